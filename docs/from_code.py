@@ -14,11 +14,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from docs import hex_dumps
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.cli import COMMANDS
-from rocketmq_reindex.jobs.command.parsers import parser_of
+from rocketmq_reindex.jobs.command.options import parser_of
 from rocketmq_reindex.jobs.preflighting import losses
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.storage_format.checks.differences import KINDS, UNCHECKED
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.start import loading
 from rocketmq_reindex.udfs.sql import functions
 from rocketmq_reindex.udfs.sql.sources import CommitlogSource, ConsumeQueueSource, IndexSource

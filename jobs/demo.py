@@ -1,7 +1,5 @@
 """``make demo``: rebuild a small store that RocketMQ wrote, from its commitlog alone, and compare every file."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys
@@ -12,7 +10,7 @@ from pathlib import Path
 
 from rocketmq_reindex.jobs.cli import main as rmq_reindex
 from rocketmq_reindex.jobs.command.failures import Interrupts
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.names import counted
 
 NAME = "basic-5.3"
 ARCHIVE = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"{NAME}.tar.xz"

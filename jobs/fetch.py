@@ -1,6 +1,7 @@
-"""``rmq-reindex fetch BUILD --to DIR``: lay a build out in a broker's store, checked, and swapped in all at once."""
+"""``rmq-reindex fetch BUILD --to DIR``: lay a build out in a broker's store, checked, and swapped in all at once.
 
-from __future__ import annotations
+By itself: the start of fetch imports no other command.
+"""
 
 import dataclasses
 import json

@@ -1,6 +1,7 @@
-"""``rmq-reindex info STORE``: what is in a store, what is missing or stale, and what to run next."""
+"""``rmq-reindex info STORE``: what is in a store, what is missing or stale, and what to run next.
 
-from __future__ import annotations
+By itself: the start of info imports no other command.
+"""
 
 import sys
 from collections.abc import Sequence

@@ -1,15 +1,14 @@
-"""``rmq-reindex inspect FILE...``: what files of a store hold."""
+"""``rmq-reindex inspect FILE...``: what files of a store hold.
 
-from __future__ import annotations
+By itself: the start of inspect imports no other command.
+"""
 
 import sys
 from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.api.failing import failures_as_errors
 from rocketmq_reindex.jobs.command.options import any_text, no_more_output
-from rocketmq_reindex.jobs.inspecting.look import look
-from rocketmq_reindex.jobs.inspecting.options import Inspection, parse_inspection
-from rocketmq_reindex.jobs.inspecting.show import show_rows, show_summary
+from rocketmq_reindex.jobs.inspecting.options import Inspection, look, parse_inspection, show_rows, show_summary
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.stages import Stages
 from rocketmq_reindex.storage_format.errors import ReindexError, error_lines

@@ -1,6 +1,7 @@
-"""``rmq-reindex preflight STORE --broker-version V``: what the start of a broker will do to a store, without a broker."""
+"""``rmq-reindex preflight STORE --broker-version V``: what the start of a broker will do to a store, without a broker.
 
-from __future__ import annotations
+By itself: the start of preflight imports no other command.
+"""
 
 import sys
 from collections.abc import Sequence

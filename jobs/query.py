@@ -1,17 +1,15 @@
-"""``rmq-reindex query``: messages by key, tag, id, queue offset, time or physical offset, without broker and Spark."""
+"""``rmq-reindex query``: messages by key, tag, id, queue offset, time or physical offset, without broker and Spark.
 
-from __future__ import annotations
+By itself: the start of query imports no other command.
+"""
 
 import sys
 from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.api.failing import failures_as_errors
 from rocketmq_reindex.jobs.command.options import any_text, no_more_output
-from rocketmq_reindex.jobs.querying.answer import answer
-from rocketmq_reindex.jobs.querying.options import parse_query
-from rocketmq_reindex.jobs.querying.search import Search
-from rocketmq_reindex.jobs.querying.show import show
-from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.jobs.querying import answer as querying_answer, options, search as querying_search
+from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.stages import Stages
 from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
@@ -23,10 +21,15 @@ def query(arguments: Sequence[str]) -> int:
     any_text()
     try:
         with failures_as_errors("STORE"):
-            asked = parse_query(arguments)
+            asked = options.parse_query(arguments)
             stages = Stages(quiet=False, loop=compiling.SCAN)
-            with stages, Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan, told=stages) as search:
-                found = show(answer(asked, search), search.log, asked, notes)
+            with (
+                stages,
+                querying_search.Search(
+                    asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan, told=stages
+                ) as search,
+            ):
+                found = querying_answer.show(querying_answer.answer(asked, search), search.log, asked, notes)
             notes.close()
         return 1 if notes.lost and not found else 0
     except ReindexError as error:

@@ -1,6 +1,7 @@
-"""``rmq-reindex repair``, and the entry for spark-submit: ``spark-submit ... jobs/repair.py STORE --out DIR ...``."""
+"""``rmq-reindex repair``, and the entry for spark-submit: ``spark-submit ... jobs/repair.py STORE --out DIR ...``.
 
-from __future__ import annotations
+By itself: spark-submit starts this file, and the start of repair imports no other command.
+"""
 
 import sys
 from collections.abc import Sequence

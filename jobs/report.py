@@ -1,6 +1,7 @@
-"""``rmq-reindex report``: one HTML page about a build or a verify."""
+"""``rmq-reindex report``: one HTML page about a build or a verify.
 
-from __future__ import annotations
+By itself: the start of report imports no other command.
+"""
 
 import sys
 from collections.abc import Sequence

@@ -4,42 +4,37 @@ The steps that differ in an incremental build are those of ``FullBuild``, which 
 recorded of the run is up to ``Unrecorded``, which ``jobs.tables`` overrides.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
-from rocketmq_reindex.jobs.building import decisions, drafting, notices
-from rocketmq_reindex.jobs.building.asked import check_left
-from rocketmq_reindex.jobs.building.empty_log import check_records
-from rocketmq_reindex.jobs.building.estimate import dry_run_lines
-from rocketmq_reindex.jobs.building.finishing import finish
-from rocketmq_reindex.jobs.building.full import FullBuild, Result, to_write
-from rocketmq_reindex.jobs.building.inputs import Inputs, look_at
-from rocketmq_reindex.jobs.building.planning import range_size, scan_settings
-from rocketmq_reindex.jobs.building.recording import Unrecorded
-from rocketmq_reindex.jobs.building.running_broker import check_broker
-from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.delaying import consumers
-from rocketmq_reindex.jobs.delaying import steps as delaying
-from rocketmq_reindex.jobs.engines import tasks
+from rocketmq_reindex.jobs import delaying
+from rocketmq_reindex.jobs.building import (
+    decisions,
+    finishing,
+    full,
+    inputs as building_inputs,
+    planning,
+    scanning,
+    settings as building_settings,
+    store_signs,
+    summary as building_summary,
+)
+from rocketmq_reindex.jobs.engines import engine as engines_engine
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.incremental.increment import steps_of
 from rocketmq_reindex.jobs.publishing import output
-from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
-from rocketmq_reindex.jobs.tables.recording import recorder_of
+from rocketmq_reindex.jobs.store.settings import Commitlog, check_unchanged
+from rocketmq_reindex.jobs.tables.recording import Unrecorded, recorder_of
 from rocketmq_reindex.jobs.watching.progress import Reporter
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.staging import StagingFolder
 
-MakeSteps = Callable[[Any, str, Commitlog, Reporter], FullBuild]
+MakeSteps = Callable[[Any, str, Commitlog, Reporter], full.FullBuild]
 """Returns the steps of a run from its settings, the real path of DIR, the log, and what shows the run's stages"""
 
 
@@ -47,7 +42,7 @@ MakeSteps = Callable[[Any, str, Commitlog, Reporter], FullBuild]
 class _Work:
     """What one run works with: ``target`` is the real path of DIR."""
 
-    steps: FullBuild
+    steps: full.FullBuild
     recorder: Unrecorded
     engine: Engine
     staging: StagingFolder
@@ -59,10 +54,10 @@ class Build:
     """One run of a build. ``summary`` is true at every moment, also when the run fails."""
 
     def __init__(
-        self, settings: BuildSettings, reporter: Reporter, engines: Engines, make_steps: MakeSteps = steps_of
+        self, settings: building_settings.BuildSettings, reporter: Reporter, engines: Engines, make_steps: MakeSteps = steps_of
     ) -> None:  # fmt: skip
         self.settings, self.reporter, self.engines, self._make_steps = settings, reporter, engines, make_steps
-        self.summary = Summary()
+        self.summary = building_summary.Summary()
         self.recorder = Unrecorded()
         self._tree: Hashable | None = None
         self._target = ""
@@ -74,17 +69,17 @@ class Build:
         """Whether DIR is what this run built; looked at when it is asked for, since an interrupt may come after the rename."""
         return self._tree is not None and output.identity(self._target) == self._tree
 
-    def run(self, inputs: Inputs | None = None) -> None:
+    def run(self, inputs: building_inputs.Inputs | None = None) -> None:
         """Build, and publish to DIR.
 
         ``inputs`` are what ``look_at`` found just before, if it was called. Raises ReindexError; nothing is published then.
         """
-        inputs = inputs or look_at(self.settings)
+        inputs = inputs or building_inputs.look_at(self.settings)
         self.settings = inputs.settings
         self.summary.warnings += inputs.warnings
         self.summary.notes += inputs.notes
-        notices.of_settings(self.settings, self.summary)
-        consumers.given(self.settings.consumer_offsets)
+        building_inputs.of_settings(self.settings, self.summary)
+        delaying.given(self.settings.consumer_offsets)
         try:
             if self.settings.dry_run:
                 self._make_plan(inputs.log)
@@ -95,7 +90,7 @@ class Build:
             self.summary.tell_leftovers()
 
     def _make_plan(self, log: Commitlog) -> None:
-        self.plan += dry_run_lines(self.settings, scan_settings(self.settings), log)
+        self.plan += planning.dry_run_lines(self.settings, planning.scan_settings(self.settings), log)
         self.plan += self.summary.note_lines()
         self.summary.plan = self.plan
         self.summary.bytes = log.size
@@ -136,52 +131,52 @@ class Build:
         if is_known:
             return
         # A broker may have been started meanwhile.
-        check_broker(settings)
+        store_signs.check_broker(settings)
         with self.reporter.step("publish"):
             self._tree, self._target = output.identity(staging.tree), target
             output.publish(staging, target, settings.overwrite, self.summary.left)
             output.settle(target)
         work.steps.published(staging, self.summary.left)
 
-    def _scan(self, work: _Work) -> Scan:
+    def _scan(self, work: _Work) -> scanning.Scan:
         settings, engine, staging = self.settings, work.engine, work.staging
-        keys = engine.buckets(-(-work.log.size // tasks.BUCKET_BYTES), staging)
+        keys = engine.buckets(-(-work.log.size // engines_engine.BUCKET_BYTES), staging)
         units_per_file = settings.cq_file_size // UNIT_SIZE
-        task = ScanTask(staging, "", 0, scan_settings(settings), units_per_file, keys, settings.write_topics)
-        return Scan(engine, staging, task, self.reporter, work.steps.memory, store=settings.store)
+        task = ScanTask(staging, "", 0, planning.scan_settings(settings), units_per_file, keys, settings.write_topics)
+        return scanning.Scan(engine, staging, task, self.reporter, work.steps.memory, store=settings.store)
 
-    def _build(self, work: _Work, scan: Scan) -> bool:
+    def _build(self, work: _Work, scan: scanning.Scan) -> bool:
         """Build into the staging folder. Returns whether DIR holds the same build already."""
         settings, summary, staging = self.settings, self.summary, work.staging
         steps, recorder, log, segments = work.steps, work.recorder, work.log, work.log.segments
         segment_bytes = max((s.segment_end - s.start for s in segments), default=1)
-        scan.first(segments, range_size(settings, log.size, segment_bytes, work.engine.cores), settings.until_offset)
+        scan.first(segments, planning.range_size(settings, log.size, segment_bytes, work.engine.cores), settings.until_offset)
         chain = scan.settle(segments)
         steps.check_begins(segments, chain)
         segments, chain = steps.mended(scan, segments, chain, summary, self.reporter)
         with self.reporter.step("decide"):
             accepted, order = decisions.decide(scan, settings, segments, chain, summary)
-        notices.broker_cuts(settings, segments, chain.holes, summary)
+        building_inputs.broker_cuts(settings, segments, chain.holes, summary)
         self._count(accepted, log)
-        check_left(settings, segments, accepted, chain)
-        summary.warnings += check_records(settings, log, summary.records, summary.bytes, work.target)
+        building_inputs.check_left(settings, segments, accepted, chain)
+        summary.warnings += building_inputs.check_records(settings, log, summary.records, summary.bytes, work.target)
         plans = steps.plan_index(accepted)
         steps.check_room(staging, accepted, plans, order.extra_units)
-        with self.reporter.stage("write", "buckets and IndexFiles", *to_write(scan, settings, accepted, plans)) as shown:
+        with self.reporter.stage("write", "buckets and IndexFiles", *full.to_write(scan, settings, accepted, plans)) as shown:
             written = steps.write(scan, accepted, order, plans)
             shown.count(units=written.units, items=sum(result.items for result in written.index))
         summary.units = written.units
         summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX
         more = steps.more_entries()
-        more += [drafting.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
+        more += [finishing.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
         if settings.write_delay or settings.consumer_offsets:
             with self.reporter.step("decide delayed messages"):
                 more += delaying.write_config(scan, settings, segments, chain, accepted, summary)
         with self.reporter.step("finish"):
             recorder.built_from(scan, accepted, until)
-            entries, parts = finish(scan, settings, log, segments, accepted, plans, written, until, more, summary)
-            result = Result(accepted, order, written, entries, parts)
+            entries, parts = finishing.finish(scan, settings, log, segments, accepted, plans, written, until, more, summary)
+            result = full.Result(accepted, order, written, entries, parts)
             is_known = steps.save(staging, result, summary, recorder.has_rows)
             self._drop_spent(work)
         if summary.lost:
@@ -204,4 +199,4 @@ class Build:
         if "index" in settings.only:
             summary.items = sum(s.items for s in accepted)
             summary.tag_items = sum(s.tag_items for s in accepted)
-        notices.of_counts(settings, accepted, summary)
+        building_inputs.of_counts(settings, accepted, summary)

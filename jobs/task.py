@@ -1,7 +1,5 @@
 """The entry point of a Databricks wheel task: it runs the command line with the parameters of a job, which may be empty."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

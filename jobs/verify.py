@@ -1,6 +1,7 @@
-"""``rmq-reindex verify``, and the entry for spark-submit: ``spark-submit ... jobs/verify.py STORE ...``."""
+"""``rmq-reindex verify``, and the entry for spark-submit: ``spark-submit ... jobs/verify.py STORE ...``.
 
-from __future__ import annotations
+By itself: spark-submit starts this file, and the start of verify imports no other command.
+"""
 
 import sys
 from collections.abc import Sequence

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Final, Protocol
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.jobs.verifying.settings import check_apart
+from rocketmq_reindex.jobs.verifying.options import check_apart
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.clock import command_begin
 from rocketmq_reindex.storage_format.errors import error_lines
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs.files import waiting
+from rocketmq_reindex.udfs.files import object_store
 
 if TYPE_CHECKING:
-    from rocketmq_reindex.jobs.watching.logs import JsonLog, Value
-    from rocketmq_reindex.jobs.watching.metrics import Figures
+    from rocketmq_reindex.jobs.watching.logs import Figures, JsonLog, Value
     from rocketmq_reindex.jobs.watching.progress import Reporter, Shown
 
     class RunSummary(Figures, Protocol):
@@ -69,7 +68,7 @@ class Watch:
         if settings.metrics:
             check_apart("--metrics", settings.metrics, apart)
         self._settings = settings
-        self._listening.enter_context(waiting.heard_by(self._waits))
+        self._listening.enter_context(object_store.heard_by(self._waits))
         if isinstance(settings, BuildSettings):
             self._out, self._dry_run = escape(settings.out), settings.dry_run
         if self._log:
@@ -83,7 +82,7 @@ class Watch:
         elif self._log:
             self._log.waits(text)
         elif self._settings.progress == "json" and not self._quiet:
-            from rocketmq_reindex.jobs.watching.progress_json import JsonLines
+            from rocketmq_reindex.jobs.watching.logs import JsonLines
 
             JsonLines().waits(text)
         elif not self._quiet:
@@ -110,7 +109,7 @@ class Watch:
 
         shown: list[Shown] = [self._log] if self._log else []
         if self._settings.progress == "json" and not self._quiet:
-            from rocketmq_reindex.jobs.watching.progress_json import JsonLines
+            from rocketmq_reindex.jobs.watching.logs import JsonLines
 
             shown.append(JsonLines())
         elif not self._log and not self._quiet:
@@ -165,7 +164,7 @@ class Watch:
         """Write the figures. Returns what kept them from being written, or nothing."""
         path = self._settings.metrics
         try:
-            from rocketmq_reindex.jobs.watching.metrics import write_metrics
+            from rocketmq_reindex.jobs.watching.logs import write_metrics
             from rocketmq_reindex.jobs.watching.progress import StageSeconds
 
             seconds = self._reporter.seconds if self._reporter else StageSeconds()

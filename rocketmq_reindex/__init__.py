@@ -15,20 +15,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rocketmq_reindex.jobs.api import sql
-    from rocketmq_reindex.jobs.api.build import build
     from rocketmq_reindex.jobs.api.fetch import fetch
-    from rocketmq_reindex.jobs.api.info import info
-    from rocketmq_reindex.jobs.api.info_result import InfoResult
-    from rocketmq_reindex.jobs.api.inspect import inspect
+    from rocketmq_reindex.jobs.api.info import InfoResult, info
+    from rocketmq_reindex.jobs.api.keywords import options
+    from rocketmq_reindex.jobs.api.looking import inspect, query
     from rocketmq_reindex.jobs.api.messages import FoundMessage, InspectResult, QueryResult
-    from rocketmq_reindex.jobs.api.options import options
-    from rocketmq_reindex.jobs.api.preflight import preflight
-    from rocketmq_reindex.jobs.api.preflight_result import PreflightResult
-    from rocketmq_reindex.jobs.api.query import query
-    from rocketmq_reindex.jobs.api.repair import repair
+    from rocketmq_reindex.jobs.api.preflight import PreflightResult, preflight
     from rocketmq_reindex.jobs.api.report import report
     from rocketmq_reindex.jobs.api.results import BuildResult, FetchResult, RepairResult, ReportResult, Result, VerifyResult
-    from rocketmq_reindex.jobs.api.verify import verify
+    from rocketmq_reindex.jobs.api.with_engine import build, repair, verify
     from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError, UsageError
 
 __version__ = "0.1.0"
@@ -40,16 +35,16 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = {
-    **{
-        name: f"jobs.api.{name}"
-        for name in ("build", "fetch", "info", "inspect", "options", "preflight", "query", "repair", "report", "verify")
-    },
+    **{name: f"jobs.api.{name}" for name in ("fetch", "info", "preflight", "report")},
+    **dict.fromkeys(("build", "repair", "verify"), "jobs.api.with_engine"),
+    **dict.fromkeys(("inspect", "query"), "jobs.api.looking"),
+    "options": "jobs.api.keywords",
     **dict.fromkeys(("FoundMessage", "InspectResult", "QueryResult"), "jobs.api.messages"),
     **dict.fromkeys(
         ("BuildResult", "FetchResult", "RepairResult", "ReportResult", "Result", "VerifyResult"), "jobs.api.results"
     ),
-    "InfoResult": "jobs.api.info_result",
-    "PreflightResult": "jobs.api.preflight_result",
+    "InfoResult": "jobs.api.info",
+    "PreflightResult": "jobs.api.preflight",
     **dict.fromkeys(("InputError", "RefusedError", "ReindexError", "UsageError"), "storage_format.errors"),
 }
 """the module of each name"""

@@ -28,7 +28,7 @@ _DATE: Final = ""
 def files() -> Iterator[tuple[str, str]]:
     """Yield the path of each file below the prefix of an installation, with its text."""
     find_package()
-    from rocketmq_reindex.jobs.command.parsers import all_parsers
+    from rocketmq_reindex.jobs.command.options import all_parsers
 
     yield "share/man/man1/rmq-reindex.1", _top_page()
     for command in all_parsers():
@@ -50,7 +50,7 @@ def find_package() -> None:
 def completion(shell: str) -> str:
     """Return the completion of all commands for a shell."""
     from rocketmq_reindex.jobs.cli import top_parser
-    from rocketmq_reindex.jobs.command.parsers import all_parsers
+    from rocketmq_reindex.jobs.command.options import all_parsers
 
     top = top_parser()
     (commands,) = (action for action in top._actions if isinstance(action, argparse._SubParsersAction))
@@ -67,8 +67,7 @@ def completion(shell: str) -> str:
 def page(command: str) -> str:
     """Return the man page of a command."""
     from rocketmq_reindex.jobs.cli import COMMANDS
-    from rocketmq_reindex.jobs.command.help import ABOUT, STATUSES
-    from rocketmq_reindex.jobs.command.parsers import parser_of
+    from rocketmq_reindex.jobs.command.options import ABOUT, STATUSES, parser_of
 
     parser, about = parser_of(command), ABOUT[command]
     statuses = "\n".join(f".TP\n{status}\n{_plain(STATUSES[status])}" for status in about.statuses)

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from rocketmq_reindex.storage_format.digest_kinds import EARLIER_KIND as EARLIER_KIND
-from rocketmq_reindex.storage_format.digest_kinds import KIND as KIND
+from rocketmq_reindex.storage_format.layouts import EARLIER_KIND as EARLIER_KIND, KIND as KIND
 
 CHUNK: Final = 64 << 20
 """Bytes of a segment under one digest, counted from the segment's start."""

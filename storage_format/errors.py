@@ -1,9 +1,11 @@
-"""The errors that end a run. Each has one line of text: what is wrong, where (file and offset), and what to do.
+"""The errors that end a run, and whom it tells how far it is."""
 
-A UsageError has a line for each word of a command that is wrong.
-"""
+from typing import Protocol
 
-from __future__ import annotations
+# ----------------------------------------------------------------------------------------------------------------------- errors
+# The errors that end a run. Each has one line of text: what is wrong, where (file and offset), and what to do.
+#
+# A UsageError has a line for each word of a command that is wrong.
 
 
 def error_lines(text: str) -> str:
@@ -34,3 +36,33 @@ class RefusedError(ReindexError):
     """The chosen policy refuses damage or the order of a queue (exit status 5). The same input is refused again."""
 
     exit_status = 5
+
+
+# ------------------------------------------------------------------------------------------------------------------------- told
+# Whom long work of one process tells how far it is.
+
+
+class Told(Protocol):
+    """Is told how far the work is."""
+
+    def begin(self, stage: str, size: int) -> None:
+        """A stage begins that reads at most ``size`` bytes."""
+
+    def moved(self, size: int) -> None:
+        """So many bytes more of the stage are done."""
+
+    def end(self) -> None:
+        """The stage is over: what is printed next stands below it."""
+
+
+class Nobody:
+    """Is told, and tells nobody."""
+
+    def begin(self, stage: str, size: int) -> None:
+        pass
+
+    def moved(self, size: int) -> None:
+        pass
+
+    def end(self) -> None:
+        pass

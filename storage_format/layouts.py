@@ -1,14 +1,41 @@
-"""Tables of fields that lie one after another in a file: their order, sizes and names are written down nowhere else."""
+"""How a store's files are laid out: Java's integers, tables of fields, the names of files, and the kinds of their digests."""
 
 from __future__ import annotations
 
+import re
 import struct
+from collections.abc import Iterable
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     import numpy as np
+
+# --------------------------------------------------------------------------------------------------------------------- integers
+# Java's signed integers: their bounds, and values that wrap as an ``int`` or a ``long`` does.
+
+INT16_MIN: Final = -0x8000
+INT16_MAX: Final = 0x7FFF
+INT32_MIN: Final = -0x80000000
+INT32_MAX: Final = 0x7FFFFFFF
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+UINT32_MAX: Final = 0xFFFFFFFF
+
+
+def as_int(value: int) -> int:
+    """``value`` of any size as a Java ``int``: its low 32 bits, signed."""
+    return (value - INT32_MIN) % 2**32 + INT32_MIN
+
+
+def as_long(value: int) -> int:
+    """``value`` of any size as a Java ``long``: its low 64 bits, signed."""
+    return (value - INT64_MIN) % 2**64 + INT64_MIN
+
+
+# ---------------------------------------------------------------------------------------------------------------------- layouts
+# Tables of fields that lie one after another in a file: their order, sizes and names are written down nowhere else.
 
 INT16: Final = "h"
 INT32: Final = "i"
@@ -48,3 +75,75 @@ class Layout:
         import numpy as np
 
         return np.dtype([(field.column, f">i{struct.calcsize(f'>{field.kind}')}") for field in self.fields])
+
+
+# ------------------------------------------------------------------------------------------------------------------- file_names
+# Names of a store's files: each is a number in ASCII digits that fits a signed 64-bit offset (``DefaultMappedFile``).
+#
+# Names become numbers here and nowhere else: ``str.isdigit`` and ``\d`` take digits of any script, and Python's integers have
+# no bounds.
+
+FIRST_BYTE_MAX: Final = INT64_MAX + 1 - 2**41
+"""The largest first byte of a file that is taken: offsets counted on from there, over files and gaps, still fit 64 bits."""
+_FIRST_BYTE: Final = re.compile(r"[0-9]{20}")
+_QUEUE_ID: Final = re.compile(r"0|[1-9][0-9]{0,9}")
+_NUMBER: Final = re.compile(r"[+-]?\d{1,255}")
+_INDEX_FILE: Final = re.compile(r"[0-9]{1,19}")
+
+
+def first_byte(name: str) -> int | None:
+    """The offset of the first byte of a segment or a ConsumeQueue file with this name; None where it is no such name."""
+    if not _FIRST_BYTE.fullmatch(name):
+        return None
+    found = int(name)
+    return found if found <= FIRST_BYTE_MAX else None
+
+
+def is_number(name: str) -> bool:
+    """Whether ``Long.parseLong`` takes the name, which it does with a sign and with digits of any script, too.
+
+    A broker does not start on a ConsumeQueue file with a name that is no number.
+    """
+    return _NUMBER.fullmatch(name) is not None and INT64_MIN <= int(name) <= INT64_MAX
+
+
+def queue_id(name: str) -> int | None:
+    """The queue id of a folder with this name; None where it is no such name."""
+    if not _QUEUE_ID.fullmatch(name):
+        return None
+    found = int(name)
+    return found if found <= INT32_MAX else None
+
+
+def is_index_file(name: str) -> bool:
+    """Whether it is the name of an IndexFile, which a broker takes from its clock: a number below 2^63."""
+    return _INDEX_FILE.fullmatch(name) is not None and int(name) <= INT64_MAX
+
+
+# ---------------------------------------------------------------------------------------------------------------------- rocksdb
+# Names of RocksDB's files: with ``storeType=defaultRocksDB`` a broker keeps its ConsumeQueues in such files.
+#
+# They lie directly in ``consumequeue/``. Topics are folders there, so a file of such a name is never a ConsumeQueue's.
+
+SEPARATE: Final = "consumequeue_rocksdb"
+"""The folder of the queues with ``useSeparateStorePathForRocksdbCQ`` (``StorePathConfigHelper``, 5.5.0)."""
+_FILE: Final = re.compile(r"CURRENT|IDENTITY|(?:MANIFEST|OPTIONS)-[0-9]{6,20}|[0-9]{6,20}\.(?:sst|log|blob)")
+
+
+def rocksdb_files(names: Iterable[str]) -> list[str]:
+    """Return the names that only RocksDB gives, sorted; with none, the files are no RocksDB store.
+
+    ``names`` are those of the files (not of the folders) directly in ``consumequeue/`` or ``consumequeue_rocksdb/``. Its lock
+    and its log, ``LOCK`` and ``LOG``, do not count: alone they say nothing. Mirrors ``ConsumeQueueRocksDBStorage`` (5.5.0),
+    whose files RocksDB names.
+    """
+    return sorted(name for name in names if _FILE.fullmatch(name))
+
+
+# ----------------------------------------------------------------------------------------------------------------- digest_kinds
+# The kinds of digests that files of this project may have.
+
+KIND: Final = "xxh3-128"
+"""what all digests are; a manifest says so"""
+EARLIER_KIND: Final = "murmur3-128"
+"""what a manifest's digests are that says nothing: its build is older"""

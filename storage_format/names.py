@@ -1,14 +1,14 @@
-"""Topic and LMQ names: which may become a path, and how they are shown.
-
-A name of the log is hostile until it was checked here: only ``path_component`` turns one into a part of a path.
-"""
-
-from __future__ import annotations
+"""Topics and other names: which are valid, how each is made safe to show, and numbers in words."""
 
 import re
 import unicodedata
 from collections.abc import Iterable
 from typing import Final
+
+# ------------------------------------------------------------------------------------------------------------------------ names
+# Topic and LMQ names: which may become a path, and how they are shown.
+#
+# A name of the log is hostile until it was checked here: only ``path_component`` turns one into a part of a path.
 
 PLAIN: Final = 1
 """It is one plain path component."""
@@ -123,3 +123,17 @@ def near_names(word: str, names: Iterable[str], most: int = NEAR_MAX, similar: f
 
     folded = {name.casefold(): name for name in sorted(set(names))[:COMPARED_MAX]}
     return [folded[name] for name in difflib.get_close_matches(word.casefold(), folded, most, similar)]
+
+
+# ---------------------------------------------------------------------------------------------------------------------- plurals
+# Numbers of things in sentences: ``1 queue``, ``2,000 queues``.
+
+
+def form(count: int, one: str, many: str) -> str:
+    """``one`` for a count of 1, else ``many``: the form of a noun or a verb that goes with the count."""
+    return one if count == 1 else many
+
+
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """A count and its noun, as ``1 unit`` or ``2,500 units``; ``nouns`` is the plural where it is not ``noun`` and an s."""
+    return f"{count:,} {form(count, noun, nouns or f'{noun}s')}"

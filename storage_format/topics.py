@@ -4,8 +4,6 @@ The JSON is that of ``TopicConfigSerializeWrapper``, which 4.9 and 5.x both pars
 know.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """The RocketMQ versions that write different bytes, and in what they differ."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What a run leaves to the command line and to the Python API, and how a command without an engine is run and shown."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

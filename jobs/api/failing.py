@@ -1,6 +1,7 @@
-"""Failures of query, inspect and report as errors of the package, for the command line and for the Python API."""
+"""Failures of query, inspect and report as errors of the package, for the command line and for the Python API.
 
-from __future__ import annotations
+By itself: query and inspect start without what ``ended`` imports.
+"""
 
 import contextlib
 from collections.abc import Iterator

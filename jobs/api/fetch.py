@@ -1,30 +1,24 @@
 """``fetch`` of the Python API."""
 
-from __future__ import annotations
-
-from rocketmq_reindex.jobs.api.ending import result_of
-from rocketmq_reindex.jobs.api.keyword_words import says_keywords
-from rocketmq_reindex.jobs.api.keywords import PathLike, Paths, Size, given
-from rocketmq_reindex.jobs.api.results import FetchResult
-from rocketmq_reindex.jobs.api.run_fetch import run_fetch
+from rocketmq_reindex.jobs.api import keywords as api_keywords, results, run_fetch as api_run_fetch
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.fetching.options import build_parser, fetch_settings
 
 
-@says_keywords
+@api_keywords.says_keywords
 def fetch(
-    build: PathLike,
+    build: api_keywords.PathLike,
     *,
-    to: PathLike,
+    to: api_keywords.PathLike,
     topics: bool = False,
-    threads: Size | None = None,
-    keep: Size | None = None,
-    commitlog: Paths | None = None,
+    threads: api_keywords.Size | None = None,
+    keep: api_keywords.Size | None = None,
+    commitlog: api_keywords.Paths | None = None,
     partial: bool = False,
     allow_empty: bool = False,
     other_log: bool = False,
     dry_run: bool = False,
-) -> FetchResult:
+) -> results.FetchResult:
     """Lay a build out in a broker's store, as ``rmq-reindex fetch`` does: check every file, then swap the parts in.
 
     No broker may run on the store. The store's own parts are kept as ``PART.previous``. Nothing is printed. A fetch that was
@@ -60,4 +54,9 @@ def fetch(
         ['consumequeue', 'index', 'checkpoint']
     """
     keywords = dict(locals())
-    return result_of(FetchResult, run_fetch(lambda: fetch_settings(given(build_parser(), keywords)), Interrupts(install=False)))
+    return api_keywords.result_of(
+        results.FetchResult,
+        api_run_fetch.run_fetch(
+            lambda: fetch_settings(api_keywords.given(build_parser(), keywords)), Interrupts(install=False)
+        ),
+    )

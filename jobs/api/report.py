@@ -1,19 +1,21 @@
-"""``report`` of the Python API."""
+"""``report`` of the Python API.
 
-from __future__ import annotations
+By itself: the start of report imports nothing of another command.
+"""
 
-from rocketmq_reindex.jobs.api.failing import failures_as_errors
-from rocketmq_reindex.jobs.api.keyword_words import says_keywords
-from rocketmq_reindex.jobs.api.keywords import PathLike, given
-from rocketmq_reindex.jobs.api.results import ReportResult
+from rocketmq_reindex.jobs.api import failing, keywords, results
 from rocketmq_reindex.jobs.reporting.options import ReportSettings, build_parser, report_settings
 from rocketmq_reindex.storage_format.names import escape
 
 
-@says_keywords
+@keywords.says_keywords
 def report(
-    source: PathLike, *, out: PathLike | None = None, store: PathLike | None = None, summary: PathLike | None = None
-) -> ReportResult:
+    source: keywords.PathLike,
+    *,
+    out: keywords.PathLike | None = None,
+    store: keywords.PathLike | None = None,
+    summary: keywords.PathLike | None = None,
+) -> results.ReportResult:
     """Write one HTML page about a build or a verify, as ``rmq-reindex report`` does. The page is complete in itself.
 
     This needs matplotlib: ``pip install matplotlib`` brings it.
@@ -38,17 +40,17 @@ def report(
         >>> rr.report("rebuilt", out="page.html", store="store").out
         'page.html'
     """
-    return write_page(report_settings(given(build_parser(), dict(locals()))))
+    return write_page(report_settings(keywords.given(build_parser(), dict(locals()))))
 
 
-def write_page(settings: ReportSettings) -> ReportResult:
+def write_page(settings: ReportSettings) -> results.ReportResult:
     """Make the page and write it. Raises ReindexError. The command line and the Python API share this."""
-    with failures_as_errors("input or output"):
-        from rocketmq_reindex.jobs.publishing.whole_file import check_writable, write_whole
+    with failing.failures_as_errors("input or output"):
+        from rocketmq_reindex.jobs.publishing.layout import check_writable, write_whole
         from rocketmq_reindex.jobs.reporting.make import make_page
 
         check_writable("--out", settings.out)
         page = make_page(settings.source, settings.store, settings.summary)
         write_whole(settings.out, page)
     size = len(page.encode())
-    return ReportResult(0, f"wrote    {escape(settings.out)}, {size:,} bytes", settings.out, size)
+    return results.ReportResult(0, f"wrote    {escape(settings.out)}, {size:,} bytes", settings.out, size)

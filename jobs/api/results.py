@@ -1,14 +1,12 @@
 """What the functions of the Python API return: frozen dataclasses, with the keys that ``--json`` prints."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import html
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.names import counted
 
 R = TypeVar("R", bound="Result")
 

@@ -45,13 +45,13 @@ def run_build(
         settings = settings_of()
         with interrupts:
             watch.start(settings, (*settings.inputs, settings.out))
-            from rocketmq_reindex.jobs.command.kernels import NOTE, kept
+            from rocketmq_reindex.jobs.watching.compiling import NOTE, kept
 
             with kept() as compiled_once, local_ahead(command, settings, spark, not settings.dry_run) as local:
                 # numba alone takes half a second, and the processes of a local engine start meanwhile.
                 from rocketmq_reindex.jobs.building.inputs import look_at
                 from rocketmq_reindex.jobs.incremental.early import needs_engine
-                from rocketmq_reindex.jobs.tables.hadoop import hdfs_user
+                from rocketmq_reindex.jobs.tables.making import hdfs_user
 
                 # What is refused without a look into the log is refused before a JVM is started.
                 inputs = look_at(settings)

@@ -1,6 +1,7 @@
-"""One run of fetch, as the command line and the Python API share it. A failure is part of what it returns."""
+"""One run of fetch, as the command line and the Python API share it. A failure is part of what it returns.
 
-from __future__ import annotations
+By itself: the start of fetch imports nothing of another command.
+"""
 
 import time
 from collections.abc import Callable

@@ -1,12 +1,12 @@
-"""One look at a store, as the command line and the Python API share it. A failure is part of what it returns."""
+"""One look at a store, as the command line and the Python API share it. A failure is part of what it returns.
 
-from __future__ import annotations
+By itself: the start of info imports nothing of another command.
+"""
 
 from collections.abc import Callable
 
 from rocketmq_reindex.jobs.api.ended import Ended, run_here
-from rocketmq_reindex.jobs.describing.look import Look
-from rocketmq_reindex.jobs.describing.summary import InfoSummary, lines_of
+from rocketmq_reindex.jobs.describing.look import InfoSummary, Look, lines_of
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 
 

@@ -1,14 +1,13 @@
-"""One preflight, as the command line and the Python API share it. A failure is part of what it returns."""
+"""One preflight, as the command line and the Python API share it. A failure is part of what it returns.
 
-from __future__ import annotations
+By itself: the start of preflight imports nothing of another command.
+"""
 
 from collections.abc import Callable
 
 from rocketmq_reindex.jobs.api.ended import Ended, run_here
-from rocketmq_reindex.jobs.preflighting.run import Preflight
-from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
-from rocketmq_reindex.jobs.preflighting.show import lines_of
-from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary
+from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
+from rocketmq_reindex.jobs.preflighting.run import Preflight, PreflightSummary, lines_of
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.stages import Stages
 

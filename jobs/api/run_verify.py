@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from rocketmq_reindex.jobs.api.ahead import engines_ahead, local_ahead
 from rocketmq_reindex.jobs.api.ended import Ended
 from rocketmq_reindex.jobs.command.failures import Interrupts, outcome
-from rocketmq_reindex.jobs.publishing.whole_file import write_whole
+from rocketmq_reindex.jobs.publishing.layout import write_whole
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.watch import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+    from rocketmq_reindex.jobs.verifying.options import VerifySettings
 
 
 def run_verify(
@@ -31,7 +31,7 @@ def run_verify(
             # A wrong path is refused before anything is started.
             logs = settings.logs()
             watch.compiles()
-            from rocketmq_reindex.jobs.command.kernels import NOTE, kept
+            from rocketmq_reindex.jobs.watching.compiling import NOTE, kept
 
             with (
                 kept() as compiled_once,

@@ -1,4 +1,7 @@
-"""``rr.sql``: the data sources and functions of Spark SQL, in one call."""
+"""``rr.sql``: the data sources and functions of Spark SQL, in one call.
+
+By itself: ``rr.sql`` is this module.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """What to do about a damaged log, in the same words everywhere: repair it first, or another way, with what that loses."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shlex

@@ -1,28 +1,191 @@
 """Apply the policies to damage and to queues out of order, from the summaries of ranges and the runs of queues."""
 
-from __future__ import annotations
-
 import dataclasses
+import heapq
+from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from rocketmq_reindex.jobs.building import notices, stale_tails
+from rocketmq_reindex.jobs.building import inputs, scanning
 from rocketmq_reindex.jobs.building.advice import no_place, refusal
-from rocketmq_reindex.jobs.building.odd_queues import EmptyFile, FirstHoles, OddQueues, OrderOutcome
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
+from rocketmq_reindex.jobs.publishing.output import few_parts
 from rocketmq_reindex.storage_format.errors import RefusedError
-from rocketmq_reindex.storage_format.integers import INT64_MAX
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.queue.logical_order import LogEvidence
-from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
-from rocketmq_reindex.storage_format.scan.chain import Chain, misnamed
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.storage_format.names import counted, escape
+from rocketmq_reindex.storage_format.queue import order, placement, units as queue_units
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
-from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary, Segment
-from rocketmq_reindex.udfs import schemas
-from rocketmq_reindex.udfs.order.decide import DecideOrder
-from rocketmq_reindex.udfs.order.results import OrderResult
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.order.decide import DecideOrder, OddQueue, OrderResult
+from rocketmq_reindex.udfs.order.placements import PlanWriter
+from rocketmq_reindex.udfs.staging import StagingFolder
+
+# ------------------------------------------------------------------------------------------------------------------- odd_queues
+# Go through the queues out of order one by one: there may be as many as there are queues.
+
+
+class Decision(NamedTuple):
+    """One decision about the order of a queue."""
+
+    kind: str
+    topic: str
+    queue: int
+    offset: int
+    """queue offset of the first unit"""
+    units: int
+
+
+class EmptyFile(NamedTuple):
+    """A ConsumeQueue file without any unit, at a queue's end."""
+
+    topic: str
+    queue: int
+    position: int
+    """queue offset of the file's first slot"""
+
+
+def segment_of(segments: list[ranges.Segment], offset: int) -> str:
+    """The name of the segment that has a phy_offset; "" when it lies before all of them."""
+    found = bisect_right(segments, offset, key=lambda segment: segment.start)
+    return segments[found - 1].name if found else ""
+
+
+def _key(queue: OddQueue) -> tuple[str, int]:
+    return queue.topic, queue.queue
+
+
+def _decisions(queue: OddQueue) -> Iterator[Decision]:
+    for kind, offset, count in queue.decisions:
+        yield Decision(kind, queue.topic, queue.queue, offset, count)
+
+
+@dataclass
+class FirstHoles:
+    """The first ones of very many holes, in order; of the others their number, their bytes and the farthest end."""
+
+    first: list[ranges.Hole] = field(default_factory=list)
+    more: int = 0
+    more_bytes: int = 0
+    more_end: int = 0
+
+    def add(self, hole: ranges.Hole) -> None:
+        """Take in one more hole."""
+        self.first.append(hole)
+        if len(self.first) >= 4 * DAMAGE_MAX:
+            self.settle()
+
+    def settle(self) -> None:
+        """Sort the holes, and keep only one more than the summary lists."""
+        self.first.sort(key=lambda hole: (hole.offset, hole.reason))
+        for hole in self.first[DAMAGE_MAX + 1 :]:
+            self.more, self.more_bytes = self.more + 1, self.more_bytes + hole.length
+            self.more_end = max(self.more_end, hole.offset + hole.length)
+        del self.first[DAMAGE_MAX + 1 :]
+
+
+@dataclass
+class OrderOutcome:
+    """What the decisions on all queues out of order amount to."""
+
+    notes: Summary = field(default_factory=Summary)
+    """decisions and warnings, for the summary of the run"""
+    lost: FirstHoles = field(default_factory=FirstHoles)
+    """records out of line, as damage"""
+    lost_records: int = 0
+    filled: int = 0
+    """units that stand for missing records"""
+    opened: list[EmptyFile] = field(default_factory=list)
+    placements: str = ""
+    """the plan (``PlanWriter``) of plain queues; empty where none is out of order"""
+    batches: str = ""
+    """the plan of batch queues"""
+
+
+class OddQueues:
+    """The queues out of order, by topic and queue id; ``results`` are those of all tasks (``DecideOrder``)."""
+
+    def __init__(self, staging: StagingFolder, results: list[OrderResult]) -> None:
+        self._staging = staging
+        parts = [result.part for result in results if result.part]
+        self._parts = few_parts(staging, parts, lambda line: _key(OddQueue.from_json(line)))
+        self.pre_blank = sum(result.pre_blank for result in results)
+        """units that stand before the first one of a queue in its first file, of all queues"""
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def queues(self) -> Iterator[OddQueue]:
+        """The queues. Raises RefusedError at one that is out of order more often than damage can explain."""
+        for queue in heapq.merge(*(map(OddQueue.from_json, files.lines(part)) for part in self._parts), key=_key):
+            if queue.breaks:
+                raise RefusedError(
+                    f"queue {escape(queue.topic)}/{queue.queue}: its offsets break {queue.breaks} times"
+                    f" (at most {order.BREAKS_MAX:,}): is this a commitlog? Choose --exclude-topic for its topic"
+                )
+            yield queue
+
+    def wrong_places(self) -> tuple[int, ...]:
+        """Return the offsets of records whose queue offsets are sure to be wrong: of those out of line a repair mends these."""
+        return tuple(one.phy_offset for queue in self.queues() for one in queue.lost if one.is_wrong)
+
+    def decisions(self) -> Iterator[Decision]:
+        """The decisions on all queues."""
+        return (decision for queue in self.queues() for decision in _decisions(queue))
+
+    def outcome(self, segments: list[ranges.Segment], name: str, most: int = INT64_MAX) -> OrderOutcome:
+        """What the decisions on all queues amount to; the plans are written under ``name``.
+
+        A queue that would take more than ``most`` fills is not in them.
+        """
+        found = OrderOutcome()
+        if not self:
+            return found
+        staging = self._staging
+        units = PlanWriter(staging.temporary, files.join(staging.plans, f"placements-{name}"))
+        batches = PlanWriter(staging.temporary, files.join(staging.plans, f"batch-placements-{name}"))
+
+        def taken() -> Iterator[Decision]:
+            for queue in self.queues():
+                self._take(found, segments, queue)
+                if queue.filled <= most:
+                    (batches if queue.batch else units).put(queue.topic, queue.queue, queue.where)
+                yield from _decisions(queue)
+
+        try:
+            found.notes.add_decisions(taken())
+            found.lost.settle()
+            found.placements, found.batches = units.finish(), batches.finish()
+        except BaseException:
+            units.abandon()
+            batches.abandon()
+            raise
+        return found
+
+    @staticmethod
+    def _take(found: OrderOutcome, segments: list[ranges.Segment], queue: OddQueue) -> None:
+        """Add one queue; its records out of line that are not listed one by one are one more hole, with all their bytes."""
+        found.filled += queue.filled
+        if queue.opened >= 0:
+            found.opened.append(EmptyFile(queue.topic, queue.queue, queue.opened))
+        name = f"(queue {escape(queue.topic)}/{queue.queue})"
+        for one in queue.lost:
+            found.lost_records += 1
+            segment = segment_of(segments, one.phy_offset)
+            found.lost.add(ranges.Hole(segment, one.phy_offset, one.size, f"{r.OUT_OF_LINE} {name}"))
+        if queue.more_lost:
+            count, phy_offset, end, size = queue.more_lost
+            found.lost_records += count
+            reason = f"{r.OUT_OF_LINE} {name}: {counted(count, 'more record')}, up to offset {end}"
+            found.lost.add(ranges.Hole(segment_of(segments, phy_offset), phy_offset, size, reason))
+
+
+# -------------------------------------------------------------------------------------------------------------------- decisions
+# Apply the policies to damage and to queues out of order, from the summaries of ranges and the runs of queues.
 
 FEW_RUNS = 100_000
 """The driver decides on so many runs itself, at 40 bytes each: starting tasks takes longer."""
@@ -44,8 +207,8 @@ class Order:
 
 
 def decide(
-    scan: Scan, settings: BuildSettings, segments: list[Segment], chain: Chain, summary: Summary
-) -> tuple[list[RangeSummary], Order]:
+    scan: Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain, summary: Summary
+) -> tuple[list[ranges.RangeSummary], Order]:
     """Apply the policies to damage and to queues out of order, and report both in the summary.
 
     Returns the ranges to build from, and where the units of queues out of order go. Raises RefusedError as the policies say.
@@ -53,12 +216,12 @@ def decide(
     return _Decisions(scan, settings, segments, chain, summary).decide()
 
 
-def odd_queues(scan: Scan, settings: BuildSettings, segments: list[Segment], chain: Chain) -> OddQueues:
+def odd_queues(scan: Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain) -> OddQueues:
     """Return the queues out of order, before any policy is applied."""
     return _Decisions(scan, settings, segments, chain, Summary()).odd_queues()
 
 
-def too_much(first: Hole) -> str:
+def too_much(first: ranges.Hole) -> str:
     """Return what to say where there is more damage than any disk makes; ``first`` is the first of it."""
     return (
         f"segment {first.segment}: damage at offset {first.offset}: {first.reason} (more than {HOLES_MAX:,} in all): is this a "
@@ -69,16 +232,18 @@ def too_much(first: Hole) -> str:
 class _Decisions:
     """The ranges to build from and the damage, while one policy after another is applied."""
 
-    def __init__(self, scan: Scan, settings: BuildSettings, segments: list[Segment], chain: Chain, summary: Summary) -> None:
+    def __init__(
+        self, scan: Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain, summary: Summary
+    ) -> None:
         self.scan, self.settings, self.segments, self.chain, self.summary = scan, settings, segments, chain, summary
         self.stop = settings.on_damage == "stop"
         self.accepted, self.holes, self.tail = chain.accepted, chain.holes, chain.stale or chain.torn
 
-    def decide(self) -> tuple[list[RangeSummary], Order]:
+    def decide(self) -> tuple[list[ranges.RangeSummary], Order]:
         """The steps, in their order."""
         if self.holes and self.stop:
             self._stop_at(self.holes[0])
-        batches = notices.unmarked_batches(self.settings, self.accepted, self.summary)
+        batches = inputs.unmarked_batches(self.settings, self.accepted, self.summary)
         self._refuse_damage()
         odd = self.odd_queues()
         self._refuse_order(odd)
@@ -102,7 +267,7 @@ class _Decisions:
         """The queues out of order in all of the log."""
         return self._order(INT64_MAX)
 
-    def _stop_at(self, hole: Hole) -> None:
+    def _stop_at(self, hole: ranges.Hole) -> None:
         """Build only what lies before a hole."""
         self.holes, self.tail = [hole], None
         self.accepted = self.scan.cut(self.accepted, hole.offset)
@@ -117,13 +282,13 @@ class _Decisions:
         if holes and settings.on_damage == "fail":
             self._report(holes, FirstHoles())
             # A wrong name explains more than the gap that it leaves.
-            wrong = misnamed(holes)
-            first, advice = (wrong, "rename it") if wrong else (holes[0], stale_tails.advice(settings, self.chain))
+            wrong = scan_chain.misnamed(holes)
+            first, advice = (wrong, "rename it") if wrong else (holes[0], scanning.advice(settings, self.chain))
             raise RefusedError(
                 f"segment {first.segment}: damage at offset {first.offset}: {first.reason} ({len(holes)} in all): {advice}"
             )
         if self.chain.doubt and not self.stop:
-            summary.warnings.append(stale_tails.doubts(self.chain.doubt))
+            summary.warnings.append(scanning.doubts(self.chain.doubt))
 
     def _order(self, cut: int) -> OddQueues:
         """The queues out of order, with decisions on their records before the phy_offset ``cut``."""
@@ -131,16 +296,16 @@ class _Decisions:
         # The holes behind a cut count as well.
         from_zero = bool(self.segments) and self.segments[0].start == 0
         gaps = self.chain.gaps(self.chain.holes)
-        log = LogEvidence(gaps, self.chain.rolled_back, settings.max_fill, from_zero)
-        units_per_file = settings.cq_file_size // UNIT_SIZE
+        log = placement.LogEvidence(gaps, self.chain.rolled_back, settings.max_fill, from_zero)
+        units_per_file = settings.cq_file_size // queue_units.UNIT_SIZE
         plain = DecideOrder(self.scan.staging, settings.queue_order, units_per_file, log, cut)
         found: list[OrderResult] = []
         if any(summary.units for summary in self.accepted):
             # 5.3 and 5.4 make such files as well, and then do not load.
             opens = settings.rules.opens_empty_queue_file
-            found += self._run(schemas.RUNS, dataclasses.replace(plain, opens=opens))
+            found += self._run(handover.RUNS, dataclasses.replace(plain, opens=opens))
         if any(summary.batch_units for summary in self.accepted):
-            found += self._run(schemas.BATCH_RUNS, dataclasses.replace(plain, units_per_file=1, batch=True))
+            found += self._run(handover.BATCH_RUNS, dataclasses.replace(plain, units_per_file=1, batch=True))
         return OddQueues(self.scan.staging, found)
 
     def _run(self, kind: int, decide_order: DecideOrder) -> list[OrderResult]:
@@ -148,8 +313,8 @@ class _Decisions:
         engine, left_out = self.scan.engine, self.scan.left_out(self.accepted)
         if sum(summary.runs for summary in self.accepted) > FEW_RUNS:
             return OrderResult.read(engine.reduce(kind, left_out, None, decide_order))
-        rows = (schemas.Row(kind, 0, 0, 0, cell) for cell in engine.collect(kind, left_out))
-        return OrderResult.read(text for batch in decide_order(schemas.batches(rows)) for text in batch[0].to_pylist())
+        rows = (handover.Row(kind, 0, 0, 0, cell) for cell in engine.collect(kind, left_out))
+        return OrderResult.read(text for batch in decide_order(handover.batches(rows)) for text in batch[0].to_pylist())
 
     def _refuse_order(self, odd: OddQueues) -> None:
         """With --queue-order fail refuse the first queue out of order."""
@@ -190,7 +355,7 @@ class _Decisions:
                 f" more than --max-fill {self.settings.max_fill}{f' and {explained} for lost bytes' if explained else ''}"
             )
 
-    def _report(self, holes: list[Hole], lost: FirstHoles) -> None:
+    def _report(self, holes: list[ranges.Hole], lost: FirstHoles) -> None:
         """List damage, records out of line and the tail in the summary: the first ones, and the others as one."""
         ordered = sorted([*holes, *lost.first], key=lambda hole: (hole.offset, hole.reason))
         for hole in ordered[:DAMAGE_MAX]:

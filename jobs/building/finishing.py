@@ -1,29 +1,176 @@
-"""The last files of a build: names of IndexFiles, the checkpoint, the manifest."""
-
-from __future__ import annotations
+"""The last files of a build: a draft of config/topics.json, names of IndexFiles, the checkpoint, the manifest."""
 
 import dataclasses
-from typing import Any
+import heapq
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
-from rocketmq_reindex.jobs.building import manifest, writing
-from rocketmq_reindex.jobs.building.log_samples import log_samples
+from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.building import full
 from rocketmq_reindex.jobs.building.planning import make_checkpoint
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.store_signs import log_samples, vouched
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.building.unclean_stop import vouched
-from rocketmq_reindex.jobs.store.segments import Commitlog
-from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
-from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.jobs.publishing.output import CONFIG, TOPICS, entries, few_parts, joined
+from rocketmq_reindex.jobs.store.settings import Commitlog
+from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format.digest import CHUNK, KIND, new_digest
+from rocketmq_reindex.storage_format.findings import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
+from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex.storage_format.topics import QUEUES_MAX, data_version
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.scan.ranges import NAMES_MAX, DraftTopics, TopicsResult
 from rocketmq_reindex.udfs.staging import StagingFolder
+
+# --------------------------------------------------------------------------------------------------------------------- drafting
+# Write DIR/config/topics.json: a draft of the broker's topic configuration, so that a bare log becomes a store that boots.
+
+
+def write_topics(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> dict[str, Any]:
+    """Draft the file from the accepted ranges; return its entry for the manifest."""
+    staging = scan.staging
+    drafted: list[TopicsResult] = []
+    if any(found.unit_records for found in accepted):
+        reducer = DraftTopics(staging, frozenset(settings.batch_topics))
+        drafted = TopicsResult.read(scan.engine.reduce(handover.TOPICS, scan.left_out(accepted), None, reducer))
+    if any(result.delayed for result in drafted) and not settings.write_delay:
+        summary.warnings.append(
+            "delayed messages: a broker without config/delayOffset.json delivers all of them in the log again: keep that file"
+        )
+    _warn(drafted, summary)
+    newest = next((found.last_time for found in reversed(accepted) if found.records), 0)
+    digest, size = new_digest([]), 0
+
+    def text() -> Iterator[bytes]:
+        nonlocal size
+        for piece in _text(data_version(newest), [result.part for result in drafted]):
+            digest.update(piece)
+            size += len(piece)
+            yield piece
+
+    files.make_folder(files.join(staging.tree, CONFIG))
+    files.write_bytes(staging.temporary, files.join(staging.tree, TOPICS), text())
+    return {"path": TOPICS, "size": size, "used": size, "digest": digest.digest().hex()}
+
+
+def _text(version: str, parts: list[str]) -> Iterator[bytes]:
+    """Yields the lines of sorted parts as one JSON object, laid out as RocketMQ does."""
+    yield f'{{\n\t"dataVersion":{version},\n\t"topicConfigTable":{{'.encode()
+    separator = "\n\t\t"
+    for _, entry in heapq.merge(*(_lines(part) for part in parts)):
+        yield f"{separator}{entry}".encode()
+        separator = ",\n\t\t"
+    yield b"\n\t}\n}\n"
+
+
+def _lines(part: str) -> Iterator[tuple[str, str]]:
+    for line in files.lines(part):
+        name, entry = json.loads(line)
+        yield name, entry
+
+
+def _warn(drafted: list[TopicsResult], summary: Summary) -> None:
+    refused = sum(result.refused for result in drafted)
+    if refused:
+        names = sorted(name for result in drafted for name in result.refused_names)[:NAMES_MAX]
+        summary.warnings.append(
+            f"{TOPICS}: {counted(refused, 'topic')} left out, whose names RocketMQ's TopicValidator refuses: "
+            + ", ".join(escape(name, 80) for name in names)
+        )
+    for name in sorted(name for result in drafted for name in result.many)[:NAMES_MAX]:
+        summary.warnings.append(
+            f"{TOPICS}: topic {escape(name)}: queue ids from {QUEUES_MAX:,} on are left out: give it more if they are right"
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------------- manifest
+# reindex.json: what was read, by which settings, what was decided, and every file written with its digest.
+#
+# The same input and settings give the same bytes, whatever the partitioning: it has no times, folders or tasks. The list of
+# files comes in sorted parts from executors and is merged line by line.
+
+_PATH: Final = b'{"path": "'
+_COUNTS: Final = ("records", "units", "items", "tag_items")
+
+
+def inputs(log: Commitlog, summaries: Iterable[RangeSummary], until: int) -> list[dict[str, Any]]:
+    """Return each segment with its size and the digests of its chunks; null for a chunk that ends after ``until``."""
+    digests = {
+        int(start): digest
+        for summary in summaries
+        for start, digest in summary.digests.items()
+        if int(start) + CHUNK <= until or until == layouts.INT64_MAX
+    }
+    return [
+        {
+            "segment": segment.name,
+            "size": segment.data_end - segment.start,
+            "digests": [digests.get(start) for start in range(segment.start, segment.data_end, CHUNK)],
+        }
+        for segment in log.segments
+    ]
+
+
+def path_of(line: bytes) -> str:
+    """Return the path in a line of a part (``queue_files.entry_line``)."""
+    path, _, _ = line.removeprefix(_PATH).partition(b'"')
+    # Only text with something escaped needs a parser.
+    return str(json.loads(line.partition(b"\t")[0])["path"]) if b"\\" in path else path.decode()
+
+
+def write(
+    staging: StagingFolder, settings: BuildSettings, log: Commitlog, samples: dict[str, Any], summary: Summary,
+    summaries: Iterable[RangeSummary], checkpoint: dict[str, int] | None, parts: list[str], more: list[dict[str, Any]],
+    until: int,
+) -> list[str]:  # fmt: skip
+    """Write the manifest into the tree; ``parts`` are files of sorted lines, ``more`` are entries of the driver's own.
+
+    ``samples`` are those of ``log_samples``. ``until`` is the offset up to which the log was read for certain, whatever the
+    ranges. Returns the parts that are left: the same lines in a few files.
+    """
+    head = {
+        "format": 2,
+        "version": __version__,
+        "digest": KIND,
+        "settings": settings.for_manifest(),
+        "inputs": inputs(log, summaries, until),
+        "log": samples,
+        "counts": {name: getattr(summary, name) for name in _COUNTS} | summary.files,
+        "checkpoint": checkpoint,
+        "damage": sorted(summary.damage, key=lambda d: (d["offset"], d["reason"])),
+        "decisions": summary.decisions,
+        "warnings": summary.warnings,
+    }
+    if summary.repair is not None:
+        head["repair"] = summary.repair
+    if summary.delay is not None:
+        head["delay"] = summary.delay
+    own = sorted((entry["path"], json.dumps(entry).encode()) for entry in more)
+
+    def text() -> Iterator[bytes]:
+        yield json.dumps(head, indent=1).encode()[:-2] + b',\n "files": ['
+        separator = b"\n  "
+        for _, line in heapq.merge(*(entries(part, path_of) for part in few), own):
+            yield separator + line.partition(b"\t")[0]
+            separator = b",\n  "
+        yield b"\n ]\n}\n"
+
+    few = few_parts(staging, parts, path_of)
+    files.write_bytes(staging.temporary, files.join(staging.tree, "reindex.json"), joined(text()))
+    return few
+
+
+# -------------------------------------------------------------------------------------------------------------------- finishing
+# The last files of a build: names of IndexFiles, the checkpoint, the manifest.
 
 
 def finish(
     scan: Scan, settings: BuildSettings, log: Commitlog, segments: list[Segment], accepted: list[RangeSummary],
-    plans: list[IndexFilePlan], written: writing.WrittenFiles, until: int, more: list[dict[str, Any]], summary: Summary,
+    plans: list[IndexFilePlan], written: full.WrittenFiles, until: int, more: list[dict[str, Any]], summary: Summary,
 ) -> tuple[list[dict[str, Any]], list[str]]:  # fmt: skip
     """Write them into the tree of the staging folder; ``until`` is the offset up to which the log was read.
 
@@ -35,14 +182,14 @@ def finish(
     for part in ("consumequeue", "index"):
         if part in settings.only:
             files.make_folder(files.join(staging.tree, part))
-    entries = [*more, *writing.name_index_files(staging, written, summary.left)]
+    entries = [*more, *full.name_index_files(staging, written, summary.left)]
     fields = None
     if "checkpoint" in settings.only:
         fields, entry = _write_checkpoint(staging, settings, log, accepted, plans, summary)
         entries.append(entry)
     summaries = scan.summaries.values()
     samples = log_samples(segments, accepted)
-    parts = manifest.write(staging, settings, log, samples, summary, summaries, fields, written.parts, entries, until)
+    parts = write(staging, settings, log, samples, summary, summaries, fields, written.parts, entries, until)
     return entries, parts
 
 

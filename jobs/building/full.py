@@ -1,29 +1,129 @@
-"""The steps of a build that depend on where it starts: a full build starts from the log alone."""
+"""The steps of a build that depend on where it starts: a full build starts from the log alone, and writes all files."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from rocketmq_reindex.jobs.building import writing
-from rocketmq_reindex.jobs.building.asked import check_begins
+from rocketmq_reindex.jobs.building import summary as building_summary
 from rocketmq_reindex.jobs.building.decisions import Order
-from rocketmq_reindex.jobs.building.estimate import check_free
-from rocketmq_reindex.jobs.building.planning import scan_settings
-from rocketmq_reindex.jobs.building.scan_memory import ScanMemory
-from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.inputs import check_begins
+from rocketmq_reindex.jobs.building.planning import check_free, scan_settings
+from rocketmq_reindex.jobs.building.scanning import Scan, ScanMemory
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.building.writing import WrittenFiles
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
-from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.jobs.engines.engine import beside
+from rocketmq_reindex.jobs.publishing.layout import Leftovers
+from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Probe, Reporter
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, plan_index_files
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.progress import Positions
-from rocketmq_reindex.udfs.staging import StagingFolder
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.order.placements import Reroute
+from rocketmq_reindex.udfs.staging import Positions, StagingFolder
+from rocketmq_reindex.udfs.write.index import IndexFileResult, WriteIndex
+from rocketmq_reindex.udfs.write.queues import FilesResult, WriteBatches, WriteQueues, write_empty_files
+
+# ---------------------------------------------------------------------------------------------------------------------- writing
+# Write ConsumeQueue files and IndexFiles into the staging tree, both kinds at the same time.
+
+
+@dataclass
+class WrittenFiles:
+    """What the writers made: parts of the manifest, and what is known of each IndexFile."""
+
+    parts: list[str] = field(default_factory=list)
+    queue_files: int = 0
+    units: int = 0
+    index: list[IndexFileResult] = field(default_factory=list)
+
+    def add(self, result: FilesResult) -> None:
+        """Take in the ConsumeQueue files of one part."""
+        self.parts.append(result.part)
+        self.queue_files += result.files
+        self.units += result.units
+
+
+def write_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order) -> list[FilesResult]:
+    """Write the files of plain ConsumeQueues from the cells of the ``accepted`` ranges."""
+    if not any(summary.units for summary in accepted):
+        return []
+    staging, reroute = scan.staging, None
+    if order.placements:
+        reroute = Reroute(order.placements, scan.task.units_per_file, scan.task.keys)
+    writer = WriteQueues(staging, settings.cq_file_size)
+    found = FilesResult.read(scan.engine.reduce(handover.UNITS, scan.left_out(accepted), reroute, writer))
+    return [*found, write_empty_files(staging, settings.cq_file_size, order.opened)] if order.opened else found
+
+
+def write_batches(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order) -> list[FilesResult]:
+    """Write the files of batch ConsumeQueues from the cells of the ``accepted`` ranges."""
+    if not any(summary.batch_units for summary in accepted):
+        return []
+    writer = WriteBatches(scan.staging, settings.batch_cq_file_size, order.batches, settings.queue_order == "broker")
+    return FilesResult.read(scan.engine.reduce(handover.BATCHES, scan.left_out(accepted), None, writer))
+
+
+def write_index(scan: Scan, settings: BuildSettings, index_plans: list[IndexFilePlan]) -> list[IndexFileResult]:
+    """Write the planned IndexFiles; returns them by number."""
+    if not index_plans:
+        return []
+    path = handover.write_plan(scan.staging, "index", index_plans)
+    seal = settings.checkpoint == "safe"
+    writer = WriteIndex(scan.staging, path, settings.hash_slots, settings.index_items, settings.broker_version, seal)
+    found = IndexFileResult.read(scan.engine.numbers(writer, len(index_plans)))
+    return sorted(found, key=lambda result: result.number)
+
+
+def write_both(
+    scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order, index_plans: list[IndexFilePlan],
+    *, queues: bool = True,
+) -> WrittenFiles:  # fmt: skip
+    """Write both kinds of files at the same time, as far as the settings ask for them.
+
+    ``queues``: whether there is any ConsumeQueue file to write.
+    """
+    written = WrittenFiles()
+    with beside(scan.engine, "write") as pool:
+        index = pool.submit(write_index, scan, settings, index_plans if "index" in settings.only else [])
+        if "consumequeue" in settings.only and queues:
+            for result in write_queues(scan, settings, accepted, order) + write_batches(scan, settings, accepted, order):
+                written.add(result)
+        written.index = index.result()
+    return written
+
+
+def name_index_files(staging: StagingFolder, written: WrittenFiles, left: Leftovers) -> list[dict[str, Any]]:
+    """Name each IndexFile after the phy_offset of the record that made it, but at least the name before + 1.
+
+    Returns the entries of the manifest. Where a rename would be a copy, files stay where they are, and their entries say where
+    (``at``). ``left`` learns of files of failed attempts that could not be removed.
+    """
+    entries, name = [], -1
+    if staging.build:
+        # Attempts that failed left files as well.
+        made = {files.base(result.made) for result in written.index}
+        left.remove_all(files.join(staging.made, name) for name in set(files.names(staging.made)) - made)
+    elif written.index:
+        files.make_folder(files.join(staging.tree, "index"))
+    for result in written.index:
+        name = max(result.maker, name + 1)
+        relative = f"index/{name:017d}"
+        entry: dict[str, Any] = {
+            "path": relative,
+            "size": result.size,
+            "used": result.used,
+            "digest": result.digest,
+            "header": result.header,
+        }
+        if staging.build:
+            entry["at"] = f"index/{files.base(result.made)}"
+        else:
+            files.rename(result.made, files.join(staging.tree, relative))
+        entries.append(entry)
+    return entries
+
+
+# ------------------------------------------------------------------------------------------------------------------------- full
+# The steps of a build that depend on where it starts: a full build starts from the log alone.
 
 
 @dataclass(frozen=True)
@@ -49,7 +149,7 @@ class FullBuild:
     def __init__(self, settings: BuildSettings, log: Commitlog) -> None:
         self.settings, self.log = settings, log
 
-    def nothing_new(self, summary: Summary) -> bool:
+    def nothing_new(self, summary: building_summary.Summary) -> bool:
         """Return whether DIR holds this build already; ``summary`` then says what it holds. DIR's lock is held."""
         _ = summary
         return False
@@ -69,7 +169,7 @@ class FullBuild:
         check_begins(self.settings, segments, chain)
 
     def mended(
-        self, scan: Scan, segments: list[Segment], chain: Chain, summary: Summary, reporter: Reporter
+        self, scan: Scan, segments: list[Segment], chain: Chain, summary: building_summary.Summary, reporter: Reporter
     ) -> tuple[list[Segment], Chain]:
         """Return the segments and the chain that are built from; a repair mends the log first."""
         _ = scan, summary, reporter
@@ -85,9 +185,9 @@ class FullBuild:
 
     def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> WrittenFiles:
         """Write ConsumeQueue files and IndexFiles into the staging folder."""
-        return writing.write_both(scan, self.settings, accepted, order, plans)
+        return write_both(scan, self.settings, accepted, order, plans)
 
-    def save(self, staging: StagingFolder, result: Result, summary: Summary, has_rows: bool) -> bool:
+    def save(self, staging: StagingFolder, result: Result, summary: building_summary.Summary, has_rows: bool) -> bool:
         """Keep what a later run needs. Return whether DIR holds this build already, so that nothing is published.
 
         ``has_rows``: rows of the build go into the Delta tables once it is published.

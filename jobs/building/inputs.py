@@ -1,28 +1,97 @@
-"""What a build starts from: its folders, the log, and what lies beside it. All is checked once, before Spark is started."""
+"""What a build starts from: its folders and log, whether what was asked for is there, and what to warn of."""
 
-from __future__ import annotations
-
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Final
 
-from rocketmq_reindex.jobs.building.empty_log import check_segments
+from rocketmq_reindex.jobs.building.advice import REPAIR, stopped
 from rocketmq_reindex.jobs.building.planning import check_range_size
-from rocketmq_reindex.jobs.building.running_broker import check_broker
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.store_sizes import look_at_sizes
+from rocketmq_reindex.jobs.building.store_signs import check_broker, look_at_sizes
+from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.tables_place import check_place
 from rocketmq_reindex.jobs.publishing import output
-from rocketmq_reindex.jobs.store import rocksdb
-from rocketmq_reindex.jobs.store.index_files import IndexSizes
-from rocketmq_reindex.jobs.store.log import StoreLog
-from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.jobs.store.segments import Commitlog, list_segments
+from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
+from rocketmq_reindex.jobs.store import first_bytes, settings as store_settings
+from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog, message_at
+from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, list_segments
 from rocketmq_reindex.jobs.store.sizes import index_files, newest_index_sizes
-from rocketmq_reindex.jobs.store.versions import of_store
-from rocketmq_reindex.storage_format.checks.fitting import Sign, fit
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.jobs.store.versions import Sign, fit, of_store
+from rocketmq_reindex.storage_format import versions
+from rocketmq_reindex.storage_format.errors import InputError, RefusedError
+from rocketmq_reindex.storage_format.findings import CHECKPOINT_LAYOUT
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.storage_format.names import NEAR_MAX, counted, escape
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges, settings as scan_settings
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.reading import Pages
+from rocketmq_reindex.udfs.sql.option_words import show_time
+
+# -------------------------------------------------------------------------------------------------------------------- empty_log
+# A log without records, as of a disk that is not mounted: a build of it replaces one with records only on demand.
+
+_BUILT_EMPTY: Final = "what is built of it is empty: is its disk mounted?"
+
+
+def check_segments(settings: BuildSettings, log: Commitlog, target: str) -> list[str]:
+    """Return warnings of folders without a segment. Raises InputError where an empty build would replace another."""
+    warnings = [] if log.segments else _kept(settings, target)
+    consequence = "nothing is built from it" if log.segments else _BUILT_EMPTY
+    return [*warnings, *(f"{escape(root)}: holds no segment: {consequence}" for root in bare_roots(settings, log))]
+
+
+def bare_roots(settings: StoreSettings, log: Commitlog) -> list[str]:
+    """Return commitlog folders without a segment, as a disk that is not mounted leaves them."""
+    folders = {files.parent(entry.path) for entry in log.entries}
+    return [root for root in settings.roots if files.parent(files.join(root, "segment")) not in folders]
+
+
+def check_records(settings: BuildSettings, log: Commitlog, records: int, size: int, target: str) -> list[str]:
+    """Return warnings when the log has been read: ``records`` were found in ``size`` bytes. Raises InputError likewise."""
+    if records or not log.segments:
+        return []
+    return [*_kept(settings, target), f"no record in {counted(size, 'byte')} of log: what is built of it is empty"]
+
+
+def _kept(settings: BuildSettings, target: str) -> list[str]:
+    """Raises InputError where DIR holds a build of some records, which stays there. In a dry run that is a warning."""
+    known = 0 if settings.allow_empty else _records(target)
+    if not known:
+        return []
+    roots = ", ".join(map(escape, settings.roots))
+    what = f"a build of {counted(known, 'record')}" if known > 0 else "a build"
+    text = (
+        f"{roots}: holds no record, so {what} stays in {escape(settings.out)}: mount the log's disk, or name the right "
+        "folder; --allow-empty replaces it all the same"
+    )
+    if not settings.dry_run:
+        raise InputError(text)
+    return [text]
+
+
+def _records(target: str) -> int:
+    """Returns the records of the build in DIR; 0 where there is none, -1 where that cannot be known."""
+    if files.entry_of(target).kind != files.FOLDER:
+        return 0
+    standing = output.standing(target)
+    if standing is None:
+        return -1 if output.kept(target) else 0
+    try:
+        manifest = json.loads(files.read_bytes(files.join(standing.folder, output.MANIFEST), MANIFEST_MAX))
+        return int(manifest["counts"]["records"])
+    except (OSError, InputError, ValueError, KeyError, TypeError):
+        return -1
+
+
+# ----------------------------------------------------------------------------------------------------------------------- inputs
+# What a build starts from: its folders, the log, and what lies beside it. All is checked once, before Spark is started.
 
 
 @dataclass(frozen=True)
@@ -60,7 +129,7 @@ def look_at(settings: BuildSettings) -> Inputs:
         *settings.conf_notes,
         *log.warnings,
         *check_segments(settings, log, target),
-        *rocksdb.of_build(settings, settings.only),
+        *store_settings.of_build(settings, settings.only),
     ]
     sizes = look_at_sizes(settings)
     settings = dataclasses.replace(settings, **sizes.taken)  # type: ignore[arg-type]  # names of settings
@@ -106,3 +175,190 @@ def _defaults(version: str, sizes: Sequence[str]) -> list[str]:
     if not taken:
         return []
     return [f"defaults, since no file shows others: {', '.join(taken)}: give the broker's own by {' and '.join(options)}"]
+
+
+# ------------------------------------------------------------------------------------------------------------------------ asked
+# What was asked for is there: the log is one, each glob of topics matches some, and the limits leave records.
+
+_ALL_THE_SAME = "--allow-empty builds it all the same"
+
+
+def check_begins(settings: BuildSettings, segments: Sequence[ranges.Segment], chain: scan_chain.Chain) -> None:
+    """Raise InputError where the first segment has no good record, and begins with none.
+
+    Where good records follow in other segments, ``salvage`` builds from these, and what is in front is damage; else raises
+    RefusedError.
+    """
+    if settings.allow_empty:
+        return
+    first_bytes.check_is_log(segments, chain)
+    if settings.on_damage != "salvage" and (said := first_bytes.foreign_log(segments, chain)):
+        raise RefusedError(f"{said}, and has none: put the right file in its place; --on-damage salvage passes over it")
+
+
+def check_left(
+    settings: BuildSettings,
+    segments: Sequence[ranges.Segment],
+    accepted: Sequence[ranges.RangeSummary],
+    chain: scan_chain.Chain,
+) -> None:
+    """Raise InputError where a glob of topics matches none of them, or where the limits leave nothing of a log with records."""
+    if settings.allow_empty:
+        return
+    read = sum(summary.records + summary.excluded for summary in accepted)
+    if read:
+        _check_globs(settings, accepted)
+    if any(summary.records for summary in accepted):
+        return
+    if read:
+        raise InputError(f"--exclude-topic: leaves none of the log's records out of {read:,}: {_ALL_THE_SAME}")
+    if settings.until_time != INT64_MAX and chain.later >= 0:
+        raise InputError(
+            f"--until-time: {show_time(settings.until_time)} lies before the log's first record"
+            f"{_stored(segments, chain.later)}: nothing would be built: take milliseconds since 1970, or a time with its zone; "
+            f"{_ALL_THE_SAME}"
+        )
+    begin = segments[0].start if segments else 0
+    if settings.until_offset != INT64_MAX and segments and _has_record(segments[0]):
+        raise InputError(
+            f"--until-offset: the log begins at {begin}, and no record of it lies before {settings.until_offset}: nothing "
+            f"would be built: {_ALL_THE_SAME}"
+        )
+
+
+def _check_globs(settings: BuildSettings, accepted: Sequence[ranges.RangeSummary]) -> None:
+    found = [summary.unmatched_globs for summary in accepted]
+    for option, globs in (("--include-topic", settings.include_topics), ("--exclude-topic", settings.exclude_topics)):
+        for glob in globs:
+            if any(unmatched is None or glob not in unmatched for unmatched in found):
+                # It matches a topic, or a range is known from a run that did not note this.
+                continue
+            names = scan_settings.near(glob, (name for unmatched in found if unmatched for name in unmatched[glob]))
+            such = f": did you mean {' or '.join(map(escape, names[:NEAR_MAX]))}?" if names else ""
+            raise InputError(f"{option} {escape(glob)}: matches no topic of the log{such}")
+
+
+def _stored(segments: Sequence[ranges.Segment], offset: int) -> str:
+    """When the record at ``offset`` was stored, in words; "" where that cannot be read."""
+    message = _message(segments, offset)
+    return f", stored at {show_time(message.store_time)}" if message else ""
+
+
+def _has_record(segment: ranges.Segment) -> bool:
+    return _message([segment], segment.start) is not None
+
+
+def _message(segments: Sequence[ranges.Segment], offset: int) -> Message | None:
+    segment = next((one for one in segments if one.start <= offset < one.data_end), None)
+    if segment is None:
+        return None
+    with contextlib.closing(Pages(segment.path)) as pages:
+        found = message_at(pages, segment.start, offset)
+    return found if isinstance(found, Message) else None
+
+
+# ---------------------------------------------------------------------------------------------------------------------- notices
+# Warnings about what is asked for, and about what the log holds, from the counts of its ranges.
+
+NAMES_LISTED = 20
+_NO_CUT: Final = (r.REASONS[r.BAD_TOPIC], r.REASONS[r.BAD_QUEUE], r.REASONS[r.BAD_POSITION], scan_chain.MISNAMED)
+"""how the reasons begin that a broker does not check (``CommitLog.checkMessageAndReturnSize``, 5.3): it reads on after them"""
+
+
+def of_settings(settings: BuildSettings, summary: Summary) -> None:
+    """Warn of settings whose result a broker may not use as one expects."""
+    if "index" in settings.only and "checkpoint" not in settings.only:
+        summary.warn(
+            "index without checkpoint: with an older checkpoint the next crash deletes it: take --only index,checkpoint"
+        )
+    if (
+        settings.accelerated
+        and "checkpoint" in settings.only
+        and settings.rules.checkpoint_fields < len(CHECKPOINT_LAYOUT.columns)
+    ):
+        summary.warn(
+            "--broker-conf: has enableAcceleratedRecovery=true: after a crash a 5.5 broker does not load a store with this "
+            "checkpoint: for 5.5 give --broker-version 5.5"
+        )
+    if settings.tables and not settings.keeps_rows:
+        summary.notes.append("--tables: keeps what is known of the log; --engine local writes no rows of Delta tables")
+    if settings.partial and "consumequeue" in settings.only:
+        summary.warn("a partial build beside the full log: a broker re-dispatches only records above the newest unit")
+
+
+def unmarked_batches(settings: BuildSettings, accepted: list[ranges.RangeSummary], summary: Summary) -> int:
+    """Warn of inner batches of topics that nobody called batch topics; return in how many records they are.
+
+    It comes first, since their offsets then jump.
+    """
+    count = sum(s.inner_batches for s in accepted)
+    if not count or "consumequeue" not in settings.only or not settings.rules.batch_queues:
+        return 0
+    summary.warnings.append(
+        f"inner batches in {counted(count, 'record')}: their topics have batch ConsumeQueues (queue.type=BatchCQ), but get "
+        "plain units, on which no broker with such topics starts: give --topics-config"
+    )
+    return count
+
+
+def broker_cuts(settings: BuildSettings, segments: list[ranges.Segment], holes: list[ranges.Hole], summary: Summary) -> None:
+    """Warn of salvaged damage where a broker that starts cuts its log (``CommitLog.recoverNormally``, 5.3).
+
+    ``IndexService.buildIndex`` passes over records below the end of the last IndexFile: what was built from beyond the cut
+    then keeps new keys out.
+    """
+    cut = first_cut(settings.rules, segments, holes)
+    if cut >= 0 and settings.on_damage == "salvage":
+        summary.warnings.append(
+            f"damage at offset {cut}: a broker that starts cuts its log there, and takes no new keys into this index "
+            f"until the log has grown past its old end: keep a copy of the log, and for a broker {REPAIR} "
+            f"(rmq-reindex repair), or build with --until-offset {cut}, which {stopped(cut)}"
+        )
+
+
+def first_cut(rules: versions.VersionRules, segments: Sequence[ranges.Segment], holes: Iterable[ranges.Hole]) -> int:
+    """Return the offset where a broker that starts cuts a log with this damage; -1 where it does not."""
+    looked_at = segments[-rules.recovered_segments :]
+    damaged = (hole.offset for hole in holes if not hole.reason.startswith(_NO_CUT))
+    return min((offset for offset in damaged if looked_at and offset >= looked_at[0].start), default=-1)
+
+
+def fillers(accepted: Iterable[ranges.RangeSummary]) -> str:
+    """Return what to say of a log that a repair has put fillers in; "" where it has none."""
+    stretches = [length for summary in accepted for _, length in summary.lost]
+    if not stretches:
+        return ""
+    return f"{counted(sum(stretches), 'byte')} of the log are fillers of a repair: what was there is lost"
+
+
+def of_counts(settings: BuildSettings, accepted: list[ranges.RangeSummary], summary: Summary) -> None:
+    """Warn of records that are built in another way than one may expect."""
+    warn = summary.warnings.append
+    if text := fillers(accepted):
+        warn(text)
+    for name in sorted({name for s in accepted for name in s.unusual_names})[:NAMES_LISTED]:
+        warn(f"topic {escape(name)}: a name that RocketMQ's TopicValidator refuses; built all the same")
+    refused, empty = sum(s.batches_refused for s in accepted), sum(s.batches_empty for s in accepted)
+    if refused:
+        warn(f"{counted(refused, 'record')} of batch topics without a unit, as by the broker: INNER_NUM or INNER_BASE below 0")
+    if empty:
+        what = "as by the broker, which forgets what follows it" if settings.queue_order == "broker" else "left out"
+        warn(f"{counted(empty, 'unit')} of batch queues without a message (INNER_NUM 0): {what}")
+    slash, malformed = sum(s.lmq_slash for s in accepted), sum(s.lmq_malformed for s in accepted)
+    no_file, again = sum(s.lmq_no_file for s in accepted), sum(s.lmq_again for s in accepted)
+    if slash:
+        what = counted(slash, "dispatch", "dispatches")
+        warn(f"skipped {what} to LMQ names that hold a '/' (as the broker does) or are batch topics")
+    if no_file:
+        what = counted(no_file, "dispatch", "dispatches")
+        warn(
+            f"skipped {what} to LMQ names that are no plain file name (control characters, '..', more than 255 "
+            "bytes): a broker makes what files it can of them; their records keep their own units and items"
+        )
+    if again:
+        warn(
+            f"{counted(again, 'time')} a record names a light queue again: one unit each, as by the broker, whose counter "
+            "skips an offset then"
+        )
+    if malformed:
+        warn(f"skipped the LMQ dispatch of {counted(malformed, 'record')}: offsets are no numbers or too few")

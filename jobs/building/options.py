@@ -1,7 +1,5 @@
 """The options of ``rmq-reindex build``, and the settings that they make."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Sequence
@@ -20,10 +18,10 @@ from rocketmq_reindex.jobs.command.options import checked, command_parser
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import ENGINES, StoreSettings, default_of, parse_version
 from rocketmq_reindex.jobs.watching.options import add_watch_options, watch_environment
-from rocketmq_reindex.storage_format.delay.policies import UNDECIDED
+from rocketmq_reindex.storage_format import topics as storage_format_topics
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.topics import batch_topics
+from rocketmq_reindex.storage_format.timer.settings import UNDECIDED
 from rocketmq_reindex.storage_format.versions import VERSIONS
 from rocketmq_reindex.udfs import files
 
@@ -240,7 +238,7 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
 def read_batch_topics(path: str) -> tuple[str, ...]:
     """Return the batch topics of a topics.json (``queue.type=BatchCQ``). Raises UsageError."""
     try:
-        return batch_topics(files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace"))
+        return storage_format_topics.batch_topics(files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace"))
     except (OSError, InputError):
         raise UsageError(f"--topics-config {escape(path)}: cannot be read: name a broker's config/topics.json") from None
     except (ValueError, RecursionError) as error:

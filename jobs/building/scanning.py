@@ -1,24 +1,183 @@
-"""Scan a log in rounds until its ranges chain: first all of it, then again where the start of a range was guessed wrong."""
-
-from __future__ import annotations
+"""Scan a log in rounds until its ranges chain: what is known of earlier runs, and old records behind its end."""
 
 import dataclasses
+import json
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final, Protocol
 
-from rocketmq_reindex.jobs.building import stale_tails
-from rocketmq_reindex.jobs.building.scan_memory import ScanMemory
-from rocketmq_reindex.jobs.engines.engine import Engine
-from rocketmq_reindex.jobs.engines.tasks import task_count
+from rocketmq_reindex.jobs.building.advice import REPAIR, WITHOUT_REPLICA, refusal, repair
+from rocketmq_reindex.jobs.engines.engine import Engine, task_count
+from rocketmq_reindex.jobs.store.lock import read_times
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.watching.progress import Reporter
-from rocketmq_reindex.storage_format.integers import INT64_MAX
-from rocketmq_reindex.storage_format.scan.chain import Chain, chain_ranges
-from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary, Segment, cut_ranges
-from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.udfs import files, plans
-from rocketmq_reindex.udfs.progress import Positions
-from rocketmq_reindex.udfs.scan.ranges import ScanTask
-from rocketmq_reindex.udfs.staging import StagingFolder
+from rocketmq_reindex.storage_format.digest import EARLIER_KIND, new_digest
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.findings import Checkpoint
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.queue.order import RolledBack
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan import settings as scan_settings, stale_tail
+from rocketmq_reindex.storage_format.scan.chain import Chain, chain_ranges, misnamed
+from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
+from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSpec, RangeSummary, Segment, cut_ranges
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedRange, RememberedScan
+from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore
+from rocketmq_reindex.udfs.scan.ranges import ScanTask, find_stale_tail, has_data
+from rocketmq_reindex.udfs.staging import Positions, StagingFolder
+
+# ------------------------------------------------------------------------------------------------------------------ scan_memory
+# The driver's side of an incremental scan: what is known of each range of this run, and how much of the log was read.
+
+
+def fingerprint_of(version: str, scan: scan_settings.ScanSettings, units_per_file: int, topics: bool) -> str:
+    """Return a digest of all that decides the result of a scan. With another version of this package nothing is known."""
+    text = json.dumps([version, dataclasses.astuple(scan), units_per_file, topics])
+    return new_digest([text.encode()]).digest().hex()
+
+
+_KNOWN: Final = 64
+"""A range that is known costs a task about this part of what it costs to scan it: some pages are read."""
+
+
+class ScanMemory:
+    """Ranges of this run by number."""
+
+    def __init__(self, store: ScanStore, fingerprint: str, recheck: bool) -> None:
+        self.store, self._fingerprint, self._recheck = store, fingerprint, recheck
+        self.entries: dict[int, ScanEntry] = {}
+        self.bytes_read = 0
+        self.known = 0
+        """ranges that were not scanned again"""
+        self.only: frozenset[str] | None = None
+        """keys of the entries that may be used, when not all of them may"""
+        self.bytes_before = 0
+        """bytes of this log that the build before has scanned"""
+
+    def work(self, size: int) -> int:
+        """Return how many bytes a scan of the first ``size`` bytes has to read, about. Only tasks find out what is known."""
+        known = min(size, self.bytes_before)
+        return size - known + known // _KNOWN
+
+    def wrap(self, task: ScanTask) -> RememberedScan:
+        """Return the task that scans only what is not known."""
+        return RememberedScan(task, self.store, self._fingerprint, self._recheck, self.only)
+
+    def take(self, data: bytes) -> RangeSummary:
+        """Return a range's summary from the data of its row."""
+        found = RememberedRange.from_json(data)
+        entry = ScanEntry(**found.entry)
+        self.entries[found.number] = entry
+        self.bytes_read += found.bytes_read
+        self.known += found.known
+        return self.store.summary(entry, found.number)
+
+
+# ------------------------------------------------------------------------------------------------------------------ stale_tails
+# Old records after the log's end. They are looked for where the last segment with data has damage, and nowhere else.
+
+_CODES: Final = {text: code for code, text in r.REASONS.items()}
+
+
+def mark_stale_tail(segments: list[Segment], chain: Chain, store: str = "") -> None:
+    """Note in the chain whether its damage is a stale tail, or may be one. Reads the damaged segment again.
+
+    The checkpoint of ``store``, where there is one, is a hint.
+    """
+    holes = [hole for hole in chain.holes if hole.reason != r.MISSING_SEGMENT]
+    if not holes or len(holes) > HOLES_MAX:
+        return
+    last = max(hole.offset for hole in holes)
+    segment = next((segment for segment in segments if segment.start <= last < segment.segment_end), None)
+    if segment is None:
+        return
+    # A truncation deletes all files behind the one that it cuts.
+    later = [other for other in segments if other.start > segment.start]
+    if any(has_data(other.path, other.data_end - other.start) for other in later):
+        return
+    mine = [
+        stale_tail.Damage.of(hole.offset, hole.length, _CODES.get(hole.reason, 0))
+        for hole in holes
+        if hole.offset >= segment.start
+    ]
+    bounds = segment.start, segment.data_end, segment.segment_end
+    checkpoint = read_times(files.join(store, "checkpoint")) if store else Checkpoint()
+    tail = find_stale_tail(segment.path, bounds, mine, (checkpoint.physic, checkpoint.logics))
+    if isinstance(tail, stale_tail.StaleTail):
+        chain.stale = Hole(segment.name, tail.offset, tail.length, tail.reason)
+    if isinstance(tail, stale_tail.Doubt):
+        chain.doubt = tail
+        chain.rolled_back = RolledBack(tail.offset, segment.segment_end, tail.all_older)
+
+
+def doubts(doubt: stale_tail.Doubt) -> str:
+    """Return what an operator must know about it."""
+    return f"at offset {doubt.offset} old records may begin that a truncation left behind the log's end, but: {doubt.why}"
+
+
+def advice(settings: StoreSettings, chain: Chain) -> str:
+    """Return what to do where damage is refused."""
+    if chain.doubt is None:
+        return refusal(settings, chain.holes[0].offset)
+    return f"{_either(chain.doubt)}: {repair(settings)} ({WITHOUT_REPLICA})"
+
+
+def _either(doubt: stale_tail.Doubt) -> str:
+    return f"{doubts(doubt)}: choose --on-damage stop if the broker cut its log there; if the disk is damaged, {REPAIR}"
+
+
+def undecided(chain: Chain) -> str:
+    """Return why no build is advised before somebody has looked: a wrong name, or old records; "" for neither."""
+    wrong = misnamed(chain.holes)
+    if wrong is not None:
+        return f"{wrong.segment}: {wrong.reason}: rename it first"
+    return _either(chain.doubt) if chain.doubt else ""
+
+
+# ------------------------------------------------------------------------------------------------------------------- scan_place
+# Where the scan stores of one DIR lie below ``--tables``: that of its builds, and that of its verifies.
+
+
+class Places(Protocol):
+    """Settings that say where the scan stores are, and what is only read."""
+
+    @property
+    def tables(self) -> str: ...
+
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+
+
+def store_of(settings: Places, target: str, kind: str = "") -> ScanStore:
+    """Return the scan store of one DIR (``target``); ``kind`` tells those of one DIR apart.
+
+    Raises InputError when it would lie in the input, or in DIR.
+    """
+    scans = files.join(files.checked(settings.tables), "_scans")
+    if not files.is_remote(scans):
+        scans = os.path.realpath(scans)
+    for place in (*settings.inputs, target):
+        if files.within(scans, place):
+            raise InputError(f"--tables {escape(settings.tables)}: lies inside {escape(place)}: name a folder apart from it")
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", files.base(target))[:40]
+    # By the digest of earlier builds: what they left there is found, and removed.
+    number = new_digest([_known_as(target).encode()], EARLIER_KIND).digest().hex()[:16]
+    return ScanStore(files.join(scans, f"{name}-{number}{kind}"))
+
+
+def _known_as(target: str) -> str:
+    """Returns the same text for each form of a URI: a token may change every hour. Another endpoint is another store."""
+    if not files.is_remote(target):
+        return target
+    return "\n".join([*files.canonical(target), files.option(files.split(target), "endpoint_override")])
+
+
+# --------------------------------------------------------------------------------------------------------------------- scanning
+# Scan a log in rounds until its ranges chain: first all of it, then again where the start of a range was guessed wrong.
 
 
 @dataclass
@@ -44,7 +203,7 @@ class Scan:
     _cuts: set[int] = field(default_factory=set)
     """numbers of the ranges that end at a cut"""
 
-    def _round(self, specs: list[RangeSpec], settings: ScanSettings | None = None) -> None:
+    def _round(self, specs: list[RangeSpec], settings: scan_settings.ScanSettings | None = None) -> None:
         """Scan ranges with fresh numbers, which ``ranges`` names already; with ``settings``, or those of the task."""
         if not specs:
             return
@@ -56,7 +215,7 @@ class Scan:
         if self.memory:
             # New ranges stand together at the log's end: each task gets some of them.
             specs = [spec for k in range(tasks) for spec in specs[k::tasks]]
-        plan = plans.write_plan(self.staging, f"ranges-{self.rounds}", specs)
+        plan = handover.write_plan(self.staging, f"ranges-{self.rounds}", specs)
         chosen = settings or self.task.settings
         task = dataclasses.replace(self.task, plan=plan, tasks=tasks, log_bytes=all_bytes, settings=chosen)
         positions = Positions(self.staging)
@@ -93,7 +252,7 @@ class Scan:
         self._round(specs)
 
     def rescan(
-        self, segments: list[Segment], changed: Sequence[tuple[int, int]], before: Chain, settings: ScanSettings
+        self, segments: list[Segment], changed: Sequence[tuple[int, int]], before: Chain, settings: scan_settings.ScanSettings
     ) -> Chain:  # fmt: skip
         """Scan with ``settings`` what changed in a log since ``before``, now of ``segments``, and chain all ranges.
 
@@ -143,7 +302,7 @@ class Scan:
         again.append(RangeSpec(number, segment.path, segment.start, end, end, low, high, True))
         return again[-1]
 
-    def settle(self, segments: list[Segment], settings: ScanSettings | None = None) -> Chain:
+    def settle(self, segments: list[Segment], settings: scan_settings.ScanSettings | None = None) -> Chain:
         """Chain the ranges; scan again where a guess was wrong, with ``settings``, until all of them chain."""
         self._forget_cuts()
         while True:
@@ -162,7 +321,7 @@ class Scan:
                 self.ranges[spec.segment_start] = [*kept, spec]
             self._round(again, settings)
 
-    def _read_on(self, segments: list[Segment], settings: ScanSettings | None) -> None:
+    def _read_on(self, segments: list[Segment], settings: scan_settings.ScanSettings | None) -> None:
         """Scan behind --until-offset, too: a good record there shows that damage before it is no torn tail."""
         again: list[RangeSpec] = []
         for spec in cut_ranges(segments, max(1, self.range_size), INT64_MAX):
@@ -175,9 +334,9 @@ class Scan:
             self.ranges[spec.segment_start].append(spec)
         self._round(again, settings)
 
-    def _below(self, segments: list[Segment], chain: Chain, settings: ScanSettings | None) -> Chain:
+    def _below(self, segments: list[Segment], chain: Chain, settings: scan_settings.ScanSettings | None) -> Chain:
         """The chain without what lies behind --until-offset, and without old records behind the log's end."""
-        stale_tails.mark_stale_tail(segments, chain, self.store)
+        mark_stale_tail(segments, chain, self.store)
         until = min(self.until_read, chain.stale.offset) if chain.stale else self.until_read
         chain.accepted = self.cut(chain.accepted, until, settings)
         chain.holes = [hole for hole in chain.holes if hole.offset < until]
@@ -187,7 +346,9 @@ class Scan:
             chain.stale = None
         return chain
 
-    def cut(self, accepted: list[RangeSummary], at: int, settings: ScanSettings | None = None) -> list[RangeSummary]:
+    def cut(
+        self, accepted: list[RangeSummary], at: int, settings: scan_settings.ScanSettings | None = None
+    ) -> list[RangeSummary]:
         """The accepted ranges without the records from the phy_offset ``at`` on; its range is scanned again up to there."""
         kept: list[RangeSummary] = []
         again: list[RangeSpec] = []

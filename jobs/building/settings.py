@@ -8,15 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.tables_place import given_place
-from rocketmq_reindex.jobs.command.times import parse_time as parse_time
-from rocketmq_reindex.jobs.store.settings import CRC_MODES as CRC_MODES
-from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS as DELAY_LEVELS
-from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths
-from rocketmq_reindex.jobs.store.settings import parse_delay_levels as parse_delay_levels
-from rocketmq_reindex.storage_format.delay.policies import DELIVER, UNDECIDED
+from rocketmq_reindex.jobs.store.settings import (
+    CRC_MODES as CRC_MODES,
+    DELAY_LEVELS as DELAY_LEVELS,
+    StoreSettings,
+    checked_paths,
+    parse_delay_levels as parse_delay_levels,
+)
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MAX
-from rocketmq_reindex.udfs.sql.option_words import UNITS
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX
+from rocketmq_reindex.storage_format.timer.settings import DELIVER, UNDECIDED
+from rocketmq_reindex.udfs.sql.option_words import UNITS, parse_time as parse_time
 
 PARTS: Final = ("consumequeue", "index", "checkpoint")
 

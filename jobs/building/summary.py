@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rocketmq_reindex import __version__
-from rocketmq_reindex.jobs.command.times import now
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, files_in
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
+from rocketmq_reindex.storage_format.names import counted, escape
+from rocketmq_reindex.udfs.sql.option_words import now
 
 WARNING_LINES_MAX = 1000
 DAMAGE_MAX = DECISIONS_MAX = 10_000

@@ -1,7 +1,5 @@
 """Settings from a broker's own properties file (``MessageStoreConfig``)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

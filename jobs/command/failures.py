@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.this_python import lacking
-from rocketmq_reindex.jobs.engines.lost import WorkerLostError
+from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError
 from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.storage_format.names import escape
 

@@ -1,7 +1,5 @@
 """Where ``--tables`` points to: one place for Spark's Hadoop and for ``udfs.files``, apart from what is read and replaced."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable

@@ -1,6 +1,7 @@
-"""Which Python this is, and what it lacks. It imports nothing that a Python may lack."""
+"""Which Python this is, and what it lacks. It imports nothing that a Python may lack.
 
-from __future__ import annotations
+By itself: a Python that lacks packages gets as far as this file.
+"""
 
 import platform
 import sys

@@ -1,40 +1,125 @@
 """Look at a store: its log, queues, index, checkpoint, lock and earlier builds; and what to run next."""
 
-from __future__ import annotations
-
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building import advice
 from rocketmq_reindex.jobs.building.options import read_batch_topics
-from rocketmq_reindex.jobs.building.running_broker import brokers
-from rocketmq_reindex.jobs.describing.log_span import describe_log, foreign
-from rocketmq_reindex.jobs.describing.queues import (
-    Queues,
-    Undispatched,
-    configured,
-    describe_queues,
-    sampled_topics,
-    undispatched,
-)
-from rocketmq_reindex.jobs.describing.summary import InfoSummary
+from rocketmq_reindex.jobs.building.store_signs import brokers
+from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching.record import Record
-from rocketmq_reindex.jobs.store import rocksdb
-from rocketmq_reindex.jobs.store.checkpoint import read_times
-from rocketmq_reindex.jobs.store.folders import reason
-from rocketmq_reindex.jobs.store.log import StoreLog
-from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.jobs.store.segments import check_has_parts, check_is_folder, check_is_store, entries_of
-from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.jobs.store.sizes import QUEUES, index_files, newest_index_sizes, queue_files, sampled_sizes
-from rocketmq_reindex.jobs.store.versions import of_store
-from rocketmq_reindex.storage_format.checks.fitting import fit
-from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.versions import alike
+from rocketmq_reindex.jobs.store import contents, folders, lock, settings, sizes as store_sizes, versions as store_versions
+from rocketmq_reindex.storage_format import errors, names, versions as storage_format_versions
 from rocketmq_reindex.udfs import files
+
+# ---------------------------------------------------------------------------------------------------------------------- summary
+# What ``info`` knows of a store, as one JSON object or as text.
+
+TOPICS_SHOWN: Final = 10
+PROBLEMS_SHOWN: Final = 20
+
+
+@dataclass
+class InfoSummary:
+    """Filled while the store is looked at; also given on failure. Names from the store are escaped."""
+
+    version: str = __version__
+    store: str = ""
+    log: dict[str, Any] = field(default_factory=dict)
+    """``segments``, ``bytes``, ``segment_size``, ``first_offset``, ``end_offset``, ``first_time``, ``last_time``,
+    ``missing`` bytes between segments"""
+    topics: list[dict[str, Any]] = field(default_factory=list)
+    """``topic``, ``queues``, ``queues_looked_into``, ``messages``, ``first_time``, ``last_time``; the largest first"""
+    queues: int = 0
+    queues_looked_into: int = 0
+    messages: int = 0
+    """of the queues that were looked into, or of the sample"""
+    sampled: int = 0
+    """records of the log that were looked at, where no queue has a file"""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """what the files show: ``cq_file_size``, ``batch_cq_file_size``, ``hash_slots``, ``index_items``"""
+    fits: dict[str, Any] = field(default_factory=dict)
+    """``versions`` of RocketMQ that fit what the files show, newest first, and the ``signs``"""
+    index_files: int = 0
+    clean_stop: bool = True
+    """there is no file ``abort``"""
+    broker: str | None = None
+    """who holds the store's lock; None for nobody"""
+    build: dict[str, Any] | None = None
+    """``parts`` that a fetch put there, by the digest of their build's manifest"""
+    problems: list[str] = field(default_factory=list)
+    """what is missing, stale, or cannot be read"""
+    next: dict[str, Any] = field(default_factory=dict)
+    """``why``, and the ``commands`` to run next"""
+    seconds: float = 0.0
+    exit: int = 0
+    error: str | None = None
+
+
+def lines_of(summary: InfoSummary) -> list[str]:
+    """Return the lines that people read; none for a run that failed."""
+    if summary.error or not summary.log:
+        return []
+    log = summary.log
+    found = [f"store    {summary.store}"]
+    found.append(
+        f"log      {names.counted(log['segments'], 'segment')}, {names.counted(log['bytes'], 'byte')}: "
+        f"offsets {log['first_offset']} to {log['end_offset']}"
+    )
+    if log["first_time"] or log["last_time"]:
+        found.append(f"stored   {log['first_time'] or 'not known'} to {log['last_time'] or 'not known'}")
+    found += _queues(summary)
+    sizes = ", ".join(f"{name} {value}" for name, value in summary.sizes.items())
+    found += [f"sizes    segment_size {log['segment_size']}{', ' if sizes else ''}{sizes}"] if log["segments"] else []
+    found.append(f"version  {_fits(summary.fits)}")
+    found.append(f"broker   {summary.broker or 'none runs here'}; {_stop(summary)}")
+    if summary.build:
+        parts = summary.build["parts"]
+        found.append(f"build    fetched: {', '.join(f'{part} of {digest[:12]}' for part, digest in parts.items())}")
+    found += [f"problem  {text}" for text in summary.problems[:PROBLEMS_SHOWN]]
+    if len(summary.problems) > PROBLEMS_SHOWN:
+        found.append(f"problem  {len(summary.problems) - PROBLEMS_SHOWN} more, with --json")
+    found.append(f"next     {summary.next['why']}")
+    return found + [f"    run  {command}" for command in summary.next["commands"]]
+
+
+def _stop(summary: InfoSummary) -> str:
+    return "the last stop was clean" if summary.clean_stop else "the last stop was not clean (a file abort)"
+
+
+def _fits(fits: dict[str, Any]) -> str:
+    why = ", ".join(fits["signs"])
+    return f"{' or '.join(fits['versions'])} ({why})" if why else "not known: no file shows one"
+
+
+def _queues(summary: InfoSummary) -> list[str]:
+    topics, queues = names.counted(len(summary.topics), "topic"), names.counted(summary.queues, "queue")
+    if summary.sampled:
+        first = f"queues   no files; in a sample of {names.counted(summary.sampled, 'record')}: {topics}, {queues}"
+    else:
+        partly = summary.queues_looked_into < summary.queues
+        where = (
+            f" in the first {names.counted(summary.queues_looked_into, 'queue')}; others were not looked into" if partly else ""
+        )
+        first = f"queues   {topics}, {queues}, {names.counted(summary.messages, 'message')}{where}"
+    shown = [f"         {_topic(one, bool(summary.sampled))}" for one in summary.topics[:TOPICS_SHOWN]]
+    rest = len(summary.topics) - len(shown)
+    return [first, *shown, *([f"         {names.counted(rest, 'more topic')}, with --json"] if rest else [])]
+
+
+def _topic(one: dict[str, Any], sampled: bool) -> str:
+    queues, looked = names.counted(one["queues"], "queue"), one["queues_looked_into"]
+    if not sampled and not looked:
+        return f"{one['topic']}: {queues}, not looked into"
+    partly = f"{looked:,} of " if not sampled and looked < one["queues"] else ""
+    stored = f", stored {one['first_time']} to {one['last_time']}" if one["first_time"] else ""
+    return f"{one['topic']}: {names.counted(one['messages'], 'message')} in {partly}{queues}{stored}"
+
+
+# ------------------------------------------------------------------------------------------------------------------------- look
+# Look at a store: its log, queues, index, checkpoint, lock and earlier builds; and what to run next.
 
 _FOREIGN, _DAMAGE, _QUEUES, _INDEX = range(4)
 _LISTED: Final = 3
@@ -47,9 +132,9 @@ _EVERY_SIZE: Final = _INDEX_SIZES | {"cq_file_size"}
 class Look:
     """One look at a store. Nothing is written, and no file is read whole."""
 
-    def __init__(self, settings: StoreSettings, summary: InfoSummary) -> None:
+    def __init__(self, settings: settings.StoreSettings, summary: InfoSummary) -> None:
         self._settings, self._summary, self._store = settings, summary, settings.store
-        self._notes = Notes(self._problem, self._problem)
+        self._notes = folders.Notes(self._problem, self._problem)
         self._wrong = set[int]()
         """what is wrong, as it decides what to run next"""
 
@@ -59,23 +144,23 @@ class Look:
     def run(self) -> None:
         """Fill the summary. Raises InputError for what is no store."""
         summary, store = self._summary, self._store
-        summary.store = escape(store)
-        check_is_folder(store)
+        summary.store = names.escape(store)
+        settings.check_is_folder(store)
         if not self._settings.commitlogs:
-            check_is_store(store)
-            check_has_parts(store)
+            settings.check_is_store(store)
+            settings.check_has_parts(store)
         else:
-            entries_of(self._settings.roots)
+            settings.entries_of(self._settings.roots)
         summary.clean_stop = files.entry_of(files.join(store, "abort")).kind == files.ABSENT
         running, unknown = brokers(self._settings)
         summary.broker = running[0] if running else None
         summary.problems += unknown
-        with closing(StoreLog(self._settings.roots, self._notes)) as log:
+        with closing(contents.StoreLog(self._settings.roots, self._notes)) as log:
             damage = list[str]()
-            summary.log = describe_log(log, damage)
+            summary.log = describing_queues.describe_log(log, damage)
             summary.problems += damage
             if damage and log.segments:
-                nothing = summary.log["last_time"] is None and foreign(log.segments[0].path)
+                nothing = summary.log["last_time"] is None and describing_queues.foreign(log.segments[0].path)
                 self._wrong.add(_FOREIGN if nothing else _DAMAGE)
             self._look_at_queues(log)
             self._look_at_index(log)
@@ -87,70 +172,74 @@ class Look:
         self._notes.close()
         summary.next = self._next()
 
-    def _look_at_queues(self, log: StoreLog) -> None:
+    def _look_at_queues(self, log: contents.StoreLog) -> None:
         summary = self._summary
-        if in_rocksdb := rocksdb.rocksdb_queues(self._store):
+        if in_rocksdb := settings.rocksdb_queues(self._store):
             self._problem(f"{in_rocksdb}: these are not looked into")
-        found = describe_queues(self._store, log, self._notes)
+        found = describing_queues.describe_queues(self._store, log, self._notes)
         summary.topics, summary.queues, summary.messages = found.topics, found.queues, found.messages
         summary.queues_looked_into, summary.sampled = found.looked_into, found.sampled
-        for name, folder, unit in QUEUES:
-            if size := sampled_sizes(files.join(self._store, folder), unit).usual:
+        for name, folder, unit in store_sizes.QUEUES:
+            if size := store_sizes.sampled_sizes(files.join(self._store, folder), unit).usual:
                 summary.sizes[name] = size
         if not in_rocksdb and summary.log["segments"]:
             self._judge_queues(found, log)
 
-    def _judge_queues(self, found: Queues, log: StoreLog) -> None:
+    def _judge_queues(self, found: describing_queues.Queues, log: contents.StoreLog) -> None:
         self._judge_batch_queues(log)
         if not found.looked_into:
             self._wrong.add(_QUEUES)
             self._problem("consumequeue/: no queue has a file")
         elif found.looked_into == found.queues:
-            config = configured(self._store)
-            self._judge_end(undispatched(log, found.reach, found.names | (config or frozenset())), found.reach, config is None)
+            config = describing_queues.configured(self._store)
+            self._judge_end(
+                describing_queues.undispatched(log, found.reach, found.names | (config or frozenset())),
+                found.reach,
+                config is None,
+            )
 
-    def _judge_batch_queues(self, log: StoreLog) -> None:
+    def _judge_batch_queues(self, log: contents.StoreLog) -> None:
         """Look whether records of batch topics have files: only these topics' configuration says that they should."""
         config, folder = files.join(self._store, "config", "topics.json"), files.join(self._store, "batchconsumequeue")
         if files.entry_of(config).kind != files.FILE:
             return
         try:
             batch = read_batch_topics(config)
-        except UsageError as error:
+        except errors.UsageError as error:
             self._problem(str(error).removeprefix("--topics-config "))
             return
         self._settings = replace(self._settings, batch_topics=batch)
-        if batch and next(queue_files(folder), None) is None and sampled_topics(log) & set(batch):
+        if batch and next(store_sizes.queue_files(folder), None) is None and describing_queues.sampled_topics(log) & set(batch):
             self._wrong.add(_QUEUES)
             self._problem("batchconsumequeue/: no queue has a file, and the log has records of batch topics")
 
-    def _judge_end(self, behind: Undispatched, reach: int, unsure: bool) -> None:
+    def _judge_end(self, behind: describing_queues.Undispatched, reach: int, unsure: bool) -> None:
         """Say which records at the log's end have no unit. ``unsure``: nothing says which topics there should be."""
         if behind.lacking:
             self._wrong.add(_QUEUES)
             self._problem(
                 f"consumequeue/: its last unit is of the record that ends at {reach}; "
-                f"{counted(behind.lacking, 'record')} behind it, or more, have none"
+                f"{names.counted(behind.lacking, 'record')} behind it, or more, have none"
             )
         elif behind.deleted and unsure:
-            topics = ", ".join(map(escape, sorted(behind.topics)[:_LISTED]))
-            of = counted(behind.deleted, "record") + (" is" if behind.deleted == 1 else " are")
+            topics = ", ".join(map(names.escape, sorted(behind.topics)[:_LISTED]))
+            of = names.counted(behind.deleted, "record") + (" is" if behind.deleted == 1 else " are")
             self._problem(
                 f"consumequeue/: behind {reach} {of} of topics without a queue ({topics}): if nobody deleted these, a build "
                 "makes their queues again"
             )
 
-    def _look_at_index(self, log: StoreLog) -> None:
-        summary, found = self._summary, index_files(self._store)
+    def _look_at_index(self, log: contents.StoreLog) -> None:
+        summary, found = self._summary, store_sizes.index_files(self._store)
         summary.index_files = len(found)
-        sizes = newest_index_sizes(found)
+        sizes = store_sizes.newest_index_sizes(found)
         if sizes is not None:
             summary.sizes |= {"hash_slots": sizes.slots, "index_items": sizes.items}
         if not found and summary.log["segments"]:
             self._wrong.add(_INDEX)
             self._problem("index/: has no IndexFile: no query by key finds anything, and no broker makes them anew")
-        signs = of_store(self._store, log, sizes)
-        fits = fit(signs)
+        signs = store_versions.of_store(self._store, log, sizes)
+        fits = store_versions.fit(signs)
         summary.fits = {"versions": list(fits.versions) if signs else [], "signs": [sign.text for sign in signs]}
 
     def _look_at_checkpoint(self) -> None:
@@ -160,9 +249,9 @@ class Look:
             self._wrong.add(_INDEX)
             return
         try:
-            times = read_times(path)
-        except (OSError, InputError) as error:
-            self._problem(f"{escape(path)}: {reason(error)}")
+            times = lock.read_times(path)
+        except (OSError, errors.InputError) as error:
+            self._problem(f"{names.escape(path)}: {folders.reason(error)}")
             return
         if not times.physic:
             self._problem("checkpoint: says nothing of the log: the next start after a crash reads all of it")
@@ -211,7 +300,7 @@ class Look:
         if sizes - summary.sizes.keys():
             words += ["--broker-conf", advice.BROKER_CONF]
             told.append(f"{advice.BROKER_CONF} is the broker's own file of settings")
-        if not alike(summary.fits["versions"]):
+        if not storage_format_versions.alike(summary.fits["versions"]):
             words += ["--broker-version", advice.VERSION]
             told.append(f"{advice.VERSION} its release")
         if _QUEUES in self._wrong and files.entry_of(files.join(self._store, "config", "topics.json")).kind == files.ABSENT:

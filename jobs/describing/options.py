@@ -1,6 +1,7 @@
-"""The options of ``rmq-reindex info``, and the settings that they make."""
+"""The options of ``rmq-reindex info``, and the settings that they make.
 
-from __future__ import annotations
+By itself: the parser of info needs nothing else.
+"""
 
 import argparse
 from collections.abc import Mapping, Sequence

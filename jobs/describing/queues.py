@@ -1,25 +1,132 @@
-"""Topics and queues, by the names and ends of their files, or by a sample of the log where there are none."""
+"""Where a log begins and ends, its topics and its queues: by names and ends of files, or by a sample of the log."""
 
-from __future__ import annotations
-
+import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.command.times import show_time
 from rocketmq_reindex.jobs.querying.queue import BATCH, PLAIN, StoreQueue
-from rocketmq_reindex.jobs.store.folders import entries
-from rocketmq_reindex.jobs.store.log import StoreLog
-from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.file_names import queue_id
-from rocketmq_reindex.storage_format.names import WAITING_TOPICS, escape
+from rocketmq_reindex.jobs.store import contents, first_bytes, folders
+from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names, topics as storage_format_topics
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.topics import topic_names
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.sql.option_words import show_time
+
+# --------------------------------------------------------------------------------------------------------------------- log_span
+# Where a log begins and ends, by its segments' names, its first record, and a search for its last one.
+
+BLOCK: Final = 4096
+WALKED: Final = 5000
+"""records that are passed at most from a known one on, in search of the last"""
+_LISTED: Final = 3
+
+
+def last_record(log: contents.StoreLog) -> Message | None:
+    """Return the last record of the log, as a search for the end of what is written tells; None where none is found.
+
+    A segment is made whole, and zeros stand behind its last record. Damage in the last segment may hide what follows.
+    """
+    # When a broker goes on in the next segment it has made another one behind that (AllocateMappedFileService).
+    for segment in reversed(log.segments[-3:]):
+        at = _written(log, segment)
+        found = (log.around(segment.start + at - 1) or _first(log, segment)) if at else None
+        if found is not None:
+            return _walked(log, found)
+    return None
+
+
+def _first(log: contents.StoreLog, segment: contents.SegmentFile) -> Message | None:
+    found = log.message(segment.start)
+    return found if isinstance(found, Message) else None
+
+
+def _written(log: contents.StoreLog, segment: contents.SegmentFile) -> int:
+    """The byte behind the last one in a segment that is not zero, by a binary search; 0 where none is, or it is unreadable."""
+    try:
+        pages = log.pages(segment)
+        low, high = 0, -(-segment.size // BLOCK)
+        while low < high:
+            middle = (low + high) // 2
+            if any(pages.read(middle * BLOCK, BLOCK)):
+                low = middle + 1
+            else:
+                high = middle
+        begin = max(0, low - 1) * BLOCK
+        return begin + len(pages.read(begin, BLOCK).rstrip(b"\0"))
+    except (OSError, errors.InputError):
+        return 0
+
+
+def _walked(log: contents.StoreLog, message: Message) -> Message:
+    """The last record from one on. At a segment's end the next one goes on."""
+    for _ in range(WALKED):
+        following = log.message(message.phy_offset + message.size)
+        if not isinstance(following, Message):
+            break
+        message = following
+    return message
+
+
+def describe_log(log: contents.StoreLog, problems: list[str]) -> dict[str, Any]:
+    """Return what is known of the log, and add to ``problems`` what is missing or damaged."""
+    segments = log.segments
+    sizes = Counter(segment.size for segment in segments)
+    found: dict[str, Any] = {
+        "segments": len(segments), "bytes": sum(segment.size for segment in segments),
+        "segment_size": sizes.most_common(1)[0][0] if sizes else 0, "first_offset": log.start, "end_offset": log.start,
+        "first_time": None, "last_time": None, "missing": 0,
+    }  # fmt: skip
+    if not segments:
+        problems.append("commitlog: has no segment")
+        return found
+    _add_missing(found, segments, problems)
+    first, last = log.message(log.start), last_record(log)
+    if isinstance(first, Message):
+        found["first_time"] = show_time(first.store_time)
+    elif not _is_blank(log, segments[0]):
+        path = segments[0].path
+        problems.append((last is None and foreign(path)) or f"{storage_format_names.escape(path)}: its first record: {first}")
+    if last is not None:
+        found["end_offset"], found["last_time"] = last.phy_offset + last.size, show_time(last.store_time)
+    return found
+
+
+def foreign(path: str) -> str:
+    """Return that a segment is none of RocketMQ; "" for one that begins with a record, or that cannot be read."""
+    try:
+        return first_bytes.no_record(path)
+    except (OSError, errors.InputError):
+        return ""
+
+
+def _is_blank(log: contents.StoreLog, segment: contents.SegmentFile) -> bool:
+    """Whether a segment begins with zeros, as one does that a broker has just made. What cannot be read does not."""
+    try:
+        return not any(log.pages(segment).read(0, BLOCK))
+    except (OSError, errors.InputError):
+        return False
+
+
+def _add_missing(found: dict[str, Any], segments: list[contents.SegmentFile], problems: list[str]) -> None:
+    holes = []
+    for one, following in itertools.pairwise(segments):
+        if following.start > one.start + one.size:
+            holes.append((one.start + one.size, following.start))
+        if following.start < one.start + one.size:
+            problems.append(f"{storage_format_names.escape(following.path)}: begins inside of the segment before it")
+    found["missing"] = sum(end - begin for begin, end in holes)
+    if holes:
+        listed = ", ".join(f"{begin} to {end}" for begin, end in holes[:_LISTED]) + (", ..." if len(holes) > _LISTED else "")
+        problems.append(
+            f"commitlog: {storage_format_names.counted(found['missing'], 'byte')} of the log have no segment: {listed}"
+        )
+
+
+# ----------------------------------------------------------------------------------------------------------------------- queues
+# Topics and queues, by the names and ends of their files, or by a sample of the log where there are none.
 
 QUEUES_MAX: Final = 2000
 """queues that are looked into"""
@@ -45,7 +152,7 @@ class Queues:
     """records of the log that were looked at, where no queue has a file; then ``messages`` of a topic are of these alone"""
 
 
-def describe_queues(store: str, log: StoreLog, notes: Notes) -> Queues:
+def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) -> Queues:
     """Return what the files of the queues tell; each costs a few reads at its ends."""
     found, held, looked, messages, times = Queues(), Counter[str](), Counter[str](), Counter[str](), Times()
     for topic, path, batch in _folders(store, notes):
@@ -71,7 +178,7 @@ def describe_queues(store: str, log: StoreLog, notes: Notes) -> Queues:
     found.messages, found.names = messages.total(), frozenset(held)
     found.topics = [
         {
-            "topic": escape(topic),
+            "topic": storage_format_names.escape(topic),
             "queues": held[topic],
             "queues_looked_into": looked[topic],
             "messages": messages[topic],
@@ -101,23 +208,23 @@ class Times:
         return show_time(span[end]) if span else None
 
 
-def _time(log: StoreLog, units: QueueUnits, position: int) -> int | None:
+def _time(log: contents.StoreLog, units: QueueUnits, position: int) -> int | None:
     unit = units.at(position) if position < units.end else None
     message = log.message(unit.phy_offset) if unit is not None and unit.kind == UNIT else None
     return message.store_time if isinstance(message, Message) else None
 
 
-def _folders(store: str, notes: Notes) -> Iterator[tuple[str, str, bool]]:
+def _folders(store: str, notes: folders.Notes) -> Iterator[tuple[str, str, bool]]:
     """Yields (topic, folder, whether of batch ConsumeQueue files) of each queue."""
     for kind in (PLAIN, BATCH):
-        for topic in entries(files.join(store, kind), notes) or []:
+        for topic in folders.entries(files.join(store, kind), notes) or []:
             if topic.kind == files.FOLDER:
-                for queue in entries(topic.path, notes) or []:
-                    if queue.kind == files.FOLDER and queue_id(queue.name) is not None:
+                for queue in folders.entries(topic.path, notes) or []:
+                    if queue.kind == files.FOLDER and layouts.queue_id(queue.name) is not None:
                         yield topic.name, queue.path, kind == BATCH
 
 
-def _sample(log: StoreLog, found: Queues, held: Counter[str], messages: Counter[str], times: Times) -> None:
+def _sample(log: contents.StoreLog, found: Queues, held: Counter[str], messages: Counter[str], times: Times) -> None:
     seen = set[tuple[str, int]]()
     count = len(log.segments)
     for number in sorted({place * count // PLACES for place in range(PLACES)} if count else ()):
@@ -136,7 +243,7 @@ def _sample(log: StoreLog, found: Queues, held: Counter[str], messages: Counter[
     found.queues = len(seen)
 
 
-def sampled_topics(log: StoreLog) -> frozenset[str]:
+def sampled_topics(log: contents.StoreLog) -> frozenset[str]:
     """Return the topics of a sample of the log."""
     held = Counter[str]()
     _sample(log, Queues(), held, Counter(), Times())
@@ -155,7 +262,7 @@ class Undispatched:
     """those other topics"""
 
 
-def undispatched(log: StoreLog, reach: int, known: Collection[str], most: int = 1000) -> Undispatched:
+def undispatched(log: contents.StoreLog, reach: int, known: Collection[str], most: int = 1000) -> Undispatched:
     """Return what lacks a unit from ``reach`` on, of the next ``most`` records; those of ``known`` topics should have one."""
     found, at = Undispatched(), max(reach, log.start)
     for _ in range(most):
@@ -165,7 +272,7 @@ def undispatched(log: StoreLog, reach: int, known: Collection[str], most: int = 
         at += message.size
         if message.sys_flag & r.FLAG_TRANSACTION_MASK in (r.TRANSACTION_PREPARED, r.TRANSACTION_ROLLBACK):
             continue
-        if message.topic in known or message.topic in WAITING_TOPICS:
+        if message.topic in known or message.topic in storage_format_names.WAITING_TOPICS:
             found.lacking += 1
         else:
             found.deleted += 1
@@ -177,6 +284,6 @@ def configured(store: str) -> frozenset[str] | None:
     """Return the topics of STORE/config/topics.json; None where it cannot be read."""
     path = files.join(store, "config", "topics.json")
     try:
-        return topic_names(files.read_bytes(path, _CONFIG_MAX).decode("utf-8", "surrogateescape"))
-    except (OSError, InputError, ValueError, RecursionError):
+        return storage_format_topics.topic_names(files.read_bytes(path, _CONFIG_MAX).decode("utf-8", "surrogateescape"))
+    except (OSError, errors.InputError, ValueError, RecursionError):
         return None

@@ -1,16 +1,27 @@
-"""The environment of a run's own processes, which work in another folder than the driver.
+"""A run's own processes: their environment, since they work in another folder, and what is raised when one is gone.
 
-``python -m`` puts its working folder first on ``sys.path``, and the names of files in the folder where a command is started may
-be an attacker's. So these processes work in ``/``, and paths that count from the driver's folder are made absolute.
+By itself: each command imports it, and no engine.
 """
-
-from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from typing import Final
 
 from rocketmq_reindex.storage_format.kernels import cache_folder
+
+# ------------------------------------------------------------------------------------------------------------------------- lost
+# What an engine raises when a process of its own is gone.
+
+
+class WorkerLostError(Exception):
+    """A process of the engine has ended before its work: its task is lost, and the run with it."""
+
+
+# -------------------------------------------------------------------------------------------------------------------- elsewhere
+# The environment of a run's own processes, which work in another folder than the driver.
+#
+# ``python -m`` puts its working folder first on ``sys.path``, and the names of files in the folder where a command is started
+# may be an attacker's. So these processes work in ``/``, and paths that count from the driver's folder are made absolute.
 
 PATHS: Final = (
     "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_HOME", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "JAVA_HOME", "TMPDIR",

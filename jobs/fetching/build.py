@@ -1,22 +1,173 @@
 """Find a build, locally or behind a URI, and read its manifest: nothing in it is believed before it is checked."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.fetching.log_read import ReadLog, read_log
+from rocketmq_reindex.jobs.building import settings as building_settings, store_signs, summary
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import CONFIGS, MANIFEST, MANIFEST_MAX, REPAIRED, SIZES, TIMERS, TOPICS
-from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KINDS, new_digest
-from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format import errors, layouts, names
+from rocketmq_reindex.storage_format.digest import CHUNK, EARLIER_KIND, KINDS, new_digest
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
-from rocketmq_reindex.storage_format.integers import INT32_MAX
-from rocketmq_reindex.storage_format.names import escape, path_component
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.sql.option_words import show_time
+
+# --------------------------------------------------------------------------------------------------------------------- log_read
+# What a manifest says of the log that its build read: its segments, and stretches of bytes with their digests.
+
+_DIGEST: Final = re.compile(r"[0-9a-f]{32}")
+_SAMPLES_MAX: Final = 256
+_ASKED: Final = 8
+"""So many chunks are read where the manifest has no samples of what is there."""
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Bytes [low, high) of the log, absolute offsets, and their digest in hex."""
+
+    low: int
+    high: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class ReadSegment:
+    """One segment that a build read: absolute offset of its first byte, bytes."""
+
+    name: str
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class ReadLog:
+    """The log that a build read.
+
+    ``end`` is the offset behind its last record, -1 where an older manifest does not say it; ``samples`` lie before it.
+    ``chunks`` are stretches of 64 MiB that are not all zeros. ``kind`` is that of the digests.
+    """
+
+    segments: tuple[ReadSegment, ...]
+    end: int
+    samples: tuple[Stretch, ...]
+    chunks: tuple[Stretch, ...]
+    kind: str
+    records: int
+    repaired: bool
+    left_out: tuple[str, ...]
+    """what the build was asked to leave out, in words; empty for a build of the whole log"""
+
+    def stretches(self, there: Collection[int]) -> list[Stretch]:
+        """Return what a store must have that has segments which start at ``there``; empty where nothing is known.
+
+        Only stretches of segments that are there are told.
+        """
+        sizes = {segment.start: segment.size for segment in self.segments if segment.start in there}
+
+        def common(stretches: tuple[Stretch, ...]) -> list[Stretch]:
+            return [one for one in stretches if any(start <= one.low < start + size for start, size in sizes.items())]
+
+        if found := common(self.samples):
+            return found
+        chunks = [chunk for chunk in self.chunks if self.end < 0 or chunk.high <= self.end]
+        if self.end < 0 and len(chunks) > 1 and common(tuple(chunks[:-1])):
+            # A broker may have written on in the last one. Where it is all there is, it shows an unchanged log at least.
+            chunks.pop()
+        whole = common(tuple(chunks))
+        return [whole[k] for k in store_signs.spread(len(whole) - 1, _ASKED)] if whole else []
+
+
+def read_log(manifest: Mapping[str, Any], kind: str) -> ReadLog:
+    """Return what a manifest says of its log. Raises ValueError, KeyError, TypeError, AttributeError for what is none."""
+    log, repaired = manifest.get("log"), "repair" in manifest
+    segments = [ReadSegment(str(one["segment"]), _start(one), _number(one["size"])) for one in manifest["inputs"]]
+    if repaired:
+        # The repair's own log, not the damaged one.
+        own = [(str(entry["path"]).partition("/"), _number(entry["size"])) for entry in manifest["files"]]
+        segments = [ReadSegment(name, _start({"segment": name}), size) for (top, _, name), size in own if top == "commitlog"]
+    samples = [_sample(one) for one in log["samples"][: _SAMPLES_MAX + 1]] if log else []
+    if len(samples) > _SAMPLES_MAX:
+        raise ValueError(f"has more than {_SAMPLES_MAX} samples of the log")
+    return ReadLog(
+        tuple(sorted(segments, key=lambda segment: segment.start)),
+        _number(log["end"]) if log else -1,
+        tuple(samples),
+        () if repaired else tuple(_chunks(manifest["inputs"], kind)),
+        kind,
+        _number(manifest["counts"]["records"]),
+        repaired,
+        tuple(_left_out(manifest, max((one.start + one.size for one in segments), default=0))),
+    )
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= layouts.FIRST_BYTE_MAX:
+        raise ValueError(f"has {str(value)[:40]} where an offset or a size belongs")
+    return value
+
+
+def _start(entry: Mapping[str, Any]) -> int:
+    start = layouts.first_byte(str(entry["segment"]))
+    if start is None:
+        raise ValueError(f"names a segment {str(entry['segment'])[:40]}")
+    return start
+
+
+def _digest_of(value: Any) -> str:
+    if not isinstance(value, str) or not _DIGEST.fullmatch(value):
+        raise ValueError("has no digest of a stretch of the log")
+    return value
+
+
+def _sample(entry: Mapping[str, Any]) -> Stretch:
+    low, length = _number(entry["offset"]), _number(entry["length"])
+    if not 0 < length <= CHUNK:
+        raise ValueError(f"has a sample of {length} bytes")
+    return Stretch(low, low + length, _digest_of(entry["digest"]))
+
+
+def _chunks(inputs: list[Mapping[str, Any]], kind: str) -> list[Stretch]:
+    """The chunks with a digest that are not all zeros: those of a segment that is made ahead are the same in every store."""
+    found, zeros = list[Stretch](), dict[int, str]()
+    for entry in inputs:
+        start, size = _start(entry), _number(entry["size"])
+        for number, digest in enumerate(entry["digests"]):
+            low = start + number * CHUNK
+            high = min(low + CHUNK, start + size)
+            if digest is None or high <= low:
+                continue
+            if high - low not in zeros:
+                zeros[high - low] = new_digest([bytes(high - low)], kind).digest().hex()
+            if _digest_of(digest) != zeros[high - low]:
+                found.append(Stretch(low, high, digest))
+    return sorted(found, key=lambda chunk: chunk.low)
+
+
+def _left_out(manifest: Mapping[str, Any], end: int) -> list[str]:
+    """What a build was asked to leave out of a log whose segments end at ``end``, as words for people."""
+    settings = manifest["settings"]
+    only = [part for part in building_settings.PARTS if part in settings["only"]]
+    found = [f"only {', '.join(only)}"] if len(only) < len(building_settings.PARTS) else []
+    for name, what in (("include_topics", "only topics"), ("exclude_topics", "no topics")):
+        if globs := settings.get(name):
+            found.append(
+                f"{what} {', '.join(names.escape(str(glob), 80) for glob in globs[:5])}{' ...' if len(globs) > 5 else ''}"
+            )
+    if (offset := settings.get("until_offset")) is not None and _number(offset) < end:
+        found.append(f"up to offset {offset}")
+    if (time := settings.get("until_time")) is not None:
+        found.append(f"up to time {show_time(int(time))}")
+    lost = list(filter(summary.is_lost, manifest.get("damage", ())))
+    if settings.get("on_damage") == "stop" and lost:
+        found.append(f"up to damage at offset {_number(lost[0]['offset'])}")
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------------------ build
+# Find a build, locally or behind a URI, and read its manifest: nothing in it is believed before it is checked.
 
 _QUEUE_FILE: Final = re.compile(r"(?:batch)?consumequeue/([^/]+)/([0-9]{1,10})/[0-9]{20}")
 _INDEX_FILE: Final = re.compile(r"index/[0-9]{17,19}")
@@ -63,8 +214,10 @@ def find_build(place: str) -> FoundBuild:
     published = pointers.pointers(place)
     if not published:
         if files.entry_of(place).kind == files.ABSENT:
-            raise InputError(f"{escape(place)}: is not there: name what --out of a build was")
-        raise InputError(f"{escape(place)}: holds no build (neither {MANIFEST} nor {pointers.POINTERS}/): name what --out was")
+            raise errors.InputError(f"{names.escape(place)}: is not there: name what --out of a build was")
+        raise errors.InputError(
+            f"{names.escape(place)}: holds no build (neither {MANIFEST} nor {pointers.POINTERS}/): name what --out was"
+        )
     return _read(pointers.build_folder(place, published[-1].build), published[-1])
 
 
@@ -72,15 +225,19 @@ def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
     path = files.join(folder, MANIFEST)
     data = files.read_bytes(path, MANIFEST_MAX)
     if pointer and (found := _digest(data, pointer.kind, path)) != pointer.digest:
-        raise InputError(f"{escape(path)}: has digest {found} instead of {pointer.digest}: fetch again, or build again")
+        raise errors.InputError(
+            f"{names.escape(path)}: has digest {found} instead of {pointer.digest}: fetch again, or build again"
+        )
     try:
         manifest = json.loads(data)
         if manifest["format"] not in (1, 2):
-            raise InputError(f"{escape(path)}: is of format {escape(str(manifest['format']))}: take a newer rmq-reindex")
+            raise errors.InputError(
+                f"{names.escape(path)}: is of format {names.escape(str(manifest['format']))}: take a newer rmq-reindex"
+            )
         kind = str(manifest.get("digest", EARLIER_KIND))
         # By its own kind: so a fetch knows a build again that one of before xxh3 laid out.
         name = _digest(data, kind, path)
-        sizes = {name: _number(manifest["settings"][name], INT32_MAX) for name in SIZES}
+        sizes = {name: _number_up_to(manifest["settings"][name], layouts.INT32_MAX) for name in SIZES}
         repaired = REPAIRED if "repair" in manifest else ()
         listed = [(entry, str(entry["path"]).partition("/")[0]) for entry in manifest["files"]]
         own = frozenset(name for _, name in listed if name in repaired)
@@ -90,27 +247,29 @@ def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         # Of the entry at fault, not of Python.
         what = str(error) if isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError) else "is broken"
-        raise InputError(f"{escape(path)}: {escape(what)}: build again") from None
+        raise errors.InputError(f"{names.escape(path)}: {names.escape(what)}: build again") from None
     if len({file.path for file in wanted}) != len(wanted):
-        raise InputError(f"{escape(path)}: names a file twice: build again")
+        raise errors.InputError(f"{names.escape(path)}: names a file twice: build again")
     if any(file.path.startswith("batchconsumequeue/") for file in wanted):
         parts.append("batchconsumequeue")
     there = {file.path for file in wanted}
     parts += [name for name in CONFIGS if name in there]
     parts += [name for name in TIMERS if any(path == name or path.startswith(f"{name}/") for path in there)]
     if "checkpoint" in parts and not any(file.path == "checkpoint" for file in wanted):
-        raise InputError(f"{escape(path)}: lacks the checkpoint that it says to have: build again")
+        raise errors.InputError(f"{names.escape(path)}: lacks the checkpoint that it says to have: build again")
     return FoundBuild(folder, name, tuple(parts), wanted, own, log, sizes, kind)
 
 
 def _digest(manifest: bytes, kind: str, path: str) -> str:
     """The digest of a manifest. Raises InputError for a kind that is not known."""
     if kind not in KINDS:
-        raise InputError(f"{escape(path)}: has digests of kind {escape(kind)[:40]}: take a newer rmq-reindex")
+        raise errors.InputError(
+            f"{names.escape(path)}: has digests of kind {names.escape(kind)[:40]}: take a newer rmq-reindex"
+        )
     return new_digest([manifest], kind).digest().hex()
 
 
-def _number(value: Any, largest: int) -> int:
+def _number_up_to(value: Any, largest: int) -> int:
     if type(value) is not int or not 0 <= value <= largest:
         raise ValueError(f"has {str(value)[:40]} where a number up to {largest} belongs")
     return value
@@ -123,13 +282,13 @@ def _wanted(entry: dict[str, Any], slots: int) -> Wanted:
         raise ValueError("has a file without a name")
     queue, index = _QUEUE_FILE.fullmatch(path), _INDEX_FILE.fullmatch(path)
     timer = _TIMER_FILE.fullmatch(path)
-    known = path in ("checkpoint", *CONFIGS) or timer or index or (queue and path_component(queue[1]) == queue[1])
+    known = path in ("checkpoint", *CONFIGS) or timer or index or (queue and names.path_component(queue[1]) == queue[1])
     if not known or not (at == path or (index and _AT.fullmatch(at))):
         raise ValueError(f"names {path[:200]}, which no build writes")
     if not re.fullmatch(r"[0-9a-f]{32}", digest):
         raise ValueError(f"has no digest of {path[:200]}")
-    size = _number(entry["size"], 2**40 if path == TOPICS else INT32_MAX)
-    used = _number(entry["used"], size)
+    size = _number_up_to(entry["size"], 2**40 if path == TOPICS else layouts.INT32_MAX)
+    used = _number_up_to(entry["used"], size)
     gap = HEADER_SIZE + slots * SLOT_SIZE if index else 0
     if index and (size < gap + ITEM_SIZE or (used != HEADER_SIZE and used < gap + ITEM_SIZE)):
         raise ValueError(f"has sizes of {path[:200]} that fit no IndexFile of {slots} slots")

@@ -1,7 +1,5 @@
 """The options of ``rmq-reindex fetch``, and the settings that they make."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Mapping, Sequence

@@ -1,23 +1,92 @@
-"""What earlier fetches did to a store: which build its parts are of, and which copies of older parts are theirs.
-
-STORE/.rmq-reindex-fetched holds it. Only what it names is ever removed, and only while that is still what fetch put there: a
-folder that somebody made, copied or renamed by hand has another inode or another time of change.
-"""
+"""What earlier fetches did to a store, in a folder that is held by a handle."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
+import re
 import stat
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.store.ownership import give
-from rocketmq_reindex.storage_format.digest import KINDS, new_digest
-from rocketmq_reindex.storage_format.digest_kinds import EARLIER_KIND, KIND
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.jobs.store.lock import give
+from rocketmq_reindex.storage_format import digest, errors, layouts, names
 from rocketmq_reindex.udfs import files
+
+# ----------------------------------------------------------------------------------------------------------------------- pinned
+# A folder held by a handle: who may write around it can put a link in its place, and what is done here still happens in it.
+
+_HANDLES: Final = "/proc/self/fd"
+_OF_HANDLE: Final = re.compile(rf"{_HANDLES}/([0-9]+)(.*)", re.DOTALL)
+
+
+class Pinned:
+    """The folder at ``name``, whose last part is no link. ``path`` leads to it whatever becomes of the name.
+
+    Raises InputError for a link and for what is no folder, OSError where it cannot be opened. Without /proc ``path`` is the
+    name.
+    """
+
+    def __init__(self, name: str, at: str = "") -> None:
+        self.name = name
+        try:
+            self._handle = os.open(at or name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                raise
+            raise errors.InputError(
+                f"{names.escape(name)}: is a link, or no folder: fetch writes through no link: remove it"
+            ) from None
+        self.path = f"{_HANDLES}/{self._handle}" if os.path.isdir(_HANDLES) else at or name
+
+    @contextlib.contextmanager
+    def inner(self, name: str) -> Iterator[Pinned]:
+        """The folder ``name`` in this one, while a block runs; this one for "". Raises as ``Pinned``."""
+        if not name:
+            yield self
+            return
+        found = Pinned(os.path.join(self.name, name), os.path.join(self.path, name))
+        try:
+            yield found
+        finally:
+            found.close()
+
+    def status(self) -> os.stat_result:
+        """Owner, mode and inode of the folder."""
+        return os.fstat(self._handle)
+
+    def is_mine(self) -> bool:
+        """Whether this user made it, and nobody else may write to it."""
+        found = self.status()
+        return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+    def close(self) -> None:
+        """Let go of the handle. ``path`` leads nowhere then."""
+        if self._handle >= 0:
+            os.close(self._handle)
+        self._handle = -1
+
+
+@contextlib.contextmanager
+def shown() -> Iterator[None]:
+    """Have the errors of a block name files as they are named outside of this process. The handles are still open."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error.filename, str) and (found := _OF_HANDLE.fullmatch(error.filename)):
+            with contextlib.suppress(OSError):
+                error.filename = os.readlink(f"{_HANDLES}/{found[1]}") + found[2]
+        raise
+
+
+# ----------------------------------------------------------------------------------------------------------------------- record
+# What earlier fetches did to a store: which build its parts are of, and which copies of older parts are theirs.
+#
+# STORE/.rmq-reindex-fetched holds it. Only what it names is ever removed, and only while that is still what fetch put there: a
+# folder that somebody made, copied or renamed by hand has another inode or another time of change.
 
 RECORD: Final = ".rmq-reindex-fetched"
 RECORD_MAX: Final = 1 << 20
@@ -30,12 +99,12 @@ _COPY: Final = ("inode", "changed", "fetch")
 class Laid:
     """A part as a fetch laid it out: the build by its manifest's digest, and a digest of its files' names, sizes and times.
 
-    ``kind`` is that of the latter (``storage_format.digest_kinds``).
+    ``kind`` is that of the latter (``storage_format.layouts``).
     """
 
     build: str
     files: str
-    kind: str = KIND
+    kind: str = layouts.KIND
 
 
 @dataclass(frozen=True)
@@ -80,8 +149,8 @@ class Record:
             copies = {str(name): Copy(*(int(one[key]) for key in _COPY)) for name, one in found["copies"].items()}
             if any(not 0 < copy.fetch < _FETCHES_MAX for copy in copies.values()):
                 raise ValueError("of no fetch")
-        except (InputError, ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
-            return cls(notes=[f"{escape(path)}: is no record of a fetch: what earlier fetches kept is not removed"])
+        except (errors.InputError, ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
+            return cls(notes=[f"{names.escape(path)}: is no record of a fetch: what earlier fetches kept is not removed"])
         return cls(laid, copies)
 
     def write(self, store: str, temporary: str) -> None:
@@ -116,21 +185,21 @@ class Record:
 
 def _laid(found: Any) -> Laid:
     """Raises KeyError, TypeError, AttributeError for what is none. A record without a kind is older than xxh3."""
-    return Laid(str(found["build"]), str(found["files"]), str(found.get("digest", EARLIER_KIND)))
+    return Laid(str(found["build"]), str(found["files"]), str(found.get("digest", layouts.EARLIER_KIND)))
 
 
 def _is_as_laid(laid: Laid | None, build: str, place: str) -> bool:
-    if laid is None or laid.build != build or laid.kind not in KINDS:
+    if laid is None or laid.build != build or laid.kind not in digest.KINDS:
         return False
     return files_of(place, laid.kind) == laid.files
 
 
-def files_of(place: str, kind: str = KIND) -> str:
+def files_of(place: str, kind: str = layouts.KIND) -> str:
     """A digest of what lies at ``place``: the name, kind, size and time of each file below it, in a certain order.
 
     ``kind`` is one of ``storage_format.digest.KINDS``.
     """
-    hasher, waiting = new_digest(kind=kind), [""]
+    hasher, waiting = digest.new_digest(kind=kind), [""]
     while waiting:
         path = waiting.pop()
         found = os.lstat(place + path)

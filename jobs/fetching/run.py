@@ -1,30 +1,24 @@
 """One fetch from beginning to end: find the build, check the store, bring the files, swap them in."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from rocketmq_reindex.jobs.building import unclean_stop
-from rocketmq_reindex.jobs.building.store_sizes import other_sizes
-from rocketmq_reindex.jobs.fetching import previous, timer_set
-from rocketmq_reindex.jobs.fetching.build import FoundBuild, find_build
-from rocketmq_reindex.jobs.fetching.files import fetch_all, part_of
-from rocketmq_reindex.jobs.fetching.log_proof import check_log, check_wanted, segments_in
-from rocketmq_reindex.jobs.fetching.options import FetchSettings
-from rocketmq_reindex.jobs.fetching.pinned import shown
-from rocketmq_reindex.jobs.fetching.record import Record
-from rocketmq_reindex.jobs.fetching.swap import PARTS, Swap
+from rocketmq_reindex.jobs.building import store_signs
+from rocketmq_reindex.jobs.building.store_signs import other_sizes
+from rocketmq_reindex.jobs.fetching import (
+    build as fetching_build,
+    files as fetching_files,
+    options,
+    record as fetching_record,
+    swap as fetching_swap,
+)
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
-from rocketmq_reindex.jobs.store.checkpoint import read_times
-from rocketmq_reindex.jobs.store.lock import store_locked
-from rocketmq_reindex.jobs.store.rocksdb import check_swapped
-from rocketmq_reindex.jobs.store.segments import check_is_store
+from rocketmq_reindex.jobs.store.lock import read_times, store_locked
+from rocketmq_reindex.jobs.store.settings import check_is_store, check_swapped
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape, redacted
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.names import counted, escape, redacted
 from rocketmq_reindex.udfs import files
 
 
@@ -57,7 +51,7 @@ class FetchSummary:
 class Fetch:
     """State of one run; ``summary`` is true at every moment, also when the run fails."""
 
-    def __init__(self, settings: FetchSettings, summary: FetchSummary) -> None:
+    def __init__(self, settings: options.FetchSettings, summary: FetchSummary) -> None:
         self._settings, self._summary = settings, summary
         self._build, self._store = settings.build, settings.store
         summary.build, summary.to = redacted(self._build), self._store
@@ -72,7 +66,7 @@ class Fetch:
         if not os.path.isdir(store):
             raise InputError(f"--to {escape(given.to)}: is not a folder: make it first")
         check_is_store(store)
-        with store_locked(store) as lock, contextlib.closing(Swap(store)) as swap, shown():
+        with store_locked(store) as lock, contextlib.closing(fetching_swap.Swap(store)) as swap, fetching_record.shown():
             journal = swap.pending()
             if journal and given.dry_run:
                 return [f"would first finish an earlier fetch that was cut short: {', '.join(journal['parts'])}"]
@@ -80,7 +74,7 @@ class Fetch:
                 lock()
                 summary.previous = self._finished(swap, journal)
                 summary.swapped, summary.finished_earlier = journal["parts"], journal["build"]
-            build, record = find_build(self._build), Record.read(store)
+            build, record = fetching_build.find_build(self._build), fetching_record.Record.read(store)
             summary.notes += record.notes
             if "commitlog" in build.own:
                 summary.warnings.append(
@@ -89,12 +83,12 @@ class Fetch:
             parts = self._parts(build, record)
             if parts and record.is_laid(store, parts, build.name):
                 return self._already(build, parts, swap, record)
-            wanted = [file for file in build.wanted if part_of(file.path) in parts]
+            wanted = [file for file in build.wanted if fetching_files.part_of(file.path) in parts]
             count, size = len(wanted), sum(file.used for file in wanted)
             swap.check(parts)
             summary.warnings += check_swapped(store, parts)
             self._check_log(build)
-            self._check_room(size, swap.held(), previous.copies(store, PARTS, record))
+            self._check_room(size, swap.held(), fetching_swap.copies(store, fetching_swap.PARTS, record))
             self._check_abort(build, parts)
             summary.warnings += other_sizes(store, parts, build.sizes)
             summary.files, summary.size = count, sum(file.size for file in wanted)
@@ -108,7 +102,7 @@ class Fetch:
             lock()
             swap.clear()
             try:
-                fetch_all(build, parts, swap.new, swap.temporary, given.threads, self._read)
+                fetching_files.fetch_all(build, parts, swap.new, swap.temporary, given.threads, self._read)
             except BaseException:
                 swap.remove()
                 raise
@@ -122,10 +116,10 @@ class Fetch:
             ]
 
     @staticmethod
-    def _finished(swap: Swap, journal: dict[str, Any]) -> dict[str, str]:
+    def _finished(swap: fetching_swap.Swap, journal: dict[str, Any]) -> dict[str, str]:
         """Finish an earlier fetch. Raises InputError where that cannot be done: to run it again would end the same."""
         try:
-            with shown():
+            with fetching_record.shown():
                 return swap.finish(journal)
         except OSError as error:
             where = f"{escape(str(error.filename))}: " if error.filename else ""
@@ -134,31 +128,33 @@ class Fetch:
                 f"{escape(error.strerror or str(error))}): mend that and run it again, or remove this folder and fetch anew"
             ) from None
 
-    def _already(self, build: FoundBuild, parts: list[str], swap: Swap, record: Record) -> list[str]:
+    def _already(
+        self, build: fetching_build.FoundBuild, parts: list[str], swap: fetching_swap.Swap, record: fetching_record.Record
+    ) -> list[str]:
         """The store has the build. Was it this run that finished its swap?"""
         if self._summary.finished_earlier == build.name:
             return [f"finished an earlier fetch of this build: {', '.join(self._summary.swapped)}", *self._pruned(swap)]
         self._summary.already_there = True
         there = f"already there: {', '.join(parts)} of this build, unchanged since a fetch laid them out"
         if self._settings.dry_run:
-            names, _ = previous.surplus(self._store, PARTS, record, self._settings.keep)
+            names, _ = fetching_swap.surplus_copies(self._store, fetching_swap.PARTS, record, self._settings.keep)
             return [there, *(f"would remove {escape(name)}" for name in names)]
         return [there, *self._pruned(swap)]
 
-    def _would_keep(self, parts: list[str], record: Record) -> list[str]:
+    def _would_keep(self, parts: list[str], record: fetching_record.Record) -> list[str]:
         """What a run would keep of the store's own parts, and which copies of earlier ones it would remove."""
         store, keep = self._store, self._settings.keep
         moved = tuple(part for part in parts if os.path.lexists(os.path.join(store, part)))
-        others = tuple(part for part in PARTS if part not in moved)
-        kept = [f"would keep  {part} as {previous.next_name(store, part)}" for part in moved if keep]
+        others = tuple(part for part in fetching_swap.PARTS if part not in moved)
+        kept = [f"would keep  {part} as {fetching_swap.next_name(store, part)}" for part in moved if keep]
         names = [
-            *previous.surplus(store, moved, record, max(keep - 1, 0))[0],
-            *previous.surplus(store, others, record, keep)[0],
+            *fetching_swap.surplus_copies(store, moved, record, max(keep - 1, 0))[0],
+            *fetching_swap.surplus_copies(store, others, record, keep)[0],
             *(part for part in moved if not keep),
         ]
         return kept + [f"would remove {escape(name)}" for name in names]
 
-    def _pruned(self, swap: Swap) -> list[str]:
+    def _pruned(self, swap: fetching_swap.Swap) -> list[str]:
         """Remove what is not to be kept, now that all else is done. Returns what was kept and removed, as lines."""
         summary = self._summary
         summary.removed, notes = swap.prune(self._settings.keep)
@@ -170,8 +166,8 @@ class Fetch:
     def _read(self, count: int) -> None:
         self._summary.bytes += count
 
-    def _parts(self, build: FoundBuild, record: Record) -> list[str]:
-        parts = [part for part in PARTS if part in build.parts]
+    def _parts(self, build: fetching_build.FoundBuild, record: fetching_record.Record) -> list[str]:
+        parts = [part for part in fetching_swap.PARTS if part in build.parts]
         if TOPICS in parts and not self._settings.topics and os.path.lexists(os.path.join(self._store, TOPICS)):
             parts.remove(TOPICS)
             if not record.is_laid(self._store, [TOPICS], build.name):
@@ -181,24 +177,24 @@ class Fetch:
             if name in parts and own and not record.is_laid(self._store, [name], build.name):
                 parts.remove(name)
                 self._summary.notes.append(f"{name}: the store's own stays, the build's is left out: move it away first")
-        timers = [part for part in parts if part in timer_set.TIMER_SET]
+        timers = [part for part in parts if part in fetching_files.TIMER_SET]
         laid = record.is_laid(self._store, timers, build.name)
-        parts = timer_set.choose(self._store, parts, laid, self._summary.notes)
+        parts = fetching_files.choose(self._store, parts, laid, self._summary.notes)
         if "consumequeue" in parts and "batchconsumequeue" not in parts and os.path.lexists(f"{self._store}/batchconsumequeue"):
             self._summary.notes.append("batchconsumequeue: the store's own stays, the build has none")
         return parts
 
-    def _check_log(self, build: FoundBuild) -> None:
+    def _check_log(self, build: fetching_build.FoundBuild) -> None:
         """Raises InputError for a store with another log than the build's, and for a build of less than a log."""
         given = self._settings
         roots = given.commitlogs or (os.path.join(self._store, "commitlog"),)
-        segments = segments_in(roots)
+        segments = fetching_files.segments_in(roots)
         if given.commitlogs and not segments:
             shown = ", ".join(map(escape, roots))
             raise InputError(f"--commitlog {shown}: holds no segment: name the folder of the broker's log")
-        check_wanted(build, self._store, segments, partial=given.partial, empty=given.allow_empty)
+        fetching_files.check_wanted(build, self._store, segments, partial=given.partial, empty=given.allow_empty)
         if not given.other_log:
-            self._summary.warnings += check_log(build, roots, segments)
+            self._summary.warnings += fetching_files.check_log(build, roots, segments)
 
     def _check_room(self, size: int, held: int, copies: list[str]) -> None:
         """Raises InputError for a store without room for ``size`` bytes; ``held`` are given back.
@@ -210,13 +206,13 @@ class Fetch:
             such = f", such as by removing {', '.join(map(escape, copies))}" if copies else ""
             raise InputError(f"{escape(self._store)}: needs {size:,} bytes where {free + held:,} are free: make room{such}")
 
-    def _check_abort(self, build: FoundBuild, parts: list[str]) -> None:
+    def _check_abort(self, build: fetching_build.FoundBuild, parts: list[str]) -> None:
         """Raises InputError where the broker would start by a checkpoint that says too much of what stays in the store."""
-        old = unclean_stop.old_of(self._store, parts)
+        old = store_signs.old_of(self._store, parts)
         new = read_times(files.join(build.folder, "checkpoint")) if old else None
-        if old and new and unclean_stop.bounded(new, old, parts) != new:
+        if old and new and store_signs.bounded(new, old, parts) != new:
             raise InputError(
-                f"{escape(self._store)}: has a file abort, so its {' and '.join(unclean_stop.unbuilt(parts))} may lack what "
+                f"{escape(self._store)}: has a file abort, so its {' and '.join(store_signs.unbuilt(parts))} may lack what "
                 "the broker had not written, and by the build's checkpoint it would stay lost: build again from this store, "
                 "or with all parts"
             )

@@ -1,32 +1,102 @@
-"""Put the parts of a build in the place of a store's own, so that a kill at any moment leaves something to go on from.
-
-STORE/.rmq-reindex-fetch/new/...        the parts, complete and durable, before anything else is touched
-STORE/.rmq-reindex-fetch/journal.json   which parts are to be put in; from then on the swap is finished, never undone
-STORE/PART.previous                     what was there before; .previous.2 and so on are newer
-
-A part is swapped when it is no longer in new/. One that is still there may have moved the store's own away or not; either way
-the next step is known from what lies there. The journal says beforehand under which name, and which inode, the store's own is
-moved away: so what lies there behind a kill is known to be the store's own. Older copies are removed when all this is done.
-
-Store and work folder are held by handles, and the work folder is this user's alone: who may write in the store can put no link
-in the way.
-"""
-
-from __future__ import annotations
+"""Put the parts of a build in the place of a store's own, which are kept under the names PART.previous."""
 
 import json
 import os
+import re
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.fetching import previous
-from rocketmq_reindex.jobs.fetching.pinned import Pinned
-from rocketmq_reindex.jobs.fetching.record import Copy, Laid, Record, files_of
+from rocketmq_reindex.jobs.fetching.record import Copy, Laid, Pinned, Record, files_of
 from rocketmq_reindex.jobs.publishing.layout import CONFIGS, TIMERS
-from rocketmq_reindex.jobs.store.ownership import give
-from rocketmq_reindex.storage_format.digest_kinds import EARLIER_KIND, KIND
+from rocketmq_reindex.jobs.store.lock import give
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
+
+# --------------------------------------------------------------------------------------------------------------------- previous
+# A store's own parts under the names PART.previous, PART.previous.2 and so on: the highest number is the newest.
+#
+# No number is used again while it, or a higher one, is there. A copy that is to go is first renamed into the work folder, so
+# that a kill leaves no half of one under its name.
+
+
+def numbers(store: str, part: str) -> list[int]:
+    """The numbers of what lies in ``store`` under names of earlier parts, ascending; ``PART.previous`` is number 1."""
+    folder, base = os.path.split(os.path.join(store, part))
+    found = (_number(base, name) for name in (os.listdir(folder) if os.path.isdir(folder) else ()))
+    return sorted(number for number in found if number)
+
+
+def _number(base: str, name: str) -> int:
+    """The number in the name of an earlier part; 0 where it is none."""
+    match = re.fullmatch(re.escape(base) + r"\.previous(?:\.([1-9][0-9]*))?", name)
+    return 0 if match is None or match[1] == "1" else int(match[1] or 1)
+
+
+def is_name(part: str, name: str) -> bool:
+    """Whether a copy of ``part`` may have this name."""
+    return _number(part, name) > 0
+
+
+def name_of(part: str, number: int) -> str:
+    """The name of an earlier part, in its store."""
+    return f"{part}.previous" + (f".{number}" if number > 1 else "")
+
+
+def next_name(store: str, part: str) -> str:
+    """The name for the store's own part, behind all that are there."""
+    return name_of(part, max(numbers(store, part), default=0) + 1)
+
+
+def copies(store: str, parts: tuple[str, ...], record: Record) -> list[str]:
+    """The copies of ``parts`` that fetches are known to have put there."""
+    names = (name_of(part, number) for part in parts for number in numbers(store, part))
+    return [name for name in names if record.is_copy(store, name)]
+
+
+def surplus_copies(store: str, parts: tuple[str, ...], record: Record, keep: int) -> tuple[list[str], list[str]]:
+    """The copies of each part but those of its newest ``keep`` fetches, and notes on what no fetch is known to have put there.
+
+    A fetch has two of one part where a broker ran between a kill and the next fetch.
+    """
+    found, notes = list[str](), list[str]()
+    for part in parts:
+        names = [name_of(part, number) for number in reversed(numbers(store, part))]
+        ours = [name for name in names if record.is_copy(store, name)]
+        fetches = sorted({record.copies[name].fetch for name in ours}, reverse=True)[:keep]
+        found += [name for name in ours if record.copies[name].fetch not in fetches]
+        if others := [name for name in names if name not in ours]:
+            which = ", ".join(map(escape, others[:3])) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+            notes.append(f"{which}: not known to be as a fetch left it, so it stays: remove it when the broker is well")
+    return found, notes
+
+
+def retire(store: Pinned, names: list[str], folder: str) -> None:
+    """Remove ``names`` from ``store``, through the new folder ``folder`` on its file system. Raises InputError, OSError."""
+    if not names:
+        return
+    os.mkdir(folder)
+    for number, name in enumerate(names):
+        inner, base = os.path.split(name)
+        with store.inner(inner) as parent:
+            os.rename(os.path.join(parent.path, base), os.path.join(folder, str(number)))
+    files.sync(store.path)
+    files.remove_tree(folder)
+
+
+# ------------------------------------------------------------------------------------------------------------------------- swap
+# Put the parts of a build in the place of a store's own, so that a kill at any moment leaves something to go on from.
+#
+# STORE/.rmq-reindex-fetch/new/...        the parts, complete and durable, before anything else is touched
+# STORE/.rmq-reindex-fetch/journal.json   which parts are to be put in; from then on the swap is finished, never undone
+# STORE/PART.previous                     what was there before; .previous.2 and so on are newer
+#
+# A part is swapped when it is no longer in new/. One that is still there may have moved the store's own away or not; either way
+# the next step is known from what lies there. The journal says beforehand under which name, and which inode, the store's own is
+# moved away: so what lies there behind a kill is known to be the store's own. Older copies are removed when all this is done.
+#
+# Store and work folder are held by handles, and the work folder is this user's alone: who may write in the store can put no
+# link in the way.
 
 FOLDER: Final = ".rmq-reindex-fetch"
 JOURNAL: Final = "journal.json"
@@ -125,7 +195,7 @@ class Swap:
             "build": build,
             "parts": ordered,
             "files": {part: files_of(os.path.join(self.new, part)) for part in ordered},
-            "digest": KIND,
+            "digest": layouts.KIND,
             "away": [self._away(part) for part in ordered if os.path.lexists(os.path.join(self.store, part))],
         }
         self._write(journal)
@@ -167,18 +237,18 @@ class Swap:
 
         Returns what was removed, by name in the store, and notes on what stays.
         """
-        surplus, notes = previous.surplus(self.store, PARTS, Record.read(self.store), keep)
+        surplus, notes = surplus_copies(self.store, PARTS, Record.read(self.store), keep)
         self.remove()
         if surplus:
             self._make()
-            previous.retire(self._root, surplus, self._at("old"))
+            retire(self._root, surplus, self._at("old"))
             self.remove()
         return surplus, notes
 
     def _away(self, part: str) -> dict[str, Any]:
         """What the store's own part is now, and where it is to be moved."""
         found = os.lstat(os.path.join(self.store, part))
-        name = previous.next_name(self.store, part)
+        name = next_name(self.store, part)
         return {"part": part, "name": name, "inode": found.st_ino, "modified": found.st_mtime_ns}
 
     def _moving(self, journal: dict[str, Any], part: str) -> str:
@@ -229,9 +299,9 @@ def _checked(found: dict[str, Any]) -> dict[str, Any]:
 
     Raises ValueError, KeyError, TypeError, AttributeError for what is none.
     """
-    away, laid, kind = found.get("away", []), found.get("files", {}), found.get("digest", EARLIER_KIND)
+    away, laid, kind = found.get("away", []), found.get("files", {}), found.get("digest", layouts.EARLIER_KIND)
     texts, numbers = [found["build"], kind, *laid.values()], [one[key] for one in away for key in ("inode", "modified")]
-    copies = all(one["part"] in PARTS and previous.is_name(one["part"], one["name"]) for one in away)
+    copies = all(one["part"] in PARTS and is_name(one["part"], one["name"]) for one in away)
     if not copies or not {*found["parts"], *laid} <= set(PARTS) or _types(texts) != {str} or _types(numbers) - {int}:
         raise ValueError("is no journal")
     return {"build": found["build"], "parts": list(found["parts"]), "files": laid, "digest": kind, "away": away}

@@ -1,24 +1,96 @@
 """What an incremental build starts from: the build in DIR, and whether log and DIR are as that build left them."""
 
-from __future__ import annotations
-
 import heapq
+import os
+from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from rocketmq_reindex import __version__
-from rocketmq_reindex.jobs.building.scan_memory import ScanMemory
-from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.unclean_stop import old_checkpoint
-from rocketmq_reindex.jobs.incremental import carrying, folder_counts, last_build, lost_manifest
-from rocketmq_reindex.jobs.incremental.last_build import LastBuild
+from rocketmq_reindex.jobs.building import scanning, settings as building_settings, store_signs
+from rocketmq_reindex.jobs.incremental import carrying, last_build
+from rocketmq_reindex.jobs.incremental.last_build import LastBuild, StandingFiles
 from rocketmq_reindex.jobs.publishing import output
-from rocketmq_reindex.jobs.publishing.standing import StandingFiles
-from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.jobs.publishing.layout import PUBLISHED
+from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.incremental.samples import sampled_alike
-from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
+from rocketmq_reindex.udfs.files.digests import file_digest
+from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, sampled_alike
+
+# ---------------------------------------------------------------------------------------------------------------- folder_counts
+# Whether the folders of a build hold its files and nothing else. Entries are counted: there may be a million.
+
+_FOLDERS: Final = ("batchconsumequeue", "consumequeue", "index")
+
+
+def has_other_files(target: str, paths: Iterable[str], only: Iterable[str]) -> bool:
+    """Return whether the folders of ``target`` hold more or less than the files at ``paths`` and the folders around these.
+
+    ``paths`` are sorted, and each is known to be there. A part of ``only`` has its folder even without any file.
+    """
+    found = {folder: files.count_below(files.join(target, folder)) for folder in _FOLDERS}
+    return found != {folder: 0 if folder in only else -1 for folder in _FOLDERS} | _counts(paths)
+
+
+def _counts(paths: Iterable[str]) -> dict[str, int]:
+    """Return the number of files and folders below each top folder."""
+    counts: Counter[str] = Counter()
+    before: list[str] = []
+    for path in paths:
+        parents = path.split("/")[:-1]
+        same = 0
+        while same < min(len(parents), len(before)) and parents[same] == before[same]:
+            same += 1
+        counts[parents[0]] += 1 + len(parents) - max(1, same)
+        before = parents
+    return counts
+
+
+# ---------------------------------------------------------------------------------------------------------------- lost_manifest
+# Put back the manifest of DIR that somebody removed: without it nothing says that the folder is a build's.
+#
+# The scan store keeps a copy of the manifest of each build that it knows. DIR is taken for such a build when each file in it is
+# as that build left it, by size and time: then nothing is in it that a run could not make again.
+
+
+def put_back(store: ScanStore, target: str, hash_slots: int) -> bool:
+    """Put the manifest back into DIR, whose lock is held, if it lost one; return whether that was done.
+
+    ``hash_slots`` are those of its IndexFiles.
+    """
+    if not output.lacks_manifest(target):
+        return False
+    there = sum(_count(os.path.join(target, name)) for name in PUBLISHED)
+    for name in files.names(store.builds):
+        digest, ending = os.path.splitext(name)
+        build = last_build.load(store, digest) if ending == last_build.MANIFEST_COPY else None
+        copy = files.join(store.builds, name)
+        if build is not None and file_digest(copy) == digest and _whole(store, build, target, hash_slots) == there:
+            output.put_back(target, copy)
+            return True
+    return False
+
+
+def _count(path: str) -> int:
+    """Returns how many files lie at ``path`` or below it, or what else is no folder."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        return sum(len(names) + sum(os.path.islink(os.path.join(folder, one)) for one in inner)
+                   for folder, inner, names in os.walk(path))  # fmt: skip
+    return int(os.path.lexists(path))
+
+
+def _whole(store: ScanStore, build: LastBuild, target: str, hash_slots: int) -> int:
+    """Returns how many files of the build lie in DIR as it left them."""
+    found = StandingFiles(target, False, False, hash_slots, 0)
+    own = [*(file.entry for file in build.index), *build.own]
+    queues = ([line.entry for line in some] for some in carrying.queue_files(store, build))
+    return sum(damaged.count(False) for damaged in map(found.damaged, (own, *queues)) if damaged)
+
+
+# ----------------------------------------------------------------------------------------------------------------------- before
+# What an incremental build starts from: the build in DIR, and whether log and DIR are as that build left them.
 
 _LOOKS_AT_ONCE: Final = 16
 
@@ -26,7 +98,9 @@ _LOOKS_AT_ONCE: Final = 16
 class Before:
     """``last`` is the build that stands in DIR, if the store knows it, and ``folder`` where its files lie."""
 
-    def __init__(self, settings: BuildSettings, store: ScanStore, target: str, fingerprint: str, reporter: Reporter) -> None:
+    def __init__(
+        self, settings: building_settings.BuildSettings, store: ScanStore, target: str, fingerprint: str, reporter: Reporter
+    ) -> None:
         self._settings, self._store, self._target = settings, store, target
         self._fingerprint, self._reporter = fingerprint, reporter
         self.last: LastBuild | None = None
@@ -37,7 +111,7 @@ class Before:
         """Find the build that stands in DIR. DIR's lock is held where it has one."""
         settings, standing = self._settings, output.standing(self._target)
         if standing is None:
-            if not lost_manifest.put_back(self._store, self._target, settings.hash_slots):
+            if not put_back(self._store, self._target, settings.hash_slots):
                 return
             self._reporter.line("incremental: DIR had lost its manifest: it is as before, and has it again")
             standing = output.standing(self._target)
@@ -72,12 +146,14 @@ class Before:
         known = dict(self.last.segments)
         return sum(min(known.get(name, 0), size) for name, size in last_build.sizes(log))
 
-    def nothing_new(self, log: Commitlog, memory: ScanMemory) -> bool:
+    def nothing_new(self, log: Commitlog, memory: scanning.ScanMemory) -> bool:
         """Return whether log and DIR are as the build before left them, as far as sizes, times and a few pages tell."""
         last = self.follows
         if last is None or self._settings.recheck or last.fingerprint != self._fingerprint:
             return False
-        if last.segments != last_build.sizes(log) or last.old_checkpoint != last_build.times(old_checkpoint(self._settings)):
+        if last.segments != last_build.sizes(log) or last.old_checkpoint != last_build.times(
+            store_signs.old_checkpoint(self._settings)
+        ):
             return False
         paths = {segment.name: segment.path for segment in log.segments}
         with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="look") as pool:
@@ -104,7 +180,7 @@ class Before:
             return False
         index = [file.path for file in last.index]
         queues = (line.entry["path"] for some in carrying.queue_files(self._store, last) for line in some)
-        return folder_counts.has_other_files(self._target, heapq.merge(queues, index), self._settings.only)
+        return has_other_files(self._target, heapq.merge(queues, index), self._settings.only)
 
     def damaged(self, entries: list[dict[str, Any]]) -> list[bool]:
         """Return for each file of the build before whether somebody changed or removed it."""

@@ -1,7 +1,5 @@
 """Which files of the build before stay as they are, and which are written again: the ranges that came and went decide."""
 
-from __future__ import annotations
-
 import dataclasses
 import heapq
 import json
@@ -13,21 +11,121 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rocketmq_reindex.jobs.building.decisions import Order
-from rocketmq_reindex.jobs.building.manifest import path_of
-from rocketmq_reindex.jobs.building.odd_queues import EmptyFile
-from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
-from rocketmq_reindex.jobs.incremental.last_build import LastBuild
-from rocketmq_reindex.jobs.publishing.parts import joined
-from rocketmq_reindex.jobs.publishing.standing import StandingFiles
+from rocketmq_reindex.jobs.building import decisions, finishing, scanning, settings as building_settings
+from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
+from rocketmq_reindex.jobs.incremental.last_build import LastBuild, StandingFiles
+from rocketmq_reindex.jobs.publishing.output import joined
+from rocketmq_reindex.jobs.store.settings import Commitlog
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.index.plan import EarlierFiles, IndexFilePlan, Stretch, plan_index_files
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
-from rocketmq_reindex.udfs.incremental.stored_rows import Keys, Touched, Wanted, among, pack_keys, queue_keys, unpack_keys
-from rocketmq_reindex.udfs.incremental.write_again import StoredRange, TouchedFiles, write_ranges
+from rocketmq_reindex.udfs.incremental import stored_rows
+from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, begins_alike
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.write import batches as write_batches
 from rocketmq_reindex.udfs.write import queues as write_queues
+from rocketmq_reindex.udfs.write.index import ends, maker_of, staged_items
+
+# ---------------------------------------------------------------------------------------------------------------- index_history
+# IndexFiles of a log whose head expires: they start and end where a broker that never stopped would have them.
+#
+# ``IndexService`` (5.3) fills files by count, from the first record that it ever indexed. A full build of the rest of the log
+# starts to count at the first record that is left, and all of its files differ. So an incremental build keeps expired ranges as
+# long as a file holds items of them. A file goes when it ends below the log's first offset, but the last file never does
+# (``IndexService.deleteExpiredFile``).
+
+
+@dataclass
+class IndexHistory:
+    """The expired ranges that still count, and the plans of all files that are left."""
+
+    expired: list[ScanEntry]
+    start: EarlierFiles
+    """where the first file starts"""
+    plans: list[IndexFilePlan]
+    starts_over: bool = False
+    """whether the files do not continue those of the build before"""
+
+
+class _Known(NamedTuple):
+    """What is known of the ranges before the log's first offset."""
+
+    expired: list[ScanEntry]
+    start: EarlierFiles
+    """where the first file starts"""
+    useless: bool = False
+    """whether there was more, which does not fit this log"""
+
+
+def plan_with_history(
+    store: ScanStore, last: LastBuild | None, log: Commitlog, accepted: list[RangeSummary], index_items: int
+) -> IndexHistory:
+    """Plan the files of ``accepted``, and continue those of the build before where that is possible."""
+    expired, start, starts_over = _expired_ranges(last, log)
+    summaries = [store.summary(entry, -1) for entry in expired]
+    plans = plan_index_files([*summaries, *accepted], index_items, start)
+    gone = _expired_files(plans, log.segments[0].start) if expired else 0
+    if gone:
+        skip = start.skip + sum(plan.items for plan in plans[:gone])
+        start = EarlierFiles(skip, maker_of(plans[gone]), start.window)
+        plans = [dataclasses.replace(plan, number=plan.number - gone) for plan in plans[gone:]]
+    while expired and summaries[0].items <= start.skip - 1:
+        # The last expired item stays: a file's header inherits from the item before it.
+        windows = [window for _, window in summaries[0].windows] + ([] if start.window is None else [start.window])
+        start = EarlierFiles(start.skip - summaries[0].items, start.maker, max(windows, default=None))
+        expired, summaries = expired[1:], summaries[1:]
+    return IndexHistory(expired, start, plans, starts_over)
+
+
+def fingerprints(
+    store: ScanStore, history: IndexHistory, entries: Iterable[ScanEntry], settings: building_settings.BuildSettings
+) -> list[str]:
+    """Return a digest for each file, which stands for its bytes: the items of known ranges in it, and how it is written."""
+    names = {store.summary(entry, -1).block: entry.identity for entry in (*history.expired, *entries)}
+    how = [settings.hash_slots, settings.index_items, settings.broker_version]
+
+    def items_of(stretch: Stretch | None) -> list[Any] | None:
+        return [names[stretch.block], stretch.start, stretch.count] if stretch else None
+
+    found = []
+    for plan in history.plans:
+        seal = settings.checkpoint == "safe" and plan.last
+        text = json.dumps([how, seal, [items_of(s) for s in plan.stretches], items_of(plan.before), plan.maker, plan.full])
+        found.append(new_digest([text.encode()]).digest().hex())
+    return found
+
+
+def _expired_ranges(last: LastBuild | None, log: Commitlog) -> _Known:
+    if last is None or not last.segments:
+        return _Known([], EarlierFiles())
+    known = bool(last.expired)
+    starts = [int(name) for name, _ in last.segments]
+    if not log.segments or log.segments[0].start not in starts:
+        # All of the log has expired, or there is more in front of it than there was.
+        return _Known([], EarlierFiles(), known or bool(log.segments))
+    low = log.segments[0].start
+    if (known or low > starts[0]) and not _continues(last, log):
+        return _Known([], EarlierFiles(), True)
+    return _Known([*last.expired, *(entry for entry in last.built_from if entry.start < low)], last.start)
+
+
+def _continues(last: LastBuild, log: Commitlog) -> bool:
+    """Whether a range of the build before begins in this log as it did. Otherwise it is another log, of the same offsets."""
+    paths = {segment.name: segment.path for segment in log.segments}
+    known = [entry for entry in last.built_from if entry.segment in paths and entry.head[0]]
+    return not known or any(begins_alike(entry, paths[entry.segment]) for entry in known)
+
+
+def _expired_files(plans: list[IndexFilePlan], low: int) -> int:
+    """Return how many of the first files end below the offset ``low``; the last one is never counted."""
+    for count, plan in enumerate(plans[:-1]):
+        if int(staged_items(ends(plan.stretches)[1])[0]["phy_offset"]) >= low:
+            return count
+    return max(0, len(plans) - 1)
+
+
+# --------------------------------------------------------------------------------------------------------------------- carrying
+# Which files of the build before stay as they are, and which are written again: the ranges that came and went decide.
 
 CARRIED_AT_ONCE: Final = 5_000
 """files of one task"""
@@ -62,7 +160,7 @@ class QueueFile(NamedTuple):
 class QueuePlan:
     """Which ConsumeQueue files are written. By default all."""
 
-    order: Order
+    order: decisions.Order
     some: bool = True
     """whether any file is written"""
     wanted: str = ""
@@ -72,7 +170,13 @@ class QueuePlan:
 
 
 def plan_queues(
-    scan: Scan, store: ScanStore, last: LastBuild, order: Order, changed: list[StoredRange], damaged: Damaged, file_size: int
+    scan: scanning.Scan,
+    store: ScanStore,
+    last: LastBuild,
+    order: decisions.Order,
+    changed: list[stored_rows.StoredRange],
+    damaged: Damaged,
+    file_size: int,
 ) -> QueuePlan:
     """Plan the ConsumeQueue files after ``last``; ``changed`` are the ranges that came or went, ``file_size`` is in bytes."""
     wanted = wanted_files(scan, store, last, order, changed, damaged)
@@ -100,37 +204,41 @@ def timed_lines(lines: Iterable[bytes], built: StandingFiles) -> Iterator[bytes]
     """Yield lines of parts, in the order of paths, as the store keeps them: each with the time of its file."""
     lines = iter(lines)
     while some := list(islice(lines, _CHUNK)):
-        times = built.times([{"path": path_of(line)} for line in some])
+        times = built.times([{"path": finishing.path_of(line)} for line in some])
         yield from (b"%b\t%d" % pair for pair in zip(some, times, strict=True))
 
 
 def _queue_file(entry: dict[str, Any]) -> QueueFile:
     folder, topic, queue, start = entry["path"].split("/")
-    return QueueFile(topic.encode(), int(queue), int(start), folder == write_batches.FOLDER)
+    return QueueFile(topic.encode(), int(queue), int(start), folder == write_queues.BATCH_FOLDER)
 
 
-def keys_of(names: Iterable[tuple[bytes, int]]) -> Keys:
+def keys_of(names: Iterable[tuple[bytes, int]]) -> stored_rows.Keys:
     """Return the keys of queues, given by topic in UTF-8 and queue id (``queue_keys``)."""
     some = list(names)
-    return queue_keys([name for name, _ in some], np.array([queue for _, queue in some], np.int64).astype(np.int32))
+    return stored_rows.queue_keys([name for name, _ in some], np.array([queue for _, queue in some], np.int64).astype(np.int32))
 
 
-def touched_by(scan: Scan, ranges: list[StoredRange]) -> Touched:
+def touched_by(scan: scanning.Scan, ranges: list[stored_rows.StoredRange]) -> stored_rows.Touched:
     """Return the queues and files that have units of these ranges."""
     tasks = task_count(len(ranges), len(ranges) * scan.range_size, scan.engine.cores, DERIVED_BYTES)
     if not tasks:
-        return Touched.union([])
-    function = TouchedFiles(scan.staging, write_ranges(scan.staging, ranges), tasks, scan.task.units_per_file)
-    return Touched.union([Touched(*unpack_keys(files.read_bytes(path))) for path in scan.engine.numbers(function, tasks)])
+        return stored_rows.Touched.union([])
+    function = stored_rows.TouchedFiles(
+        scan.staging, stored_rows.write_ranges(scan.staging, ranges), tasks, scan.task.units_per_file
+    )
+    return stored_rows.Touched.union(
+        [stored_rows.Touched(*stored_rows.unpack_keys(files.read_bytes(path))) for path in scan.engine.numbers(function, tasks)]
+    )
 
 
-def odd_lines(order: Order) -> Iterator[bytes]:
+def odd_lines(order: decisions.Order) -> Iterator[bytes]:
     """Yield the queues out of order as the store keeps them (``jobs.incremental.last_build``)."""
     for queue in order.odd.queues() if order.odd else ():
         yield json.dumps([queue.topic, queue.queue, queue.batch, queue.digest]).encode()
 
 
-def _moved(before: Iterator[bytes], now: Iterator[bytes], touched: Touched) -> Iterator[Keys]:
+def _moved(before: Iterator[bytes], now: Iterator[bytes], touched: stored_rows.Touched) -> Iterator[stored_rows.Keys]:
     """Yield keys of queues out of order, now or before, whose units may have moved: all of their files are written again."""
 
     def queue(line: bytes) -> tuple[str, int]:
@@ -146,7 +254,7 @@ def _moved(before: Iterator[bytes], now: Iterator[bytes], touched: Touched) -> I
         single = [(topic.encode(), number) for topic, number in (queue(line) for line, n in counts.items() if n == 1)]
         twins = keys_of((topic.encode(), number) for topic, number in (queue(line) for line, n in counts.items() if n > 1))
         yield keys_of(single)
-        yield twins[among(twins, touched.queues)]
+        yield twins[stored_rows.among(twins, touched.queues)]
 
 
 def damaged_ones(lines: list[Line], damaged: Damaged) -> list[dict[str, Any]]:
@@ -156,20 +264,25 @@ def damaged_ones(lines: list[Line], damaged: Damaged) -> list[dict[str, Any]]:
 
 
 def wanted_files(
-    scan: Scan, store: ScanStore, last: LastBuild, order: Order, ranges: list[StoredRange], damaged: Damaged
-) -> Wanted:
+    scan: scanning.Scan,
+    store: ScanStore,
+    last: LastBuild,
+    order: decisions.Order,
+    ranges: list[stored_rows.StoredRange],
+    damaged: Damaged,
+) -> stored_rows.Wanted:
     """Return what is written again: files with units of ``ranges``, which came or went, and whole queues of damaged files."""
     touched = touched_by(scan, ranges)
     odd = files.lines(files.join(store.builds, f"{last.digest}.odd"))
     broken = (keys_of(_queue_file(entry)[:2] for entry in damaged_ones(some, damaged)) for some in queue_files(store, last))
     whole = [touched.batches, *_moved(odd, odd_lines(order), touched), *broken]
-    return Wanted(np.unique(np.concatenate(whole)), touched.files)
+    return stored_rows.Wanted(np.unique(np.concatenate(whole)), touched.files)
 
 
-def write_wanted(staging: StagingFolder, wanted: Wanted) -> str:
+def write_wanted(staging: StagingFolder, wanted: stored_rows.Wanted) -> str:
     """Write the keys for the tasks; returns the path."""
     path = files.join(staging.plans, f"wanted-{uuid.uuid4().hex}")
-    files.write_bytes(staging.temporary, path, [pack_keys(wanted.queues, wanted.files)])
+    files.write_bytes(staging.temporary, path, [stored_rows.pack_keys(wanted.queues, wanted.files)])
     return path
 
 
@@ -197,7 +310,9 @@ class _Parts:
         return self.paths
 
 
-def carried_parts(staging: StagingFolder, store: ScanStore, last: LastBuild, wanted: Wanted, file_size: int) -> list[str]:
+def carried_parts(
+    staging: StagingFolder, store: ScanStore, last: LastBuild, wanted: stored_rows.Wanted, file_size: int
+) -> list[str]:
     """Return parts of the manifest with the files that are not ``wanted``: they stay."""
     parts = _Parts(staging, write_queues.FOLDER)
     for some in queue_files(store, last):
@@ -219,7 +334,7 @@ def carried_index(staging: StagingFolder, results: Iterable[dict[str, Any]]) -> 
     return parts.finish()
 
 
-def _opened_again(order: Order, wanted: Wanted) -> list[EmptyFile]:
+def _opened_again(order: decisions.Order, wanted: stored_rows.Wanted) -> list[decisions.EmptyFile]:
     """Return the files without units whose queues are written again; the others stay."""
     if not order.opened:
         return []

@@ -1,16 +1,15 @@
-"""Whether a build is sure to need its engine: then it may start while Python still imports. Nothing slow is imported here."""
+"""Whether a build is sure to need its engine: then it may start while Python still imports. Nothing slow is imported here.
 
-from __future__ import annotations
+By itself: it decides while Python still imports the build.
+"""
 
-from rocketmq_reindex.jobs.building.inputs import Inputs
-from rocketmq_reindex.jobs.building.scan_place import store_of
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building import inputs as building_inputs, scanning, settings as building_settings
 from rocketmq_reindex.jobs.incremental import last_build
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.storage_format.errors import ReindexError
 
 
-def needs_engine(settings: BuildSettings, inputs: Inputs) -> bool:
+def needs_engine(settings: building_settings.BuildSettings, inputs: building_inputs.Inputs) -> bool:
     """Return whether an engine is needed for certain. An incremental run looks more closely once it holds the lock of DIR."""
     if settings.dry_run:
         return False
@@ -21,7 +20,7 @@ def needs_engine(settings: BuildSettings, inputs: Inputs) -> bool:
         if output.lacks_manifest(inputs.target):
             # It may be put back, and then nothing may be new.
             return False
-        return standing is None or last_build.is_new(store_of(settings, inputs.target), standing.digest, inputs.log)
+        return standing is None or last_build.is_new(scanning.store_of(settings, inputs.target), standing.digest, inputs.log)
     except (ReindexError, OSError):
         # The run itself meets the same error, and reports it.
         return False

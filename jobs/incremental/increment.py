@@ -1,48 +1,117 @@
-"""``build --incremental``: scan what is new, write what changes, keep the other files. The result is that of a full build.
-
-What a range of the log holds is stored in the scan store as soon as it is scanned, so the next run continues a run that died.
-All that follows the scan (chain, damage, order of queues, plans) is done from all ranges, as in a full build. Files whose
-ranges are the same as in the build that stands in DIR are taken from there.
-"""
-
-from __future__ import annotations
+"""``build --incremental``: scan what is new, write what changes, keep the other files, store it for the next run."""
 
 import dataclasses
+import heapq
+from collections.abc import Iterator
 from itertools import compress
-from typing import Any
+from typing import Any, Final
 
 from rocketmq_reindex import __version__
-from rocketmq_reindex.jobs.building import writing
+from rocketmq_reindex.jobs.building import full
 from rocketmq_reindex.jobs.building.decisions import Order
-from rocketmq_reindex.jobs.building.full import FullBuild, Result
+from rocketmq_reindex.jobs.building.finishing import path_of
+from rocketmq_reindex.jobs.building.full import FullBuild, Result, WrittenFiles
 from rocketmq_reindex.jobs.building.planning import scan_settings
-from rocketmq_reindex.jobs.building.scan_memory import ScanMemory, fingerprint_of
-from rocketmq_reindex.jobs.building.scan_place import store_of
-from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.scanning import Scan, ScanMemory, fingerprint_of, store_of
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.building.writing import WrittenFiles
-from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
-from rocketmq_reindex.jobs.incremental import carrying, last_build, saving
+from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
+from rocketmq_reindex.jobs.incremental import carrying, last_build
 from rocketmq_reindex.jobs.incremental.before import Before
-from rocketmq_reindex.jobs.incremental.index_history import IndexHistory, fingerprints, plan_with_history
-from rocketmq_reindex.jobs.incremental.last_build import LastBuild
+from rocketmq_reindex.jobs.incremental.carrying import IndexHistory, fingerprints, plan_with_history
+from rocketmq_reindex.jobs.incremental.last_build import IndexFile, LastBuild
 from rocketmq_reindex.jobs.publishing import output
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
-from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.jobs.publishing.layout import Leftovers, copy_whole
+from rocketmq_reindex.jobs.publishing.output import MANIFEST, entries, joined
+from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
-from rocketmq_reindex.storage_format.digest import EARLIER_KIND
-from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, names as storage_format_names
 from rocketmq_reindex.storage_format.index.plan import EarlierFiles, IndexFilePlan
-from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.incremental.carry import Carry
-from rocketmq_reindex.udfs.incremental.write_again import LoadRows, StoredRange, stored_range, write_ranges
+from rocketmq_reindex.udfs.files.digests import file_digest
+from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
+from rocketmq_reindex.udfs.incremental.stored_rows import Carry, LoadRows, StoredRange, stored_range, write_ranges
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.index import IndexFileResult
-from rocketmq_reindex.udfs.write.queue_files import FilesResult
+from rocketmq_reindex.udfs.write.queues import FilesResult
+
+# ----------------------------------------------------------------------------------------------------------------------- saving
+# Store a build of an incremental run, so that the next run can start from it.
+
+REPEATED: Final = (
+    "bytes",
+    "records",
+    "units",
+    "items",
+    "tag_items",
+    "files",
+    "damage",
+    "decisions",
+    "warnings",
+    "about",
+    "exit",
+)
+"""fields of the summary that a run repeats when it finds nothing new"""
+
+
+def save(
+    store: ScanStore, staging: StagingFolder, before: Before, draft: LastBuild, result: Result, prints: list[str], kept: int,
+    summary: Summary,
+) -> tuple[LastBuild, bool]:  # fmt: skip
+    """Store the build, and return it with whether DIR holds the same one already.
+
+    ``draft`` has what it was made from; ``prints`` are the fingerprints of its IndexFiles; ``kept`` is how many files it took
+    from the build before.
+    """
+    manifest = files.join(staging.tree, MANIFEST)
+    last, digest = before.last, file_digest(manifest)
+    count = result.written.queue_files + len(result.written.index)
+    is_same = last is not None and digest == last.digest
+    stands = is_same and kept == count and _is_whole(before)
+    # The times of the files that stand in DIR, or of those that are to be published: a rename leaves them alone.
+    built = before.files_of(before.folder if stands else staging.tree, count)
+    own = [entry | {"modified": time} for entry, time in zip(result.entries, built.times(result.entries), strict=True)]
+    index = [entry for entry in own if entry["path"].startswith("index/")]
+    build = dataclasses.replace(
+        draft,
+        digest=digest,
+        before="" if last is None else last.before if is_same else last.digest,
+        index=[
+            IndexFile(found, entry["path"], vars(made) | entry)
+            for found, entry, made in zip(prints, index, result.written.index, strict=True)
+        ] if index else [],
+        own=[entry for entry in own if not entry["path"].startswith("index/")],
+        summary={name: getattr(summary, name) for name in REPEATED} | {"exit": 3 if summary.lost else 0},
+    )  # fmt: skip
+    lines = (line for _, line in heapq.merge(*(entries(part, path_of) for part in result.parts)))
+    _write_lines(store, f"{digest}.files", carrying.timed_lines(lines, built))
+    _write_lines(store, f"{digest}.odd", carrying.odd_lines(result.order))
+    if not staging.build:
+        copy_whole(store.temporary, manifest, files.join(store.builds, f"{digest}{last_build.MANIFEST_COPY}"))
+    build.save(store)
+    files.sync(store.root)
+    return build, stands
+
+
+def _is_whole(before: Before) -> bool:
+    """Whether of the build before the driver's own files are whole, and nothing else lies in DIR."""
+    last = before.last
+    return last is not None and not any(before.damaged(last.own)) and not before.has_other_files(last)
+
+
+def _write_lines(store: ScanStore, name: str, lines: Iterator[bytes]) -> None:
+    path = files.join(store.builds, name)
+    files.write_bytes(store.temporary, path, joined(line + b"\n" for line in lines))
+
+
+# -------------------------------------------------------------------------------------------------------------------- increment
+# ``build --incremental``: scan what is new, write what changes, keep the other files. The result is that of a full build.
+#
+# What a range of the log holds is stored in the scan store as soon as it is scanned, so the next run continues a run that died.
+# All that follows the scan (chain, damage, order of queues, plans) is done from all ranges, as in a full build. Files whose
+# ranges are the same as in the build that stands in DIR are taken from there.
 
 
 class Increment(FullBuild):
@@ -70,7 +139,9 @@ class Increment(FullBuild):
     def nothing_new(self, summary: Summary) -> bool:
         self.store.make()
         if self.store.has_earlier_kind():
-            self.reporter.line(f"incremental: what --tables knows has digests of {EARLIER_KIND}: the log is read again")
+            self.reporter.line(
+                f"incremental: what --tables knows has digests of {storage_format_digest.EARLIER_KIND}: the log is read again"
+            )
         self.before.find()
         self.memory.bytes_before = self.before.bytes_known(self.log)
         last = self.before.last
@@ -78,7 +149,7 @@ class Increment(FullBuild):
             return False
         # What lies beside the log may have changed since then.
         warnings = [text for text in summary.warnings if text not in last.summary["warnings"]]
-        for name in saving.REPEATED:
+        for name in REPEATED:
             setattr(summary, name, last.summary[name])
         summary.warnings = last.summary["warnings"] + warnings
         summary.seconds["build"] = self.reporter.elapsed()
@@ -107,7 +178,9 @@ class Increment(FullBuild):
         """From here on other runs know of this one, and remove nothing that it may use. Earlier they may have."""
         last, kept = self.before.last, output.kept(self.target)
         if last and kept and last.digest not in kept:
-            raise InputError(f"{escape(self.target)}: others have published builds since this run began: run it again")
+            raise errors.InputError(
+                f"{storage_format_names.escape(self.target)}: others have published builds since this run began: run it again"
+            )
         if output.others_sweep(staging, self.target):
             self.memory.only = frozenset(entry.key for entry in last.ranges) if last else frozenset()
 
@@ -135,7 +208,7 @@ class Increment(FullBuild):
             plan = write_ranges(staging, list(ranges.values()))
             scan.engine.scan(LoadRows(plan, tasks, scan.task.keys, scan.task.units_per_file, queues.wanted), tasks)
         changed = [plan for plan in plans if plan.number not in carried]
-        written = writing.write_both(scan, settings, accepted, queues.order, changed, queues=queues.some)
+        written = full.write_both(scan, settings, accepted, queues.order, changed, queues=queues.some)
         self._carry(scan, [*index_parts, *queues.carried], frozenset(index_parts), written)
         written.index += [IndexFileResult.of_kept(fields) for fields in carried.values()]
         written.index.sort(key=lambda result: result.number)
@@ -187,7 +260,7 @@ class Increment(FullBuild):
             expired=self.history.expired,
             start=self.history.start,
         )
-        self._saved, stands = saving.save(self.store, staging, self.before, draft, result, self.prints, self.kept, summary)
+        self._saved, stands = save(self.store, staging, self.before, draft, result, self.prints, self.kept, summary)
         if has_rows or not self.settings.keeps_rows:
             # A later run on Spark writes the rows of a build without them.
             last_build.mark_rows_missing(self.store, self._saved)

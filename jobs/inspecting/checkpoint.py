@@ -1,13 +1,14 @@
-"""A checkpoint: its times and offsets."""
+"""A checkpoint: its times and offsets.
 
-from __future__ import annotations
+By itself: a checkpoint is shown without numpy.
+"""
 
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.command.times import show_time
-from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Rows
-from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
+from rocketmq_reindex.jobs.inspecting.options import Inspected, Rows
+from rocketmq_reindex.storage_format.findings import read_checkpoint
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.sql.option_words import show_time
 
 _MOST: Final = 1 << 20
 """bytes that are read at most: a broker's has 4,096"""

@@ -1,23 +1,103 @@
-"""An IndexFile: header, use of its slots, longest chains, time span, and what is wrong."""
+"""An IndexFile: header, use of its slots, longest chains, time span, and what the log beside it says of its items."""
 
-from __future__ import annotations
-
+import contextlib
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rocketmq_reindex.jobs.command.times import show_time
-from rocketmq_reindex.jobs.inspecting.index_log import ItemTexts, log_beside, tag_part
-from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Row, Rows
+from rocketmq_reindex.jobs.inspecting.options import Inspected, Row, Rows
+from rocketmq_reindex.jobs.store import contents, folders, tag_items
 from rocketmq_reindex.storage_format.checks.index import ITEM_STEP, IndexCheck, check_index, slot_lengths
-from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.errors import InputError, Told
+from rocketmq_reindex.storage_format.index.file import IndexView, guess_sizes, open_index
 from rocketmq_reindex.storage_format.index.header import ITEM_SIZE
-from rocketmq_reindex.storage_format.index.reader import IndexView, guess_sizes, open_index
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.told import Told
+from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.reading import Pages
+from rocketmq_reindex.udfs.sql.option_words import show_time
+
+# -------------------------------------------------------------------------------------------------------------------- index_log
+# What the log beside an IndexFile says of its items: which key or tag each one stands for.
+
+UNIQUE_KEY: Final = "unique key"
+KEY: Final = "key"
+TAG: Final = "tag"
+
+
+class ItemText(NamedTuple):
+    """``of`` is UNIQUE_KEY, KEY or TAG; both are None where the log does not say."""
+
+    of: str | None
+    text: str | None
+
+
+@contextlib.contextmanager
+def log_beside(path: str) -> Iterator[contents.StoreLog | None]:
+    """The log of the store in whose folder ``index`` the file lies; None where there is none."""
+    folder = files.join(files.parent(files.parent(path)), "commitlog")
+    if files.entry_of(folder).kind != files.FOLDER:
+        yield None
+        return
+    log = contents.StoreLog([folder], folders.Notes(_pass_over))
+    try:
+        yield log
+    finally:
+        log.close()
+
+
+def tag_part(path: str, sizes: tuple[int, int]) -> tag_items.Part | None:
+    """The part of the log whose records have tag items in this file; None where none are found."""
+    with log_beside(path) as log:
+        if log is None:
+            return None
+        pages = Pages(path)
+        try:
+            return tag_items.part_with_tag_items(contents.OpenIndexFile(path, pages, contents.IndexSizes(*sizes)), log)
+        finally:
+            pages.close()
+
+
+class ItemTexts:
+    """The texts behind items that are asked for in the order of their file."""
+
+    def __init__(self, log: contents.StoreLog | None) -> None:
+        self._log = log
+        self._phy_offset = -1
+        self._left: list[tuple[int, ItemText]] = []
+
+    def of(self, hashed: int, phy_offset: int) -> ItemText:
+        """The key or tag of the record with this hash that no item before this one stands for."""
+        if phy_offset != self._phy_offset:
+            self._phy_offset = phy_offset
+            message = self._log.message(phy_offset) if self._log is not None and phy_offset >= 0 else ""
+            self._left = _texts(message) if isinstance(message, Message) else []
+        found = next((one for one in self._left if one[0] == hashed), None)
+        if found is None:
+            return ItemText(None, None)
+        self._left.remove(found)
+        return found[1]
+
+
+def _texts(message: Message) -> list[tuple[int, ItemText]]:
+    """What a broker puts of a record, in its order (``IndexService.buildIndex``)."""
+    topic = message.topic
+    found = (
+        [] if message.unique_key is None else [(key_hash(topic, message.unique_key), ItemText(UNIQUE_KEY, message.unique_key))]
+    )
+    found += [(key_hash(topic, key), ItemText(KEY, key)) for key in message.keys]
+    return found + ([(tag_hash(topic, message.tags), ItemText(TAG, message.tags))] if message.tags else [])
+
+
+def _pass_over(_text: str) -> None:
+    """Takes notes that are none of the file's."""
+
+
+# ------------------------------------------------------------------------------------------------------------------------ index
+# An IndexFile: header, use of its slots, longest chains, time span, and what is wrong.
 
 Hashes = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -122,8 +202,8 @@ def _items(file: IndexView, items: int) -> Iterator[Row]:
         times = file.times(part.time_diff).tolist()
         whole = (part.key_hash, part.phy_offset, part.time_diff, part.prev)
         columns = zip(times, *(column.tolist() for column in whole), strict=True)
-        for number, (time, key_hash, phy_offset, seconds, prev) in enumerate(columns, first):
+        for number, (time, hashed, phy_offset, seconds, prev) in enumerate(columns, first):
             yield {
-                "item": number, "keyHash": key_hash, "physicalOffset": phy_offset, "timeDiff": seconds, "time": show_time(time),
+                "item": number, "keyHash": hashed, "physicalOffset": phy_offset, "timeDiff": seconds, "time": show_time(time),
                 "prevItem": prev,
             }  # fmt: skip

@@ -1,16 +1,113 @@
-"""The options of ``rmq-reindex inspect``, and what they ask for."""
+"""``inspect``: its options, the kinds of files, what is found in one, and how that is shown."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex.jobs.command.options import command_parser
-from rocketmq_reindex.jobs.inspecting.kinds import KINDS
-from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.jobs.querying.bodies import to_json
+from rocketmq_reindex.storage_format import errors, layouts, names
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.reading import Pages
+
+# -------------------------------------------------------------------------------------------------------------------- inspected
+# What ``inspect`` finds in a file.
+
+Row = dict[str, Any]
+
+
+class Rows:
+    """The records, units or items of a file. They are made one at a time, again for each iteration."""
+
+    def __init__(self, make: Callable[[], Iterator[Row]]) -> None:
+        self._make = make
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._make()
+
+
+class Inspected(NamedTuple):
+    """The summary of a file, and a row for each record, unit or item in it."""
+
+    summary: dict[str, Any]
+    rows: Rows
+
+
+# ------------------------------------------------------------------------------------------------------------------------ kinds
+# The kind of a file of a store: by its folders, its name, and at last by its first bytes.
+
+SEGMENT: Final = "segment"
+QUEUE: Final = "consumequeue"
+BATCH: Final = "batchconsumequeue"
+INDEX: Final = "index"
+CHECKPOINT: Final = "checkpoint"
+TIMER_CHECK: Final = "timercheck"
+TIMER_LOG: Final = "timerlog"
+TIMER_WHEEL: Final = "timerwheel"
+KINDS: Final = (SEGMENT, QUEUE, BATCH, INDEX, CHECKPOINT, TIMER_CHECK, TIMER_LOG, TIMER_WHEEL)
+_MAGICS: Final = (r.MAGIC_V1, r.MAGIC_V2, r.MAGIC_BLANK)
+
+
+def kind_of(path: str) -> str:
+    """One of KINDS. Raises InputError where it is not known, OSError where it cannot be read."""
+    full = files.absolute(path)
+    name, folder = files.base(full), files.parent(full)
+    above = files.base(files.parent(files.parent(folder)))
+    if files.base(folder) == "index":
+        return INDEX
+    if above in (QUEUE, BATCH):
+        return above
+    if files.base(folder) == "commitlog":
+        return SEGMENT
+    if files.base(folder) == TIMER_LOG:
+        return TIMER_LOG
+    if name in (CHECKPOINT, TIMER_CHECK):
+        return name
+    # With timerWheelSnapshotFlush there are copies with a position of timerlog in their names.
+    if name == TIMER_WHEEL or name.startswith(f"{TIMER_WHEEL}."):
+        return TIMER_WHEEL
+    found = _by_content(path, name)
+    if found is None:
+        raise errors.InputError(f"{names.escape(path)}: cannot tell its kind: give --kind {'|'.join(KINDS)}")
+    return found
+
+
+def _by_content(path: str, name: str) -> str | None:
+    pages = Pages(path)
+    try:
+        head, size = pages.read(0, HEADER_SIZE), pages.size
+    finally:
+        pages.close()
+    if len(head) < HEADER_SIZE:
+        return None
+    if struct.unpack_from(">i", head, 4)[0] in _MAGICS:
+        return SEGMENT
+    if layouts.first_byte(name) is not None:
+        # A queue's file: a unit's size stands at its byte 8; a batch unit begins with the same fields.
+        length = struct.unpack_from(">i", head, 8)[0]
+        if length > 0 and (size % UNIT_SIZE == 0) != (size % BATCH_UNIT_SIZE == 0):
+            return QUEUE if size % UNIT_SIZE == 0 else BATCH
+        return None
+    header = IndexHeader.from_bytes(head)
+    if (
+        len(name) == 17
+        and layouts.is_index_file(name)
+        and 0 <= header.begin_place <= header.end_place
+        and header.index_count >= 0
+    ):
+        return INDEX
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------------------- options
+# The options of ``rmq-reindex inspect``, and what they ask for.
 
 
 @dataclass(frozen=True)
@@ -34,15 +131,15 @@ class Inspection:
     def check(self) -> Inspection:
         """Raises UsageError for values that no file can have."""
         if not all(self.files):
-            raise UsageError("rmq-reindex inspect: a FILE has no name: see --help")
+            raise errors.UsageError("rmq-reindex inspect: a FILE has no name: see --help")
         if (self.hash_slots is None) != (self.index_items is None):
-            raise UsageError("rmq-reindex inspect: --hash-slots and --index-items go together: see --help")
+            raise errors.UsageError("rmq-reindex inspect: --hash-slots and --index-items go together: see --help")
         for name in ("hash_slots", "index_items", "segment_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise UsageError(f"rmq-reindex inspect: --{name.replace('_', '-')} takes a number above 0: see --help")
-        if self.first_offset is not None and (len(self.files) > 1 or not 0 <= self.first_offset <= INT64_MAX):
-            raise UsageError("rmq-reindex inspect: --first-offset takes a number from 0 on, and one FILE: see --help")
+                raise errors.UsageError(f"rmq-reindex inspect: --{name.replace('_', '-')} takes a number above 0: see --help")
+        if self.first_offset is not None and (len(self.files) > 1 or not 0 <= self.first_offset <= layouts.INT64_MAX):
+            raise errors.UsageError("rmq-reindex inspect: --first-offset takes a number from 0 on, and one FILE: see --help")
         return self
 
 
@@ -88,3 +185,102 @@ def parse_inspection(arguments: Sequence[str]) -> Inspection:
 def inspection(given: Mapping[str, Any]) -> Inspection:
     """What options ask for, by the names of the parser. Raises UsageError."""
     return Inspection(**{**given, "files": tuple(given["files"])}).check()
+
+
+# ------------------------------------------------------------------------------------------------------------------------- look
+# One file of a store: its kind, and what it holds.
+
+
+class Look(NamedTuple):
+    """A file that was inspected; ``file`` is its path without a password."""
+
+    file: str
+    kind: str
+    found: Inspected
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What ``--json`` prints of the file."""
+        return {"file": self.file, "kind": self.kind, **self.found.summary}
+
+
+def look(path: str, asked: Inspection, told: errors.Told | None = None) -> Look:
+    """Inspect one file; ``told`` is told how far that is.
+
+    Raises InputError and UnreadableError for a file that is none of a store, and OSError.
+    """
+    path = files.checked(path)
+    entry = files.entry_of(path)
+    if entry.kind != files.FILE:
+        what = "is not there" if entry.kind == files.ABSENT else "is no file"
+        raise errors.InputError(f"{names.escape(path)}: {what}: give files of a store")
+    kind = asked.kind or kind_of(path)
+    return Look(names.redacted(path), kind, _inspect(kind, path, asked, told or errors.Nobody()))
+
+
+def _inspect(kind: str, path: str, asked: Inspection, told: errors.Told) -> Inspected:
+    """Modules that compile are imported for their own kind alone."""
+    if kind == "segment":
+        from rocketmq_reindex.jobs.inspecting.segment import segment
+
+        return segment(path, asked.segment_size, asked.first_offset, told)
+    if kind == "index":
+        from rocketmq_reindex.jobs.inspecting.index import index
+
+        return index(path, asked.sizes, told)
+    if kind == "checkpoint":
+        from rocketmq_reindex.jobs.inspecting.checkpoint import checkpoint
+
+        return checkpoint(path)
+    if kind in (TIMER_CHECK, TIMER_LOG, TIMER_WHEEL):
+        from rocketmq_reindex.jobs.inspecting.derived_files import timer_check, timer_log, timer_wheel
+
+        return {TIMER_CHECK: timer_check, TIMER_LOG: timer_log, TIMER_WHEEL: timer_wheel}[kind](path)
+    from rocketmq_reindex.jobs.inspecting.derived_files import batch_queue, queue
+
+    return (queue if kind == QUEUE else batch_queue)(path, asked.first_offset)
+
+
+# ------------------------------------------------------------------------------------------------------------------------- show
+# How inspect shows a file: a summary of its fields, and rows of what it holds.
+
+
+def show_summary(summary: dict[str, Any], as_json: bool) -> None:
+    """Print the fields of a file."""
+    from rocketmq_reindex.jobs.querying.table import terminal_width
+
+    print(to_json(summary) if as_json else summary_text(summary, terminal_width()))
+
+
+def summary_text(summary: dict[str, Any], width: int | None = None) -> str:
+    """The fields of a file as a text; lists of records (dicts) become tables of their own."""
+    from rocketmq_reindex.jobs.querying.table import cell, record_lines, row_lines
+
+    lists = {name: value for name, value in summary.items() if isinstance(value, list) and value}
+    tables = {name: value for name, value in lists.items() if isinstance(value[0], dict)}
+    fields: list[tuple[str, str]] = []
+    for name, value in summary.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {_text(part)}" for key, part in value.items()) or "-"
+        elif isinstance(value, list) and not value:
+            value = "none"
+        if name not in tables:
+            fields.append((name, cell(value)))
+    lines = record_lines(fields)
+    for name, rows in tables.items():
+        lines += ["", f"{name}:", "", *row_lines(rows, width=width)]
+    return "\n".join(lines)
+
+
+def show_rows(rows: Iterable[Row], as_json: bool) -> None:
+    """One line a row, as it comes: a file may hold millions."""
+    for row in rows:
+        print(to_json(row) if as_json else "  ".join(f"{name}={_text(value)}" for name, value in row.items()))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(_text(part) for part in value) or "-"
+    if isinstance(value, dict):
+        return ",".join(f"{_text(key)}:{_text(part)}" for key, part in value.items()) or "-"
+    return "-" if value is None else names.printable(str(value))

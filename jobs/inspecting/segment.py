@@ -1,32 +1,99 @@
-"""A segment: its records by kind and topic, the time they span, and its damage."""
-
-from __future__ import annotations
+"""A segment: where it begins in the log, its records by kind and topic, the time they span, and its damage."""
 
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.jobs.command.times import show_time
-from rocketmq_reindex.jobs.inspecting.first_offset import Begin, begin_of, by_records
-from rocketmq_reindex.jobs.inspecting.inspected import Inspected, Rows
-from rocketmq_reindex.jobs.querying.fields import fields
+import numpy as np
+
+from rocketmq_reindex.jobs.inspecting.options import Inspected, Rows
+from rocketmq_reindex.jobs.querying.answer import fields
 from rocketmq_reindex.jobs.querying.scan import damage, scan_segment, stale_tail
+from rocketmq_reindex.jobs.store.contents import SegmentFile, message_at
 from rocketmq_reindex.jobs.store.first_bytes import no_record
-from rocketmq_reindex.jobs.store.log import SegmentFile, message_at
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.file_names import first_byte
-from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.dispatch import is_filler
-from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, Glance, Message, glance
-from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
-from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.storage_format.scan.stale_tail import StaleTail
+from rocketmq_reindex.storage_format import errors, findings, layouts
+from rocketmq_reindex.storage_format.record import columns, layout as r, message as record_message
+from rocketmq_reindex.storage_format.record.frame import Stretch, find_record, new_record
+from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, stale_tail as scan_stale_tail
 from rocketmq_reindex.storage_format.text.java_string import java_text
-from rocketmq_reindex.storage_format.told import Told
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.pages import Pages
+from rocketmq_reindex.udfs.files.reading import Pages
+from rocketmq_reindex.udfs.sql.option_words import show_time
+
+# ----------------------------------------------------------------------------------------------------------------- first_offset
+# Where a segment begins in the log: by its name, by an option, or by the PHYSICALOFFSET of a record in it.
+
+OPTION: Final = "--first-offset"
+_STEP: Final = 16 << 20
+_WORK_MAX: Final = 256 << 20
+"""Bytes of what only looks like records that are checked, at most."""
+_MAGIC: Final = struct.pack(">i", r.MAGIC_V1)[:2]
+"""both versions begin so"""
+
+
+class Begin(NamedTuple):
+    """The offset of a file's first byte in the log, and where that is known from."""
+
+    offset: int
+    by: str
+
+
+def begin_of(path: str, size: int, given: int | None) -> Begin:
+    """Where the segment at ``path`` begins. Raises UnreadableError where it is not known."""
+    named = layouts.first_byte(files.base(path))
+    if given is not None:
+        found = Begin(given, OPTION)
+    elif named is not None:
+        found = Begin(named, "name")
+    else:
+        by_record = by_records(path, size)
+        if by_record is None:
+            raise findings.UnreadableError(
+                "its name is not the offset of its first byte, in 20 digits, and no good record in it tells that offset: "
+                f"give it as {OPTION}"
+            )
+        found = by_record
+    if found.offset > layouts.INT64_MAX - size:
+        raise findings.UnreadableError(f"offset {found.offset} is beyond what a commitlog can hold")
+    return found
+
+
+def by_records(path: str, size: int) -> Begin | None:
+    """By the first good record of the file: PHYSICALOFFSET less the byte at which it stands."""
+    record, work = new_record(), 0
+    with files.Reader(path) as reader:
+        for at, head in _candidates(reader, size):
+            (total,) = struct.unpack_from(">i", head, 0)
+            (phy_offset,) = struct.unpack_from(">q", head, r.AT_PHYSICAL_OFFSET)
+            begin = phy_offset - at
+            work += r.HEADER_SIZE
+            if r.RECORD_MIN <= total <= size - at and 0 <= begin <= layouts.INT64_MAX - size:
+                work += total
+                data = np.frombuffer(reader.read(at, total), np.uint8)
+                end = begin + size
+                code, _ = find_record(Stretch(data, total, phy_offset, end, end), 0, 1, r.CRC_BODY, record)
+                if code == r.GOOD:
+                    return Begin(begin, f"record at byte {at}")
+            if work > _WORK_MAX:
+                break
+    return None
+
+
+def _candidates(reader: files.Reader, size: int) -> Iterator[tuple[int, bytes]]:
+    """(byte, header) of whatever has a record's magic."""
+    for low in range(0, size, _STEP):
+        data = reader.read(low, min(_STEP + r.HEADER_SIZE, size - low))
+        at = data.find(_MAGIC, 4)
+        while 4 <= at < _STEP + 4:
+            head = data[at - 4 : at - 4 + r.HEADER_SIZE]
+            if len(head) == r.HEADER_SIZE:
+                yield low + at - 4, head
+            at = data.find(_MAGIC, at + 1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------- segment
+# A segment: its records by kind and topic, the time they span, and its damage.
 
 _TOPICS: Final = 1000
 _CHUNK: Final = 8 << 20
@@ -38,19 +105,19 @@ _TRANSACTIONS: Final = {
 }
 
 
-def segment(path: str, whole: int | None, first: int | None, told: Told) -> Inspected:
+def segment(path: str, whole: int | None, first: int | None, told: errors.Told) -> Inspected:
     """What a segment holds, with a row for each good record. Raises UnreadableError where its first offset is not known."""
     size = files.entry_of(path).size
     begin = begin_of(path, size, first)
     file = SegmentFile(path, begin.offset, size)
-    scanner = RangeScanner(ScanSettings(want_units=False))
+    scanner = range_scan.RangeScanner(settings.ScanSettings(want_units=False))
     end = file.start + max(size, whole or _beside(path, size))
     told.begin("scan", size)
     for _ in scan_segment(scanner, file, end, told):
         pass
     summary = scanner.summary
     if summary.last_good < 0 and summary.last_sound < 0 and (said := no_record(path)):
-        raise InputError(said)
+        raise errors.InputError(said)
     tail = stale_tail(file, end, _later(path, file), summary)
     rows = Rows(lambda: (fields(message) for message in _messages(file, summary)))
     return Inspected(_summary(file, begin, end, summary, tail, told), rows)
@@ -58,17 +125,17 @@ def segment(path: str, whole: int | None, first: int | None, told: Told) -> Insp
 
 def _later(path: str, file: SegmentFile) -> list[SegmentFile]:
     """The segments behind it in its folder."""
-    beside = ((entry, first_byte(entry.name)) for entry in files.listing(files.parent(path)))
+    beside = ((entry, layouts.first_byte(entry.name)) for entry in files.listing(files.parent(path)))
     return [SegmentFile(entry.path, start, entry.size) for entry, start in beside if start is not None and start > file.start]
 
 
 def _beside(path: str, size: int) -> int:
     """The size of a whole segment: that of the first one in the folder, if the file is not it."""
-    beside = [entry for entry in files.listing(files.parent(path)) if first_byte(entry.name) is not None]
+    beside = [entry for entry in files.listing(files.parent(path)) if layouts.first_byte(entry.name) is not None]
     return beside[0].size if beside else size
 
 
-def _messages(file: SegmentFile, summary: RangeSummary) -> Iterator[Message]:
+def _messages(file: SegmentFile, summary: ranges.RangeSummary) -> Iterator[record_message.Message]:
     """The records that the scan found good, one after another."""
     pages = Pages(file.path)
     try:
@@ -76,7 +143,7 @@ def _messages(file: SegmentFile, summary: RangeSummary) -> Iterator[Message]:
             phy_offset = start
             while phy_offset < stop:
                 message = message_at(pages, file.start, phy_offset)
-                if not isinstance(message, Message):
+                if not isinstance(message, record_message.Message):
                     break
                 if not message.is_filler:
                     yield message
@@ -85,7 +152,7 @@ def _messages(file: SegmentFile, summary: RangeSummary) -> Iterator[Message]:
         pages.close()
 
 
-def _stretches(file: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, int]]:
+def _stretches(file: SegmentFile, summary: ranges.RangeSummary) -> Iterator[tuple[int, int]]:
     """[start, end) of the stretches in which the scan found one good record after another."""
     low = file.start
     for offset, length, _ in summary.holes:
@@ -97,7 +164,7 @@ def _stretches(file: SegmentFile, summary: RangeSummary) -> Iterator[tuple[int, 
         yield low, stop
 
 
-def _glances(file: SegmentFile, summary: RangeSummary, told: Told) -> Iterator[Glance]:
+def _glances(file: SegmentFile, summary: ranges.RangeSummary, told: errors.Told) -> Iterator[record_message.Glance]:
     """Every good record, as ``message.glance`` gives it."""
     told.begin("count", sum(stop - low for low, stop in _stretches(file, summary)))
     with files.Reader(file.path) as reader:
@@ -119,18 +186,23 @@ def _glances(file: SegmentFile, summary: RangeSummary, told: Told) -> Iterator[G
                 if magic == r.MAGIC_BLANK or size < r.RECORD_MIN or at + size > len(data):
                     # The filler at the end; or the file has changed.
                     break
-                yield glance(data, at)
+                yield record_message.glance(data, at)
                 phy_offset += size
 
 
 def _summary(
-    file: SegmentFile, begin: Begin, end: int, scanned: RangeSummary, tail: StaleTail | None, told: Told
+    file: SegmentFile,
+    begin: Begin,
+    end: int,
+    scanned: ranges.RangeSummary,
+    tail: scan_stale_tail.StaleTail | None,
+    told: errors.Told,
 ) -> dict[str, Any]:
     kinds: Counter[tuple[int, int]] = Counter()
     raw: dict[bytes, list[int]] = {}
     used = body = 0
     for size, version, flag, sys_flag, time, body_size, name in _glances(file, scanned, told):
-        if is_filler(sys_flag, flag):
+        if columns.is_filler(sys_flag, flag):
             continue
         kinds[sys_flag, version] += 1
         used += size
@@ -187,7 +259,7 @@ def _summary(
     }
 
 
-def _lost(scanned: RangeSummary) -> dict[str, Any]:
+def _lost(scanned: ranges.RangeSummary) -> dict[str, Any]:
     """What stands for lost bytes, where a repair put anything: its records are no messages, and count for nothing else here."""
     if not scanned.lost:
         return {}
@@ -207,13 +279,13 @@ def _kinds(records_of: Counter[tuple[int, int]]) -> dict[str, int]:
     for (sys_flag, version), count in records_of.items():
         kinds[_TRANSACTIONS[sys_flag & r.FLAG_TRANSACTION_MASK]] += count
         kinds["V2"] += count * (version == 2)
-        kinds["compressed"] += count * bool(sys_flag & FLAG_COMPRESSED)
+        kinds["compressed"] += count * bool(sys_flag & record_message.FLAG_COMPRESSED)
         kinds["inner batch"] += count * bool(sys_flag & r.FLAG_INNER_BATCH)
         kinds["IPv6"] += count * bool(sys_flag & (r.FLAG_BORN_HOST_V6 | r.FLAG_STORE_HOST_V6))
     return {name: count for name, count in kinds.items() if count}
 
 
-def _end(scanned: RangeSummary) -> str:
+def _end(scanned: ranges.RangeSummary) -> str:
     if scanned.tail < 0:
         return "a BLANK, or exactly full"
     if scanned.last_nonzero < scanned.tail:

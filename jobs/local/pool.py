@@ -1,7 +1,5 @@
 """The driver's side of the local engine's processes (``udfs.worker.pool``): start them, hand out tasks, notice a death."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
@@ -17,12 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import rocketmq_reindex
-from rocketmq_reindex.jobs.engines.elsewhere import elsewhere
-from rocketmq_reindex.jobs.engines.lost import WorkerLostError
+from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError, elsewhere
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs.files import waiting
-from rocketmq_reindex.udfs.worker.folder import FOLDER
-from rocketmq_reindex.udfs.worker.link import Waits, receive, send
+from rocketmq_reindex.udfs.files import object_store
+from rocketmq_reindex.udfs.worker.link import FOLDER, Waits, receive, send
 from rocketmq_reindex.udfs.worker.pool import READY
 
 R = TypeVar("R")
@@ -166,7 +162,7 @@ class Pool:
         try:
             send(link, task)
             while isinstance(answer := receive(link), Waits):
-                waiting.tell(answer.text)
+                object_store.tell(answer.text)
             done, found, trace = answer
         except (OSError, EOFError):
             raise self._why() from None

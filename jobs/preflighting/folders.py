@@ -1,19 +1,227 @@
-"""What lies in the folders of a store, as a broker lists them; nothing is opened but the lock and topics.json."""
+"""What lies in the folders of a store, its bytes mapped when they are asked for, and room for what is kept of them."""
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
+import tempfile
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from types import TracebackType
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from rocketmq_reindex.jobs.store.lock import LOCK, holder
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.start.listed_queues import QueueColumns
-from rocketmq_reindex.storage_format.start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing
-from rocketmq_reindex.storage_format.text import fast_json
-from rocketmq_reindex.storage_format.topics import QUEUE_TYPE
+from rocketmq_reindex.storage_format import errors, names, topics
+from rocketmq_reindex.storage_format.start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing, QueueColumns
+from rocketmq_reindex.storage_format.start.store import IndexFileData, StoreFile
+from rocketmq_reindex.storage_format.text import java_string
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.local import MADV_POPULATE_READ, open_regular
+from rocketmq_reindex.udfs.files.systems import naming
+
+# ------------------------------------------------------------------------------------------------------------------------ spool
+# Room for what a preflight keeps of each record: a little of it in memory, then a file without a name in TMPDIR.
+
+_IN_MEMORY: Final = 16 << 20
+"""bytes: what a log of some 300,000 records needs"""
+
+
+class TemporarySpool:
+    """A ``storage_format.start.kept.Spool``; a context manager. Nothing of it is left behind, however the process ends."""
+
+    def __init__(self) -> None:
+        self._kept = tempfile.SpooledTemporaryFile(_IN_MEMORY, prefix="rmq-reindex-")  # noqa: SIM115  closed by __exit__
+        self._size = 0
+
+    def put(self, data: bytes) -> int:
+        """Keep bytes; returns their place. Raises InputError where there is no room."""
+        place = self._size
+        try:
+            self._kept.seek(place)
+            self._kept.write(data)
+        except OSError as error:
+            raise _no_room(error) from error
+        self._size += len(data)
+        return place
+
+    def get(self, place: int, size: int) -> npt.NDArray[np.uint8]:
+        """``size`` bytes, uint8, from a place on."""
+        self._kept.seek(place)
+        return np.frombuffer(bytearray(self._kept.read(size)), np.uint8)
+
+    def room(self, size: int) -> npt.NDArray[np.uint8]:
+        """A new array, uint8 (size,), of zeros, which lies in a file of its own. Raises InputError where there is no room."""
+        try:
+            with tempfile.TemporaryFile(prefix="rmq-reindex-") as file:
+                # To write to a mapped file on a full disk is a signal, and no error.
+                os.posix_fallocate(file.fileno(), 0, size)
+                return np.frombuffer(mmap.mmap(file.fileno(), size), np.uint8)
+        except OSError as error:
+            raise _no_room(error) from error
+
+    def __enter__(self) -> TemporarySpool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._kept.close()
+
+
+def _no_room(error: OSError) -> errors.InputError:
+    return errors.InputError(
+        f"{names.escape(tempfile.gettempdir())}: {error.strerror}: while preflight runs, up to 60 bytes of each record lie "
+        "there: set TMPDIR to a folder with room"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------- mapping
+# The bytes of a store's files, mapped when they are asked for, so that only what a start reads comes from the disk.
+
+Bytes = npt.NDArray[np.uint8]
+_MAPPED_MAX: Final = 256
+"""Files that are mapped at once: each mapping holds a handle."""
+_FLAGS: Final = mmap.MAP_PRIVATE | getattr(mmap, "MAP_NORESERVE", 0)
+_PROTECTION: Final = mmap.PROT_READ | mmap.PROT_WRITE
+"""Never written to: to compiled loops a read-only array is another type."""
+
+
+class Maps:
+    """Mapped files, the latest used of them; each with the size that it had when it was listed."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, tuple[mmap.mmap, Bytes]] = OrderedDict()
+
+    def get(self, path: str, size: int) -> Bytes:
+        """``size`` bytes of a file. Raises OSError, and InputError for one that is shorter by now, or no regular file."""
+        return self._mapped(path, size)[1]
+
+    def _mapped(self, path: str, size: int) -> tuple[mmap.mmap, Bytes]:
+        found = self._held.get(path)
+        if found is None:
+            found = self._held[path] = self._map(path, size)
+            if len(self._held) > _MAPPED_MAX:
+                self._held.popitem(last=False)
+            return found
+        self._held.move_to_end(path)
+        with naming(path):
+            # To touch what a file has lost is a signal, and no error.
+            if found[0].size() < size:
+                raise _shorter(path)
+        return found
+
+    @staticmethod
+    def _map(path: str, size: int) -> tuple[mmap.mmap, Bytes]:
+        handle = open_regular(path)
+        try:
+            with naming(path):
+                if os.fstat(handle).st_size < size:
+                    raise _shorter(path)
+                mapped = mmap.mmap(handle, size, flags=_FLAGS, prot=_PROTECTION)
+                return mapped, np.frombuffer(mapped, np.uint8)
+        finally:
+            os.close(handle)
+
+    def load(self, path: str, size: int, low: int, high: int) -> None:
+        """Load the pages of bytes ``low`` to ``high`` of a mapped file. Raises the same."""
+        mapped, _ = self._mapped(path, size)
+        low -= low % mmap.PAGESIZE
+        try:
+            if low < high:
+                mapped.madvise(MADV_POPULATE_READ, low, high - low)
+        except OSError as error:
+            if error.errno in (errno.EFAULT, errno.ENOMEM):
+                raise _shorter(path) from None
+            if error.errno != errno.EINVAL:  # an older Linux
+                raise OSError(error.errno, error.strerror or os.strerror(error.errno or 0), path) from error
+
+    def parts(self, path: str, size: int, low: int) -> Iterator[tuple[int, int]]:
+        """First byte and end of each part of a file from byte ``low`` on that is no hole. Raises OSError."""
+        with files.Reader(path) as reader:
+            while low < size:
+                begin, end = reader.next_part(low)
+                if begin < size:
+                    yield begin, min(end, size)
+                low = end
+
+    def let_go(self, path: str, low: int, high: int) -> None:
+        """Take the pages of bytes ``low`` to ``high`` out of this process: the page cache keeps them."""
+        if path in self._held:
+            mapped, data = self._held[path]
+            low -= low % mmap.PAGESIZE
+            high = min(high, len(data))
+            if low < high:
+                mapped.madvise(mmap.MADV_DONTNEED, low, high - low)
+
+
+def _shorter(path: str) -> errors.InputError:
+    return errors.InputError(f"{names.escape(path)}: is shorter than it was a moment ago: {CHANGED}")
+
+
+CHANGED: Final = "the store changes while it is read: stop the broker, or take a snapshot"
+
+
+class MappedFile(StoreFile):
+    """A file of the commitlog or of a queue whose bytes are mapped when they are asked for."""
+
+    def __init__(self, name: str, path: str, size: int, maps: Maps) -> None:
+        for field, value in (("name", name), ("_path", path), ("_size", size), ("_maps", maps)):
+            object.__setattr__(self, field, value)
+
+    _path: str
+    _size: int
+    _maps: Maps
+
+    @property
+    def data(self) -> Bytes:
+        """The bytes, uint8."""
+        return self._maps.get(self._path, self._size)
+
+    @property
+    def size(self) -> int:
+        """The bytes of the file."""
+        return self._size
+
+    def parts(self, low: int) -> Iterator[tuple[int, int]]:
+        """Each part from byte ``low`` on that is no hole."""
+        return self._maps.parts(self._path, self._size, low)
+
+    def load(self, low: int, high: int) -> None:
+        """Have bytes ``low`` to ``high`` loaded. Raises OSError, and InputError where the file is shorter by now."""
+        self._maps.load(self._path, self._size, low, high)
+
+    def let_go(self, low: int, high: int) -> None:
+        """Take bytes ``low`` to ``high`` out of this process."""
+        self._maps.let_go(self._path, low, high)
+
+
+class MappedIndex(IndexFileData):
+    """An IndexFile, mapped likewise, at most as much of it as the broker maps."""
+
+    def __init__(self, name: str, path: str, size: int, whole: int, maps: Maps) -> None:
+        for field, value in (("name", name), ("_path", path), ("_size", size), ("_whole", whole), ("_maps", maps)):
+            object.__setattr__(self, field, value)
+
+    _path: str
+    _size: int
+    _whole: int
+    _maps: Maps
+
+    @property
+    def data(self) -> Bytes:
+        """The bytes, uint8."""
+        there = min(self._size, self._whole)
+        return self._maps.get(self._path, there) if there else np.zeros(0, np.uint8)
+
+    def let_go(self, low: int, high: int) -> None:
+        """Take bytes ``low`` to ``high`` out of this process."""
+        self._maps.let_go(self._path, low, high)
+
+
+# ---------------------------------------------------------------------------------------------------------------------- folders
+# What lies in the folders of a store, as a broker lists them; nothing is opened but the lock and topics.json.
 
 TOPICS: Final = "config/topics.json"
 ENTRIES_MAX: Final = 5_000_000
@@ -33,7 +241,7 @@ class StoreFolders:
     def listing(self) -> Listing:
         """List all. Raises OSError for a folder that cannot be listed, InputError for too many entries."""
         if files.entry_of(self._store).kind != files.FOLDER:
-            raise InputError(f"{escape(self._store)}: is not a folder: name the broker's store")
+            raise errors.InputError(f"{names.escape(self._store)}: is not a folder: name the broker's store")
         self._check_folders()
         lock = self._place(LOCK)
         return Listing(
@@ -63,8 +271,8 @@ class StoreFolders:
             try:
                 text = files.read_bytes(full, files.CONFIG_MAX).decode("utf-8", "replace")
                 if text:
-                    return fast_json.loads(text)
-            except InputError as error:
+                    return java_string.loads(text)
+            except errors.InputError as error:
                 self.notes.append(str(error))
             except (ValueError, RecursionError):
                 self.notes.append(f"{path}: is no JSON: a broker takes {path}.bak instead, and 5.x removes the file")
@@ -91,7 +299,7 @@ class StoreFolders:
         found = os.listdir(folder)
         self._left -= len(found)
         if self._left < 0:
-            raise InputError(f"{escape(self._store)}: has more than {ENTRIES_MAX:,} files: name a broker's store")
+            raise errors.InputError(f"{names.escape(self._store)}: has more than {ENTRIES_MAX:,} files: name a broker's store")
         for name in sorted(found):
             yield self._listed(os.path.join(folder, name), f"{path}/{name}")
 
@@ -113,8 +321,8 @@ class StoreFolders:
         """Raises InputError for a folder of the store that is none: a broker starts, and fails later."""
         for place in (*self._roots, *(os.path.join(self._store, part) for part in _PARTS)):
             if os.path.lexists(place) and files.entry_of(place).kind != files.FOLDER:
-                raise InputError(
-                    f"{escape(place)}: is no folder: preflight does not know what a broker then does: move it away"
+                raise errors.InputError(
+                    f"{names.escape(place)}: is no folder: preflight does not know what a broker then does: move it away"
                 )
 
     def _queue_types(self) -> dict[str, str]:
@@ -124,6 +332,6 @@ class StoreFolders:
         types = dict[str, str]()
         for name, config in table.items() if isinstance(table, dict) else ():
             attributes = config.get("attributes") if isinstance(config, dict) else None
-            if isinstance(attributes, dict) and QUEUE_TYPE in attributes:
-                types[name] = str(attributes[QUEUE_TYPE])
+            if isinstance(attributes, dict) and topics.QUEUE_TYPE in attributes:
+                types[name] = str(attributes[topics.QUEUE_TYPE])
         return types

@@ -1,18 +1,99 @@
-"""What a start would lose or hide, by kind, and what avoids it."""
+"""What a start would lose or hide, by kind, what it refuses, and the commands that avoid it."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rocketmq_reindex.jobs.building.advice import REPAIR, WITHOUT_REPLICA, stopped
-from rocketmq_reindex.jobs.preflighting.commands import Commands
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.start.delayed import DelayedOutcome
-from rocketmq_reindex.storage_format.start.prediction import IndexOutcome, LogOutcome, Prediction, QueueOutcome
-from rocketmq_reindex.storage_format.start.timers import TimerOutcome
+from rocketmq_reindex.jobs.building import advice as building_advice
+from rocketmq_reindex.jobs.preflighting.model import StoreSizes
+from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
+from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, StoreSettings
+from rocketmq_reindex.storage_format.names import counted, escape
+from rocketmq_reindex.storage_format.start.delayed import DelayedOutcome, TimerOutcome
+from rocketmq_reindex.storage_format.start.loading import IndexOutcome, Loading, LogOutcome, Prediction, QueueOutcome, Refusal
+from rocketmq_reindex.storage_format.versions import line_of
+
+# --------------------------------------------------------------------------------------------------------------------- commands
+# Commands that avoid a loss, ready to paste into a shell.
+
+
+class Commands:
+    """The builds, fetches and repairs of one store, with the options that its sizes need."""
+
+    def __init__(self, settings: PreflightSettings, sizes: StoreSizes, batch: bool, lmq: bool) -> None:
+        self._settings, self._sizes, self._batch, self._lmq = settings, sizes, batch, lmq
+        self._timers: tuple[str, ...] = ()
+        self._places = dict[tuple[str, str], str]()
+        """by what goes there: two builds that differ may both be followed, one after the other"""
+
+    def take_timers(self, own: Iterable[str]) -> None:
+        """From now on a rebuild of all parts has timer files; ``own`` are those of the store, which it takes the place of."""
+        self._timers = tuple(own)
+
+    def rebuilt(self, only: str = "", until: int = -1, queue_order: str = "") -> str:
+        """A build of all parts, or of those that are named, and the fetch that puts it into the store.
+
+        With ``until`` it goes up to this offset of the log, where the broker cuts it, and passes over damage. ``queue_order``
+        is its ``--queue-order`` where that is not the default.
+        """
+        store, asked = self._settings.store, f"{only} {until} {queue_order} {self._timers}"
+        out = self._place(asked, ".rebuilt")
+        words = self._command("build", out)
+        words += ["--only", only] if only else []
+        words += self._options()
+        words += ["--queue-order", queue_order] if queue_order else []
+        words += ["--on-damage", "salvage", "--until-offset", str(until)] if until >= 0 else []
+        # fetch takes such a build only if it is told that something is left out.
+        steps = [words, building_advice.fetching(self._read, out, partial=bool(only) or until >= 0)]
+        if self._timers and not only and until < 0:
+            words += ["--write-delay"]
+            words += ["--broker-conf", self._settings.broker_conf] if self._settings.broker_conf else []
+            aside = self._place(asked, ".timers")
+            steps[1:1] = [["mkdir", aside], ["mv", *(os.path.join(store, name) for name in self._timers), aside]]
+        return " && ".join(map(building_advice.shell, steps))
+
+    def _place(self, asked: str, ending: str) -> str:
+        """A place for the result of one command, the same whenever that is advised."""
+        if (asked, ending) not in self._places:
+            self._places[asked, ending] = building_advice.place_beside(self._settings.store, ending, self._places.values())
+        return self._places[asked, ending]
+
+    def repaired(self) -> str:
+        """A repair of the log, with the files derived from it; the replica is a placeholder."""
+        return building_advice.repair(self._read, out=building_advice.place_beside(self._settings.store, ".repaired"))
+
+    def verified(self) -> str:
+        """A verify of the store, which tells what a rebuild would make anew."""
+        return building_advice.shell([*self._command("verify", ""), *self._options()])
+
+    def _command(self, name: str, out: str) -> list[str]:
+        return building_advice.opening(name, self._read, out)
+
+    def _options(self) -> list[str]:
+        return building_advice.options(self._read)
+
+    @property
+    def _read(self) -> StoreSettings:
+        """The settings by which the store is to be read."""
+        settings, sizes = self._settings, self._sizes
+        return StoreSettings(
+            settings.store,
+            commitlogs=settings.commitlogs,
+            broker_version=line_of(settings.release),
+            named=frozenset(["broker_version"] if settings.named else ()),
+            cq_file_size=sizes.files.queue,
+            batch_cq_file_size=sizes.files.batch,
+            hash_slots=sizes.hash_slots,
+            index_items=sizes.index_items,
+            delay_levels=settings.broker.delay_levels or DELAY_LEVELS,
+            lmq=self._lmq,
+            batch_topics=("",) if self._batch else (),
+        )
+
+
+# ----------------------------------------------------------------------------------------------------------------------- losses
+# What a start would lose or hide, by kind, and what avoids it.
 
 KINDS: Final = {
     "log-missing": "the commitlog has no segment: the start deletes all ConsumeQueues",
@@ -91,11 +172,14 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
     if cut:
         repaired = commands.repaired()
         lost.append(_cut(log, repaired))
-        words = f"{REPAIR}: that makes its units and items anew, too", f"or rebuild, which {stopped(until)}"
+        words = (
+            f"{building_advice.REPAIR}: that makes its units and items anew, too",
+            f"or rebuild, which {building_advice.stopped(until)}",
+        )
         rebuild = Advised(words, (repaired, *rebuild.commands))
     elif dispatch.stopped_at >= 0:
         # A build refuses the record as damage, and a start that dispatches again meets it again.
-        rebuild = Advised((f"{REPAIR}: {WITHOUT_REPLICA}",), (commands.repaired(),))
+        rebuild = Advised((f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}",), (commands.repaired(),))
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
         advised = Advised(_VERIFY, (commands.verified(),))
@@ -126,7 +210,7 @@ def _cut(log: LogOutcome, repaired: str) -> Loss:
     text = (
         f"at offset {log.max_offset} ({log.cut_reason}): {counted(log.cut_bytes, 'byte')} with {records} are cut off{deleted}"
     )
-    advice = [f"{REPAIR}: {WITHOUT_REPLICA}"]
+    advice = [f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}"]
     if "crc" in log.cut_reason.lower():
         advice.append("or start once with checkCRCOnRecover=false: the record is then served as it is")
     return Loss("log-cut", log.cut_records, text, tuple(advice), (repaired,))
@@ -179,7 +263,7 @@ def _stopped(offset: int, repaired: str) -> Loss:
         f"the topic of the record at offset {offset} cannot be a folder: the broker tries 30 times, a second each, then puts "
         "no unit into any queue, and takes no messages until it starts again, and at that start likewise"
     )
-    return Loss("dispatch-stopped", 1, text, (f"{REPAIR}: {WITHOUT_REPLICA}",), (repaired,))
+    return Loss("dispatch-stopped", 1, text, (f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}",), (repaired,))
 
 
 def _index(index: IndexOutcome, keeps_index: bool, rebuild: Advised) -> list[Loss]:
@@ -248,3 +332,60 @@ def tail_cut(log: LogOutcome | None) -> list[Loss]:
         return []
     text = f"{counted(log.cut_bytes, 'byte')} behind offset {log.max_offset} ({log.cut_reason})"
     return [Loss("log-tail-cut", 0, text)]
+
+
+# ---------------------------------------------------------------------------------------------------------------------- refused
+# What to do about each reason for which a store does not load.
+
+_ADVICE = {
+    "log-file-size": "give the broker.conf of this store; a short last segment starts when zeros fill it up: keep a copy of it",
+    "log-file-name": "move it out of the commitlog",
+    "queue-file-size": "give the broker.conf of this store, or rebuild",
+    "queue-file-name": "move it out of the queue's folder",
+    "queue-type": "put the topic's attribute into config/topics.json, or move the folder away and rebuild with --topics-config",
+    "index-folder": "move it out of index/",
+    "checkpoint-not-a-file": "move it away and rebuild",
+    "lock-not-a-file": "move it away",
+    "lock-held": "stop the broker, or ask for a snapshot of the store",
+    "abort-not-a-file": "move it away",
+    "delay-levels": "set messageDelayLevel right",
+    "queue-last-file-empty": "rebuild, and run preflight again: a start that failed may have left that file",
+    "checkpoint-logics-offset": "rebuild, or start once with enableAcceleratedRecovery=false",
+    "record-too-large": f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}",
+    "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
+    "light-queue-offset": "rebuild, or start once with enableMultiDispatch=false: light queues then get no units",
+}
+_REBUILT = frozenset({
+    "queue-file-size", "checkpoint-not-a-file", "queue-last-file-empty", "checkpoint-logics-offset", "dispatch-stuck",
+    "light-queue-offset",
+})  # fmt: skip
+
+_REPAIRED = frozenset({"record-too-large"})
+
+
+def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands, store: str, segment: int) -> list[Loss]:
+    """Each kind of refusal once, with the number of files, the first of them, and what to do."""
+    found = list[Loss]()
+    for kind in dict.fromkeys(refusal.kind for refusal in refusals):
+        of_kind = [refusal for refusal in refusals if refusal.kind == kind]
+        first = of_kind[0]
+        more = f", and {len(of_kind) - 1:,} more" if len(of_kind) > 1 else ""
+        text = f"{escape(first.path)}: {first.detail}{more}" if first.path else f"{first.detail}{more}"
+        ready = (commands.rebuilt(),) if kind in _REBUILT else ()
+        ready = (commands.repaired(),) if kind in _REPAIRED else ready
+        if kind == "log-file-size" and len(of_kind) == 1 and _is_short_last(first, loading, segment, store):
+            ready = (building_advice.shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)
+        advice: tuple[str, ...] = (_ADVICE[kind],) if kind in _ADVICE else ()
+        if kind == "queue-last-file-empty" and not os.path.lexists(os.path.join(store, first.path)):
+            # The recovery begins it for a record that then gets no unit (ConsumeQueue.putMessagePositionInfo).
+            advice, ready = IN_BROKERS_ORDER, (commands.rebuilt(queue_order="broker"),)
+        found.append(Loss(kind, len(of_kind), text, advice, ready))
+    return found
+
+
+def _is_short_last(refusal: Refusal, loading: Loading, segment: int, store: str) -> bool:
+    """Whether it is the newest segment, and only cut off."""
+    name = os.path.basename(refusal.path)
+    path = os.path.join(store, refusal.path)
+    newest = max((entry.name for entry in loading.segments), default="")
+    return name.isdigit() and name > newest and os.path.isfile(path) and 0 < os.path.getsize(path) < segment

@@ -1,19 +1,152 @@
-"""The files that a start loads, as the model of the start takes them."""
-
-from __future__ import annotations
+"""The files that a start loads, their sizes and version, and what they say of delivery, as the model of the start takes
+them.
+"""
 
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Final
 
-from rocketmq_reindex.jobs.preflighting.mapping import MappedFile, MappedIndex, Maps
-from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
-from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes
+from rocketmq_reindex.jobs.preflighting.folders import MappedFile, MappedIndex, Maps, StoreFolders
+from rocketmq_reindex.jobs.preflighting.options import BrokerSettings, PreflightSettings
+from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog
+from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.jobs.store.versions import fit, of_store
+from rocketmq_reindex.storage_format import topics
+from rocketmq_reindex.storage_format.delay.waiting import TimerCounts, TimerStart, count
+from rocketmq_reindex.storage_format.delay.wheel import Wheel, slot_step
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.index.file import guess_sizes
+from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS, file_size
+from rocketmq_reindex.storage_format.layouts import first_byte, is_index_file
+from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, TIMER_TOPIC, counted
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.record.message import Message, read_message
+from rocketmq_reindex.storage_format.start import on_demand, store as start_store
+from rocketmq_reindex.storage_format.start.delayed import (
+    DelayedOutcome,
+    TimerOutcome,
+    delayed,
+    due_in_files,
+    due_in_log,
+    kept_offsets,
+    log_end,
+    newest_time,
+    timers,
+)
 from rocketmq_reindex.storage_format.start.listing import FILE, Listed, Listing
-from rocketmq_reindex.storage_format.start.loading import LoadedQueue, Loading
-from rocketmq_reindex.storage_format.start.on_demand import OnDemand
-from rocketmq_reindex.storage_format.start.store import QueueFolder, StartSettings, Store, StoreFile
-from rocketmq_reindex.storage_format.topics import BATCH_QUEUE
+from rocketmq_reindex.storage_format.start.loading import (
+    DispatchOutcome,
+    FileSizes,
+    LoadedQueue,
+    Loading,
+    Prediction,
+    QueueOutcome,
+)
+from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files import MAPPED_MAX
+
+# ------------------------------------------------------------------------------------------------------------------------ sizes
+# The sizes of a store's files: as they were given, or else as the files themselves show.
+
+SEGMENT: Final = 1 << 30
+UNITS: Final = 300_000
+_INDEX_ASKED: Final = 4
+
+
+@dataclass(frozen=True)
+class StoreSizes:
+    """All sizes, and notes about those that were taken from the files."""
+
+    files: FileSizes
+    hash_slots: int
+    index_items: int
+    notes: tuple[str, ...]
+
+    @property
+    def index_file(self) -> int:
+        """The bytes of an IndexFile."""
+        return file_size(self.hash_slots, self.index_items)
+
+
+def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -> StoreSizes:
+    """The sizes that the broker is taken to have."""
+    notes = list[str]()
+
+    def size(what: str, given: int | None, entries: Iterable[Listed], unit: int, default: int) -> int:
+        if given is not None:
+            return given
+        found = usual_size(entries, unit)
+        if found not in (0, default):
+            notes.append(f"{what}: files of {found:,} bytes, taken from the files")
+        return found or default
+
+    def of_queues(batch: bool) -> Iterable[Listed]:
+        return (file for queue in listing.queues if queue.batch == batch for file in queue.files or ())
+
+    files = FileSizes(
+        size("commitlog", broker.segment_size, listing.segments, 1, SEGMENT),
+        size("consumequeue", broker.cq_file_size, of_queues(False), UNIT_SIZE, UNITS * UNIT_SIZE),
+        size("batchconsumequeue", broker.batch_cq_file_size, of_queues(True), BATCH_UNIT_SIZE, UNITS * BATCH_UNIT_SIZE),
+        broker.timer_log_size,
+    )
+    slots, items = broker.hash_slots, broker.index_items
+    if slots is None or items is None:
+        slots, items = _index_sizes(listing.indexes, lambda entry: maps.get(os.path.join(store, entry.path), entry.size))
+        if (slots, items) != (DEFAULT_SLOTS, DEFAULT_ITEMS):
+            notes.append(f"index: {counted(slots, 'slot')} and {counted(items, 'item')} a file, taken from the files")
+    return StoreSizes(files, slots, items, tuple(notes))
+
+
+def usual_size(entries: Iterable[Listed], unit: int) -> int:
+    """The size that most files have, of those that fit the names; 0 for none."""
+    counts, starts = Counter[int](), set[int]()
+    for entry in entries:
+        start = first_byte(entry.name)
+        if entry.kind == FILE and 0 < entry.size <= MAPPED_MAX and entry.size % unit == 0 and start is not None:
+            counts[entry.size] += 1
+            starts.add(start)
+    fitting = {size: count for size, count in counts.items() if all(start % size == 0 for start in starts)} or counts
+    return max(fitting, key=lambda size: (fitting[size], size), default=0)
+
+
+def _index_sizes(entries: Sequence[Listed], bytes_of: Callable[[Listed], object]) -> tuple[int, int]:
+    """(slots, items) as a few files of one size show; the defaults where they do not."""
+    found = [entry for entry in entries if entry.kind == FILE and 0 < entry.size <= MAPPED_MAX and is_index_file(entry.name)]
+    for entry in found[:_INDEX_ASKED]:
+        guess = guess_sizes(bytes_of(entry))  # type: ignore[arg-type]  # an array, which the caller maps
+        if guess is not None:
+            return guess
+    return DEFAULT_SLOTS, DEFAULT_ITEMS
+
+
+# ---------------------------------------------------------------------------------------------------------------------- release
+# Where the version comes from whose start is worked out.
+
+
+def release_from(settings: PreflightSettings, sizes: IndexSizes) -> str:
+    """Return where the version comes from, in words: the option, or the default, and what the store's files fit then.
+
+    The broker that starts need not be the one that wrote the store, so nothing is taken from the files. ``sizes`` are those of
+    the IndexFiles.
+    """
+    if settings.named:
+        return f"--broker-version {settings.broker_version}"
+    try:
+        with closing(StoreLog(settings.roots, Notes.silent())) as log:
+            signs = of_store(settings.store, log, sizes)
+    except (OSError, InputError):
+        # A broker that does not start is told by its own reasons.
+        signs = []
+    shown = f"the store's files fit {' or '.join(fit(signs).versions)}" if signs else "no file of the store shows one"
+    return f"by default; {shown}: --broker-version names another"
+
+
+# ------------------------------------------------------------------------------------------------------------------------ model
+# The files that a start loads, as the model of the start takes them.
 
 _CHECKPOINT_MAX = 4096
 """bytes that are mapped (``StoreCheckpoint``)"""
@@ -29,7 +162,7 @@ class StoreFiles:
         """The path of an entry."""
         return os.path.join(self._store, entry.path)
 
-    def mapped(self, entries: Iterable[Listed]) -> list[StoreFile]:
+    def mapped(self, entries: Iterable[Listed]) -> list[start_store.StoreFile]:
         """Files of the commitlog, a queue or timerlog."""
         return [MappedFile(entry.name, self.place(entry), entry.size, self._maps) for entry in entries]
 
@@ -40,24 +173,24 @@ class StoreFiles:
         with files.Reader(self.place(entry)) as reader:
             return reader.read(0, min(reader.size(), most))
 
-    def _folder(self, queue: LoadedQueue) -> QueueFolder:
-        return QueueFolder(queue.topic, queue.queue, self.mapped(queue.files), queue.batch)
+    def _folder(self, queue: LoadedQueue) -> start_store.QueueFolder:
+        return start_store.QueueFolder(queue.topic, queue.queue, self.mapped(queue.files), queue.batch)
 
-    def store(self, listing: Listing, loading: Loading, sizes: StoreSizes) -> Store:
+    def store(self, listing: Listing, loading: Loading, sizes: StoreSizes) -> start_store.Store:
         """All of them, as the model takes them."""
         whole = sizes.index_file
-        return Store(
+        return start_store.Store(
             segments=self.mapped(loading.segments),
-            queues=OnDemand(len(loading.queues), lambda number: self._folder(loading.queues[number])),
+            queues=on_demand.OnDemand(len(loading.queues), lambda number: self._folder(loading.queues[number])),
             indexes=[MappedIndex(e.name, self.place(e), e.size, whole, self._maps) for e in loading.indexes],
             checkpoint=self.head(listing.checkpoint),
-            batch_topics=frozenset(topic for topic, kind in listing.queue_types.items() if kind == BATCH_QUEUE),
+            batch_topics=frozenset(topic for topic, kind in listing.queue_types.items() if kind == topics.BATCH_QUEUE),
         )
 
 
-def start_settings(settings: PreflightSettings, abnormal: bool, sizes: StoreSizes) -> StartSettings:
+def start_settings(settings: PreflightSettings, abnormal: bool, sizes: StoreSizes) -> start_store.StartSettings:
     """The settings of the start, from those of the broker."""
-    return StartSettings(
+    return start_store.StartSettings(
         settings.release,
         abnormal,
         segment_size=sizes.files.segment,
@@ -67,3 +200,119 @@ def start_settings(settings: PreflightSettings, abnormal: bool, sizes: StoreSize
         index_items=sizes.index_items,
         **settings.broker.start,  # type: ignore[arg-type]  # by the names of StartSettings
     )
+
+
+# --------------------------------------------------------------------------------------------------------------------- delivery
+# Delayed and timer messages: what the store's files say of them, for the rules in ``storage_format.start``.
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """The parts of a store that matter to messages which wait for their time."""
+
+    folders: StoreFolders
+    files: StoreFiles
+    listing: Listing
+    loading: Loading
+    store: start_store.Store
+    settings: PreflightSettings
+    delays: tuple[int, ...]
+
+    def delayed(self, found: Prediction) -> tuple[DelayedOutcome, ...]:
+        """Each delay level that has messages, or an offset of its own."""
+        queues = {queue.queue: queue for queue in found.queues if queue.topic == SCHEDULE_TOPIC}
+        kept = kept_offsets(self.folders.config("delayOffset.json"))
+        if not queues and not kept:
+            return ()
+        return delayed(found, self.delays, kept, self._due(found, queues, kept))
+
+    def _due(self, found: Prediction, queues: dict[int, QueueOutcome], kept: dict[int, int]) -> dict[int, int]:
+        """By queue, the messages from the kept offset on whose time has come when the newest record was stored."""
+        assert found.log is not None
+        assert found.dispatch is not None
+        now = newest_time(self.store.segments, found.log.max_offset)
+        added = dict.fromkeys(queues, 0)
+        low, high = found.dispatch.from_offset, found.log.max_offset
+        if any(queue.units_added for queue in queues.values()):
+            counted = low >= 0 and high - low <= self.settings.count_limit
+            due = due_in_log(self.store.segments, low, high, self.delays, now) if counted else [-1] * len(self.delays)
+            added = {queue: due[queue] if queue < len(due) else 0 for queue in queues}
+        there = {
+            folder.queue: folder.files for folder in self.store.queues if folder.topic == SCHEDULE_TOPIC and not folder.batch
+        }
+        total = dict[int, int]()
+        for number, queue in queues.items():
+            recovered = queue.max_offset - queue.units_added
+            begin = max(kept.get(number + 1, 0), queue.min_offset, 0)
+            if not queue.units_added:
+                total[number] = due_in_files(there.get(number, ()), begin, recovered, now)
+            elif added[number] < 0 or begin > recovered:
+                # Some of the messages that are dispatched again lie below the kept offset: which of them is not known.
+                total[number] = -1
+            else:
+                total[number] = due_in_files(there.get(number, ()), begin, recovered, now) + added[number]
+        return total
+
+    @property
+    def timer_files(self) -> list[str]:
+        """The paths in the store of its timer files."""
+        listed = (self.listing.timer_check, self.listing.timer_wheel)
+        return [one.path for one in listed if one is not None] + (["timerlog"] if self.listing.timer_log else [])
+
+    def timers(self, found: Prediction) -> TimerOutcome | None:
+        """What becomes of timer messages; None for a broker or a store without them."""
+        if self.settings.release.startswith("4.") or not self.settings.broker.timer_wheel:
+            return None
+        head = self.files.head(self.listing.timer_check)
+        check = None if head is None else TimerCheckpoint.from_bytes(head)
+        log_files = self.files.mapped(self.loading.timer_log)
+        queue = next((queue for queue in found.queues if queue.topic == TIMER_TOPIC and queue.queue == 0), None)
+        _, place = log_end(log_files, check.log_flushed if check else 0)
+        wheel = self.listing.timer_wheel is not None and self.listing.timer_wheel.size > 0
+        end = found.log.max_offset if found.log else 0
+        told = timers(wheel, log_files, check, queue, _queue_offset(self.store.segments, place, end))
+        rocksdb = self.settings.broker.timer_rocksdb
+        if told is None or queue is None or found.log is None or found.dispatch is None or rocksdb:
+            return told
+        read = check or TimerCheckpoint()
+        if not wheel and not log_files and not read.log_flushed:
+            # Of a build, whose clock was ahead of what was overdue: a broker has a wheel from its first start on.
+            read = replace(read, read_time=0)
+        counts = self._count_timers(told, read, log_files, queue, found.log.max_offset, found.dispatch)
+        return replace(told, lost=counts.lost, again=counts.again)
+
+    def _count_timers(
+        self, told: TimerOutcome, check: TimerCheckpoint, log_files: list[start_store.StoreFile], queue: QueueOutcome, end: int,
+        dispatch: DispatchOutcome,
+    ) -> TimerCounts:  # fmt: skip
+        """Timer messages that are lost, or come again."""
+        recovered = queue.max_offset - queue.units_added
+        start = TimerStart(
+            goes_on=told.goes_on, known=told.kept, low=max(queue.min_offset, 0), high=recovered, read_time=check.read_time,
+            newest=newest_time(self.store.segments, end), log_end=end,
+            dispatch_from=dispatch.from_offset if queue.units_added else -1,
+        )  # fmt: skip
+        held = self.listing.timer_wheel
+        slots = self.files.mapped([held])[0].data if held is not None and held.size else None
+        log_stop, _ = log_end(log_files, check.log_flushed)
+        step = self.settings.broker.timer_precision or slot_step(slots, start.newest)
+        wheel = Wheel(slots, log_files, check, log_stop, step)
+        units = [
+            file
+            for folder in self.store.queues
+            if folder.topic == TIMER_TOPIC and folder.queue == 0 and not folder.batch
+            for file in folder.files
+        ]
+        segments = [segment for segment in self.store.segments if segment.start < end]
+        return count(start, wheel, units, segments, self.settings.count_limit)
+
+
+def _queue_offset(segments: object, place: int, end: int) -> int:
+    """The queue offset of the record at ``place`` of the log, -1 where none lies there in front of ``end``."""
+    assert isinstance(segments, list)
+    holding: list[start_store.StoreFile] = [one for one in segments if one.start <= place < min(one.start + one.size, end)]
+    if place < 0 or not holding:
+        return -1
+    data, low = holding[0].data, place - holding[0].start
+    found = read_message(lambda at, count: data[low + at : low + at + count].tobytes(), place, len(data) - low)
+    return found.queue_offset if isinstance(found, Message) else -1

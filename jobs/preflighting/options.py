@@ -1,25 +1,207 @@
-"""The options of ``rmq-reindex preflight``, and the settings that they make."""
-
-from __future__ import annotations
+"""The options of ``rmq-reindex preflight``, a broker's own settings, and what a preflight goes by."""
 
 import argparse
 import dataclasses
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.command.broker_conf import read_conf
+from rocketmq_reindex.jobs.command.broker_conf import read_conf, read_properties, settings_of
 from rocketmq_reindex.jobs.command.options import checked, command_parser
-from rocketmq_reindex.jobs.preflighting.broker_settings import SETTINGS, broker_settings
-from rocketmq_reindex.jobs.preflighting.settings import BrokerSettings, PreflightSettings
 from rocketmq_reindex.jobs.store.settings import parse_version
-from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format import versions
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.index.header import are_possible
-from rocketmq_reindex.storage_format.integers import INT32_MAX
+from rocketmq_reindex.storage_format.layouts import INT32_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
-from rocketmq_reindex.storage_format.start.rules import DEFAULT_COUNT_LIMIT
-from rocketmq_reindex.storage_format.versions import NEWEST
+from rocketmq_reindex.storage_format.start.rules import DEFAULT_COUNT_LIMIT, RELEASES
+from rocketmq_reindex.storage_format.timer.settings import precision_ms
 from rocketmq_reindex.udfs import files
+
+# --------------------------------------------------------------------------------------------------------------------- settings
+# What a preflight is asked, and the broker's settings that it goes by.
+
+LINES: Final = {
+    line: max((r for r in RELEASES if versions.line_of(r) == line), key=RELEASES.index) for line in versions.VERSIONS
+}
+"""The newest release of each line: what ``--broker-version 5.5`` stands for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerSettings:
+    """The settings of ``MessageStoreConfig`` that matter to a start, as a broker.conf gives them. None: not given."""
+
+    segment_size: int | None = None
+    """``mappedFileSizeCommitLog``; not given: taken from the files, and so with the other sizes"""
+    cq_file_size: int | None = None
+    batch_cq_file_size: int | None = None
+    hash_slots: int | None = None
+    index_items: int | None = None
+    delay_levels: str = ""
+    """``messageDelayLevel``; "" for the default"""
+    start: Mapping[str, int | bool] = field(default_factory=dict)
+    """by the names of ``StartSettings``: what a broker.conf says of the start itself"""
+    timer_log_size: int = 100 << 20
+    """``mappedFileSizeTimerLog``"""
+    timer_precision: int | None = None
+    """milliseconds of a slot (``timerPrecisionMs``)"""
+    timer_rocksdb: bool = False
+    """``timerRocksDBEnable`` (5.4 on)"""
+    timer_wheel: bool = True
+    """``timerWheelEnable`` (5.x)"""
+    simple_queues: bool = False
+    """``storeType`` is given, and is not ``defaultRocksDB``"""
+    notes: tuple[str, ...] = ()
+    """what the broker.conf has that matters, and is not taken into account"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreflightSettings:
+    """One question: what will a start of this release do to this store?"""
+
+    store: str = field(kw_only=False)
+    """local folder of the store"""
+    commitlogs: tuple[str, ...] = ()
+    """folders of segments, in the place of STORE/commitlog"""
+    broker_version: str = versions.NEWEST
+    """a line, such as 5.5, or a release"""
+    named: bool = False
+    """whether the user gave it"""
+    abort: bool | None = None
+    """as if there was a file ``abort``, or none; None: as the store has it"""
+    broker: BrokerSettings = field(default_factory=BrokerSettings)
+    broker_conf: str = ""
+    """the file that ``broker`` is from"""
+    count_limit: int = DEFAULT_COUNT_LIMIT
+    """bytes of the log that are walked at most, only to count"""
+    json: bool = False
+
+    @property
+    def release(self) -> str:
+        """The release whose start is worked out: of those that are known, the newest of the line that is not newer."""
+        named = self.broker_version
+        if named in LINES or named in RELEASES:
+            return LINES.get(named, named)
+        of_line = [release for release in RELEASES if versions.line_of(release) == versions.line_of(named)]
+        return max(
+            (release for release in of_line if versions.numbers_of(release) <= versions.numbers_of(named)),
+            key=versions.numbers_of,
+            default=of_line[0],
+        )
+
+    @property
+    def stands_for_another(self) -> bool:
+        """Whether the start of a named release is not known, and that of another is worked out."""
+        return self.broker_version not in LINES and self.broker_version != self.release
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders of segments."""
+        return self.commitlogs or (files.join(self.store, "commitlog"),)
+
+
+# -------------------------------------------------------------------------------------------------------------- broker_settings
+# The settings of a broker.conf that decide what a start does (``MessageStoreConfig``, ``BrokerConfig``; 4.9.8 to 5.5.1).
+
+_NUMBERS: Final = {"commitLogRecoverMaxNum": "recover_max_segments"}
+_SWITCHES: Final = {
+    "checkCRCOnRecover": "check_crc",
+    "forceVerifyPropCRC": "force_verify_prop_crc",
+    "checkCommitLogOffsetOnRecover": "check_offset",
+    "enableAcceleratedRecovery": "accelerated",
+    "messageIndexEnable": "message_index",
+    "messageIndexSafe": "message_index_safe",
+    "recheckReputOffsetFromCq": "recheck_reput",
+}
+"""Settings by their names in ``StartSettings``."""
+
+
+def _is_on(value: str) -> bool:
+    # MixAll.properties2Object: Boolean.parseBoolean.
+    return value.strip().lower() == "true"
+
+
+def _is_rocksdb(value: str) -> bool:
+    return "defaultrocksdb" in value.lower()
+
+
+def _is_set(value: str) -> bool:
+    return bool(value.strip())
+
+
+_NOT_KNOWN: Final[Mapping[str, Callable[[str], bool]]] = {
+    "enableDLegerCommitLog": _is_on,
+    "enableControllerMode": _is_on,
+    "duplicationEnable": _is_on,
+    "storeType": _is_rocksdb,
+    "rocksdbCQDoubleWriteEnable": _is_on,
+    "combineCQPreferCQType": _is_rocksdb,
+    "indexRocksDBEnable": _is_on,
+    "transRocksDBEnable": _is_on,
+    "readOnlyCommitLogStorePaths": _is_set,
+    "messageStorePlugIn": _is_set,
+}
+"""Settings with which a start takes another way than the one that is followed here."""
+_NOTED: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
+    "brokerRole": (
+        lambda value: value.strip().upper() == "SLAVE",
+        "is SLAVE: preflight does not know what the broker takes from its master",
+    ),
+    "enableConsumeQueueExt": (_is_on, "is on: consumequeue_ext is not looked at"),
+    "timerRocksDBEnable": (_is_on, "is on: timer messages in RocksDB are not looked at"),
+    "indexFileWriteEnable": (lambda value: not _is_on(value), "is off: preflight speaks of IndexFiles as if it was on"),
+    "storePathConsumeQueue": (_is_set, "is no setting that a broker reads: STORE/consumequeue is"),
+    "storePathIndex": (_is_set, "is no setting that a broker reads: STORE/index is"),
+}
+
+
+SETTINGS: Final = frozenset({*_NUMBERS, *_SWITCHES, *_NOT_KNOWN, *_NOTED, "timerWheelEnable"})
+"""names that a preflight takes, besides those that a build takes"""
+
+
+def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any]]:
+    """The settings in the text of a broker.conf, and what it says of folders (``store``, ``commitlogs``).
+
+    Raises UsageError for a number that is none, and InputError for a way to start that is not followed.
+    """
+    conf = read_properties(text)
+    odd = [f"{name}={escape(conf[name].strip(), 60)}" for name, matters in _NOT_KNOWN.items() if matters(conf.get(name, ""))]
+    if odd:
+        raise InputError(f"{path}: has {', '.join(odd)}: preflight does not know what such a broker does at its start")
+    sizes = settings_of(text, path)
+    start: dict[str, int | bool] = {setting: _number(conf, name, path) for name, setting in _NUMBERS.items() if name in conf}
+    start |= {setting: _is_on(conf[name]) for name, setting in _SWITCHES.items() if name in conf}
+    start["lmq"] = bool(sizes.get("lmq"))
+    notes = [f"{path}: {name} {why}" for name, (matters, why) in _NOTED.items() if name in conf and matters(conf[name])]
+    if _is_on(conf.get("enableMultiDispatch", "")) and not start["lmq"]:
+        notes.append(f"{path}: enableMultiDispatch is on without enableLmq: the queues that records name are not looked at")
+    names = ("segment_size", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "delay_levels")
+    found = BrokerSettings(
+        **{name: sizes[name] for name in names if name in sizes},
+        start=start,
+        timer_wheel=_is_on(conf.get("timerWheelEnable", "true")),
+        timer_rocksdb=_is_on(conf.get("timerRocksDBEnable", "")),
+        simple_queues=_is_set(conf.get("storeType", "")),
+        notes=tuple(notes),
+    )
+    if "mappedFileSizeTimerLog" in conf:
+        found = dataclasses.replace(found, timer_log_size=_number(conf, "mappedFileSizeTimerLog", path))
+    if "timerPrecisionMs" in conf:
+        found = dataclasses.replace(found, timer_precision=precision_ms(_number(conf, "timerPrecisionMs", path)))
+    return found, {name: sizes[name] for name in ("store", "commitlogs") if name in sizes}
+
+
+def _number(conf: Mapping[str, str], name: str, path: str) -> int:
+    value = conf[name].strip()
+    if not re.fullmatch(r"[+-]?[0-9]{1,10}", value):
+        raise UsageError(f"{path}: {name} is {escape(value, 60)}, not a number")
+    return int(value)
+
+
+# ---------------------------------------------------------------------------------------------------------------------- options
+# The options of ``rmq-reindex preflight``, and the settings that they make.
 
 CONF_MAX: Final = 1 << 20
 """bytes of a broker.conf that are read at most"""
@@ -37,7 +219,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--broker-version",
         type=checked(parse_version),
         metavar="VERSION",
-        help=f"release of the broker, such as 5.3.3; a line, such as 5.3, stands for its newest release ({NEWEST})",
+        help=f"release of the broker, such as 5.3.3; a line, such as 5.3, stands for its newest release ({versions.NEWEST})",
     )
     add("--abort", choices=("yes", "no"), help="as if the last stop was unclean, or clean (by the store's file abort)")
     add("--broker-conf", metavar="FILE", help="take sizes, folders and settings from a broker.conf; options given here win")
@@ -97,7 +279,7 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
         commitlogs=tuple(map(files.absolute, commitlogs)),
         broker=_checked(dataclasses.replace(broker, **{name: given[name] for name in _SIZES if name in given})),
         abort=given["abort"] == "yes" if "abort" in given else None,
-        broker_version=given.get("broker_version", NEWEST),
+        broker_version=given.get("broker_version", versions.NEWEST),
         named="broker_version" in given,
         broker_conf=given.get("broker_conf", ""),
         count_limit=count_limit,

@@ -1,37 +1,222 @@
 """One preflight from beginning to end: list the folders, decide what loads, work out the start, say what is lost."""
 
-from __future__ import annotations
-
+import dataclasses
 import os
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from rocketmq_reindex.jobs.preflighting.commands import Commands
-from rocketmq_reindex.jobs.preflighting.delivery import Delivery
-from rocketmq_reindex.jobs.preflighting.folders import StoreFolders
-from rocketmq_reindex.jobs.preflighting.losses import delivered, earlier_lives, losses, tail_cut
-from rocketmq_reindex.jobs.preflighting.mapping import CHANGED, Maps
-from rocketmq_reindex.jobs.preflighting.model import StoreFiles, start_settings
-from rocketmq_reindex.jobs.preflighting.refused import refused
-from rocketmq_reindex.jobs.preflighting.release import release_from
-from rocketmq_reindex.jobs.preflighting.settings import PreflightSettings
-from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes, sizes_of
-from rocketmq_reindex.jobs.preflighting.spool import TemporarySpool
-from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary, plain, shallow
+from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.preflighting.folders import CHANGED, Maps, StoreFolders, TemporarySpool
+from rocketmq_reindex.jobs.preflighting.losses import Commands, delivered, earlier_lives, losses, refused, tail_cut
+from rocketmq_reindex.jobs.preflighting.model import Delivery, StoreFiles, StoreSizes, release_from, sizes_of, start_settings
+from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
+from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.first_bytes import no_record
-from rocketmq_reindex.jobs.store.index_files import IndexSizes
-from rocketmq_reindex.jobs.store.segments import meant_by
-from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, parse_delay_levels
-from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.rocksdb import rocksdb_files
-from rocketmq_reindex.storage_format.start.listing import FILE, Listing, first_change
-from rocketmq_reindex.storage_format.start.loading import Loading, load
-from rocketmq_reindex.storage_format.start.on_demand import OnDemand
+from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, meant_by, parse_delay_levels
+from rocketmq_reindex.storage_format import topics
+from rocketmq_reindex.storage_format.errors import InputError, Told, UsageError
+from rocketmq_reindex.storage_format.layouts import rocksdb_files
+from rocketmq_reindex.storage_format.names import counted, escape, form
+from rocketmq_reindex.storage_format.start import listing as start_listing, loading as start_loading, on_demand
 from rocketmq_reindex.storage_format.start.predict import predict
-from rocketmq_reindex.storage_format.start.prediction import Prediction, Refusal
-from rocketmq_reindex.storage_format.told import Told
-from rocketmq_reindex.storage_format.topics import BATCH_QUEUE
+
+# ---------------------------------------------------------------------------------------------------------------------- summary
+# What a preflight says, as --json prints it.
+
+_OF_QUEUE: Final = tuple(one.name for one in dataclasses.fields(start_loading.QueueOutcome))
+
+
+@dataclass
+class PreflightSummary:
+    """The answer; true at every moment, also when the run fails."""
+
+    version: str = __version__
+    store: str = ""
+    release: str = ""
+    """the release whose start is worked out"""
+    release_from: str = ""
+    """where it comes from, in words: the option, or the default and what the store's files fit"""
+    abort: bool = False
+    """the start is one after an unclean stop"""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """settings of the broker: of the files, and ``recover_max_segments``"""
+    loads: bool = False
+    refusals: list[dict[str, Any]] = field(default_factory=list)
+    log: dict[str, Any] | None = None
+    dispatch: dict[str, Any] | None = None
+    queues: Sequence[dict[str, Any]] = field(default_factory=list)
+    index: dict[str, Any] | None = None
+    delayed: list[dict[str, Any]] = field(default_factory=list)
+    timers: dict[str, Any] | None = None
+    losses: list[dict[str, Any]] = field(default_factory=list)
+    """kinds of loss, or reasons not to start: each with ``kind``, ``count``, ``text``, ``advice``, ``commands``"""
+    warnings: list[dict[str, Any]] = field(default_factory=list)
+    """the same of what costs no message"""
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    exit: int = 1
+    error: str | None = None
+
+
+def plain(found: Any) -> dict[str, Any]:
+    """A dataclass as JSON would give it back: dicts and lists."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(found).items()}
+
+
+def shallow(queue: start_loading.QueueOutcome) -> dict[str, Any]:
+    """A queue as JSON would give it back: ``plain`` for the one kind of which there may be hundreds of thousands."""
+    return {name: getattr(queue, name) for name in _OF_QUEUE}
+
+
+# ------------------------------------------------------------------------------------------------------------------------- show
+# A preflight as text for people: the verdict first.
+
+QUEUES_SHOWN: Final = 20
+NOTES_SHOWN: Final = 10
+FILES_SHOWN: Final = 3
+
+
+def lines_of(summary: PreflightSummary) -> list[str]:
+    """The lines of an answer; none for a run that failed."""
+    if summary.error:
+        return []
+    found = [
+        _verdict(summary),
+        f"start    {'abnormal (a file abort)' if summary.abort else 'clean'}",
+    ]
+    if summary.loads and summary.log and summary.dispatch and summary.index:
+        found += _log(summary.log) + _dispatch(summary.dispatch) + _queues(summary.queues) + _index(summary.index)
+        found += _delayed(summary.delayed) + _timers(summary.timers)
+    shown = set[str]()
+    for loss in (*summary.losses, *summary.warnings):
+        found += ["", *_loss(loss, shown)]
+    notes = [f"note     {note}" for note in summary.notes[:NOTES_SHOWN]]
+    if len(summary.notes) > NOTES_SHOWN:
+        notes.append(f"note     {len(summary.notes) - NOTES_SHOWN} more, with --json")
+    return found + ([""] if notes else []) + notes
+
+
+def _verdict(summary: PreflightSummary) -> str:
+    kinds = ", ".join(f"{loss['kind']} {loss['count']:,}" if loss["count"] >= 0 else loss["kind"] for loss in summary.losses)
+    broker = f"RocketMQ {summary.release} ({summary.release_from})"
+    if not summary.loads:
+        return f"refused  {broker} does not start: {kinds}"
+    if summary.losses:
+        return f"loses    {kinds}: {broker}"
+    counted_all = summary.dispatch is None or summary.dispatch["hidden_records"] >= 0
+    return f"starts   and loses nothing{'' if counted_all else ', as far as the log was read'}: {broker}"
+
+
+def _log(log: dict[str, Any]) -> list[str]:
+    where = f"recovery begins in {escape(log['start_segment'])}" if log["start_segment"] else "empty"
+    limit = ", the oldest segment that it looks at" if log["limited"] else ""
+    found = [f"log      offsets {log['min_offset']} to {log['max_offset']}, {where}{limit}"]
+    if log["cut_bytes"] or log["deleted_segments"]:
+        records = _number(log["cut_records"], "good record")
+        cut = f"cut at {log['max_offset']} ({log['cut_reason']}): {counted(log['cut_bytes'], 'byte')}, {records}"
+        gone = log["deleted_segments"]
+        deleted = f", {counted(len(gone), 'segment')} deleted from {escape(gone[0])} on" if gone else ""
+        found.append(f"         {cut}{deleted}")
+    return found
+
+
+def _dispatch(dispatch: dict[str, Any]) -> list[str]:
+    if dispatch["from_offset"] < 0 or not dispatch["records"]:
+        found = ["dispatch nothing: every record has been dispatched"]
+    else:
+        what = ", ".join(counted(dispatch[f"{noun}s"], noun) for noun in ("record", "unit", "item"))
+        found = [f"dispatch from offset {dispatch['from_offset']}: {what}"]
+    if dispatch["hidden_from"] >= 0:
+        stretch = f"offsets {dispatch['hidden_from']} to {dispatch['hidden_to']}"
+        found.append(f"         not {stretch}: {_number(dispatch['hidden_records'], 'record')} without a unit")
+    return found
+
+
+def _queues(queues: Sequence[dict[str, Any]]) -> list[str]:
+    bad = cut_from = units_cut = 0
+    known, worst = True, list[dict[str, Any]]()
+    for queue in queues:
+        known = known and queue["hidden"] >= 0
+        cut_from += queue["units_cut"] > 0
+        units_cut += queue["units_cut"]
+        if queue["hidden"] > 0 or queue["log_max"] > max(queue["max_offset"], 0):
+            bad += 1
+            worst.append(queue)
+            if len(worst) > 2 * QUEUES_SHOWN:
+                worst = _worst(worst)
+    total = counted(len(queues), "queue")
+    cut = [f"         {counted(units_cut, 'unit')} cut from {counted(cut_from, 'queue')}"] if units_cut else []
+    if not bad:
+        return [f"queues   {total}: consumers get all that {'the log holds' if known else 'was read of the log'}", *cut]
+    found = [f"queues   {bad:,} of {total} {form(bad, 'hides', 'hide')} or {form(bad, 'loses', 'lose')} messages"]
+    for queue in _worst(worst):
+        name = f"{escape(queue['topic'], 60)}/{queue['queue']}"
+        hidden = f", {queue['hidden']:,} hidden" if queue["hidden"] > 0 else ""
+        seen = f"consumers see {queue['min_offset']} to {queue['max_offset']}"
+        log = f"the log holds {queue['log_min']} to {queue['log_max']}" if queue["log_max"] >= 0 else "the log was not read"
+        found.append(f"    {name:<24} {seen}, {log}{hidden}")
+    if bad > QUEUES_SHOWN:
+        found.append(f"    {bad - QUEUES_SHOWN:,} more, with --json")
+    return found + cut
+
+
+def _worst(queues: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(queues, key=lambda queue: (-queue["hidden"], queue["topic"], queue["queue"]))[:QUEUES_SHOWN]
+
+
+def _index(index: dict[str, Any]) -> list[str]:
+    if not index["files"] and not index["deleted"]:
+        return ["index    no IndexFile"]
+    text = f"index    {counted(index['files'], 'IndexFile')} after the start"
+    if index["deleted"]:
+        more = ", ..." if len(index["deleted"]) > FILES_SHOWN else ""
+        names = ", ".join(map(escape, index["deleted"][:FILES_SHOWN]))
+        text += f", {len(index['deleted']):,} deleted before ({names}{more})"
+    lost = f"{counted(index['items_lost'], 'item')} not made again" if index["items_lost"] > 0 else ""
+    missing = f"{counted(index['items_missing'], 'key')} without an item" if index["items_missing"] > 0 else ""
+    return [": ".join(filter(None, (text, ", ".join(filter(None, (lost, missing))))))]
+
+
+def _delayed(levels: list[dict[str, Any]]) -> list[str]:
+    if not levels:
+        return []
+    waiting, due = sum(level["waiting"] for level in levels), [level["due"] for level in levels]
+    told = f", {sum(due):,} of them due at the log's newest time" if min(due) >= 0 else ""
+    found = [f"delayed  {counted(waiting, 'message')} in {counted(len(levels), 'level')} will be delivered{told}"]
+    for level in (level for level in levels if level["again"] or level["skipped"]):
+        kept = f"kept offset {level['kept']}" if level["kept"] >= 0 else "no kept offset"
+        again = f", {level['again']:,} delivered again" if level["again"] else ""
+        skipped = f", {level['skipped']:,} never delivered" if level["skipped"] else ""
+        found.append(
+            f"    level {level['level']:<3} {kept}, goes on at {level['begins_least']} of {level['end']}{again}{skipped}"
+        )
+    return found
+
+
+def _timers(timers: dict[str, Any] | None) -> list[str]:
+    if timers is None:
+        return []
+    lost = f", {timers['lost']:,} never delivered" if timers["lost"] > 0 else ""
+    again = f", {timers['again']:,} delivered again" if timers["again"] > 0 else ""
+    return [f"timer    goes on at queue offset {timers['goes_on']} of {timers['end']}{again}{lost}"]
+
+
+def _loss(loss: dict[str, Any], shown: set[str]) -> list[str]:
+    """``shown`` are commands that stand above already."""
+    found = [f"{loss['kind']}", f"    {loss['text']}"]
+    found += [f"    {'do  ' if not number else '    '} {advice}" for number, advice in enumerate(loss["advice"])]
+    found += [f"    run  {command}" for command in loss["commands"] if command not in shown]
+    shown.update(loss["commands"])
+    return found
+
+
+def _number(count: int, noun: str) -> str:
+    return counted(count, noun) if count >= 0 else f"{noun}s that were not counted"
+
+
+# -------------------------------------------------------------------------------------------------------------------------- run
+# One preflight from beginning to end: list the folders, decide what loads, work out the start, say what is lost.
 
 LOST: Final = 4
 """exit status of a start that loses or hides something, or does not come about"""
@@ -62,7 +247,7 @@ class Preflight:
         if not (listing.segments or listing.queues or listing.indexes):
             meant = meant_by(settings.store) or ": name the broker's store"
             raise InputError(f"{summary.store}: has no commitlog, no queue and no IndexFile{meant}")
-        loading = load(listing, sizes.files, settings.release)
+        loading = start_loading.load(listing, sizes.files, settings.release)
         start = start_settings(settings, summary.abort, sizes)
         summary.sizes = {
             "segment_size": start.segment_size, "cq_file_size": start.cq_file_size,
@@ -71,7 +256,7 @@ class Preflight:
         }  # fmt: skip
         self._note(loading)
         refusals, delays = self._delays(loading.refusals)
-        batch = BATCH_QUEUE in listing.queue_types.values()
+        batch = topics.BATCH_QUEUE in listing.queue_types.values()
         commands = Commands(settings, sizes, batch, start.lmq)
         if refusals:
             self._refuse(refusals, loading, commands, sizes)
@@ -110,15 +295,15 @@ class Preflight:
             f"{text}, which a broker of this storeType does not read: it starts with the queues in folders"
         )
 
-    def _check_is_log(self, listing: Listing, found: Prediction) -> None:
+    def _check_is_log(self, listing: start_listing.Listing, found: start_loading.Prediction) -> None:
         """Raises InputError where a start keeps nothing of the log, and its first segment is none of RocketMQ."""
-        log, segments = found.log, [one for one in listing.segments if one.kind == FILE]
+        log, segments = found.log, [one for one in listing.segments if one.kind == start_listing.FILE]
         if log is None or log.max_offset > log.min_offset or log.cut_records > 0 or not segments:
             return
         if said := no_record(os.path.join(self._settings.store, min(segments, key=lambda one: one.name).path)):
             raise InputError(f"{said}: put the commitlog in its place")
 
-    def _note(self, loading: Loading) -> None:
+    def _note(self, loading: start_loading.Loading) -> None:
         notes = self._summary.notes
         if loading.odd:
             raise InputError(
@@ -134,21 +319,23 @@ class Preflight:
             there = "has no" if self._settings.abort else "has a"
             notes.append(f"the store {there} file abort: this is the other case")
 
-    def _delays(self, refusals: tuple[Refusal, ...]) -> tuple[tuple[Refusal, ...], tuple[int, ...]]:
+    def _delays(self, refusals: tuple[start_loading.Refusal, ...]) -> tuple[tuple[start_loading.Refusal, ...], tuple[int, ...]]:
         try:
             return refusals, parse_delay_levels(self._settings.broker.delay_levels or DELAY_LEVELS)
         except UsageError as error:
             # ScheduleMessageService.parseDelayLevel
-            refusal = Refusal("delay-levels", "broker.conf", str(error).removeprefix("--delay-levels: "))
+            refusal = start_loading.Refusal("delay-levels", "broker.conf", str(error).removeprefix("--delay-levels: "))
             return (*refusals, refusal), ()
 
-    def _refuse(self, refusals: tuple[Refusal, ...], loading: Loading, commands: Commands, sizes: StoreSizes) -> None:
+    def _refuse(
+        self, refusals: tuple[start_loading.Refusal, ...], loading: start_loading.Loading, commands: Commands, sizes: StoreSizes
+    ) -> None:
         self._summary.loads = False
         self._summary.refusals = [plain(refusal) for refusal in refusals]
         found = refused(refusals, loading, commands, self._settings.store, sizes.files.segment)
         self._summary.losses += [plain(loss) for loss in found]
 
-    def _fill(self, found: Prediction, delivery: Delivery, commands: Commands, keeps_index: bool) -> None:
+    def _fill(self, found: start_loading.Prediction, delivery: Delivery, commands: Commands, keeps_index: bool) -> None:
         summary = self._summary
         summary.loads = found.loads
         summary.notes += found.notes
@@ -167,14 +354,14 @@ class Preflight:
         for name in ("log", "dispatch", "index"):
             part = getattr(found, name)
             setattr(summary, name, None if part is None else plain(part))
-        summary.queues = OnDemand(len(found.queues), lambda number: shallow(found.queues[number]))
+        summary.queues = on_demand.OnDemand(len(found.queues), lambda number: shallow(found.queues[number]))
         summary.delayed = [plain(level) for level in levels]
         summary.timers = None if timers is None else plain(timers)
         summary.losses += [plain(loss) for loss in (*lost, *more)]
         summary.warnings = [plain(loss) for loss in (*tail_cut(found.log), *earlier_lives(found.queues), *warned)]
 
-    def _check_unchanged(self, before: Listing) -> None:
+    def _check_unchanged(self, before: start_listing.Listing) -> None:
         """Raises InputError where a file is another than it was at the beginning."""
-        other = first_change(before, self._folders_of().listing())
+        other = start_listing.first_change(before, self._folders_of().listing())
         if other is not None and not any(refusal["kind"] == "lock-held" for refusal in self._summary.refusals):
             raise InputError(f"{escape(os.path.join(self._settings.store, other))}: {CHANGED}")

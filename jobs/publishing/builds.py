@@ -10,8 +10,6 @@ A new name is all that publishing takes, and no store shows half of a new name f
 count. Two runs to one OUT never meet; the one that publishes last wins, unless it may not replace anything.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -19,59 +17,60 @@ import uuid
 from collections.abc import Iterator
 from typing import Final
 
-from rocketmq_reindex.jobs.publishing.alive import VERIFY_NAME, Alive, last_beat
-from rocketmq_reindex.jobs.publishing.layout import MANIFEST, OR_OVERWRITE, Standing
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
-from rocketmq_reindex.jobs.publishing.places import is_repaired
-from rocketmq_reindex.jobs.publishing.pointers import BUILD, BUILDS, POINTERS, WORK, Pointer, build_folder, pointers
-from rocketmq_reindex.storage_format.digest import KINDS
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.jobs.publishing import layout, local, pointers as publishing_pointers
+from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, names as storage_format_names
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 _SWEEPING: Final = "sweeping"
-_NAMES: Final = frozenset({BUILDS, POINTERS, WORK})
+_NAMES: Final = frozenset({publishing_pointers.BUILDS, publishing_pointers.POINTERS, publishing_pointers.WORK})
 KEPT: Final = 2
 """builds: the one that counts, and the one before, which somebody may still be fetching"""
 DEAD_NANOSECONDS: Final = 3600 * 10**9
 """A run whose last sign of life is so much older than another's is taken for dead."""
 
 
-def standing(out: str) -> Standing | None:
+def standing(out: str) -> layout.Standing | None:
     """Return the build that counts, if its manifest is the one that was published."""
-    published = pointers(out)
+    published = publishing_pointers.pointers(out)
     if published:
         newest = published[-1]
-        folder = build_folder(out, newest.build)
+        folder = publishing_pointers.build_folder(out, newest.build)
         # Builds that were published since may have removed it.
         with contextlib.suppress(FileNotFoundError):
-            if newest.kind in KINDS and file_digest(files.join(folder, MANIFEST), kind=newest.kind) == newest.digest:
-                return Standing(folder, newest.digest)
+            if (
+                newest.kind in storage_format_digest.KINDS
+                and file_digest(files.join(folder, layout.MANIFEST), kind=newest.kind) == newest.digest
+            ):
+                return layout.Standing(folder, newest.digest)
     return None
 
 
 def check_place(out: str, overwrite: bool | None) -> str:
     """Return OUT as it is. Raises InputError when it may not be written."""
     files.check_volume(out)
-    shown, kind = escape(out), files.entry_of(out).kind
+    shown, kind = storage_format_names.escape(out), files.entry_of(out).kind
     if not files.base(out):
-        raise InputError(f"{shown}: is a whole bucket or root folder: name a folder of its own")
+        raise errors.InputError(f"{shown}: is a whole bucket or root folder: name a folder of its own")
     if kind not in (files.FOLDER, files.ABSENT):
-        raise InputError(f"{shown}: is not a folder: name another")
+        raise errors.InputError(f"{shown}: is not a folder: name another")
     if kind == files.FOLDER:
-        published = pointers(out)
+        published = publishing_pointers.pointers(out)
         foreign = sorted(set(files.names(out)) - _NAMES)
         # Beside builds it does no harm: nothing there is replaced.
         if foreign and not (published and overwrite):
-            raise InputError(f"{shown}: holds {escape(foreign[0])}, which no build writes: name an empty folder")
-        if published and is_repaired(build_folder(out, published[-1].build)):
-            raise InputError(f"{shown}: holds a repaired log, which nothing replaces: name another folder")
+            raise errors.InputError(
+                f"{shown}: holds {storage_format_names.escape(foreign[0])}, which no build writes: name an empty folder"
+            )
+        if published and local.is_repaired(publishing_pointers.build_folder(out, published[-1].build)):
+            raise errors.InputError(f"{shown}: holds a repaired log, which nothing replaces: name another folder")
         if published and not overwrite:
-            raise InputError(f"{shown}: holds a build: name another folder{OR_OVERWRITE if overwrite is False else ''}")
+            raise errors.InputError(
+                f"{shown}: holds a build: name another folder{layout.OR_OVERWRITE if overwrite is False else ''}"
+            )
     elif files.is_flat(out) and files.entry_of(_bucket(out)).kind == files.ABSENT:
-        raise InputError(f"{escape(_bucket(out))}: is not there: make the bucket first")
+        raise errors.InputError(f"{storage_format_names.escape(_bucket(out))}: is not there: make the bucket first")
     return out
 
 
@@ -81,32 +80,34 @@ def _bucket(path: str) -> str:
     return path
 
 
-def _present(folder: str, names: re.Pattern[str] = BUILD) -> set[str]:
+def _present(folder: str, names: re.Pattern[str] = publishing_pointers.BUILD) -> set[str]:
     """Returns the builds that have something in ``folder``, or what else has such ``names``."""
     if files.entry_of(folder).kind != files.FOLDER:
         return set()
     return {name for name in files.names(folder) if names.fullmatch(name)}
 
 
-def sweep(out: str, own: str, left: Leftovers) -> None:
+def sweep(out: str, own: str, left: layout.Leftovers) -> None:
     """Remove builds that no pointer leads to and whose runs are dead, what dead verifies left in OUT/work, and published builds
     but for the last few.
 
     Clocks are the store's own: other runs' signs of life are compared with that of this one, ``own``.
     """
-    _forget(out, pointers(out), left)
-    now = last_beat(files.join(out, WORK, own))
-    for verify in _present(files.join(out, WORK), VERIFY_NAME):
-        if now - last_beat(files.join(out, WORK, verify)) >= DEAD_NANOSECONDS:
-            left.remove(files.join(out, WORK, verify))
-    for build in (_present(files.join(out, BUILDS)) | _present(files.join(out, WORK))) - {own}:
-        work = files.join(out, WORK, build)
-        if now - last_beat(work) < DEAD_NANOSECONDS:
+    _forget(out, publishing_pointers.pointers(out), left)
+    now = publishing_pointers.last_beat(files.join(out, publishing_pointers.WORK, own))
+    for verify in _present(files.join(out, publishing_pointers.WORK), publishing_pointers.VERIFY_NAME):
+        if now - publishing_pointers.last_beat(files.join(out, publishing_pointers.WORK, verify)) >= DEAD_NANOSECONDS:
+            left.remove(files.join(out, publishing_pointers.WORK, verify))
+    for build in (
+        _present(files.join(out, publishing_pointers.BUILDS)) | _present(files.join(out, publishing_pointers.WORK))
+    ) - {own}:
+        work = files.join(out, publishing_pointers.WORK, build)
+        if now - publishing_pointers.last_beat(work) < DEAD_NANOSECONDS:
             continue
         # Without its sign of life a run that was only asleep publishes no more.
         left.remove(work)
-        if build not in {pointer.build for pointer in pointers(out)}:
-            left.remove(build_folder(out, build))
+        if build not in {pointer.build for pointer in publishing_pointers.pointers(out)}:
+            left.remove(publishing_pointers.build_folder(out, build))
 
 
 @contextlib.contextmanager
@@ -126,32 +127,34 @@ def sweeping(staging: StagingFolder, out: str) -> Iterator[bool]:
 
 def others_sweep(staging: StagingFolder, out: str) -> bool:
     """Return whether another run to OUT may be removing files."""
-    marks = (files.join(out, WORK, build, _SWEEPING) for build in _others(staging, out))
+    marks = (files.join(out, publishing_pointers.WORK, build, _SWEEPING) for build in _others(staging, out))
     return any(files.entry_of(mark).kind != files.ABSENT for mark in marks)
 
 
 def _others(staging: StagingFolder, out: str) -> set[str]:
-    return _present(files.join(out, WORK)) - {files.base(staging.root)}
+    return _present(files.join(out, publishing_pointers.WORK)) - {files.base(staging.root)}
 
 
-def _forget(out: str, published: list[Pointer], left: Leftovers) -> None:
+def _forget(out: str, published: list[publishing_pointers.Pointer], left: layout.Leftovers) -> None:
     for pointer in published[:-KEPT]:
-        folder = build_folder(out, pointer.build)
+        folder = publishing_pointers.build_folder(out, pointer.build)
         # First the file that leads to it: a reader meets a whole build or none.
-        if left.remove(files.join(out, POINTERS, pointer.name)):
+        if left.remove(files.join(out, publishing_pointers.POINTERS, pointer.name)):
             left.remove(folder)
         else:
             left.add(folder, "its pointer stays")
 
 
 @contextlib.contextmanager
-def staging(target: str, trim: bool, left: Leftovers) -> Iterator[StagingFolder]:
+def staging(target: str, trim: bool, left: layout.Leftovers) -> Iterator[StagingFolder]:
     """Make the folders for a build of this run; they are removed unless it was published."""
     build = uuid.uuid4().hex
-    staging = StagingFolder(files.join(target, WORK, build), build_folder(target, build), trim)
+    staging = StagingFolder(
+        files.join(target, publishing_pointers.WORK, build), publishing_pointers.build_folder(target, build), trim
+    )
     try:
-        with Alive(staging):
-            for folder in (files.parent(staging.build), files.join(target, POINTERS)):
+        with publishing_pointers.Alive(staging):
+            for folder in (files.parent(staging.build), files.join(target, publishing_pointers.POINTERS)):
                 files.make_folder(folder)
             staging.make()
             # What cannot be swept now, the next run sweeps.
@@ -160,7 +163,7 @@ def staging(target: str, trim: bool, left: Leftovers) -> Iterator[StagingFolder]
             yield staging
     finally:
         try:
-            if build not in {pointer.build for pointer in pointers(target)}:
+            if build not in {pointer.build for pointer in publishing_pointers.pointers(target)}:
                 left.remove(staging.build)
         except OSError as error:
             left.add(staging.build, files.why(error))
@@ -168,17 +171,19 @@ def staging(target: str, trim: bool, left: Leftovers) -> Iterator[StagingFolder]
             left.remove(staging.root)
 
 
-def publish(staging: StagingFolder, target: str, overwrite: bool, left: Leftovers) -> None:
+def publish(staging: StagingFolder, target: str, overwrite: bool, left: layout.Leftovers) -> None:
     """Write the small file that makes the build count. Raises InputError when another run published meanwhile, or took this run
     for dead.
     """
     check_place(target, overwrite)
-    if not last_beat(staging.root):
-        raise InputError(f"{escape(target)}: another run took this one for dead and removed its files: run it again")
-    digest = file_digest(files.join(staging.build, MANIFEST))
-    before = pointers(target)
-    pointer = Pointer(before[-1].number + 1 if before else 1, files.base(staging.build), digest)
+    if not publishing_pointers.last_beat(staging.root):
+        raise errors.InputError(
+            f"{storage_format_names.escape(target)}: another run took this one for dead and removed its files: run it again"
+        )
+    digest = file_digest(files.join(staging.build, layout.MANIFEST))
+    before = publishing_pointers.pointers(target)
+    pointer = publishing_pointers.Pointer(before[-1].number + 1 if before else 1, files.base(staging.build), digest)
     text = json.dumps({"build": pointer.build, "manifest": digest, "digest": pointer.kind}).encode()
-    files.write_bytes(staging.temporary, files.join(target, POINTERS, pointer.name), [text, b"\n"])
+    files.write_bytes(staging.temporary, files.join(target, publishing_pointers.POINTERS, pointer.name), [text, b"\n"])
     with contextlib.suppress(OSError):
         _forget(target, [*before, pointer], left)

@@ -1,25 +1,73 @@
-"""Where a run writes, and how what it wrote becomes visible: all of it or nothing.
-
-In a local folder that is one rename (``jobs.publishing.local``). Behind a URI, and on mounts of object stores, where no folder
-can be renamed, every build has a folder of its own and one small file names the one that counts (``jobs.publishing.builds``).
-"""
-
-from __future__ import annotations
+"""Where a run writes, and how what it wrote becomes visible: all of it or nothing."""
 
 import contextlib
-from collections.abc import Hashable, Iterator
+import heapq
+import uuid
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
 
-from rocketmq_reindex.jobs.publishing import builds, local, places, pointers
-from rocketmq_reindex.jobs.publishing.layout import CONFIG as CONFIG
-from rocketmq_reindex.jobs.publishing.layout import MANIFEST as MANIFEST
-from rocketmq_reindex.jobs.publishing.layout import PUBLISHED as PUBLISHED
-from rocketmq_reindex.jobs.publishing.layout import TOPICS as TOPICS
-from rocketmq_reindex.jobs.publishing.layout import Standing
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
+from rocketmq_reindex.jobs.publishing import builds, local, pointers
+from rocketmq_reindex.jobs.publishing.layout import (
+    CONFIG as CONFIG,
+    MANIFEST as MANIFEST,
+    PUBLISHED as PUBLISHED,
+    TOPICS as TOPICS,
+    Leftovers,
+    Standing,
+)
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
+
+# ------------------------------------------------------------------------------------------------------------------------ parts
+# Sorted lines that executors left in parts, merged. Little is held at once, however many lines and parts there are.
+
+FAN_IN: Final = 256
+"""Parts that are merged, and so held open, at once."""
+_PIECES: Final = 1 << 12
+
+Key = Callable[[bytes], Any]
+"""What a line is sorted by"""
+Entry = tuple[Any, bytes]
+
+
+def entries(part: str, key: Key) -> Iterator[Entry]:
+    """Yield (key, line) for each line of a part."""
+    for line in files.lines(part):
+        yield key(line), line
+
+
+def few_parts(staging: StagingFolder, parts: list[str], key: Key) -> list[str]:
+    """Merge parts until they are few enough to be open all at once; return them. The merged parts are removed."""
+    while len(parts) > FAN_IN:
+        merged = []
+        for low in range(0, len(parts), FAN_IN):
+            group = parts[low : low + FAN_IN]
+            path = files.join(staging.plans, f"merged-{uuid.uuid4().hex}")
+            lines = (line + b"\n" for _, line in heapq.merge(*(entries(part, key) for part in group)))
+            files.write_bytes(staging.temporary, path, joined(lines))
+            for part in group:
+                files.remove_tree(part)
+            merged.append(path)
+        parts = merged
+    return parts
+
+
+def joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield many small pieces as few larger ones: each costs a system call."""
+    pieces = iter(pieces)
+    while some := b"".join(islice(pieces, _PIECES)):
+        yield some
+
+
+# ----------------------------------------------------------------------------------------------------------------------- output
+# Where a run writes, and how what it wrote becomes visible: all of it or nothing.
+#
+# In a local folder that is one rename (``jobs.publishing.local``). Behind a URI, and on mounts of object stores, where no
+# folder can be renamed, every build has a folder of its own and one small file names the one that counts
+# (``jobs.publishing.builds``).
 
 
 def check_places(inputs: list[str], out: str, overwrite: bool | None, *, may_lack_manifest: bool = False) -> str:
@@ -29,13 +77,13 @@ def check_places(inputs: list[str], out: str, overwrite: bool | None, *, may_lac
     again later, where its manifest is not there.
     """
     if not files.no_rename(out):
-        places.real_path(out)
+        local.real_path(out)
     for place in inputs:
         if files.overlap(place, out):
             raise InputError(f"{escape(out)}: lies inside {escape(place)} or around it: name a folder apart from the input")
     if files.no_rename(out):
         return builds.check_place(out, overwrite)
-    return places.check_place(out, overwrite, may_lack_manifest=may_lack_manifest)
+    return local.check_place(out, overwrite, may_lack_manifest=may_lack_manifest)
 
 
 @contextlib.contextmanager
@@ -67,7 +115,7 @@ def standing(target: str) -> Standing | None:
 
 def lacks_manifest(target: str) -> bool:
     """Return whether DIR is a local folder that holds something, but no manifest."""
-    return not files.no_rename(target) and places.lacks_manifest(target)
+    return not files.no_rename(target) and local.lacks_manifest(target)
 
 
 def put_back(target: str, manifest: str) -> None:

@@ -1,15 +1,94 @@
-"""The answer to a question: which search finds its messages."""
+"""The answer to a question: which search finds its messages, their fields, and how they are shown."""
 
-from __future__ import annotations
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
-from collections.abc import Iterator
+from rocketmq_reindex.jobs.querying import bodies, options, queue as querying_queue, search as querying_search
+from rocketmq_reindex.jobs.store.contents import StoreLog
+from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.storage_format.names import form
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, FLAG_MULTI_TAGS, FLAG_NEED_UNWRAP, Host, Message
+from rocketmq_reindex.udfs.sql.option_words import show_time
 
-from rocketmq_reindex.jobs.querying.found import Found
-from rocketmq_reindex.jobs.querying.options import Query
-from rocketmq_reindex.jobs.querying.search import Search
+# ----------------------------------------------------------------------------------------------------------------------- fields
+# The fields of a message as ``query --json`` gives them, by the names that RocketMQ's tools use.
+
+_FLAGS: Final = {
+    FLAG_COMPRESSED: "compressed",
+    FLAG_MULTI_TAGS: "multi-tags",
+    FLAG_NEED_UNWRAP: "need-unwrap",
+    r.FLAG_INNER_BATCH: "inner-batch",
+}
+_TRANSACTIONS: Final = {
+    r.TRANSACTION_PREPARED: "prepared",
+    r.TRANSACTION_COMMIT: "commit",
+    r.TRANSACTION_ROLLBACK: "rollback",
+}
 
 
-def answer(asked: Query, search: Search) -> Iterator[Found]:
+def host_text(host: Host) -> str:
+    """``10.0.0.1:10911`` or ``[2001:db8::1]:10911``."""
+    import ipaddress
+
+    address = ipaddress.ip_address(host.address)
+    return f"[{address}]:{host.port}" if address.version == 6 else f"{address}:{host.port}"
+
+
+def fields(message: Message, offset: int | None = None) -> dict[str, Any]:
+    """Every field but the body, by the names that RocketMQ's tools use."""
+    flags = [name for bit, name in _FLAGS.items() if message.sys_flag & bit]
+    transaction = _TRANSACTIONS.get(message.sys_flag & r.FLAG_TRANSACTION_MASK)
+    found: dict[str, Any] = {
+        "physicalOffset": message.phy_offset,
+        "size": message.size,
+        "version": message.version,
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+    }
+    if offset is not None:
+        found["servedAt"] = offset
+    return found | {
+        "storeTimestamp": message.store_time,
+        "storeTime": show_time(message.store_time),
+        "storeHost": host_text(message.store_host),
+        "bornTimestamp": message.born_time,
+        "bornTime": show_time(message.born_time),
+        "bornHost": host_text(message.born_host),
+        "msgId": message.message_id,
+        "uniqueKey": message.unique_key,
+        "keys": message.keys,
+        "tags": message.tags,
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "kinds": flags + ([transaction] if transaction else []),
+        "reconsumeTimes": message.reconsume_times,
+        "preparedTransactionOffset": message.prepared_offset,
+        "properties": message.properties,
+        "bodyLength": message.body_size,
+        "bodyCrc": message.body_crc,
+        "compression": message.compression,
+    }
+
+
+def row_of(found: querying_queue.Found, log: StoreLog, asked: options.Query, notes: Notes) -> dict[str, Any]:
+    """Every field of a message, and its body as ``--body`` asks for it."""
+    row = fields(*found)
+    if asked.body != "none":
+        body = bodies.read_body(found.message, log, asked.body_max, notes)
+        row["bodyCrcMatches"] = body.crc
+        row["bodyTruncated"] = not body.whole
+        row["bodyFormat"], row["body"] = bodies.body_value(body.data, asked.body)
+    return row
+
+
+# ----------------------------------------------------------------------------------------------------------------------- answer
+# The answer to a question: which search finds its messages.
+
+
+def answer(asked: options.Query, search: querying_search.Search) -> Iterator[querying_queue.Found]:
     """The messages that are asked for, as they are found."""
     if asked.queue is not None:
         assert asked.topic is not None
@@ -29,6 +108,79 @@ def answer(asked: Query, search: Search) -> Iterator[Found]:
     is_found = False
     for message in found:
         is_found = True
-        yield Found(message, None)
+        yield querying_queue.Found(message, None)
     if not is_found:
         search.say_what_is_unknown(asked.topic, asked.id)
+
+
+# ------------------------------------------------------------------------------------------------------------------------- show
+# Messages on stdout: each as a line of JSON, or all of them as a table for people.
+
+
+def show(found: Iterable[querying_queue.Found], log: StoreLog, asked: options.Query, notes: Notes) -> int:
+    """Print what is found as it comes, or a table when all is there. Returns the number of messages."""
+    rows: list[dict[str, Any]] = []
+    count = 0
+    for one in found:
+        count += 1
+        row = row_of(one, log, asked, notes)
+        if asked.json:
+            print(bodies.to_json(row))
+        else:
+            rows.append(row if count < 2 else _short(row))
+    if rows:
+        from rocketmq_reindex.jobs.querying.table import terminal_width
+
+        if len(rows) > 1:
+            rows[0] = _short(rows[0])
+        print("\n".join(_table(rows, terminal_width())))
+    elif not count and not asked.json:
+        print("nothing found", file=sys.stderr)
+    sys.stdout.flush()
+    return count
+
+
+def rows_text(rows: list[dict[str, Any]]) -> str:
+    """The same table as a text, of any width."""
+    return "\n".join(_table(rows if len(rows) == 1 else [_short(row) for row in rows], None)) if rows else "nothing found"
+
+
+def _table(rows: list[dict[str, Any]], width: int | None) -> list[str]:
+    from rocketmq_reindex.jobs.querying.table import one_lines, row_lines
+
+    return one_lines(rows[0]) if len(rows) == 1 else row_lines(rows, "body", width)
+
+
+_KEYS_MAX: Final = 60
+_PREVIEW: Final = 40
+
+
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    """What of a message stands in a table of many."""
+    queue = f"{row['topic']}/{row['queueId']}/{row['queueOffset']}"
+    served = row.get("servedAt", row["queueOffset"])
+    kept = {
+        "physicalOffset": row["physicalOffset"],
+        "topic/queue/offset": queue if served == row["queueOffset"] else f"{queue} at {served}",
+        "storeTime": row["storeTime"],
+        "uniqueKey": row["uniqueKey"],
+        "keys": _first_keys(row["keys"]),
+        "tags": row["tags"],
+    }
+    if "body" in row:
+        kept["body"] = (
+            f"{row['bodyLength']} {form(row['bodyLength'], 'byte', 'bytes')}"
+            if row["bodyFormat"] == "hex"
+            else bodies.preview(row, _PREVIEW)
+        )
+    return kept
+
+
+def _first_keys(keys: list[str]) -> str | None:
+    """Whole keys, the first alone if it is long, and how many more there are: half a key finds nothing."""
+    if not keys:
+        return None
+    kept = 1
+    while kept < len(keys) and sum(map(len, keys[: kept + 1])) + kept <= _KEYS_MAX:
+        kept += 1
+    return " ".join(keys[:kept]) + (f" ... ({len(keys) - kept} more)" if kept < len(keys) else "")

@@ -1,16 +1,13 @@
 """Bodies of messages: read, unpacked, and as text, JSON or hex."""
 
-from __future__ import annotations
-
 import json
 import math
 import zlib
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.store.folders import reason
-from rocketmq_reindex.jobs.store.log import StoreLog
-from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.jobs.store.contents import StoreLog
+from rocketmq_reindex.jobs.store.folders import Notes, reason
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import printable
 from rocketmq_reindex.storage_format.record import layout as r

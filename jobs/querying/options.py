@@ -1,7 +1,5 @@
 """The options of ``rmq-reindex query``, and the question that they make."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import os
@@ -11,14 +9,12 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
 from rocketmq_reindex.jobs.command.options import command_parser
-from rocketmq_reindex.jobs.command.times import parse_time, show_time
-from rocketmq_reindex.jobs.store.index_files import IndexSizes
-from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.jobs.store.contents import IndexSizes
+from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.index.header import are_possible
-from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MAX
-from rocketmq_reindex.storage_format.names import escape, path_component
 from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.sql.option_words import parse_time, show_time
 
 BODIES: Final = ("text", "json", "hex", "none")
 BODY_MAX: Final = 4 << 20
@@ -136,31 +132,31 @@ def question(given: dict[str, Any]) -> Query:
     conf: dict[str, Any] = {}
     if "broker_conf" in given:
         path = given.pop("broker_conf")
-        conf = settings_of(read_conf(path)[0], escape(path))
+        conf = settings_of(read_conf(path)[0], names.escape(path))
     if "store" in given or "commitlogs" in given:
         conf.pop("store", None)
         conf.pop("commitlogs", None)
     store = given.pop("store", conf.get("store", ""))
     if not store:
-        raise UsageError("rmq-reindex query: name a STORE: see --help")
+        raise errors.UsageError("rmq-reindex query: name a STORE: see --help")
     try:
         store = files.checked(store)
         roots = tuple(map(files.checked, given.pop("commitlogs", conf.get("commitlogs", ())))) or (
             files.join(store, "commitlog"),
         )
-    except InputError as error:
-        raise UsageError(str(error)) from None
+    except errors.InputError as error:
+        raise errors.UsageError(str(error)) from None
     slots = given.pop("hash_slots", conf.get("hash_slots"))
     items = given.pop("index_items", conf.get("index_items"))
     if (slots is None) != (items is None):
-        raise UsageError("rmq-reindex query: --hash-slots and --index-items go together")
+        raise errors.UsageError("rmq-reindex query: --hash-slots and --index-items go together")
     sizes = None if slots is None else IndexSizes(slots, items)
     return _checked(Query(store, roots, sizes=sizes, **given))
 
 
 def _checked(query: Query) -> Query:
-    def refuse(what: str) -> UsageError:
-        return UsageError(f"rmq-reindex query: {what}: see --help")
+    def refuse(what: str) -> errors.UsageError:
+        return errors.UsageError(f"rmq-reindex query: {what}: see --help")
 
     asked = [name for name in ("key", "tag", "queue", "id", "physical") if getattr(query, name) is not None]
     if len(asked) != 1:
@@ -173,8 +169,8 @@ def _checked(query: Query) -> Query:
         raise refuse("--queue needs --offset or --time")
     if query.offset is not None and query.time is not None:
         raise refuse("take one of --offset and --time")
-    if query.topic is not None and query.queue is not None and path_component(query.topic) is None:
-        raise refuse(f"--topic {escape(query.topic)} is not a name that a folder can have")
+    if query.topic is not None and query.queue is not None and names.path_component(query.topic) is None:
+        raise refuse(f"--topic {names.escape(query.topic)} is not a name that a folder can have")
     if asked[0] not in ("key", "tag") and (query.begin is not None or query.end is not None):
         raise refuse("--begin and --end go with --key or --tag")
     if query.begin is not None and query.end is not None and query.begin > query.end:
@@ -183,7 +179,7 @@ def _checked(query: Query) -> Query:
         raise refuse("--max takes a number above 0")
     if query.body_max < 0:
         raise refuse("--body-max takes a number from 0 on")
-    for name, limit in (("queue", INT32_MAX), ("offset", INT64_MAX // 64), ("physical", INT64_MAX)):
+    for name, limit in (("queue", layouts.INT32_MAX), ("offset", layouts.INT64_MAX // 64), ("physical", layouts.INT64_MAX)):
         value = getattr(query, name)
         if value is not None and not 0 <= value <= limit:
             raise refuse(f"--{name} {value} is out of range")

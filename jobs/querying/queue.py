@@ -5,17 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from rocketmq_reindex.jobs.querying.found import Found
-from rocketmq_reindex.jobs.store.folders import entries, reason
-from rocketmq_reindex.jobs.store.log import EXPIRED, StoreLog
-from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.file_names import first_byte
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.jobs.store.contents import EXPIRED, StoreLog
+from rocketmq_reindex.jobs.store.folders import Notes, entries, reason
+from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.queue.lookup import EMPTY, MISSING, PRE_BLANK, UNIT, QueueUnits, Unit
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.pages import Pages
+from rocketmq_reindex.udfs.files.reading import Pages
+
+# ------------------------------------------------------------------------------------------------------------------------ found
+# What a search finds.
+
+
+class Found(NamedTuple):
+    """A message, and the queue offset at which its queue serves it. The offset is None where no queue was asked.
+
+    The offset should be the record's own QUEUEOFFSET.
+    """
+
+    message: Message
+    queue_offset: int | None
+
+
+# ------------------------------------------------------------------------------------------------------------------------ queue
+# Messages of one queue, through its ConsumeQueue or batch ConsumeQueue files.
 
 PLAIN: Final = "consumequeue"
 BATCH: Final = "batchconsumequeue"
@@ -28,7 +41,7 @@ _WHY: Final = {
 
 def _start(entry: files.Entry) -> int | None:
     """The first logical byte of a queue's file, by its name."""
-    return first_byte(entry.name) if entry.kind == files.FILE else None
+    return layouts.first_byte(entry.name) if entry.kind == files.FILE else None
 
 
 class StoreQueue:
@@ -40,7 +53,9 @@ class StoreQueue:
         self._entries = []
         for entry in entries(folder, notes) or []:
             if _start(entry) is None:
-                notes.add("not a file of the queue", f"{escape(entry.path)}: is no file of a queue: not looked at", lost=False)
+                notes.add(
+                    "not a file of the queue", f"{names.escape(entry.path)}: is no file of a queue: not looked at", lost=False
+                )
             else:
                 self._entries.append(entry)
         self._entries.sort(key=lambda entry: entry.name)
@@ -57,7 +72,7 @@ class StoreQueue:
         pages = self._pages[number]
         try:
             return pages.read(at, count) if pages is not None else b""
-        except (OSError, InputError) as error:
+        except (OSError, errors.InputError) as error:
             self._unread(self._entries[number].path, error)
             self._pages[number] = None
             return b""
@@ -65,12 +80,12 @@ class StoreQueue:
     def _open(self, path: str) -> Pages | None:
         try:
             return Pages(path)
-        except (OSError, InputError) as error:
+        except (OSError, errors.InputError) as error:
             self._unread(path, error)
             return None
 
     def _unread(self, path: str, error: Exception) -> None:
-        self._notes.add("unreadable queue file", f"{escape(path)}: {reason(error)}")
+        self._notes.add("unreadable queue file", f"{names.escape(path)}: {reason(error)}")
 
     def span(self) -> Span | None:
         """The queue offsets that the queue's files hold. None for a queue without a unit."""

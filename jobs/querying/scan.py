@@ -3,8 +3,6 @@
 Compiles, or loads compiled code, once.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -12,36 +10,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketmq_reindex.jobs.querying.found import Found
-from rocketmq_reindex.jobs.store.folders import reason
-from rocketmq_reindex.jobs.store.log import SegmentFile, StoreLog
-from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.jobs.store.tag_items import Part
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.jobs.querying.queue import Found
+from rocketmq_reindex.jobs.store import folders, tag_items
+from rocketmq_reindex.jobs.store.contents import SegmentFile, StoreLog
+from rocketmq_reindex.storage_format.errors import InputError, Told
+from rocketmq_reindex.storage_format.names import LMQ_PREFIX, counted, escape
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
-from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
-from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
-from rocketmq_reindex.storage_format.scan.stale_tail import StaleTail, damage_of
-from rocketmq_reindex.storage_format.told import Told
-from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader, find_stale_tail, has_data
+from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, stale_tail as scan_stale_tail
+from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail, has_data
 
 
 def scan_log(
-    log: StoreLog, names: list[str] | None, hash_of: Callable[[str], int], notes: Notes, told: Told,
-    parts: Sequence[Part] | None = None,
+    log: StoreLog, names: list[str] | None, hash_of: Callable[[str], int], notes: folders.Notes, told: Told,
+    parts: Sequence[tag_items.Part] | None = None,
 ) -> set[int]:  # fmt: skip
     """Physical offsets of records that may have a key or tag: one of their items has its hash.
 
     ``names`` None: of any topic; ``hash_of`` gives the hash for a topic. ``parts`` of the log are read, None: all of it.
     """
-    scanner = RangeScanner(ScanSettings(crc_mode=CRC_NONE, want_units=False))
+    scanner = range_scan.RangeScanner(settings.ScanSettings(crc_mode=CRC_NONE, want_units=False))
     offsets: set[int] = set()
-    stale: list[StaleTail] = []
+    stale: list[scan_stale_tail.StaleTail] = []
     for block in _blocks(scanner, log, stale, notes, told, parts):
         # Every topic of the block's records is in the table by now.
         hashes = {hash_of(name) for name in (scanner.names.texts if names is None else names)}
@@ -51,7 +42,7 @@ def scan_log(
 
 
 def scan_queue(
-    log: StoreLog, topic: str, queue: int, offset: int | None, time: int | None, count: int, notes: Notes, told: Told
+    log: StoreLog, topic: str, queue: int, offset: int | None, time: int | None, count: int, notes: folders.Notes, told: Told
 ) -> Iterator[Found]:
     """The messages whose records name ``count`` offsets from ``offset`` on, or the first ``count`` stored at ``time`` or later.
 
@@ -88,11 +79,13 @@ class _Unit(NamedTuple):
     phy_offset: int
 
 
-def _units(log: StoreLog, topic: str, queue: int, notes: Notes, told: Told) -> list[_Unit]:
+def _units(log: StoreLog, topic: str, queue: int, notes: folders.Notes, told: Told) -> list[_Unit]:
     """The records that are dispatched to a queue, in the order of the log."""
-    scanner = RangeScanner(ScanSettings(crc_mode=CRC_NONE, lmq=topic.startswith(LMQ_PREFIX), want_items=False))
+    scanner = range_scan.RangeScanner(
+        settings.ScanSettings(crc_mode=CRC_NONE, lmq=topic.startswith(LMQ_PREFIX), want_items=False)
+    )
     queue_units: list[_Unit] = []
-    stale: list[StaleTail] = []
+    stale: list[scan_stale_tail.StaleTail] = []
     for block in _blocks(scanner, log, stale, notes, told):
         names = np.array([k for k, text in enumerate(scanner.names.texts) if text == topic], dtype=np.int32)
         count = scanner.queue_count
@@ -102,7 +95,7 @@ def _units(log: StoreLog, topic: str, queue: int, notes: Notes, told: Told) -> l
     return [unit for unit in queue_units if not _is_stale(unit.phy_offset, stale)]
 
 
-def _messages(log: StoreLog, units: list[_Unit], notes: Notes) -> Iterator[Found]:
+def _messages(log: StoreLog, units: list[_Unit], notes: folders.Notes) -> Iterator[Found]:
     for queue_offset, phy_offset in units:
         message = log.message(phy_offset)
         if isinstance(message, str):
@@ -112,9 +105,9 @@ def _messages(log: StoreLog, units: list[_Unit], notes: Notes) -> Iterator[Found
 
 
 def _blocks(
-    scanner: RangeScanner, log: StoreLog, stale: list[StaleTail], notes: Notes, told: Told,
-    parts: Sequence[Part] | None = None,
-) -> Iterator[Block]:  # fmt: skip
+    scanner: range_scan.RangeScanner, log: StoreLog, stale: list[scan_stale_tail.StaleTail], notes: folders.Notes, told: Told,
+    parts: Sequence[tag_items.Part] | None = None,
+) -> Iterator[settings.Block]:  # fmt: skip
     """The blocks of all segments, or of parts of the log; what of them cannot be read, or is damaged, is a note.
 
     Old records behind the log's end are among them: known once their segment has been read, they are put into ``stale``.
@@ -127,7 +120,7 @@ def _blocks(
             yield from scan_segment(scanner, segment, end, told, part)
             tail = stale_tail(segment, end, log.segments[number + 1 :], scanner.summary)
         except (OSError, InputError) as error:
-            notes.add("unreadable segment", f"{escape(segment.path)}: {reason(error)}")
+            notes.add("unreadable segment", f"{escape(segment.path)}: {folders.reason(error)}")
             continue
         broken = damage(scanner.summary)
         if tail is not None:
@@ -143,26 +136,32 @@ def _blocks(
     told.end()
 
 
-def _pieces(segments: list[SegmentFile], parts: Sequence[Part] | None) -> Iterator[tuple[int, SegmentFile, Part]]:
+def _pieces(
+    segments: list[SegmentFile], parts: Sequence[tag_items.Part] | None
+) -> Iterator[tuple[int, SegmentFile, tag_items.Part]]:
     """Each segment with its number and the part of it that is to be read."""
     for number, segment in enumerate(segments):
-        whole = Part(segment.start, segment.start + segment.size)
+        whole = tag_items.Part(segment.start, segment.start + segment.size)
         for part in (whole,) if parts is None else parts:
-            piece = Part(max(part.low, whole.low), min(part.high, whole.high))
+            piece = tag_items.Part(max(part.low, whole.low), min(part.high, whole.high))
             if piece.low < piece.high or piece == whole:
                 yield number, segment, piece
 
 
-def _is_stale(phy_offset: int, tails: list[StaleTail]) -> bool:
+def _is_stale(phy_offset: int, tails: list[scan_stale_tail.StaleTail]) -> bool:
     return any(tail.offset <= phy_offset < tail.offset + tail.length for tail in tails)
 
 
-def stale_tail(segment: SegmentFile, end: int, later: list[SegmentFile], summary: RangeSummary) -> StaleTail | None:
+def stale_tail(
+    segment: SegmentFile, end: int, later: list[SegmentFile], summary: ranges.RangeSummary
+) -> scan_stale_tail.StaleTail | None:
     """The old records behind the log's end, where they lie in a scanned segment. Raises OSError, InputError."""
     if not summary.holes or any(has_data(other.path, other.size) for other in later):
         return None
-    tail = find_stale_tail(segment.path, (segment.start, segment.start + segment.size, end), damage_of(summary.holes))
-    return tail if isinstance(tail, StaleTail) else None
+    tail = find_stale_tail(
+        segment.path, (segment.start, segment.start + segment.size, end), scan_stale_tail.damage_of(summary.holes)
+    )
+    return tail if isinstance(tail, scan_stale_tail.StaleTail) else None
 
 
 def segment_end(segments: list[SegmentFile], segment: SegmentFile) -> int:
@@ -172,12 +171,12 @@ def segment_end(segments: list[SegmentFile], segment: SegmentFile) -> int:
 
 
 def scan_segment(
-    scanner: RangeScanner, segment: SegmentFile, end: int, told: Told, part: Part | None = None
-) -> Iterator[Block]:
+    scanner: range_scan.RangeScanner, segment: SegmentFile, end: int, told: Told, part: tag_items.Part | None = None
+) -> Iterator[settings.Block]:
     """The blocks of a segment, or of a part of it. Whole it would end at the offset ``end``. Raises OSError, InputError."""
     stop = segment.start + segment.size
     low, high = part or (segment.start, stop)
-    spec = RangeSpec(0, segment.path, segment.start, end, stop, low, high, True)
+    spec = ranges.RangeSpec(0, segment.path, segment.start, end, stop, low, high, True)
     reached = low
 
     def seen(stop: int) -> None:
@@ -199,7 +198,7 @@ class Damage(NamedTuple):
     reason: str
 
 
-def damage(summary: RangeSummary) -> list[Damage]:
+def damage(summary: ranges.RangeSummary) -> list[Damage]:
     """The damaged parts of a scanned segment. Zeros up to its end are no damage."""
     broken = [Damage(offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
     if summary.tail >= 0 and summary.last_nonzero >= summary.tail:

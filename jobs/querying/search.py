@@ -10,22 +10,78 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
-from rocketmq_reindex.jobs.querying.found import Found
-from rocketmq_reindex.jobs.querying.queue import PLAIN, Span, StoreQueue, queue_folder, topics
-from rocketmq_reindex.jobs.querying.tags import UnindexedTag
-from rocketmq_reindex.jobs.store.index_files import IndexFiles, IndexSizes
-from rocketmq_reindex.jobs.store.log import EXPIRED, StoreLog
-from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.jobs.store.rocksdb import rocksdb_queues
-from rocketmq_reindex.jobs.store.segments import check_has_parts, check_is_folder, check_is_store, check_some_log
-from rocketmq_reindex.jobs.store.tag_items import parts_with_tag_items, parts_without
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape, near_names
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.jobs.querying.queue import PLAIN, Found, Span, StoreQueue, queue_folder, topics
+from rocketmq_reindex.jobs.store import folders, settings, tag_items
+from rocketmq_reindex.jobs.store.contents import EXPIRED, FILLER, NOTHING, IndexFiles, IndexSizes, StoreLog
+from rocketmq_reindex.storage_format.errors import InputError, Nobody, Told
+from rocketmq_reindex.storage_format.names import counted, escape, near_names
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
-from rocketmq_reindex.storage_format.told import Nobody, Told
 from rocketmq_reindex.udfs import files
+
+# ------------------------------------------------------------------------------------------------------------------------- tags
+# Find a tag where the index has no tag items: read those parts of the log.
+#
+# Short parts are read record by record: what no broker has dispatched yet, and records without items between two IndexFiles.
+# The rest is scanned as the build does it.
+
+RECORDS_MAX: Final = 4096
+"""records that are read one by one: more of them take longer than to load what scans"""
+
+
+class UnindexedTag:
+    """Records that may have a tag of a topic, in parts of a log. ``log_bytes``: how much of the log was, or is to be, read."""
+
+    def __init__(self, log: StoreLog, topic: str, tag: str, parts: Sequence[tag_items.Part]) -> None:
+        self._log, self._topic, self._tag = log, topic, tag
+        self._found: set[int] = set()
+        self._long: list[tag_items.Part] = []
+        self.log_bytes = 0
+        for part in parts:
+            self._walk(part)
+        self.log_bytes += sum(part.high - part.low for part in self._long)
+
+    def phy_offsets(self, notes: folders.Notes, told: Told) -> set[int]:
+        """Physical offsets of the records; those that were scanned may have another tag with the same hash."""
+        if not self._long:
+            return self._found
+        from rocketmq_reindex.jobs.querying.scan import scan_log
+
+        found = scan_log(self._log, [self._topic], lambda topic: tag_hash(topic, self._tag), notes, told, self._long)
+        return self._found | found
+
+    def _walk(self, part: tag_items.Part) -> None:
+        """Read the records of a part; what is long or damaged is left to the scan."""
+        at = part.low
+        for _ in range(RECORDS_MAX):
+            if at >= part.high:
+                return
+            message = self._log.message(at)
+            if isinstance(message, Message):
+                if message.is_indexed and message.has_tag(self._topic, self._tag):
+                    self._found.add(at)
+                self.log_bytes += message.size
+                at += message.size
+            elif message == FILLER:
+                at = next((segment.start for segment in self._log.segments if segment.start > at), part.high)
+            elif message == NOTHING and self._is_end(at, part):
+                return
+            else:
+                break
+        self._long.append(tag_items.Part(at, part.high))
+
+    def _is_end(self, at: int, part: tag_items.Part) -> bool:
+        """Whether zeros are the log's end: behind the last record with items, in the last segment or one of zeros before it.
+
+        A broker allocates the next segment ahead.
+        """
+        later = [segment.start for segment in self._log.segments if segment.start > at]
+        behind_items = part.low > self._log.start and part.high == self._log.end
+        return behind_items and all(self._log.message(start) == NOTHING for start in later)
+
+
+# ----------------------------------------------------------------------------------------------------------------------- search
+# Search a store, whole or broken: every way to ask for messages, each as an iterator of what is found.
 
 _OFFSET_ID: Final = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 
@@ -49,18 +105,18 @@ class Search:
     """
 
     def __init__(
-        self, store: str, roots: Sequence[str], notes: Notes, *, sizes: IndexSizes | None = None, scan: bool = False,
+        self, store: str, roots: Sequence[str], notes: folders.Notes, *, sizes: IndexSizes | None = None, scan: bool = False,
         told: Told | None = None,
     ) -> None:  # fmt: skip
         self._store, self._sizes, self._scan, self._notes = store, sizes, scan, notes
         self._told = told or Nobody()
         self._index: IndexFiles | None = None
-        check_is_folder(store)
-        check_is_store(store)
+        settings.check_is_folder(store)
+        settings.check_is_store(store)
         if tuple(roots) == (files.join(store, "commitlog"),):
-            check_has_parts(store)
+            settings.check_has_parts(store)
         else:
-            check_some_log(roots)
+            settings.check_some_log(roots)
         check_laid_out(store)
         self.log = StoreLog(roots, notes)
         self._opened = contextlib.ExitStack()
@@ -184,8 +240,8 @@ class Search:
     def _with_tag(self, topic: str, tag: str) -> Iterator[int]:
         """Physical offsets of the records that may have the tag: by its hash, or by reading the parts without tag items."""
         index = None if self._scan else self._opened_index()
-        indexed = [] if index is None else parts_with_tag_items(index, self.log)
-        rest = UnindexedTag(self.log, topic, tag, parts_without(indexed, self.log))
+        indexed = [] if index is None else tag_items.parts_with_tag_items(index, self.log)
+        rest = UnindexedTag(self.log, topic, tag, tag_items.parts_without(indexed, self.log))
         read = f"{counted(rest.log_bytes, 'byte')} of the log"
         if index is None or not indexed:
             self._notes.say(f"searched: {read}" + ("" if index is None else ": the index has no tag items"))
@@ -224,7 +280,7 @@ class Search:
             folder = files.join(self._store, PLAIN, topic, str(number))
             what = "is not there" if files.entry_of(folder).kind == files.ABSENT else "holds no file of the queue"
             size = sum(segment.size for segment in self.log.segments)
-            if found := rocksdb_queues(self._store):
+            if found := settings.rocksdb_queues(self._store):
                 raise InputError(
                     f"{found}: query reads ConsumeQueue files alone: add --scan to read the whole log ({size:,} bytes)"
                 )

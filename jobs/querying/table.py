@@ -4,8 +4,6 @@ In a file or pipe a row is one line, however long. On a terminal where the rows 
 a line a field: ids, keys and offsets can be copied there, too.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import unicodedata

@@ -1,7 +1,5 @@
 """Tell a person what a repair changed, from its manifest. Nothing in it is believed to be what it should be."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any, Final
@@ -9,8 +7,7 @@ from typing import Any, Final
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST, MANIFEST_MAX
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.udfs import files
 
 _HOW: Final = {

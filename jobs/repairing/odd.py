@@ -1,21 +1,86 @@
-"""What the queues out of order say of damage: records out of line, and queue offsets whose records are lost."""
+"""What the queues out of order say of damage, the good records beside it, and records that stand for lost ones."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from rocketmq_reindex.jobs.building.odd_queues import OddQueues, segment_of
-from rocketmq_reindex.storage_format.errors import RefusedError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.jobs.building.decisions import OddQueues, segment_of
+from rocketmq_reindex.storage_format import errors, names, repair, topics
 from rocketmq_reindex.storage_format.queue.order import Fill, Kept
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
-from rocketmq_reindex.storage_format.topics import is_own
+from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary, Segment
 from rocketmq_reindex.udfs.order.placements import FILLS, KEPT
+from rocketmq_reindex.udfs.repair.mend import NEIGHBOURS, Mended
+
+# ---------------------------------------------------------------------------------------------------------------------- located
+# Find the good records beside each damaged stretch, as far as the summaries of the scanned ranges tell where they are.
+
+_NEAR: Final = NEIGHBOURS
+"""Anchors of one stretch: a walk begins at one that lies before the record that is looked for."""
+
+
+def located(
+    found: Sequence[repair.Damage], accepted: Sequence[RangeSummary], segments: Sequence[Segment]
+) -> list[repair.Damage]:
+    """Return the damaged stretches with a good record of their segment to begin a walk at, or one of another segment.
+
+    ``accepted`` are the ranges of the damaged log, ``segments`` its files; both in order.
+    """
+    good = [summary for summary in accepted if summary.first >= 0 and summary.last_good >= 0]
+    firsts = [summary.first for summary in good]
+    starts = [segment.start for segment in segments]
+
+    def place(offset: int, anchor: int) -> repair.RecordAt:
+        return repair.RecordAt(segments[bisect_right(starts, offset) - 1], offset, anchor)
+
+    done: list[repair.Damage] = []
+    for damage in found:
+        before, after = bisect_right(firsts, damage.segment.start - 1) - 1, bisect_right(firsts, damage.segment.segment_end - 1)
+        low = damage.segment.start
+        anchors = firsts[before + 1 : bisect_right(firsts, damage.offset - 1)]
+        if done and done[-1].segment == damage.segment:
+            # A good record begins where the stretch before it ends.
+            low = done[-1].end
+            anchors.append(low)
+        near = sorted({at for at in anchors if low <= at < damage.offset})[-_NEAR:]
+        one = replace(damage, anchors=tuple(near), ends_log=after >= len(good) and damage.segment == found[-1].segment)
+        # A replica may have the record across the border otherwise: the ones beyond it may be looked at then.
+        if before >= 0:
+            last = good[before].last_good
+            first = max(before - _NEAR + 1, bisect_left(firsts, starts[bisect_right(starts, last) - 1]))
+            one = replace(one, before=place(last, _first_good(good[first])))
+        if after < len(good):
+            first = _first_good(good[after])
+            one = replace(one, after=place(first, first))
+        done.append(one)
+    return done
+
+
+def _first_good(summary: RangeSummary) -> int:
+    """The first good record of a range, which may begin with damage."""
+    at = summary.first
+    for offset, length, _ in summary.holes:
+        if offset == at:
+            at += length
+    return at
+
+
+def record_ends(accepted: Sequence[RangeSummary], segments: Sequence[Segment]) -> dict[int, int]:
+    """Return where the records of each segment end, by its start; its filler counts as one of them."""
+    starts = [segment.start for segment in segments]
+    found: dict[int, int] = {}
+    for summary in accepted:
+        start = starts[bisect_right(starts, summary.low) - 1]
+        found[start] = max(found.get(start, start), summary.end if summary.end >= 0 else summary.tail)
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------------------------- odd
+# What the queues out of order say of damage: records out of line, and queue offsets whose records are lost.
 
 
 class Gap(NamedTuple):
@@ -38,9 +103,9 @@ def wrong_offsets(odd: OddQueues, segments: list[Segment]) -> list[Hole]:
     """
     found = []
     for queue in odd.queues():
-        name = f"queue {escape(queue.topic)}/{queue.queue}"
+        name = f"queue {names.escape(queue.topic)}/{queue.queue}"
         if queue.more_lost:
-            raise RefusedError(f"{name}: {queue.more_lost.records} more records out of line: is this a commitlog?")
+            raise errors.RefusedError(f"{name}: {queue.more_lost.records} more records out of line: is this a commitlog?")
         reason = f"{r.OUT_OF_LINE} ({name})"
         wrong = (one for one in queue.lost if one.is_wrong)
         found += [Hole(segment_of(segments, one.phy_offset), one.phy_offset, one.size, reason) for one in wrong]
@@ -56,7 +121,7 @@ def gaps(odd: OddQueues) -> Iterator[Gap]:
     line.
     """
     for queue in odd.queues():
-        if queue.batch or queue.where is None or is_own(queue.topic):
+        if queue.batch or queue.where is None or topics.is_own(queue.topic):
             continue
         rows = np.asarray(queue.where.read())
         kept = [Kept(*row) for row in rows[: KEPT * queue.where.kept].reshape(-1, KEPT).tolist()]
@@ -69,3 +134,75 @@ def gaps(odd: OddQueues) -> Iterator[Gap]:
                 continue
             if before.stop < after.begin and before.end <= after.phy_offset:
                 yield Gap(queue.topic, queue.queue, before.stop, after.begin - before.stop, before.end, after.phy_offset)
+
+
+# ------------------------------------------------------------------------------------------------------------------- tombstones
+# Put ordinary records at queue offsets whose messages are lost, in the place of the lost bytes.
+
+
+@dataclass
+class _Room:
+    """The lost bytes of one range, and the tombstones that stand in it; ``at`` is where the next one begins.
+
+    ``end`` is where the last one may end: up to the end of a segment no record may reach, as behind it a recovery looks for the
+    segment's filler.
+    """
+
+    one: Mended
+    at: int
+    end: int
+    pieces: list[repair.Piece] = field(default_factory=list)
+
+    def put(self, gap: Gap) -> Gap:
+        """Put records for as many offsets of ``gap`` as there is room for; returns what is left of it."""
+        first = self.one.pieces[0]
+        topic = gap.topic.encode()
+        size = repair.tombstone_min(topic, first.demands)
+        count = min(gap.offsets, (self.end - self.at) // size)
+        for number in range(count):
+            self.pieces.append(replace(
+                first, kind=repair.TOMBSTONE, low=self.at, high=self.at + size, topic=topic.hex(), queue=gap.queue,
+                queue_offset=gap.queue_offset + number,
+            ))  # fmt: skip
+            self.at += size
+        return gap._replace(queue_offset=gap.queue_offset + count, offsets=gap.offsets - count)
+
+    def filled(self, bounds: tuple[int, int]) -> Mended:
+        """The range with its tombstones, and what stands behind them."""
+        first = self.one.pieces[0]
+        if not self.pieces:
+            return self.one
+        rest: list[repair.Piece] | None = []
+        if self.at < self.one.high:
+            rest = repair.lost_pieces(self.at, self.one.high, bounds, first.time, first.demands)
+        if rest is None:
+            # Too few bytes for a record are the last tombstone's body.
+            rest = []
+            self.pieces[-1] = replace(self.pieces[-1], high=self.one.high)
+        return replace(self.one, pieces=[*self.pieces, *rest])
+
+
+def with_tombstones(mended: Sequence[Mended], gaps: Iterable[Gap], ends: dict[int, int]) -> tuple[list[Mended], int]:
+    """Return the ranges with tombstones for the ``gaps``, and how many lost offsets have found no room.
+
+    ``ends`` has the end of each segment by its start. A gap that one range alone can have comes first.
+    """
+    rooms = [
+        _Room(one, one.low, one.high - (r.FILLER_MIN if one.high == ends[one.start] else 0))
+        for one in mended
+        if one.pieces[0].kind != repair.COPY
+    ]
+    left = 0
+    for gap, mine in sorted(((gap, _of(gap, rooms)) for gap in gaps), key=lambda each: len(each[1])):
+        rest = gap
+        for room in mine:
+            if rest.offsets:
+                rest = room.put(rest)
+        left += rest.offsets
+    filled = {room.one.low: room.filled((room.one.start, ends[room.one.start])) for room in rooms}
+    return [filled.get(one.low, one) for one in mended], left
+
+
+def _of(gap: Gap, rooms: Sequence[_Room]) -> list[_Room]:
+    """The ranges in which the records of a gap may have lain, in order."""
+    return [room for room in rooms if gap.low <= room.one.low and room.one.high <= gap.high]

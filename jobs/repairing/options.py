@@ -3,16 +3,104 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rocketmq_reindex.jobs.building.options import add_delay_options, add_store_options, default, merged
+from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command.options import command_parser
 from rocketmq_reindex.jobs.publishing.layout import SIZES
-from rocketmq_reindex.jobs.repairing.settings import RepairSettings
+from rocketmq_reindex.jobs.store.settings import checked_paths
 from rocketmq_reindex.jobs.watching.options import add_watch_options
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.udfs.repair.links import LINKS
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.repair.links import LINKS, REFLINK
+
+# --------------------------------------------------------------------------------------------------------------------- settings
+# Settings of a repair: those of a build of the repaired log, and what may stand in the place of damage.
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairSettings(BuildSettings):
+    """What a repair takes and writes."""
+
+    replicas: tuple[str, ...] = ()
+    """folders or URIs of replicas and backups: each a store, or a folder of segments; the first that fits is taken"""
+    extend: bool = False
+    """also take what a replica has behind the end of the log"""
+    majority: bool = False
+    """take a sound record that most of the logs have otherwise from them"""
+    link: str = REFLINK
+    """one of LINKS: how unchanged segments may share their bytes with the damaged log's"""
+    tombstones: bool = False
+    """put an ordinary record at each queue offset that is known to be lost"""
+    include_broken: bool = False
+    """keep records whose frame is sound and whose body CRC is wrong"""
+
+    @property
+    def strict_lmq(self) -> bool:
+        return self.lmq
+
+    @property
+    def need_crc(self) -> bool:
+        return self.property_crc_forced
+
+    @property
+    def may_be_short(self) -> bool:
+        return True
+
+    @property
+    def may_overwrite(self) -> bool:
+        return False
+
+    def check(self) -> RepairSettings:
+        """Return these settings with paths in their usual form. Raises UsageError for values that no repair can have."""
+        replicas = tuple(files.absolute(place) if place else place for place in checked_paths(*self.replicas))
+        # What is still damage after the repair would be reported, not refused: nothing but a torn tail should be left.
+        checked = replace(self, replicas=replicas, protected=(*self.protected, *replicas), on_damage="salvage", keep_zeros=True)
+        return super(RepairSettings, checked).check()  # type: ignore[return-value]  # replace keeps the class
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the settings, those of a build first."""
+        yield from super().problems()
+        if self.link not in LINKS:
+            yield f"--link {self.link!a}: take one of {', '.join(LINKS)}"
+        if self.include_broken and self.crc_on_recover:
+            yield (
+                "--include-broken: a broker takes records with a wrong body CRC only with checkCRCOnRecover=false: set it, "
+                "and name its --broker-conf"
+            )
+        if self.crc == "none" and self.crc_on_recover:
+            yield (
+                "--crc none: a broker cuts the log at a wrong body CRC: leave it out, or set checkCRCOnRecover=false and name "
+                "its --broker-conf"
+            )
+        if self.extend and not self.replicas:
+            yield "--extend: takes what a replica has behind the log's end: name a --replica"
+        if self.majority and len(self.replicas) < 2:
+            yield "--majority: one of two logs is no majority: name two or more --replica"
+        if any(not replica for replica in self.replicas):
+            yield "--replica: is empty: name a store"
+        own = {files.canonical(place) for place in (self.store, *self.roots) if place}
+        if any(replica and files.canonical(replica) in own for replica in self.replicas):
+            yield "--replica: is the log itself that is to be repaired: name another copy of it"
+
+    def for_manifest(self) -> dict[str, Any]:
+        """Return the settings that decide what is written, by the names of the manifest."""
+        mine = {
+            "replicas": len(self.replicas), "tombstones": self.tombstones, "include_broken": self.include_broken,
+            "property_crc_forced": self.property_crc_forced,
+        }  # fmt: skip
+        return super().for_manifest() | mine | self._more()
+
+    def _more(self) -> dict[str, Any]:
+        """Settings that a manifest has only where they are set."""
+        return {name: True for name in ("extend", "majority") if getattr(self, name)}
+
+
+# ---------------------------------------------------------------------------------------------------------------------- options
+# The options of ``rmq-reindex repair``, and the settings that they make.
 
 
 def build_parser() -> argparse.ArgumentParser:

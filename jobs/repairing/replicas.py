@@ -1,15 +1,93 @@
-"""List the segments of replicas and backups. What is wrong with one of them is no error: nothing is taken from it then."""
+"""What a repair takes from replicas: their segments, what is behind the end, other records; and the room for the result."""
 
 from __future__ import annotations
 
+import uuid
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.engines.engine import task_count
+from rocketmq_reindex.jobs.repairing.options import RepairSettings
+from rocketmq_reindex.jobs.store.settings import Commitlog
+from rocketmq_reindex.storage_format import repair
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.file_names import first_byte
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.scan.ranges import Segment
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex.storage_format.layouts import first_byte
+from rocketmq_reindex.storage_format.names import counted, escape
+from rocketmq_reindex.storage_format.scan.chain import Chain
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.repair import differing, links, mend, replicas as repair_replicas
+from rocketmq_reindex.udfs.staging import StagingFolder
+
+# ------------------------------------------------------------------------------------------------------------------------- room
+# The room that a repaired log takes, asked for before anything of it is written, and what links save of it.
+
+
+def last_record(accepted: Sequence[RangeSummary]) -> int:
+    """Return the offset of the log's last good record, -1 where it has none."""
+    return max((summary.last_good for summary in accepted), default=-1)
+
+
+def link_of(link: str, segment: Segment, last: int) -> str:
+    """Return how ``segment`` may share its bytes with the old file, by ``link``; ``last`` as of ``last_record``.
+
+    A broker writes on in the segment in which the log ends, and in those that it has made for later: a hard link would take
+    that to the old log.
+    """
+    return links.NONE if link == links.HARD and segment.segment_end > last else link
+
+
+def log_bytes(staging: StagingFolder, link: str, segments: Sequence[Segment], last: int, changed: frozenset[int]) -> int:
+    """Return the bytes that copies of those ``segments`` take that share nothing; ``changed`` are the starts of mended ones."""
+    shares: dict[tuple[str, str], bool] = {}
+
+    def shared(segment: Segment) -> bool:
+        wanted = link_of(link, segment, last)
+        if wanted == links.NONE or segment.start in changed or segment.data_end < segment.segment_end:
+            return False
+        # The folders of one log may lie in several file systems.
+        key = wanted, files.parent(segment.path)
+        if key not in shares:
+            shares[key] = _can_share(wanted, segment.path, staging)
+        return shares[key]
+
+    copied = [segment for segment in segments if segment.path and not shared(segment)]
+    return sum(files.allocated(segment.path, segment.data_end - segment.start) for segment in copied)
+
+
+def check_room(
+    staging: StagingFolder, settings: RepairSettings, whole: Sequence[Segment], last: int, found: Sequence[repair.Damage]
+) -> None:  # fmt: skip
+    """Raises InputError when the new log and the quarantine cannot fit. ``whole`` are all segments, ``found`` is the damage."""
+    free = files.free_bytes(staging.root)
+    if free is None:
+        return
+    needed = log_bytes(staging, settings.link, whole, last, frozenset(damage.segment.start for damage in found))
+    needed += sum(max(0, min(damage.end, damage.segment.data_end) - damage.offset) for damage in found if damage.segment.path)
+    if settings.replicas:
+        needed += sum(damage.length for damage in found if not damage.segment.path)
+    if needed > free:
+        raise InputError(
+            f"{escape(settings.out)}: the new log needs about {needed:,} bytes where {free:,} are free: make room, or choose a "
+            "disk where --link works"
+        )
+
+
+def _can_share(link: str, path: str, staging: StagingFolder) -> bool:
+    """Whether a file can be shared with the staging folder: tried."""
+    trial = files.join(staging.temporary, uuid.uuid4().hex)
+    try:
+        return (link == links.HARD and files.link(path, trial)) or files.clone(path, staging.temporary, trial)
+    finally:
+        files.remove_tree(trial)
+
+
+# --------------------------------------------------------------------------------------------------------------------- replicas
+# List the segments of replicas and backups. What is wrong with one of them is no error: nothing is taken from it then.
 
 
 def list_replicas(places: Sequence[str], log: Commitlog) -> list[list[Segment]]:
@@ -36,3 +114,216 @@ def _list(place: str, size: int) -> list[Segment]:
             f"{escape(root)}: holds no segment of at most {size:,} bytes: --replica is a store, or a folder of segments"
         )
     return found
+
+
+# ----------------------------------------------------------------------------------------------------------------------- behind
+# Take from a replica what is behind the end of the log: the torn record there, and with --extend all that follows.
+
+EXTENDED: Final = "behind the log's end"
+TORN: Final = "last record torn where no CRC covers it"
+"""reasons of ranges: only the replica has it, or it shows only beside the replica"""
+
+
+def log_end(chain: Chain, whole: Sequence[Segment], ends: dict[int, int], last: int) -> repair_replicas.LogEnd | None:
+    """Return where the log ends; None where damage lies there, or no record before it says what should follow.
+
+    ``whole`` are all of its segments, ``ends`` has where the records of each one end, ``last`` is its last good record.
+    """
+    home = next((segment for segment in whole if segment.start <= last < segment.segment_end), None)
+    if home is None:
+        return None
+    offset = ends[home.start]
+    tail = chain.stale or chain.torn
+    if (tail and tail.offset != offset) or any(hole.offset >= offset for hole in chain.holes):
+        return None
+    segment = next((one for one in whole if one.start <= offset < one.segment_end), None)
+    if segment is None:
+        segment = _next_segment(whole[-1])
+    torn = min(chain.torn.length, segment.segment_end - offset) if chain.torn and not chain.stale else 0
+    firsts = [found.first for found in chain.accepted if home.start <= found.first < last]
+    return repair_replicas.LogEnd(repair.RecordAt(home, last, max(firsts, default=-1)), segment, offset, torn)
+
+
+def _next_segment(before: Segment) -> Segment:
+    """The segment that would follow, which is not there."""
+    start, size = before.segment_end, before.segment_end - before.start
+    return Segment(f"{start:020d}", "", start, start, start + size)
+
+
+@dataclass
+class BehindEnd:
+    """What replicas have behind the log's end, and what is taken of it: ``damage`` that the replica ``taken`` (from 1) mends.
+
+    ``new`` are the segments of it that the log lacks.
+    """
+
+    end: repair_replicas.LogEnd | None = None
+    found: list[repair_replicas.Behind] = field(default_factory=list)
+    taken: int = 0
+    damage: list[repair.Damage] = field(default_factory=list)
+    new: list[Segment] = field(default_factory=list)
+    extends: bool = False
+
+    def take(self, extend: bool, torn: str, whole: Sequence[Segment]) -> None:
+        """Take the torn record, which is so for the reason ``torn``; with ``extend`` all of the replica that goes farthest."""
+        end = self.end
+        assert end is not None
+        farthest = max(self.found, key=lambda one: (one.end, -one.replica), default=None)
+        first = next((one for one in self.found if one.torn_end >= 0), None)
+        if extend and farthest is not None and farthest.stretches and (not end.torn or farthest.torn_end >= 0):
+            one, stretches, self.extends = farthest, farthest.stretches, True
+        elif first is not None:
+            one, stretches = first, [(first.begin, first.torn_end)]
+        else:
+            return
+        self.taken, before = one.replica, end.last._replace(offset=one.before)
+        reasons = [torn] if end.torn else [TORN] if one.begin < end.offset else []
+        reason = "; ".join([*reasons, *([EXTENDED] if self.extends else [])])
+        segments = list(whole)
+        for low, high in stretches:
+            while segments[-1].segment_end <= low:
+                segments.append(_next_segment(segments[-1]))
+                self.new.append(segments[-1])
+            segment = next(one for one in segments if one.start <= low < one.segment_end)
+            place = repair.Place(low, high - low, reason)
+            self.damage.append(repair.Damage(low, high - low, segment, (place,), before=before, ends_log=True))
+
+    def others(self, found: Sequence[repair.Damage]) -> list[repair.Damage]:
+        """Return the damage without that at the log's end, if it is taken: what the replica has whole is no broken tail."""
+        return [one for one in found if not self.taken or self.end is None or one.offset < self.end.offset]
+
+    def checked(self, mended: list[mend.Mended]) -> list[mend.Mended]:
+        """Return what was taken. Raises InputError where the replica no longer has it."""
+        for one in mended:
+            if not one.replica:
+                raise InputError(f"--replica: replica {self.taken} has changed meanwhile at offset {one.offset}: run it again")
+        return mended
+
+    def tell(self, summary: Summary) -> None:
+        """Say by how much each replica goes on, and what was taken; the manifest gets the same."""
+        if self.end is None:
+            return
+        upto, told = max(self.end.offset, self.damage[-1].end if self.damage else 0), list[dict[str, Any]]()
+        for one in self.found:
+            is_taken = self.extends and one.replica == self.taken
+            if one.end <= upto and not is_taken:
+                continue
+            more = f"{counted(one.bytes, 'byte')}, {counted(one.records, 'record')}, from offset {one.begin} on"
+            told.append({"replica": one.replica, "offset": one.begin, "bytes": one.bytes, "records": one.records})
+            if is_taken:
+                summary.warn(f"--extend: replica {one.replica} goes on behind the log's end, and was taken: {more}")
+            else:
+                summary.warn(f"--replica: replica {one.replica} goes on behind the log's end: {more}: --extend takes it")
+        if told and summary.repair is not None:
+            summary.repair["behind"] = told
+
+
+def look_behind(
+    scan: Scan, replicas: Sequence[list[Segment]], extend: bool, chain: Chain, whole: Sequence[Segment], ends: dict[int, int]
+) -> BehindEnd:
+    """Have tasks look at what each replica, given by its segments, has behind the log's end, and decide what is taken of it."""
+    found = BehindEnd(log_end(chain, whole, ends, last_record(chain.accepted)) if replicas else None)
+    if found.end is None:
+        return found
+    plan = handover.write_plan(scan.staging, "log-end", [found.end])
+    listed = handover.write_plan(scan.staging, "replicas-behind", replicas)
+    results = scan.engine.numbers(repair_replicas.LookBehind(plan, listed, scan.task.settings), len(replicas))
+    found.found = sorted(repair_replicas.Behind.read(results), key=lambda one: one.replica)
+    found.take(extend, chain.torn.reason if chain.torn else "", whole)
+    return found
+
+
+# -------------------------------------------------------------------------------------------------------------------- differing
+# Sound records of the log that a replica has otherwise: told, and with --majority taken from most of the logs.
+
+MAJORITY: Final = "most of the logs have this record otherwise"
+"""reason of a range that was taken from the majority"""
+_LISTED: Final = 1000
+"""Records that the manifest lists."""
+_TOLD: Final = 3
+
+
+@dataclass(frozen=True)
+class Differing:
+    """Records that replicas have otherwise, by the number of the replica (from 1), and the segments of each replica."""
+
+    records: list[tuple[int, differing.DifferingRecord]]
+    replicas: list[list[Segment]]
+
+    def outside(self, mended: Sequence[mend.Mended], end: int) -> Differing:
+        """Return those that lie before ``end``, where the log ends, and in no range that is mended anyway."""
+        spans = [(one.low, one.high) for one in mended]
+
+        def is_left(record: differing.DifferingRecord) -> bool:
+            low, high = record.phy_offset, record.phy_offset + record.size
+            return low <= end and not any(a < high and low < b for a, b in spans)
+
+        return Differing([one for one in self.records if is_left(one[1])], self.replicas)
+
+    def majority(self, segments: Sequence[Segment]) -> dict[int, list[repair.Damage]]:
+        """Return the records of which more than half of the logs have the same other bytes, as damage that a replica mends.
+
+        They are given by the number of the first replica with these bytes; neighbours are one. ``segments`` are the log's.
+        """
+        of_record: dict[int, list[tuple[int, differing.DifferingRecord]]] = {}
+        for number, record in self.records:
+            of_record.setdefault(record.phy_offset, []).append((number, record))
+        found: dict[int, list[repair.Damage]] = {}
+        for offset, others in sorted(of_record.items()):
+            end = offset + others[0][1].size
+            having = sum(any(s.start <= offset and end <= s.data_end for s in of) for of in self.replicas)
+            votes = Counter(record.digest for _, record in others if record.digest).most_common(1)
+            if votes and 2 * votes[0][1] > 1 + having:
+                number, record = next(one for one in others if one[1].digest == votes[0][0])
+                _add(found.setdefault(number, []), record, segments)
+        return found
+
+    def tell(self, summary: Summary, taken: Sequence[mend.Mended]) -> None:
+        """Say which records differ; the manifest lists them."""
+        if not self.records:
+            return
+        took = {record.phy_offset for _, record in self.records if any(_has(one, record) for one in taken)}
+        told = "; ".join(f"replica {number}: {record.text}" for number, record in self.records[:_TOLD])
+        more = f"; {counted(len(self.records) - _TOLD, 'more record')}" if len(self.records) > _TOLD else ""
+        left = any(record.phy_offset not in took for _, record in self.records)
+        advice = ": look which log is right; the log's own bytes stay" if left else ""
+        summary.warn(f"--replica: records differ where no CRC tells which log is right: {told}{more}{advice}")
+        if taken:
+            what = counted(len(took), "record")
+            summary.warn(f"--majority: {what} taken as most of the logs have it: the old bytes are in quarantine/")
+        if summary.repair is not None:
+            summary.repair["differing"] = [
+                {
+                    "replica": number, "offset": record.phy_offset, "size": record.size, "topic": record.topic,
+                    "queue": record.queue, "queue_offset": record.queue_offset, "fields": record.fields,
+                    "taken": record.phy_offset in took,
+                }
+                for number, record in self.records[:_LISTED]
+            ]  # fmt: skip
+
+
+def compare_replicas(scan: Scan, replicas: list[list[Segment]], log: Commitlog) -> Differing:
+    """Have tasks compare the log with each replica, given by its segments, byte by byte."""
+    found = list[tuple[int, differing.DifferingRecord]]()
+    for number, segments in enumerate(replicas, 1):
+        stretches = differing.overlap(log.segments, segments)
+        if stretches:
+            tasks = task_count(len(stretches), 2 * sum(one.length for one in stretches), scan.engine.cores)
+            plan = handover.write_plan(scan.staging, f"stretches-{number}", stretches)
+            results = scan.engine.numbers(differing.CompareLogs(scan.staging, plan, tasks, scan.task.settings), tasks)
+            found += [(number, record) for one in differing.LogDifference.read(results) for record in one.records]
+    return Differing(sorted(found, key=lambda one: (one[1].phy_offset, one[0])), replicas)
+
+
+def _has(one: mend.Mended, record: differing.DifferingRecord) -> bool:
+    return one.low <= record.phy_offset and record.phy_offset + record.size <= one.high
+
+
+def _add(found: list[repair.Damage], record: differing.DifferingRecord, segments: Sequence[Segment]) -> None:
+    """Add a record to the stretches of one replica, joined with the one before it."""
+    low, segment = record.phy_offset, next(one for one in segments if one.start <= record.phy_offset < one.segment_end)
+    places: tuple[repair.Place, ...] = (repair.Place(low, record.size, f"{MAJORITY} ({record.fields})"),)
+    if found and found[-1].end == low and found[-1].segment == segment:
+        before = found.pop()
+        low, places = before.offset, (*before.places, *places)
+    found.append(repair.Damage(low, record.phy_offset + record.size - low, segment, places))

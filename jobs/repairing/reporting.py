@@ -1,15 +1,13 @@
 """What a repair changed: for the summary, the manifest, and whoever reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rocketmq_reindex.jobs.building.odd_queues import segment_of
+from rocketmq_reindex.jobs.building.decisions import segment_of
 from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
-from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.repair.pieces import BLANK, Piece
+from rocketmq_reindex.storage_format.names import counted
+from rocketmq_reindex.storage_format.repair import BLANK, Piece
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.udfs.repair.mend import Mended
 from rocketmq_reindex.udfs.repair.segments import WrittenSegment

@@ -4,51 +4,47 @@ The log is scanned once. What is damaged is mended in new segments, beside copie
 are scanned again, from the new segments. All that follows is done as in a build of the new log.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.building import stale_tails
+from rocketmq_reindex.jobs.building import scanning
 from rocketmq_reindex.jobs.building.decisions import odd_queues, too_much
-from rocketmq_reindex.jobs.building.estimate import check_free
 from rocketmq_reindex.jobs.building.full import FullBuild
-from rocketmq_reindex.jobs.building.planning import scan_settings
+from rocketmq_reindex.jobs.building.planning import check_free, scan_settings
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.engines.tasks import task_count
+from rocketmq_reindex.jobs.engines.engine import task_count
 from rocketmq_reindex.jobs.publishing.layout import REPAIRED
 from rocketmq_reindex.jobs.repairing import reporting
-from rocketmq_reindex.jobs.repairing.behind import look_behind
-from rocketmq_reindex.jobs.repairing.differing import Differing, compare_replicas
-from rocketmq_reindex.jobs.repairing.located import located, record_ends
-from rocketmq_reindex.jobs.repairing.odd import gaps, wrong_offsets
-from rocketmq_reindex.jobs.repairing.replicas import list_replicas
-from rocketmq_reindex.jobs.repairing.room import check_room, last_record, link_of, log_bytes
-from rocketmq_reindex.jobs.repairing.settings import RepairSettings
-from rocketmq_reindex.jobs.repairing.tombstones import with_tombstones
-from rocketmq_reindex.jobs.store.segments import Commitlog
+from rocketmq_reindex.jobs.repairing.odd import gaps, located, record_ends, with_tombstones, wrong_offsets
+from rocketmq_reindex.jobs.repairing.options import RepairSettings
+from rocketmq_reindex.jobs.repairing.replicas import (
+    Differing,
+    check_room,
+    compare_replicas,
+    last_record,
+    link_of,
+    list_replicas,
+    log_bytes,
+    look_behind,
+)
+from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
-from rocketmq_reindex.storage_format.integers import INT64_MAX
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.repair.damage import SHORT, Damage, damages, whole_segments
+from rocketmq_reindex.storage_format.repair import SHORT, Damage, damages, whole_segments
 from rocketmq_reindex.storage_format.scan.chain import Chain, misnamed
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary, Segment
-from rocketmq_reindex.udfs import files, plans
-from rocketmq_reindex.udfs.progress import Positions
-from rocketmq_reindex.udfs.repair.mend import MendDamage, Mended
-from rocketmq_reindex.udfs.repair.quarantine import KeepReplaced, Kept
-from rocketmq_reindex.udfs.repair.segments import FOLDER, SegmentPlan, WriteSegments, WrittenSegment
-from rocketmq_reindex.udfs.repair.walking import is_completed
-from rocketmq_reindex.udfs.staging import StagingFolder
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.repair import mend, replicas, segments as repair_segments
+from rocketmq_reindex.udfs.staging import Positions, StagingFolder
 
 _BROKEN: Final = r.REASONS[r.BAD_BODY_CRC]
 
@@ -94,7 +90,7 @@ class RepairSteps(FullBuild):
         if not segments:
             raise InputError(f"{escape(', '.join(self.settings.roots))}: holds no segment: there is nothing to repair")
         if chain.doubt:
-            summary.warn(stale_tails.doubts(chain.doubt))
+            summary.warn(scanning.doubts(chain.doubt))
         if len(segments) == 1 and not self.settings.segment_size:
             size = counted(segments[0].data_end - segments[0].start, "byte")
             summary.warn(
@@ -117,7 +113,7 @@ class RepairSteps(FullBuild):
             whole += behind.new
             check_room(scan.staging, self.settings, whole, self._last, [*behind.others(found), *behind.damage])
         with reporter.step("mend"):
-            taken, kept = list[Mended](), list[Hole]()
+            taken, kept = list[mend.Mended](), list[Hole]()
             if self.settings.include_broken:
                 # What a replica has whole is not kept as it is.
                 if self.settings.replicas:
@@ -159,13 +155,13 @@ class RepairSteps(FullBuild):
         return self._entries or []
 
     def _differing(
-        self, scan: Scan, chain: Chain, segments: list[Segment], mended: list[Mended]
-    ) -> tuple[Differing, list[Mended]]:
+        self, scan: Scan, chain: Chain, segments: list[Segment], mended: list[mend.Mended]
+    ) -> tuple[Differing, list[mend.Mended]]:
         """The sound records that replicas have otherwise, and with --majority those that are taken from most of the logs."""
         if not self.settings.replicas:
             return Differing([], []), []
         found = compare_replicas(scan, self._replicas, self.log).outside(mended, self._last)
-        taken = list[Mended]()
+        taken = list[mend.Mended]()
         for number, damage in found.majority(segments).items() if self.settings.majority else ():
             wanted = located(damage, chain.accepted, segments)
             some = self._mend(scan, wanted, only_replicas=True, replica=number)
@@ -173,30 +169,32 @@ class RepairSteps(FullBuild):
             taken += [reporting.cut(one, one.offset, one.offset + one.length) for one in some if one.replica]
         return found, taken
 
-    def _mend(self, scan: Scan, found: list[Damage], *, only_replicas: bool = False, replica: int = 0) -> list[Mended]:
+    def _mend(self, scan: Scan, found: list[Damage], *, only_replicas: bool = False, replica: int = 0) -> list[mend.Mended]:
         """Have tasks decide what stands in the place of the damage. ``replica``: this one alone is asked; 0: all are."""
         if not found:
             return []
         staging, tasks = scan.staging, task_count(len(found), sum(damage.length for damage in found), scan.engine.cores)
-        plan = plans.write_plan(staging, "damage", found)
+        plan = handover.write_plan(staging, "damage", found)
         asked = [one if replica in (0, number) else [] for number, one in enumerate(self._replicas, 1)]
-        listed = plans.write_plan(staging, "replicas", asked)
-        function = MendDamage(plan, listed, tasks, scan.task.settings, only_replicas)
-        return Mended.read(scan.engine.numbers(function, tasks))
+        listed = handover.write_plan(staging, "replicas", asked)
+        function = mend.MendDamage(plan, listed, tasks, scan.task.settings, only_replicas)
+        return mend.Mended.read(scan.engine.numbers(function, tasks))
 
-    def _kept(self, scan: Scan, whole: list[Segment], mended: list[Mended]) -> list[Mended]:
+    def _kept(self, scan: Scan, whole: list[Segment], mended: list[mend.Mended]) -> list[mend.Mended]:
         """Have tasks keep what stood there, and return the ranges with that."""
         if not mended:
             return []
         of = {segment.start: segment for segment in whole}
         replaced = [Damage(one.low, one.high - one.low, of[one.start], tuple(one.places)) for one in mended]
         tasks = task_count(len(replaced), sum(one.length for one in replaced), scan.engine.cores)
-        plan = plans.write_plan(scan.staging, "replaced", replaced)
-        function = KeepReplaced(scan.staging, plan, tasks, scan.task.settings)
-        kept = {one.low: one for one in Kept.read(scan.engine.numbers(function, tasks))}
+        plan = handover.write_plan(scan.staging, "replaced", replaced)
+        function = repair_segments.KeepReplaced(scan.staging, plan, tasks, scan.task.settings)
+        kept = {one.low: one for one in repair_segments.Kept.read(scan.engine.numbers(function, tasks))}
         return [dataclasses.replace(one, kept=kept[one.low]) for one in mended]
 
-    def _write(self, scan: Scan, whole: list[Segment], mended: list[Mended], reporter: Reporter) -> list[WrittenSegment]:
+    def _write(
+        self, scan: Scan, whole: list[Segment], mended: list[mend.Mended], reporter: Reporter
+    ) -> list[repair_segments.WrittenSegment]:
         """Have tasks write all segments."""
         staging, size = scan.staging, sum(segment.segment_end - segment.start for segment in whole)
         wanted = [self._plan(segment, mended) for segment in whole]
@@ -205,17 +203,17 @@ class RepairSteps(FullBuild):
 
         def probe() -> tuple[int, float]:
             shares = positions.shares()
-            done = set(files.names(files.join(staging.tree, FOLDER)))
+            done = set(files.names(files.join(staging.tree, repair_segments.FOLDER)))
             share = sum(1.0 if segment.name in done else shares.get(segment.name, 0.0) for segment in whole)
             return len(done), share / len(whole)
 
         with reporter.stage("repair", "segments", len(whole), size, probe) as shown:
-            function = WriteSegments(staging, plans.write_plan(staging, "segments", wanted), tasks)
-            written = WrittenSegment.read(scan.engine.numbers(function, tasks))
+            function = repair_segments.WriteSegments(staging, handover.write_plan(staging, "segments", wanted), tasks)
+            written = repair_segments.WrittenSegment.read(scan.engine.numbers(function, tasks))
             shown.count(segments=len(written))
         return sorted(written, key=lambda segment: segment.entry["path"])
 
-    def _plan(self, segment: Segment, mended: list[Mended]) -> SegmentPlan:
+    def _plan(self, segment: Segment, mended: list[mend.Mended]) -> repair_segments.SegmentPlan:
         pieces = [
             dataclasses.replace(piece, range=number)
             for number, one in enumerate(mended)
@@ -223,7 +221,7 @@ class RepairSteps(FullBuild):
             for piece in one.pieces
         ]
         link = link_of(self.settings.link, segment, self._last)
-        return SegmentPlan(segment, link, pieces)
+        return repair_segments.SegmentPlan(segment, link, pieces)
 
 
 def _refuse(chain: Chain, segments: list[Segment]) -> None:
@@ -250,7 +248,7 @@ def _broken_off(last: Segment, torn: Hole | None) -> list[Hole]:
     if torn is None or last.data_end == last.segment_end or not last.start <= torn.offset < last.data_end:
         return []
     length = last.data_end - torn.offset
-    return [dataclasses.replace(torn, length=length, reason=SHORT)] if is_completed(last, torn.offset) else []
+    return [dataclasses.replace(torn, length=length, reason=SHORT)] if replicas.is_completed(last, torn.offset) else []
 
 
 def _is_in(stretches: list[tuple[int, int]], low: int, high: int) -> bool:
@@ -274,7 +272,7 @@ def _check_whole(chain: Chain, kept: list[Hole]) -> None:
 
 
 def _in_tree(segment: Segment, staging: StagingFolder) -> Segment:
-    path = files.join(staging.tree, f"{FOLDER}/{segment.name}")
+    path = files.join(staging.tree, f"{repair_segments.FOLDER}/{segment.name}")
     return Segment(segment.name, path, segment.start, segment.segment_end, segment.segment_end)
 
 

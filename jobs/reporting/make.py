@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
-from rocketmq_reindex.jobs.store.segments import check_is_folder, check_is_store
+from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.names import counted, escape
 
 if TYPE_CHECKING:
     from rocketmq_reindex.jobs.reporting.model import Model
-    from rocketmq_reindex.jobs.reporting.times import Times
+    from rocketmq_reindex.jobs.reporting.page import Times
 
 MANIFEST: Final = "reindex.json"
 FILES_LOOKED_INTO: Final = 20
@@ -28,8 +27,7 @@ def make_page(source: str, store: str | None = None, summary: str | None = None)
         from rocketmq_reindex.jobs.reporting import plots  # noqa: F401  is matplotlib there?
     except ImportError as error:
         raise InputError(f"report draws with matplotlib, which is not here ({error.name}): pip install matplotlib") from None
-    from rocketmq_reindex.jobs.reporting.page import render
-    from rocketmq_reindex.jobs.reporting.times import Times, look_into, message_times, segments_of
+    from rocketmq_reindex.jobs.reporting.page import Times, look_into, message_times, render, segments_of
 
     check_laid_out(source)
     model, folder = _model(source, summary)

@@ -1,7 +1,5 @@
 """What a report shows, taken from a build's manifest or a verify's summary: plain numbers and names, nothing drawn yet."""
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from dataclasses import dataclass, field
@@ -9,8 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex.jobs.building.advice import DIR, REPAIR, REPAIRS, REPLICA, WITHOUT_REPLICA, shell
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
-from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.names import LMQ_PREFIX, counted, escape
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 
 QUEUE_PATH: Final = re.compile(r"consumequeue/([^/]+)/(\d+)/(\d{20})")

@@ -1,6 +1,7 @@
-"""The options of ``rmq-reindex report``, and the settings that they make."""
+"""The options of ``rmq-reindex report``, and the settings that they make.
 
-from __future__ import annotations
+By itself: the parser of report needs nothing else.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple

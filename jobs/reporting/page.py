@@ -1,9 +1,8 @@
-"""The page: one HTML file with everything in it. It loads nothing, runs nothing, and follows the reader's light or dark."""
-
-from __future__ import annotations
+"""The page: one HTML file with everything in it, also when messages were stored. It loads nothing and runs nothing."""
 
 import datetime as dt
 import functools
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from html import escape as html
 from typing import Final
@@ -12,13 +11,142 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.jobs.reporting import plots
-from rocketmq_reindex.jobs.reporting.bars import Bar, bars, legend
-from rocketmq_reindex.jobs.reporting.differences import differences
-from rocketmq_reindex.jobs.reporting.model import Model
-from rocketmq_reindex.jobs.reporting.style import STYLE
-from rocketmq_reindex.jobs.reporting.times import Times
-from rocketmq_reindex.storage_format.names import escape, printable
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.jobs.reporting.model import Index, Model, Queue
+from rocketmq_reindex.jobs.reporting.parts import STYLE, Bar, bars, differences, legend
+from rocketmq_reindex.storage_format import errors, layouts, names
+from rocketmq_reindex.storage_format.checks.index import slot_lengths
+from rocketmq_reindex.storage_format.index.file import IndexView, open_index
+from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.udfs import files
+
+# ------------------------------------------------------------------------------------------------------------------------ times
+# When messages were stored, by topic: read at evenly spread units, so that a log of any size takes a second or two.
+#
+# A unit's position is a count, and its record has the time: nothing has to be read in between.
+
+SAMPLES: Final = 20_000
+"""Records looked at in all, but for the least of each topic."""
+SAMPLES_OF_TOPIC: Final = 20
+_HEADER: Final = r.AT_STORE_TIMESTAMP + r.IPV6_EXTRA + 8
+
+Times = dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+"""by topic: milliseconds, and how many messages each stands for"""
+
+
+def segments_of(commitlog: str) -> list[files.Entry]:
+    """The segments in a folder, by their names."""
+    return [e for e in files.listing(commitlog) if e.kind == files.FILE and layouts.first_byte(e.name) is not None]
+
+
+class LogTimes:
+    """Store times of records by their offsets. Files stay open until ``close``."""
+
+    def __init__(self, folder: str) -> None:
+        entries = segments_of(folder)
+        self._starts = [int(entry.name) for entry in entries]
+        self._entries = entries
+        self._open: dict[int, files.Reader] = {}
+
+    def time(self, phy_offset: int) -> int | None:
+        """The store time of the record at an offset of the log, in milliseconds since 1970; None where there is no record."""
+        number = bisect_right(self._starts, phy_offset) - 1
+        if number < 0 or phy_offset + _HEADER > self._starts[number] + self._entries[number].size:
+            return None
+        if number not in self._open:
+            self._open[number] = files.Reader(self._entries[number].path)
+        data = np.frombuffer(self._open[number].read(phy_offset - self._starts[number], _HEADER), np.uint8)
+        if int64_at(data, r.AT_PHYSICAL_OFFSET) != phy_offset:
+            return None
+        extra = r.IPV6_EXTRA if int32_at(data, r.AT_SYS_FLAG) & r.FLAG_BORN_HOST_V6 else 0
+        return int64_at(data, r.AT_STORE_TIMESTAMP + extra)
+
+    def close(self) -> None:
+        for reader in self._open.values():
+            reader.__exit__(None, None, None)
+
+
+def message_times(model: Model, folder: str, commitlog: str) -> Times:
+    """Times of messages of the queues under ``folder``/consumequeue, by the log in ``commitlog``.
+
+    Light queues are left out: their messages stand in queues of their own topics, too.
+    """
+    log, found = LogTimes(commitlog), Times()
+    topics = {topic: queues for topic, queues in model.topics.items() if not queues[0].light}
+    size = int(model.settings.get("cq_file_size", 0) or 0)
+    try:
+        for topic, queues in topics.items():
+            most = max(SAMPLES_OF_TOPIC, SAMPLES // len(topics))
+            step = max(1, -(-sum(q.end - q.first for q in queues) // most))
+            times = [
+                t
+                for q in queues
+                for phy_offset in _phy_offsets(folder, q, size, step)
+                if (t := log.time(phy_offset)) is not None
+            ]
+            if times:
+                found[topic] = (np.array(times, np.int64), np.full(len(times), step, np.int64))
+    finally:
+        log.close()
+    return found
+
+
+def _phy_offsets(folder: str, queue: Queue, file_size: int, step: int) -> list[int]:
+    """Offsets of every ``step``-th record of a queue."""
+    found: list[int] = []
+    per_file = max(1, file_size // UNIT_SIZE)
+    position = queue.first + (step - 1) // 2
+    reader, opened, last = None, -1, -1
+    try:
+        while position < queue.end:
+            start = position // per_file * per_file
+            if start != opened:
+                if reader is not None:
+                    reader.__exit__(None, None, None)
+                path = files.join(folder, "consumequeue", queue.topic, str(queue.number), f"{start * UNIT_SIZE:020d}")
+                reader, opened = files.Reader(path), start
+            assert reader is not None
+            (unit,) = np.frombuffer(reader.read((position - start) * UNIT_SIZE, UNIT_SIZE), UNIT)
+            # Missing offsets repeat the next message's unit.
+            if unit["size"] > 0 and unit["size"] != PRE_BLANK_SIZE and int(unit["phy_offset"]) != last:
+                found.append(last := int(unit["phy_offset"]))
+            position += step
+    except (OSError, errors.InputError):
+        pass  # a file that is missing or short: what was read of the queue is shown
+    finally:
+        if reader is not None:
+            reader.__exit__(None, None, None)
+    return found
+
+
+def look_into(index: Index, folder: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    """Of one IndexFile: slots by chain length (0, 1, 2, 3-4, 5-8, ...), and times of evenly spread items."""
+    if not index.slots or not index.items:
+        return None
+    with files.Reader(files.join(folder, "index", index.name)) as reader:
+        view = open_index(reader.whole(), index.slots, index.places + 1)
+        lengths = slot_lengths(view, index.items)
+        return _by_power(lengths), _item_times(view, index.items)
+
+
+def _by_power(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    used = lengths[lengths > 0]
+    powers = np.ceil(np.log2(used)).astype(np.int64) if len(used) else np.zeros(0, np.int64)
+    counted = np.concatenate([[len(lengths) - len(used)], np.bincount(powers)])
+    return np.asarray(counted, np.int64)
+
+
+def _item_times(view: IndexView, items: int) -> npt.NDArray[np.int64]:
+    # The first item's time counts from the file before.
+    step = max(1, items // 500)
+    times = [int(view.times(view.read(n, 1).time_diff)[0]) for n in range(2 if items > 1 else 1, items + 1, step)]
+    return np.array(times, np.int64)
+
+
+# ------------------------------------------------------------------------------------------------------------------------- page
+# The page: one HTML file with everything in it. It loads nothing, runs nothing, and follows the reader's light or dark.
 
 TOPICS_SHOWN: Final = 20
 QUEUES_SHOWN: Final = 200
@@ -47,7 +175,7 @@ class Page:
         return figure(plots.draw(self.number, html(label, quote=True), height, paint), *below, caption=caption)
 
     def to_html(self) -> str:
-        title = f"{self.model.command}: {escape(self.model.title)}"
+        title = f"{self.model.command}: {names.escape(self.model.title)}"
         facts = "".join(_fact(name, value) for name, value in self.model.facts)
         of = len(self.model.facts)
         columns = f"--some:{columns_of(of, TILES_SOME)};--many:{columns_of(of, TILES_MANY)}"
@@ -134,7 +262,7 @@ def moment(milliseconds: int) -> str:
 def bytes_text(size: float) -> str:
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if size < 1024:
-            return counted(round(size), "byte") if unit == "bytes" else f"{size:,.1f} {unit}"
+            return names.counted(round(size), "byte") if unit == "bytes" else f"{size:,.1f} {unit}"
         size /= 1024
     return f"{size:,.1f} TiB"
 
@@ -154,7 +282,9 @@ def render(model: Model, times: Times, sampled: str, chains: Sequence[npt.NDArra
         page.card("Time by stage", bars([Bar(name, value, f"{value:.1f} s") for name, value in model.seconds.items()]))
     settings = [[name, _setting(value)] for name, value in sorted(model.settings.items())]
     inner = table(("setting", ""), settings)
-    page.below.append(section("Settings", f"<details><summary>{counted(len(settings), 'setting')}</summary>{inner}</details>"))
+    page.below.append(
+        section("Settings", f"<details><summary>{names.counted(len(settings), 'setting')}</summary>{inner}</details>")
+    )
     return page.to_html()
 
 
@@ -170,7 +300,7 @@ def _times(page: Page, times: Times, sampled: str) -> None:
         sampled += f"; {whole}" if whole else ""
         plot = page.plot(
             "messages over time by topic", 2.6, lambda axes: plots.timeline(axes, series),
-            legend([printable(name) for name, _, _ in series]), caption=f"{sampled}; UTC",
+            legend([names.printable(name) for name, _, _ in series]), caption=f"{sampled}; UTC",
         )  # fmt: skip
         page.card("Messages over time", plot)
 
@@ -184,13 +314,13 @@ def _queues(page: Page) -> None:
     for name, of in shown:
         units, gaps = sum(q.units for q in of), sum(q.gaps for q in of)
         text = f"{units:,}" + (f", {gaps:,} missing" if gaps else "")
-        rows.append(Bar(printable(name), sum(q.messages for q in of) + gaps, text, gaps))
-    caption = f"units by topic: {counted(len(topics), 'topic')} with {counted(len(page.model.queues), 'queue')}"
+        rows.append(Bar(names.printable(name), sum(q.messages for q in of) + gaps, text, gaps))
+    caption = f"units by topic: {names.counted(len(topics), 'topic')} with {names.counted(len(page.model.queues), 'queue')}"
     if len(rows) < len(topics):
         caption += f"; the {len(rows)} largest topics are shown"
     # Those with gaps first: they are what one looks for.
     queues = sorted(page.model.queues, key=lambda q: -q.gaps)
-    lines = [[printable(q.topic), q.number, q.first, q.end, q.units, q.gaps] for q in queues]
+    lines = [[names.printable(q.topic), q.number, q.first, q.end, q.units, q.gaps] for q in queues]
     listing = table(("topic", "queue", "first offset", "end", "units", "missing offsets"), lines, QUEUES_SHOWN)
     every = f"<details><summary>every queue</summary>{listing}</details>"
     page.card("Queues", figure(bars(rows), caption=caption), every)
@@ -210,9 +340,11 @@ def _index(page: Page, chains: Sequence[npt.NDArray[np.int64]], cut: str) -> Non
     rows = []
     for file in shown:
         share = 100 * file.slots_used / file.slots if file.slots else 0.0
-        rows.append(Bar(escape(file.name), share, f"{share:.1f} %"))
+        rows.append(Bar(names.escape(file.name), share, f"{share:.1f} %"))
     caption = (
-        f"slots in use; the last {len(shown)} of {counted(len(files), 'file')}" if len(shown) < len(files) else "slots in use"
+        f"slots in use; the last {len(shown)} of {names.counted(len(files), 'file')}"
+        if len(shown) < len(files)
+        else "slots in use"
     )
     inner.append(figure(bars(rows, full=100), caption=caption))
     if chains:
@@ -220,9 +352,9 @@ def _index(page: Page, chains: Sequence[npt.NDArray[np.int64]], cut: str) -> Non
         for counts in chains:
             summed[: len(counts)] += counts
         counted_slots = zip(_powers(len(summed)), summed.tolist(), strict=True)
-        rows = [Bar(label, slots, counted(slots, "slot")) for label, slots in counted_slots]
+        rows = [Bar(label, slots, names.counted(slots, "slot")) for label, slots in counted_slots]
         inner.append(figure(bars(rows, "c3"), caption=f"items in a slot's chain: what a lookup walks{cut}"))
-    lines = [[escape(f.name), f.items, f.places, f.slots_used, moment(f.begin), moment(f.end)] for f in files]
+    lines = [[names.escape(f.name), f.items, f.places, f.slots_used, moment(f.begin), moment(f.end)] for f in files]
     listing = table(("file", "items", "room", "slots used", "first", "last"), lines)
     page.card("Index", *inner, f"<details><summary>every file</summary>{listing}</details>")
 
@@ -248,5 +380,5 @@ def _damage(page: Page) -> None:
     if model.damage:
         rows = [[offset, length, reason] for offset, length, reason in model.damage]
         inner.append(table(("offset", "bytes", "what"), rows))
-    places = f"{counted(len(model.damage), 'damaged place')}, {bytes_text(lost)}"
+    places = f"{names.counted(len(model.damage), 'damaged place')}, {bytes_text(lost)}"
     page.card(f"The log: {places if model.damage else 'no damage'}", *inner)

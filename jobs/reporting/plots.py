@@ -1,7 +1,5 @@
 """A report's plots, drawn by matplotlib as SVG within the page, in the page's own colours: they follow its light and dark."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -11,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.names import counted
 
 _here = os.getcwd()
 # matplotlib takes its settings from the working folder's matplotlibrc first, which may be anybody's.

@@ -1,6 +1,7 @@
-"""A Python daemon for Spark that starts while the JVM does; see ``udfs.worker.daemon``."""
+"""A Python daemon for Spark that starts while the JVM does; see ``udfs.worker.daemon``.
 
-from __future__ import annotations
+By itself: it starts the daemon before anything slow is imported.
+"""
 
 import contextlib
 import os

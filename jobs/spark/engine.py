@@ -1,21 +1,98 @@
-"""The engine that runs on Spark's DataFrames."""
-
-from __future__ import annotations
+"""The engine that runs on Spark's DataFrames: its shuffles, and a disk that Spark itself fills."""
 
 import contextlib
+import os
+import re
+import struct
 from collections.abc import Iterator
+from typing import Any, Final
 
+import mmh3
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
-from rocketmq_reindex.jobs.engines.engine import Engine
-from rocketmq_reindex.jobs.engines.tasks import plan_shuffle
-from rocketmq_reindex.jobs.spark import full_disk, session, shuffle, worker_python
-from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.jobs.engines.engine import Engine, plan_shuffle
+from rocketmq_reindex.jobs.spark import gateway, session
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker import setup as worker
 from rocketmq_reindex.udfs.worker.setup import Batches
+
+# -------------------------------------------------------------------------------------------------------------------- full_disk
+# A disk that Spark itself fills: its error names no folder.
+
+_FULL: Final = "java.io.IOException: No space left on device"
+_OWN: Final = re.compile(r"\bat org\.apache\.spark\.(storage|shuffle|broadcast|util\.collection)\.")
+"""what writes to Spark's own folders: kept rows, shuffles, broadcasts"""
+_HOST: Final = re.compile(r"\((\S+) executor \S+\): java\.io\.IOException")
+
+
+@contextlib.contextmanager
+def named(spark: Any) -> Iterator[None]:
+    """Raise InputError with the folder where Spark's own folder was full."""
+    try:
+        yield
+    except Exception as error:
+        text = str(error)
+        if _FULL not in text or not _OWN.search(text):
+            raise
+        raise InputError(
+            f"{_where(spark, text)}: No space left on device: Spark keeps there what it shuffles: free some, or name another "
+            "folder, SPARK_LOCAL_DIRS or spark.local.dir: nothing was published"
+        ) from error
+
+
+def _where(spark: Any, text: str) -> str:
+    """Returns the folder; of several the one with the least room. On a cluster, the host."""
+    with contextlib.suppress(Exception):
+        context = spark.sparkContext
+        if not str(context.master).startswith("local"):
+            found = _HOST.search(text)
+            return f"Spark's own folder on {escape(found[1])}" if found else "Spark's own folder on an executor"
+        utils = context._jvm.org.apache.spark.util.Utils
+        return escape(min(map(str, utils.getConfiguredLocalDirs(context._jsc.sc().conf())), key=_free))
+    return "Spark's own folder"
+
+
+def _free(folder: str) -> int:
+    try:
+        looked = os.statvfs(folder)
+    except OSError:
+        return 0
+    return looked.f_bavail * looked.f_frsize
+
+
+# ---------------------------------------------------------------------------------------------------------------------- shuffle
+# The partitions of a shuffle by Spark: how many the user asks for, and which keys lead to them.
+
+SHUFFLE_PARTITIONS_DEFAULT: Final = 200
+
+
+def asked_partitions(spark: SparkSession) -> int:
+    """Return the user's own number of shuffle partitions; 0 when there is none."""
+    asked = int(spark.conf.get("spark.sql.shuffle.partitions", str(SHUFFLE_PARTITIONS_DEFAULT)) or 0)
+    return 0 if asked == SHUFFLE_PARTITIONS_DEFAULT else asked
+
+
+def bucket_keys(buckets: int, partitions: int) -> tuple[int, ...]:
+    """Return for each bucket a number that ``repartition(partitions, key)`` sends to partition ``bucket % partitions``.
+
+    Spark's hash of an int is murmur3 (32 bits, seed 42), taken modulo the partitions.
+    """
+    found: dict[int, int] = {}
+    number = 0
+    while len(found) < min(buckets, partitions):
+        target = mmh3.hash(struct.pack("<i", number), 42) % partitions
+        if target < buckets:
+            found.setdefault(target, number)
+        number += 1
+    return tuple(found[bucket % partitions] for bucket in range(buckets))
+
+
+# ----------------------------------------------------------------------------------------------------------------------- engine
+# The engine that runs on Spark's DataFrames.
 
 
 class SparkEngine:
@@ -34,22 +111,20 @@ class SparkEngine:
     def buckets(self, wanted: int, staging: StagingFolder) -> tuple[int, ...]:
         _ = staging
         asked = int(self.spark.conf.get("spark.reindex.buckets", None) or 0)
-        self._partitions, count = plan_shuffle(
-            asked or max(self.cores, wanted), self.cores, shuffle.asked_partitions(self.spark)
-        )
-        return shuffle.bucket_keys(asked or count, self._partitions)
+        self._partitions, count = plan_shuffle(asked or max(self.cores, wanted), self.cores, asked_partitions(self.spark))
+        return bucket_keys(asked or count, self._partitions)
 
     def over(self, function: Batches, count: int, ddl: str) -> DataFrame:
         """Return the rows that a function makes of the numbers below ``count``, a task each."""
         return self.spark.range(0, count, 1, count).mapInArrow(lambda batches: worker.run(function, batches), ddl)
 
     def scan(self, function: Batches, tasks: int) -> list[bytes]:
-        frame = self.over(function, tasks, schemas.ROWS_DDL)
+        frame = self.over(function, tasks, handover.ROWS_DDL)
         # Kept on disk, not in the heap. A platform that cannot keep rows scans again when they are asked for.
         with contextlib.suppress(NotImplementedError):
             frame = frame.persist(StorageLevel.DISK_ONLY)
         self._frames.append(frame)
-        return [bytes(row.data) for row in frame.filter(F.col("kind") == schemas.SUMMARY).select("data").collect()]
+        return [bytes(row.data) for row in frame.filter(F.col("kind") == handover.SUMMARY).select("data").collect()]
 
     def _rows(self, kind: int, left_out: list[int]) -> DataFrame:
         rows = self._frames[0].filter(F.col("kind") == kind)
@@ -66,12 +141,12 @@ class SparkEngine:
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
         rows = self._rows(kind, left_out)
         if before is not None:
-            rows = rows.mapInArrow(lambda batches: worker.run(before, batches), schemas.ROWS_DDL)
+            rows = rows.mapInArrow(lambda batches: worker.run(before, batches), handover.ROWS_DDL)
         rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "sort_key")
-        return _texts(rows.mapInArrow(lambda batches: worker.run(reducer, batches), schemas.RESULT_DDL))
+        return _texts(rows.mapInArrow(lambda batches: worker.run(reducer, batches), handover.RESULT_DDL))
 
     def numbers(self, function: Batches, count: int) -> list[str]:
-        return _texts(self.over(function, count, schemas.RESULT_DDL))
+        return _texts(self.over(function, count, handover.RESULT_DDL))
 
     def forget(self) -> None:
         for frame in self._frames:
@@ -104,7 +179,7 @@ class SparkEngines:
         try:
             with session.run_settings(spark, settings):
                 try:
-                    with full_disk.named(spark), worker_python.named(spark):
+                    with named(spark), gateway.named(spark):
                         yield engine
                 finally:
                     engine.forget()

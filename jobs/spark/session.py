@@ -1,7 +1,5 @@
 """The Spark session a job runs in: an active one (Databricks, spark-submit) as it is, else a local one of our own."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -15,10 +13,17 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from rocketmq_reindex.jobs.spark import gateway, worker_python
+from rocketmq_reindex.jobs.spark import gateway
 from rocketmq_reindex.jobs.spark.daemon import name_daemon
-from rocketmq_reindex.jobs.spark.delta_jars import check_delta
-from rocketmq_reindex.jobs.spark.java import check_java, choose_java, class_archive, delta_jars, java_option, settings_folder
+from rocketmq_reindex.jobs.spark.java import (
+    check_delta,
+    check_java,
+    choose_java,
+    class_archive,
+    delta_jars,
+    java_option,
+    settings_folder,
+)
 
 # The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
 # the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
@@ -113,7 +118,7 @@ def _own(master: str, delta: bool = False, hadoop_user: str = "") -> dict[str, s
     check_java()
     master = master or "local[*]"
     if master.startswith("local"):
-        worker_python.check(os.environ["PYSPARK_PYTHON"], (worker_python.PACKAGE, *worker_python.THIRD_PARTY))
+        gateway.check(os.environ["PYSPARK_PYTHON"], (gateway.PACKAGE, *gateway.THIRD_PARTY))
     # Spark's catalogs make the default database's folder, which nothing is ever written to: one that is there already.
     own = {"spark.master": master, "spark.sql.warehouse.dir": tempfile.gettempdir()}
     return own | configuration(master, hadoop_user) | (_with_delta() if delta else {})

@@ -1,14 +1,14 @@
-"""The first bytes of a log: what is no commitlog is refused by its name, and not taken for a torn tail."""
+"""The first bytes of a log: what is no commitlog is refused by its name, and not taken for a torn tail.
 
-from __future__ import annotations
+By itself: it imports compiled loops, which few commands need.
+"""
 
 from collections.abc import Sequence
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.scan.chain import Chain, misnamed
-from rocketmq_reindex.storage_format.scan.foreign import HEAD, foreign
-from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.scan.ranges import HEAD, Segment, foreign
 from rocketmq_reindex.udfs import files
 
 

@@ -1,10 +1,72 @@
-"""Folders of a store that may be broken: what lies in them, and why it cannot be read, without an end to the run."""
+"""Folders of a store that may be broken: what lies in them, why it cannot be read, and warnings about that."""
 
 from __future__ import annotations
 
-from rocketmq_reindex.jobs.store.notes import Notes
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
+
+# ------------------------------------------------------------------------------------------------------------------------ notes
+# Warnings about what could not be read, while the rest is shown: each kind a few times, then how often.
+
+EACH_MAX: Final = 5
+
+
+def _print(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr)
+
+
+def _ignore(_text: str) -> None:
+    pass
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+class Notes:
+    """Gives a line for each note to ``warn``; ``close`` gives how many of each kind were left out.
+
+    ``say`` takes what is no warning: how the answer is found.
+    """
+
+    def __init__(self, warn: Callable[[str], None] = _print, say: Callable[[str], None] = _say) -> None:
+        self._warn = warn
+        self.say = say
+        self._count: Counter[str] = Counter()
+        self._seen: set[str] = set()
+        self.lost = False
+        """something that could not be read might have held what was asked for"""
+
+    @classmethod
+    def silent(cls) -> Notes:
+        """Notes that nobody reads: who looks at the files to say what is wrong with them says it."""
+        return cls(_ignore, _ignore)
+
+    def add(self, kind: str, text: str, lost: bool = True) -> None:
+        """Add one note. ``text`` is escaped and has one line; the same text is given once."""
+        if text in self._seen:
+            return
+        self.lost = self.lost or lost
+        self._count[kind] += 1
+        if self._count[kind] <= EACH_MAX:
+            self._seen.add(text)
+            self._warn(text)
+
+    def close(self) -> None:
+        """Give how many notes of each kind were left out."""
+        for kind, count in self._count.items():
+            if count > EACH_MAX:
+                self._warn(f"{kind}: {count - EACH_MAX} more")
+        sys.stderr.flush()
+
+
+# ---------------------------------------------------------------------------------------------------------------------- folders
+# Folders of a store that may be broken: what lies in them, and why it cannot be read, without an end to the run.
 
 
 def reason(error: Exception) -> str:
@@ -29,6 +91,6 @@ def entries(folder: str, notes: Notes) -> list[files.Entry] | None:
         return []
 
 
-def entries_of(folder: str) -> list[files.Entry]:
+def entries_in(folder: str) -> list[files.Entry]:
     """Return the entries of a folder; none where it does not exist. Raises OSError and ValueError where it cannot be listed."""
     return files.listing(folder) if files.entry_of(folder).kind == files.FOLDER else []

@@ -1,6 +1,4 @@
-"""The lock that a broker holds on its store while it runs."""
-
-from __future__ import annotations
+"""Who owns a store, whether a broker holds its lock, and how far its checkpoint vouches."""
 
 import contextlib
 import fcntl
@@ -9,13 +7,53 @@ import stat
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import astuple
 from typing import Final
 
-from rocketmq_reindex.jobs.store.ownership import give_handle
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format import errors, findings, names as storage_format_names
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.local import open_regular
+
+# -------------------------------------------------------------------------------------------------------------------- ownership
+# Root lays out files for a broker that seldom is root: what is new in a store gets the owner of the log in it.
+#
+# It is given by handles, never through a link, and before it comes to where the new owner may write: he could put a link to
+# another file in its place meanwhile.
+
+
+def give(place: str, store: str) -> None:
+    """Give a file, or a folder and all in it, to the owner and group of STORE/commitlog, or else of STORE.
+
+    Only root may; for anybody else what they write is theirs, as ever. ``place`` lies where only root may write.
+    """
+    if os.geteuid() != 0:
+        return
+    uid, gid = _owner(store)
+    if not stat.S_ISDIR(os.lstat(place).st_mode):
+        os.chown(place, uid, gid, follow_symlinks=False)
+        return
+    # A folder after what is in it: who has it may change that.
+    for _, _, names, handle in os.fwalk(place, topdown=False, follow_symlinks=False):
+        for name in names:
+            os.chown(name, uid, gid, dir_fd=handle, follow_symlinks=False)
+        os.fchown(handle, uid, gid)
+
+
+def give_handle(handle: int, store: str) -> None:
+    """Give the file behind an open ``handle`` likewise."""
+    if os.geteuid() == 0:
+        os.fchown(handle, *_owner(store))
+
+
+def _owner(store: str) -> tuple[int, int]:
+    found = os.stat(store)
+    with contextlib.suppress(FileNotFoundError):
+        found = os.stat(os.path.join(store, "commitlog"))
+    return found.st_uid, found.st_gid
+
+
+# ------------------------------------------------------------------------------------------------------------------------- lock
+# The lock that a broker holds on its store while it runs.
 
 LOCK: Final = "lock"
 """``StorePathConfigHelper.getLockFile``"""
@@ -71,23 +109,40 @@ def _held(store: str, path: str, is_new: bool) -> Iterator[None]:
     # Not removed again: a broker may have it open by then, and another would lock a new one.
     flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
     if os.path.islink(path):
-        raise InputError(f"{escape(path)}: is a link, as no broker's lock is: remove it")
+        raise errors.InputError(f"{storage_format_names.escape(path)}: is a link, as no broker's lock is: remove it")
     try:
         handle = os.open(path, flags | (os.O_CREAT | os.O_EXCL if is_new else 0), 0o644)
     except FileExistsError:
-        raise InputError(f"{escape(store)}: a broker was started on this store meanwhile (it made {LOCK}): stop it") from None
+        raise errors.InputError(
+            f"{storage_format_names.escape(store)}: a broker was started on this store meanwhile (it made {LOCK}): stop it"
+        ) from None
     try:
         if is_new:
             # A broker that may not write it does not start.
             give_handle(handle, store)
         with files.naming(path):
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise InputError(f"{escape(path)}: is no regular file, as a broker's lock would be")
+                raise errors.InputError(f"{storage_format_names.escape(path)}: is no regular file, as a broker's lock would be")
             try:
                 # Java's FileChannel.tryLock is fcntl's lock, not flock's.
                 fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
             except (BlockingIOError, PermissionError):
-                raise InputError(f"{escape(store)}: a broker runs on this store (it holds {LOCK}): stop it first") from None
+                raise errors.InputError(
+                    f"{storage_format_names.escape(store)}: a broker runs on this store (it holds {LOCK}): stop it first"
+                ) from None
         yield
     finally:
         os.close(handle)
+
+
+# ------------------------------------------------------------------------------------------------------------------- checkpoint
+# The times, and the offset, in a store's checkpoint, for who only asks how far it vouches.
+
+
+def read_times(path: str) -> findings.Checkpoint:
+    """The fields of a checkpoint: 0 for what is not there or below it."""
+    if files.entry_of(path).kind != files.FILE:
+        return findings.Checkpoint()
+    with files.Reader(path) as reader:
+        found = findings.Checkpoint.from_bytes(reader.read(0, min(reader.size(), findings.SIZE)).ljust(findings.SIZE, b"\0"))
+    return findings.Checkpoint(*(max(0, value) for value in astuple(found)))

@@ -1,22 +1,68 @@
-"""Settings that every command on a whole store shares: where the log lies, how it is read, what its files look like."""
+"""The store that a command is pointed at: its segments, the settings that all commands share, and queues in RocksDB."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.index.header import are_possible
-from rocketmq_reindex.storage_format.index.sizes import DEFAULT_ITEMS, DEFAULT_SLOTS
-from rocketmq_reindex.storage_format.integers import INT32_MAX
+from rocketmq_reindex.jobs.store.folders import entries_in
+from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names, versions
+from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS, are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, FILL_MAX, UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
-from rocketmq_reindex.storage_format.versions import NEWEST, RULES, VERSIONS, VersionRules, line_of
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.sql.option_words import CRC_MODES as CRC_MODES
-from rocketmq_reindex.udfs.sql.option_words import DELAY_LEVELS as DELAY_LEVELS
-from rocketmq_reindex.udfs.sql.option_words import delay_levels
+from rocketmq_reindex.udfs.scan.segments import Commitlog, check_unchanged, entries_of, list_segments, meant_by, no_folder
+from rocketmq_reindex.udfs.sql.option_words import CRC_MODES as CRC_MODES, DELAY_LEVELS as DELAY_LEVELS, delay_levels
+
+# --------------------------------------------------------------------------------------------------------------------- segments
+# The commitlog's segments, listed by the same code on the driver as for Spark SQL's data sources; and what is no store.
+
+__all__ = [
+    "Commitlog",
+    "check_has_parts",
+    "check_is_folder",
+    "check_is_store",
+    "check_some_log",
+    "check_unchanged",
+    "entries_of",
+    "list_segments",
+    "meant_by",
+]
+
+_PARTS = ("commitlog", "consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
+
+
+def check_is_folder(store: str) -> None:
+    """Raise InputError for a store that is no folder."""
+    if wrong := no_folder(store):
+        raise errors.InputError(wrong)
+
+
+def check_is_store(store: str) -> None:
+    """Raise InputError for a folder of segments, or a part of a store, that was named in the place of a store."""
+    if files.entry_of(files.join(store, "commitlog")).kind == files.ABSENT and (meant := meant_by(store)):
+        raise errors.InputError(f"{storage_format_names.escape(store)}: is no store{meant}")
+
+
+def check_some_log(roots: Sequence[str]) -> None:
+    """Raise InputError where none of the folders ``roots`` can be one of segments. A disk of several may be lost."""
+    wrong = list[errors.InputError]()
+    for root in roots:
+        try:
+            entries_of((root,))
+        except errors.InputError as error:  # noqa: PERF203  there are few folders
+            wrong.append(error)
+    if len(wrong) == len(roots):
+        raise wrong[0]
+
+
+def check_has_parts(store: str) -> None:
+    """Raise InputError for a folder with nothing in it that a store has."""
+    if all(files.entry_of(files.join(store, part)).kind == files.ABSENT for part in _PARTS):
+        raise errors.InputError(f"{storage_format_names.escape(store)}: is no store: it has none of {', '.join(_PARTS)}")
+
+
+# --------------------------------------------------------------------------------------------------------------------- settings
+# Settings that every command on a whole store shares: where the log lies, how it is read, what its files look like.
 
 ENGINES: Final = ("spark", "local")
 """``local``: processes of this machine, without Java"""
@@ -57,7 +103,7 @@ class StoreSettings:
     """``forceVerifyPropCRC`` of --broker-conf (5.x): a recovery refuses records whose ``__CRC32#`` is wrong, or not there"""
     crc_on_recover: bool = True
     """``checkCRCOnRecover`` of --broker-conf: a recovery refuses records with a wrong body CRC"""
-    broker_version: str = NEWEST
+    broker_version: str = versions.NEWEST
     """one of ``VERSIONS``, where they write different bytes"""
     batch_topics: tuple[str, ...] = ()
     """topics whose queues are batch ConsumeQueues, from --topics-config"""
@@ -117,9 +163,9 @@ class StoreSettings:
         return tuple(place for place in (self.store, *self.roots, *stores, *self.protected) if place)
 
     @property
-    def rules(self) -> VersionRules:
+    def rules(self) -> versions.VersionRules:
         """What distinguishes the version."""
-        return RULES[self.broker_version]
+        return versions.RULES[self.broker_version]
 
     @property
     def delays(self) -> tuple[int, ...]:
@@ -141,21 +187,21 @@ class StoreSettings:
         Raises UsageError, with a line for each setting that is wrong.
         """
         if wrong := list(self.problems()):
-            raise UsageError("\n".join(wrong))
+            raise errors.UsageError("\n".join(wrong))
         parse_delay_levels(self.delay_levels)
         store, *commitlogs = checked_paths(self.store, *self.commitlogs)
         return {"store": store, "commitlogs": tuple(commitlogs)}
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with each setting by itself, and with those that contradict each other."""
-        if self.cq_file_size < UNIT_SIZE or self.cq_file_size % UNIT_SIZE or self.cq_file_size > INT32_MAX:
+        if self.cq_file_size < UNIT_SIZE or self.cq_file_size % UNIT_SIZE or self.cq_file_size > layouts.INT32_MAX:
             yield f"--cq-file-size {self.cq_file_size}: take a multiple of {UNIT_SIZE} (one unit) below 2 GiB"
         if self.batch_cq_file_size < BATCH_UNIT_SIZE or self.batch_cq_file_size % BATCH_UNIT_SIZE:
             yield (f"--batch-cq-file-size {self.batch_cq_file_size}: take a multiple of {BATCH_UNIT_SIZE} (one batch unit)")
-        if self.batch_cq_file_size > INT32_MAX:
+        if self.batch_cq_file_size > layouts.INT32_MAX:
             yield f"--batch-cq-file-size {self.batch_cq_file_size}: a file has at most 2 GiB"
-        if self.broker_version not in RULES:
-            yield f"--broker-version {self.broker_version!a}: take one of {', '.join(VERSIONS)}"
+        if self.broker_version not in versions.RULES:
+            yield f"--broker-version {self.broker_version!a}: take one of {', '.join(versions.VERSIONS)}"
         if self.batch_topics and not self.rules.batch_queues:
             yield (
                 f"--topics-config: has batch topics (queue.type=BatchCQ), which RocketMQ "
@@ -166,7 +212,7 @@ class StoreSettings:
                 f"--hash-slots {self.hash_slots} --index-items {self.index_items}: "
                 "take at least 1 slot and 2 items, and at most 2 GiB a file"
             )
-        if self.segment_size > INT32_MAX:
+        if self.segment_size > layouts.INT32_MAX:
             yield f"--segment-size {self.segment_size}: a segment has at most 2 GiB"
         for name, value in (("segment-size", self.segment_size), ("range-size", self.range_size)):
             if value < 0:
@@ -188,16 +234,16 @@ def checked_paths(*places: str) -> list[str]:
     """Return paths and URIs in their usual form. Raises UsageError for a URI that cannot be one."""
     try:
         return [files.checked(place) for place in places]
-    except InputError as error:
-        raise UsageError(str(error)) from None
+    except errors.InputError as error:
+        raise errors.UsageError(str(error)) from None
 
 
 def parse_version(text: str) -> str:
     """Return the line of a release, or of a line, as ``--broker-version`` takes both. Raises UsageError."""
     try:
-        return line_of(text)
+        return versions.line_of(text)
     except ValueError as error:
-        raise UsageError(f"--broker-version {error}") from None
+        raise errors.UsageError(f"--broker-version {error}") from None
 
 
 def parse_delay_levels(text: str) -> tuple[int, ...]:
@@ -205,5 +251,81 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     try:
         levels = delay_levels(text)
     except ValueError as error:
-        raise UsageError(f"--delay-levels: {error}") from None
+        raise errors.UsageError(f"--delay-levels: {error}") from None
     return tuple(levels)
+
+
+# ---------------------------------------------------------------------------------------------------------------------- rocksdb
+# Stores whose ConsumeQueues lie in RocksDB: this project neither builds nor reads those, and moves none of them away.
+
+QUEUES: Final = "consumequeue"
+UNREAD: Final = "a broker with storeType=defaultRocksDB does not read the consumequeue/ of a build"
+_SHOWN: Final = 2
+
+
+@dataclass(frozen=True)
+class RocksDBQueues:
+    """Where the RocksDB ConsumeQueues of a store lie. ``names`` are RocksDB's files there."""
+
+    folder: str
+    names: tuple[str, ...]
+    beside: bool
+    """whether ``consumequeue/`` also has folders of topics: ``rocksdbCQDoubleWriteEnable`` writes both kinds"""
+
+    @property
+    def in_place(self) -> bool:
+        """Whether they lie where the file ConsumeQueues of a build go."""
+        return files.base(self.folder) == QUEUES
+
+    def __str__(self) -> str:
+        shown = ", ".join(storage_format_names.escape(name) for name in self.names[-_SHOWN:])
+        return f"{storage_format_names.escape(self.folder)}: holds ConsumeQueues in RocksDB ({shown})"
+
+
+def rocksdb_queues(store: str) -> RocksDBQueues | None:
+    """Return the RocksDB ConsumeQueues of a store, those in ``consumequeue/`` first; None where it has none.
+
+    Mirrors the places of ``RocksDBConsumeQueueStore`` (5.5.0). ``rocksdbstore/``, which 5.4 and later always make, is none.
+    """
+    queues = entries_in(files.join(store, QUEUES))
+    topics = any(entry.kind == files.FOLDER for entry in queues)
+    for name, entries in ((QUEUES, queues), (layouts.SEPARATE, entries_in(files.join(store, layouts.SEPARATE)))):
+        if found := layouts.rocksdb_files(entry.name for entry in entries if entry.kind == files.FILE):
+            return RocksDBQueues(files.join(store, name), tuple(found), topics)
+    return None
+
+
+def of_build(settings: StoreSettings, only: Iterable[str]) -> list[str]:
+    """Return warnings for a build of file ConsumeQueues whose broker seems to keep them in RocksDB."""
+    if QUEUES not in only:
+        return []
+    warnings = [f"--broker-conf: has {text}" for text in settings.rocksdb]
+    found = rocksdb_queues(settings.store_folder) if settings.store_folder else None
+    if found:
+        keep = ", and fetch does not put it there: keep these files" if found.in_place else ""
+        warnings.append(f"{found}: {UNREAD}{keep}")
+    return warnings
+
+
+def check_verified(store: str, only: Iterable[str], advice: str = "") -> list[str]:
+    """Return notes on a store whose queues are to be compared. Raises InputError where they lie in RocksDB alone."""
+    found = rocksdb_queues(store) if QUEUES in only else None
+    if found is None:
+        return []
+    if not found.beside:
+        raise errors.InputError(f"{found}: verify compares ConsumeQueue files alone{advice}")
+    return [f"{found}: only the ConsumeQueue files beside it are compared"]
+
+
+def check_swapped(store: str, parts: Iterable[str]) -> list[str]:
+    """Return warnings on a store that gets new ``parts``. Raises InputError where RocksDB ConsumeQueues would be moved away."""
+    found = rocksdb_queues(store) if QUEUES in parts else None
+    if found is None:
+        return []
+    if found.in_place:
+        raise errors.InputError(
+            f"{found}: a broker with storeType=defaultRocksDB serves from them, so nothing is put in their place: fetch a "
+            "build of --only index,checkpoint, with --partial; or, if its storeType becomes default, move these files away "
+            "first"
+        )
+    return [f"{found}: they stay; {UNREAD}"]

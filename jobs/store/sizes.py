@@ -1,23 +1,20 @@
 """The sizes that the derived files of a store were made with, as a bounded number of them show."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 import numpy as np
 
-from rocketmq_reindex.jobs.store.folders import entries_of
-from rocketmq_reindex.jobs.store.index_files import IndexSizes
+from rocketmq_reindex.jobs.store.contents import IndexSizes
+from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.file_names import first_byte, is_index_file, queue_id
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
-from rocketmq_reindex.storage_format.index.reader import guess_sizes
-from rocketmq_reindex.storage_format.index.sizes import quick_sizes
+from rocketmq_reindex.storage_format.index.file import guess_sizes
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, quick_sizes
+from rocketmq_reindex.storage_format.layouts import first_byte, is_index_file, queue_id
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.pages import Pages
+from rocketmq_reindex.udfs.files.reading import Pages
 
 INDEX_ASKED: Final = 4
 QUEUES: Final = (("cq_file_size", "consumequeue", UNIT_SIZE), ("batch_cq_file_size", "batchconsumequeue", BATCH_UNIT_SIZE))
@@ -55,10 +52,10 @@ def sampled_sizes(folder: str, unit: int) -> FileSizes:
 
 def queue_files(folder: str, topics: int = 0, queues: int = 0) -> Iterator[files.Entry]:
     """Yield the files of the queues in a folder. ``topics`` and ``queues`` limit how many are looked at, evenly spread."""
-    for topic in _spread(entries_of(folder), topics):
-        ids = [entry for entry in entries_of(topic.path) if queue_id(entry.name) is not None]
+    for topic in _spread(entries_in(folder), topics):
+        ids = [entry for entry in entries_in(topic.path) if queue_id(entry.name) is not None]
         for queue in _spread(ids, queues):
-            yield from (entry for entry in entries_of(queue.path) if entry.kind == files.FILE)
+            yield from (entry for entry in entries_in(queue.path) if entry.kind == files.FILE)
 
 
 def _spread(entries: list[files.Entry], most: int) -> list[files.Entry]:
@@ -69,7 +66,7 @@ def _spread(entries: list[files.Entry], most: int) -> list[files.Entry]:
 
 def index_files(store: str) -> list[files.Entry]:
     """Return the IndexFiles of a store, by their names."""
-    return [e for e in entries_of(files.join(store, "index")) if e.kind == files.FILE and is_index_file(e.name)]
+    return [e for e in entries_in(files.join(store, "index")) if e.kind == files.FILE and is_index_file(e.name)]
 
 
 def index_sizes(found: list[files.Entry], look_into: bool = True) -> tuple[int, int] | None:

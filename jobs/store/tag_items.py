@@ -6,14 +6,11 @@ but no tag item, was indexed by an older broker. A few records of each file are 
 and some between them. Where one has no tag item, the place from which on they are there is searched for behind it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from rocketmq_reindex.jobs.store.contents import IndexFiles, OpenIndexFile, StoreLog
 from rocketmq_reindex.jobs.store.folders import reason
-from rocketmq_reindex.jobs.store.index_files import IndexFiles, OpenIndexFile
-from rocketmq_reindex.jobs.store.log import StoreLog
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, file_size
 from rocketmq_reindex.storage_format.record.message import Message

@@ -1,32 +1,63 @@
-"""Signs in a store of the version that wrote it."""
-
-from __future__ import annotations
+"""Signs in a store of the version that wrote it, and which versions fit them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Final
+from typing import Final, NamedTuple
 
-from rocketmq_reindex.jobs.store.checkpoint import read_times
-from rocketmq_reindex.jobs.store.folders import entries_of
-from rocketmq_reindex.jobs.store.index_files import IndexFiles, IndexSizes
-from rocketmq_reindex.jobs.store.log import StoreLog
-from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.jobs.store.tag_items import are_put
-from rocketmq_reindex.storage_format.checkpoint import SIZE
-from rocketmq_reindex.storage_format.checks.fitting import Sign
-from rocketmq_reindex.storage_format.file_names import is_index_file
+from rocketmq_reindex.jobs.store import contents, folders, lock, tag_items
+from rocketmq_reindex.storage_format import (
+    findings,
+    layouts,
+    names as storage_format_names,
+    versions as storage_format_versions,
+)
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
-from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.verify.tags import TagsFound
+
+# ---------------------------------------------------------------------------------------------------------------------- fitting
+# Which versions of RocketMQ may have written a store, by what it holds.
+
+_OLDEST_FIRST: Final = storage_format_versions.VERSIONS[::-1]
+
+
+class Sign(NamedTuple):
+    """Something that a store holds, or lacks. ``oldest`` is the first version that leaves it so, ``newest`` the last."""
+
+    text: str
+    oldest: str = _OLDEST_FIRST[0]
+    newest: str = _OLDEST_FIRST[-1]
+
+
+class Fit(NamedTuple):
+    """``versions`` that fit all signs, newest first, and the ``best`` of them.
+
+    Where none does, newer versions have worked on what an older one wrote: ``mixed``, and the newest one counts.
+    """
+
+    versions: tuple[str, ...]
+    best: str
+    mixed: bool = False
+
+
+def fit(signs: Sequence[Sign]) -> Fit:
+    """The versions that fit ``signs``: of several the newest is best."""
+    oldest = max((_OLDEST_FIRST.index(sign.oldest) for sign in signs), default=0)
+    newest = min((_OLDEST_FIRST.index(sign.newest) for sign in signs), default=len(_OLDEST_FIRST) - 1)
+    if newest < oldest:
+        return Fit((_OLDEST_FIRST[oldest],), _OLDEST_FIRST[oldest], mixed=True)
+    return Fit(_OLDEST_FIRST[oldest : newest + 1][::-1], _OLDEST_FIRST[newest])
+
+
+# --------------------------------------------------------------------------------------------------------------------- versions
+# Signs in a store of the version that wrote it.
 
 NEWEST_FILES: Final = 16
 """IndexFiles that are looked into at most: the last ones may hold no record with TAGS"""
 
 
-def of_store(store: str, log: StoreLog, sizes: IndexSizes | None) -> list[Sign]:
+def of_store(store: str, log: contents.StoreLog, sizes: contents.IndexSizes | None) -> list[Sign]:
     """Return what a store says without a comparison: ``of_files``, and whether its newest records have items of TAGS.
 
     ``sizes`` are those of its IndexFiles: None where they are not known. What cannot be read says nothing.
@@ -34,14 +65,14 @@ def of_store(store: str, log: StoreLog, sizes: IndexSizes | None) -> list[Sign]:
     signs = of_files(store, log, {})
     if sizes is None:
         return signs
-    with closing(IndexFiles(files.join(store, "index"), sizes, Notes.silent(), newest=NEWEST_FILES)) as index:
-        put = are_put(index, log)
+    with closing(contents.IndexFiles(files.join(store, "index"), sizes, folders.Notes.silent(), newest=NEWEST_FILES)) as index:
+        put = tag_items.are_put(index, log)
     if put is not None:
         signs.append(Sign(f"{'' if put else 'no '}items of TAGS", **({"oldest": "5.4"} if put else {"newest": "5.3"})))
     return signs
 
 
-def of_files(store: str, log: StoreLog, index_names: Mapping[str, str]) -> list[Sign]:
+def of_files(store: str, log: contents.StoreLog, index_names: Mapping[str, str]) -> list[Sign]:
     """Return what a few bytes of the store say: its checkpoint, a folder, the header of the last IndexFile.
 
     ``index_names`` are the names that IndexFiles have in a store, by those that they have in this one, if these are others.
@@ -52,11 +83,11 @@ def of_files(store: str, log: StoreLog, index_names: Mapping[str, str]) -> list[
     return [*signs, *_of_last_index_file(store, index_names)]
 
 
-def _of_checkpoint(path: str, log: StoreLog) -> Iterator[Sign]:
-    if files.entry_of(path).size != SIZE:
+def _of_checkpoint(path: str, log: contents.StoreLog) -> Iterator[Sign]:
+    if files.entry_of(path).size != findings.SIZE:
         # Brokers of all versions make a whole page. Another file says nothing.
         return
-    found = read_times(path)
+    found = lock.read_times(path)
     if found.logics_offset:
         yield Sign("logicsPhysicalOffset in the checkpoint", oldest="5.5")
     elif found.logics and not _is_one_record(log):
@@ -66,7 +97,7 @@ def _of_checkpoint(path: str, log: StoreLog) -> Iterator[Sign]:
         yield Sign("confirmPhyOffset in the checkpoint", oldest="5.3")
 
 
-def _is_one_record(log: StoreLog) -> bool:
+def _is_one_record(log: contents.StoreLog) -> bool:
     """Whether a record at offset 0 is all of the log."""
     first = log.message(0)
     return isinstance(first, Message) and not isinstance(log.message(first.size), Message)
@@ -76,8 +107,10 @@ def _of_last_index_file(store: str, names: Mapping[str, str]) -> Iterator[Sign]:
     """What an IndexFile without items has as its indexCount after a clean stop: 5.x flushes it (``IndexFile.shutdown``), 4.9
     does not. After another stop it is 0 in each version."""
     folder = files.join(store, "index")
-    named = [(names.get(entry.name, entry.name), entry) for entry in entries_of(folder) if entry.kind == files.FILE]
-    _, last = max(((name, entry) for name, entry in named if is_index_file(name)), key=lambda one: one[0], default=("", None))
+    named = [(names.get(entry.name, entry.name), entry) for entry in folders.entries_in(folder) if entry.kind == files.FILE]
+    _, last = max(
+        ((name, entry) for name, entry in named if layouts.is_index_file(name)), key=lambda one: one[0], default=("", None)
+    )
     if last is None or last.size < HEADER_SIZE:
         return
     with files.Reader(last.path) as reader:
@@ -90,8 +123,8 @@ def _of_last_index_file(store: str, names: Mapping[str, str]) -> Iterator[Sign]:
 
 def wait_for_tags(fits: Sequence[str]) -> bool:
     """Return whether what the index says of TAGS decides how queues are compared: ``fits`` are the versions by all else."""
-    older = [version for version in fits if not RULES[version].tag_items][:1]
-    return len({RULES[version].opens_empty_queue_file for version in [*fits[:1], *older]}) > 1
+    older = [version for version in fits if not storage_format_versions.RULES[version].tag_items][:1]
+    return len({storage_format_versions.RULES[version].opens_empty_queue_file for version in [*fits[:1], *older]}) > 1
 
 
 def of_tags(found: TagsFound) -> list[Sign]:
@@ -99,5 +132,5 @@ def of_tags(found: TagsFound) -> list[Sign]:
     if found.standing:
         return [Sign(f"items of TAGS ({found.standing:,})", oldest="5.4")]
     if found.before.is_older:
-        return [Sign(f"no items of TAGS for {counted(found.count, 'record')} with TAGS", newest="5.3")]
+        return [Sign(f"no items of TAGS for {storage_format_names.counted(found.count, 'record')} with TAGS", newest="5.3")]
     return []

@@ -1,24 +1,145 @@
-"""Make the Delta tables that are not there, and add the columns that a newer version has.
-
-Two processes may do so at once: one of them finds what the other has made.
-"""
-
-from __future__ import annotations
+"""Make the Delta tables that are not there: how Hadoop reaches their place, and what is wrong with it."""
 
 import contextlib
 import os
 import random
+import re
 import time
 from typing import Final
+from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from rocketmq_reindex.jobs.command.tables_place import quoted
-from rocketmq_reindex.jobs.tables.trouble import no_folder
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.tables.schema import Column, Table
+
+# ----------------------------------------------------------------------------------------------------------------------- hadoop
+# Settings with which Spark's Hadoop reaches the tables as ``udfs.files`` reaches the files beside them.
+
+_SIMPLE: Final = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
+_PROFILE: Final = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"
+
+
+def hadoop_settings(place: str) -> dict[str, str]:
+    """Return settings of a session for writing tables at ``place``. They may hold secrets: never show them.
+
+    Keys in the environment are not among them: Spark takes these over by itself.
+    """
+    if not files.is_remote(place) or not files.is_known(place):
+        return {}
+    uri = files.split(place)
+    if uri.scheme == "s3":
+        return _s3a(uri)
+    user, _, host = uri.authority.rpartition("@")
+    key = user.partition(":")[2]
+    return {f"fs.azure.account.key.{host}": unquote(key)} if key and uri.scheme in ("abfss", "abfs") else {}
+
+
+def _s3a(uri: files.Uri) -> dict[str, str]:
+    user, _, bucket = uri.authority.rpartition("@")
+    access, _, secret = user.partition(":")
+    options = files.s3_options(uri)
+    scheme, found = options.get("scheme", "https"), dict[str, str]()
+    if "scheme" in options:
+        found["connection.ssl.enabled"] = str(scheme != "http").lower()
+    if "endpoint_override" in options:
+        own_hosts = options.get("force_virtual_addressing", "").lower() in ("1", "true")
+        found["endpoint"] = f"{scheme}://{options['endpoint_override']}"
+        found["path.style.access"] = str(not own_hosts).lower()
+    if "region" in options:
+        found["endpoint.region"] = options["region"]
+    if user:
+        # Alone: with a session token of the environment, that belongs to another key, they would be refused.
+        found |= {"access.key": unquote(access), "secret.key": unquote(secret), "aws.credentials.provider": _SIMPLE}
+    elif os.environ.get("AWS_PROFILE") and not os.environ.get("AWS_ACCESS_KEY_ID"):
+        found["aws.credentials.provider"] = _PROFILE
+    return {f"fs.s3a.bucket.{bucket}.{name}": value for name, value in found.items()}
+
+
+def hdfs_user(place: str) -> str:
+    """Return the user who writes tables in an HDFS; "" when the URI names none. Raises InputError for what is no user's name.
+
+    Hadoop knows a user for the whole process: as its JVM starts, by HADOOP_USER_NAME.
+    """
+    if not files.is_remote(place) or not files.is_known(place):
+        return ""
+    uri = files.split(place)
+    if uri.scheme not in ("hdfs", "webhdfs", "swebhdfs"):
+        return ""
+    name, at, _ = uri.authority.rpartition("@")
+    user = unquote(name.partition(":")[0]) if at else files.option(uri, "user")
+    if not re.fullmatch(r"[^\s\"'\\]*", user):
+        raise InputError(f"--tables {escape(place)}: {escape(user)} is no user's name")
+    return user
+
+
+# ---------------------------------------------------------------------------------------------------------------------- trouble
+# What is wrong with the tables' place, in one line, from whatever Spark, Hadoop or Delta raised.
+
+_PAGE: Final = "(see docs/how-to/delta-tables.md)"
+_NO_DELTA: Final = (
+    "DATA_SOURCE_NOT_FOUND",
+    "UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY",
+    "DELTA_CONFIGURE_SPARK_SESSION",
+    "DeltaCatalog",
+    "ClassNotFoundException: delta",
+    "PARSE_SYNTAX_ERROR",
+    "CANNOT_CREATE_DATA_SOURCE_TABLE",
+)
+"""What Spark says in a session that was started without Delta: CLUSTER BY is then a syntax it cannot have."""
+_LACKING: Final = {
+    "Class org.apache.hadoop.fs.s3a.S3AFileSystem not found": "org.apache.hadoop:hadoop-aws",
+    "Class org.apache.hadoop.fs.azurebfs.SecureAzureBlobFileSystem not found": "org.apache.hadoop:hadoop-azure",
+    'No FileSystem for scheme "gs"': "com.google.cloud.bigdataoss:gcs-connector",
+}
+"""What Hadoop says where it lacks a package"""
+_SCHEME: Final = re.compile(r'No FileSystem for scheme "?([A-Za-z0-9+.-]+)')
+_CALLING: Final = "An error occurred while calling "
+"""How a message of py4j begins; the cause is on the next line"""
+_CAUSE: Final = "Caused by: "
+_FRAME: Final = re.compile(r"\s+at \S|\s*\.\.\. \d+ more|\s*Suppressed: ")
+"""Lines of a Java trace: classes are named there, of Delta for one, that have nothing to do with what is wrong."""
+_NO_FOLDER: Final = re.compile(r"DELTA_CANNOT_CREATE_LOG_PATH|Mkdirs failed|mkdir of ")
+
+
+def reason(error: Exception) -> str:
+    """Return one line for whatever Spark or Delta raised."""
+    lines = [line for line in str(error).strip().splitlines() if not _FRAME.match(line) and not line.startswith(_CALLING)]
+    text = "\n".join(lines)
+    for mark, package in _LACKING.items():
+        if mark in text:
+            return f"this Spark session has no file system for it: start it with {package} {_PAGE}"
+    if found := _SCHEME.search(text):
+        return f"this Spark session has no file system for {found[1]}://: start it with the package that has one"
+    if any(mark in text for mark in _NO_DELTA):
+        return (
+            f"this Spark session has no Delta Lake: start it with Delta's package and the two settings {_PAGE}, "
+            "or leave out --tables"
+        )
+    told = (lines[0].removeprefix(": ") if lines else "") or type(error).__name__
+    # The last cause is the one that a system named: no space left, permission denied.
+    causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    if no_folder(told):
+        why = causes[-1] if causes else "no permission, a read-only place, or a file in the way"
+        return escape(f"no folder can be made for it: {why}", 400)
+    if causes and causes[-1] not in told:
+        told = f"{told.rstrip('.')}: {causes[-1]}"
+    return escape(told, 400)
+
+
+def no_folder(text: str) -> bool:
+    """Return whether an error says that the folder of a table cannot be made."""
+    return bool(_NO_FOLDER.search(text))
+
+
+# ----------------------------------------------------------------------------------------------------------------------- making
+# Make the Delta tables that are not there, and add the columns that a newer version has.
+#
+# Two processes may do so at once: one of them finds what the other has made.
 
 _PAUSES: Final = (0.5, 1.0, 2.0, 4.0)
 """seconds at most, before it is looked at again"""

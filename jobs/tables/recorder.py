@@ -1,11 +1,6 @@
-"""``--tables``: the rows that a run writes to the Delta tables, from its start to its end.
+"""``--tables``: the rows that a run writes to the Delta tables, from its start over its stages to its end."""
 
-The row in ``builds`` is written before the log is read and, with the outcome, last. Rows of other tables count once its state
-is ``published``. A second run with the same ``--build-id`` (a scheduler's retry) replaces the rows of the first one.
-"""
-
-from __future__ import annotations
-
+import contextlib
 import copy
 import dataclasses
 import threading
@@ -16,30 +11,93 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from rocketmq_reindex.jobs.building.recording import Unrecorded
-from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED
-from rocketmq_reindex.jobs.command.failures import outcome as failure
+from rocketmq_reindex.jobs.building import scanning, settings as building_settings, summary as building_summary
+from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, outcome as failure
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark.engine import SparkEngine
 from rocketmq_reindex.jobs.spark.session import run_settings
-from rocketmq_reindex.jobs.tables.claim import Claim
-from rocketmq_reindex.jobs.tables.delta import small_queries, write
-from rocketmq_reindex.jobs.tables.frames import Built, Frames
-from rocketmq_reindex.jobs.tables.hadoop import hadoop_settings, hdfs_user
-from rocketmq_reindex.jobs.tables.making import ensure
-from rocketmq_reindex.jobs.tables.progress import Progress
-from rocketmq_reindex.jobs.tables.trouble import reason
-from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.jobs.tables import making, recording as tables_recording, rows
+from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, Table
+
+# --------------------------------------------------------------------------------------------------------------------- progress
+# Keep the row of a run that goes on up to date: which stage it is in, and how far.
+
+INTERVAL = 60.0
+"""seconds between two updates at least"""
+SHARE: Final = 1 / 30
+"""of the time since the start, between two updates at least: so a day has some 150, since each is a version of the table"""
+POOL: Final = "rmq-reindex-tables"
+"""A pool of Spark's fair scheduler: a job of one small task in it does not wait behind a scan of thousands."""
+_PATIENCE: Final = 10.0
+"""seconds that the end of a run waits for an update under way"""
+
+
+class Progress(Shown):
+    """Calls ``update`` with stage, bytes done and bytes in all, seldom, from a thread of its own.
+
+    An update that fails is left out: the next one, or the end of the run, says more.
+    """
+
+    def __init__(self, spark: SparkSession, reporter: Reporter, update: Callable[[str, int, int], None]) -> None:
+        self._spark, self._reporter, self._update = spark, reporter, update
+        self._stage: Stage | None = None
+        self._size = 0
+        self._over = threading.Event()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch the stages of the reporter. Afterwards no update comes any more."""
+        shown, thread = self._reporter.shown, threading.Thread(target=self._run, name="tables-progress", daemon=True)
+        self._reporter.shown = [*shown, self]
+        thread.start()
+        try:
+            yield
+        finally:
+            self._reporter.shown = shown
+            self._over.set()
+            # Where Spark's scheduler is no fair one, an update waits behind a scan that may have been interrupted.
+            thread.join(_PATIENCE)
+
+    def stage_started(self, stage: Stage) -> None:
+        self._stage, self._size = stage, 0
+
+    def stage_moved(self, stage: Stage, things: int, size: int) -> None:
+        _ = stage, things
+        self._size = size
+
+    def _run(self) -> None:
+        into_pool(self._spark)
+        begin = self._reporter.elapsed()
+        while not self._over.wait(pause(self._reporter.elapsed() - begin)):
+            if (stage := self._stage) is not None:
+                with contextlib.suppress(Exception):
+                    self._update(stage.name, self._size, stage.total_bytes)
+
+
+def pause(seconds: float) -> float:
+    """Return the seconds until the next update of a run that is as old as that."""
+    return max(INTERVAL, seconds * SHARE)
+
+
+def into_pool(spark: SparkSession) -> None:
+    """Run what this thread asks of Spark in a pool of its own, where the scheduler is a fair one."""
+    # A session of Spark Connect has no SparkContext.
+    with contextlib.suppress(Exception):
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", POOL)
+
+
+# --------------------------------------------------------------------------------------------------------------------- recorder
+# ``--tables``: the rows that a run writes to the Delta tables, from its start to its end.
+#
+# The row in ``builds`` is written before the log is read and, with the outcome, last. Rows of other tables count once its state
+# is ``published``. A second run with the same ``--build-id`` (a scheduler's retry) replaces the rows of the first one.
 
 _ENDED: Final = 1
 """what Delta knows the commits at a run's end by, after its first one"""
@@ -49,21 +107,26 @@ _FEW_FILES: Final = 50_000
 """With more rows than this, compiled code saves more than it costs."""
 
 
-class Recorder(Unrecorded):
+class Recorder(tables_recording.Unrecorded):
     """Writes the rows of one run. A failure at its start is an InputError, at its end a warning."""
 
     has_rows = True
 
     def __init__(
-        self, settings: BuildSettings, summary: Summary, reporter: Reporter, engine: SparkEngine, log: Commitlog
+        self,
+        settings: building_settings.BuildSettings,
+        summary: building_summary.Summary,
+        reporter: Reporter,
+        engine: SparkEngine,
+        log: Commitlog,
     ) -> None:
         self._spark, self._own = engine.spark, engine.own
         self.settings = settings if settings.build_id else dataclasses.replace(settings, build_id=uuid.uuid4().hex)
         self._summary, self._reporter = summary, reporter
-        self._frames = Frames(self.settings, summary, engine, log)
-        self._claim = Claim(self._spark, self._path(BUILDS), self.settings.build_id, shared=bool(settings.build_id))
+        self._frames = rows.Frames(self.settings, summary, engine, log)
+        self._claim = rows.Claim(self._spark, self._path(BUILDS), self.settings.build_id, shared=bool(settings.build_id))
         self._alone = threading.Lock()
-        self._built: Built | None = None
+        self._built: rows.Built | None = None
         """set by ``built_from``, before anything is published"""
 
     @property
@@ -100,7 +163,7 @@ class Recorder(Unrecorded):
         self._reporter.line(f"tables: build {self.settings.build_id}, attempt {attempt}")
 
     def _open(self, table: Table) -> None:
-        ensure(self._spark, table, self._path(table))
+        making.ensure(self._spark, table, self._path(table))
         if table is BUILDS:
             summary = copy.deepcopy(self._summary)
             self._claim.make(lambda: self._row("started", None, summary))
@@ -121,12 +184,12 @@ class Recorder(Unrecorded):
             raise InputError(f"{error}{UNPUBLISHED}") from error
         except Exception as error:
             where = escape(self.settings.tables)
-            raise InputError(f"--tables {where}: {reason(error)}{UNPUBLISHED}") from error
+            raise InputError(f"--tables {where}: {making.reason(error)}{UNPUBLISHED}") from error
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    def built_from(self, scan: Scan, accepted: list[RangeSummary], until: int) -> None:
-        self._built = Built(scan, accepted, until)
+    def built_from(self, scan: scanning.Scan, accepted: list[RangeSummary], until: int) -> None:
+        self._built = rows.Built(scan, accepted, until)
 
     def write_published(self, manifest: str, complete: Callable[[], None]) -> None:
         """Write all rows of a build that has been published. What goes wrong is a warning: the build stays published."""
@@ -164,11 +227,11 @@ class Recorder(Unrecorded):
         try:
             yield
         except Exception as error:  # noqa: BLE001  whatever Spark, Delta or a task raises
-            self._summary.warnings.append(f"--tables {escape(self.settings.tables)}: {reason(error)}: {what}")
+            self._summary.warnings.append(f"--tables {escape(self.settings.tables)}: {making.reason(error)}: {what}")
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
-    def _row(self, state: str, ended: datetime | None, summary: Summary) -> DataFrame:
+    def _row(self, state: str, ended: datetime | None, summary: building_summary.Summary) -> DataFrame:
         return self._frames.of_run(summary, state, self._claim.attempt, ended)
 
     def _rows(self, table: Table, manifest: str) -> DataFrame:
@@ -188,13 +251,13 @@ class Recorder(Unrecorded):
         few = not self.settings.messages_table and sum(self._summary.files.values()) <= _FEW_FILES
         own = dict(_NO_COUNTS) if self._own else {}
         if self._own and few and quick:
-            own |= small_queries(self._spark)
-        with self._alone, run_settings(self._spark, hadoop_settings(self.settings.tables) | own):
+            own |= rows.small_queries(self._spark)
+        with self._alone, run_settings(self._spark, making.hadoop_settings(self.settings.tables) | own):
             yield
 
     def _check_user(self) -> None:
         """Raises InputError when Spark would write as another user than the URI names."""
-        user = hdfs_user(self.settings.tables)
+        user = making.hdfs_user(self.settings.tables)
         if not user:
             return
         (found,) = self._spark.sql("SELECT current_user()").collect()
@@ -213,7 +276,7 @@ class Recorder(Unrecorded):
             return
         # A run with the same id may have left rows, or be about to. And the row in builds is there since the start.
         replace = self._claim.shared or table is BUILDS
-        write(frame, self._path(table), self.settings.build_id, self._claim.application, _ENDED, replace=replace)
+        rows.write(frame, self._path(table), self.settings.build_id, self._claim.application, _ENDED, replace=replace)
 
     @staticmethod
     def _each(tables: list[Table], call: Callable[[Table], None], done: Callable[[], None]) -> None:

@@ -1,32 +1,43 @@
-"""Rows that the driver makes: one for the run, one for each segment, one for each damaged place."""
+"""The rows of one run, made by the driver or read by executors, and how they are added to Delta tables only once."""
 
-from __future__ import annotations
-
+import dataclasses
 import getpass
 import json
 import os
+import random
+import re
 import socket
-from collections.abc import Iterable, Mapping
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, Row, SparkSession
 
-from rocketmq_reindex.jobs.building import manifest
-from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.storage_format.digest import KIND, new_digest
-from rocketmq_reindex.storage_format.names import redacted
-from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
+from rocketmq_reindex.jobs.building import finishing, scanning, settings as building_settings, summary as building_summary
+from rocketmq_reindex.jobs.command.failures import innermost
+from rocketmq_reindex.jobs.command.tables_place import quoted
+from rocketmq_reindex.jobs.spark.engine import SparkEngine
+from rocketmq_reindex.jobs.tables.making import is_conflict, literal
+from rocketmq_reindex.storage_format import digest, errors, names
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.segments import Commitlog
-from rocketmq_reindex.udfs.tables.schema import BUILDS, QUARANTINE, SEGMENTS
+from rocketmq_reindex.udfs.sql.commitlog import BLOCK_ROWS
+from rocketmq_reindex.udfs.tables.rows import STRETCH, ManifestFiles, MessageRows, read_first_bytes
+from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS
+from rocketmq_reindex.udfs.worker import setup as worker
+
+# ------------------------------------------------------------------------------------------------------------------------- rows
+# Rows that the driver makes: one for the run, one for each segment, one for each damaged place.
 
 
 def text(value: str) -> str:
     """Return a path or a message as a column can hold it: file names may be no text at all, and URIs may have secrets."""
-    return redacted(_legible(value))
+    return names.redacted(_legible(value))
 
 
 def _legible(value: str) -> str:
@@ -43,7 +54,12 @@ class Attempt:
 
 
 def build_row(
-    settings: BuildSettings, summary: Summary, log: Commitlog, state: str, attempt: Attempt, ended: datetime | None
+    settings: building_settings.BuildSettings,
+    summary: building_summary.Summary,
+    log: Commitlog,
+    state: str,
+    attempt: Attempt,
+    ended: datetime | None,
 ) -> pa.Table:
     """Return the row in ``builds``, with the figures that the summary has now."""
     over = ended is not None
@@ -80,7 +96,7 @@ def build_row(
         "stageBytes": None if over else 0,
         "stageTotalBytes": None if over else log.size,
         "run": attempt.run,
-        "digestKind": KIND,
+        "digestKind": digest.KIND,
     }
     return pa.Table.from_pylist([row], schema=BUILDS.arrow)
 
@@ -109,10 +125,10 @@ def segment_rows(
     by_name: dict[str, list[int]] = {}
     for place in damage:
         by_name.setdefault(place["segment"], []).append(place["length"])
-    for segment, entry in zip(log.segments, manifest.inputs(log, summaries, until), strict=True):
+    for segment, entry in zip(log.segments, finishing.inputs(log, summaries, until), strict=True):
         total, lost = found[segment.start], by_name.get(segment.name, [])
         chunks = entry["digests"]
-        whole = None if None in chunks else new_digest(bytes.fromhex(chunk) for chunk in chunks).digest().hex()
+        whole = None if None in chunks else digest.new_digest(bytes.fromhex(chunk) for chunk in chunks).digest().hex()
         rows.append(
             {
                 "build": build,
@@ -167,3 +183,194 @@ def quarantine_rows(build: str, log: Commitlog, damage: Iterable[Mapping[str, An
         for place in damage
     ]
     return pa.Table.from_pylist(rows, schema=QUARANTINE.arrow)
+
+
+# ----------------------------------------------------------------------------------------------------------------------- frames
+# The rows of one run as DataFrames: what the driver knows, and what executors read from the manifest or the log.
+
+_MESSAGE_BYTES: Final = 1 << 30
+"""Bytes of the log whose messages one task reads, and so one file of ``messages`` holds"""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a build was made from. The log was read up to the offset ``until``, as in the manifest."""
+
+    scan: scanning.Scan
+    accepted: list[RangeSummary]
+    until: int
+
+
+class Frames:
+    """Makes the rows of a run from what ``summary`` holds at that moment. ``settings`` name the build."""
+
+    def __init__(
+        self, settings: building_settings.BuildSettings, summary: building_summary.Summary, engine: SparkEngine, log: Commitlog
+    ) -> None:
+        self._settings, self._summary, self._engine, self._log = settings, summary, engine, log
+        self._build = settings.build_id
+
+    def of_run(self, summary: building_summary.Summary, state: str, attempt: Attempt, ended: datetime | None) -> DataFrame:
+        """Return the row in ``builds``."""
+        return self._of(build_row(self._settings, summary, self._log, state, attempt, ended)).coalesce(1)
+
+    def segments(self, built: Built) -> DataFrame:
+        """Return the rows in ``segments``."""
+        damage, summaries = self._summary.damage, built.scan.summaries.values()
+        made = segment_rows(self._build, self._log, summaries, built.accepted, built.until, damage)
+        return self._of(made).coalesce(1)
+
+    def files(self, manifest: str) -> DataFrame:
+        """Return the rows in ``files``, which tasks read from the manifest at this path."""
+        size = files.entry_of(manifest).size
+        tasks = max(1, -(-size // STRETCH))
+        return self._engine.over(ManifestFiles(manifest, size, tasks, self._build), tasks, FILES.ddl)
+
+    def quarantine(self) -> DataFrame:
+        """Return the rows in ``quarantine``, for which tasks read the first bytes of the damage."""
+        places = self._of(quarantine_rows(self._build, self._log, self._summary.damage))
+        return places.mapInArrow(lambda batches: worker.run(read_first_bytes, batches), QUARANTINE.ddl)
+
+    def messages(self, built: Built) -> DataFrame:
+        """Return the rows in ``messages``, which tasks read from the log."""
+        specs = {spec.number: spec for of_segment in built.scan.ranges.values() for spec in of_segment}
+        known = tuple(_known(specs[summary.number], summary) for summary in built.accepted if summary.records)
+        size = sum(spec.high - spec.low for spec in known)
+        tasks = max(1, min(len(known), max(self._engine.cores, -(-size // _MESSAGE_BYTES))))
+        settings = dataclasses.replace(
+            built.scan.task.settings, want_units=False, want_items=False, want_topics=False, want_messages=True,
+            want_digests=False, window=0, block_rows=BLOCK_ROWS,
+        )  # fmt: skip
+        return self._engine.over(MessageRows(known, tasks, settings, self._build), tasks, MESSAGES.ddl)
+
+    def _of(self, table: pa.Table) -> DataFrame:
+        return self._engine.spark.createDataFrame(table)
+
+
+def _known(spec: RangeSpec, summary: RangeSummary) -> RangeSpec:
+    """Returns the range from its first record on, which the scan has found."""
+    return dataclasses.replace(spec, low=summary.first, known=True)
+
+
+# ------------------------------------------------------------------------------------------------------------------------ delta
+# Add rows to Delta tables, so that the same call twice adds nothing twice.
+#
+# Nothing of Delta's Python package is needed: SQL and DataFrames do, on any session that knows the format.
+
+APPLICATION: Final = "rmq-reindex"
+PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""seconds at most, before it is tried again"""
+_CUT: Final = re.compile(r"[\w.]+\.(ConnectionClosed|NoHttpResponse|NoSuchUpload|Socket|EOF)Exception\b|.*\bConnection reset\b")
+"""What S3A does not try again: the reading of ranges whose answer breaks off (``S3AInputStream.readVectored``), and an upload
+in parts that is whole, where the answer was lost and a server knows the upload no more."""
+_SMALL_QUERIES: Final = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Java made and compiled for a query that runs once, over a handful of rows, is a fifth of the JVM's time with tables."""
+
+Result = TypeVar("Result")
+
+
+def small_queries(spark: SparkSession) -> dict[str, str]:
+    """Return settings for many queries of few rows each, unless the session has others."""
+    return {name: value for name, value in _SMALL_QUERIES.items() if spark.conf.get(name, None) is None}
+
+
+def write(
+    rows: DataFrame, path: str, build: str, run: str, step: int, *, replace: bool = False, pauses: Sequence[float] = PAUSES
+) -> None:
+    """Add the rows of one run of a build, or with ``replace`` replace all rows of that build.
+
+    Delta keeps (application, version) of what was committed, so that the same ``step`` of the same run is passed over. It keeps
+    them for ever, also when the rows are deleted: no other run may have the name ``run``, its rows would be passed over, too.
+    """
+    writer = rows.write.format("delta").option("txnAppId", f"{APPLICATION}/{run}").option("txnVersion", step)
+    if replace:
+        writer = writer.option("replaceWhere", f"build = {literal(build)}")
+    again(lambda: writer.mode("overwrite" if replace else "append").save(path), pauses)
+
+
+def again(call: Callable[[], Result], pauses: Sequence[float] = PAUSES) -> Result:
+    """Call again, up to once for each of ``pauses``, after an error that may pass.
+
+    That is a conflict, since Delta refuses one of two runs that commit to a table at the same time, and an answer of the store
+    that broke off.
+    """
+    try:
+        return call()
+    except Exception as error:
+        if not pauses or not (is_conflict(error) or _CUT.match(innermost(error))):
+            raise
+    time.sleep(random.uniform(0.5, 1) * pauses[0])
+    return again(call, pauses[1:])
+
+
+# ------------------------------------------------------------------------------------------------------------------------ claim
+# Which run may write the rows of a build: of several with one ``--build-id``, the one that began last.
+#
+# Its random word is ``run`` in the build's row of ``builds``. A run that finds another word there publishes nothing.
+
+_STARTED = 0
+
+
+class Claim:
+    """This run's claim to a build. ``shared``: the user gave the build's id, so another run may have it as well."""
+
+    def __init__(self, spark: SparkSession, path: str, build: str, *, shared: bool) -> None:
+        self._spark, self._path, self.build, self.shared = spark, path, build, shared
+        self.attempt = Attempt(1, uuid.uuid4().hex, datetime.now(timezone.utc))
+        self.kept = False
+        """whether the row is that of a published attempt, which stays until this run publishes, too"""
+        self.made = False
+        """whether the row is there"""
+
+    @property
+    def application(self) -> str:
+        """What Delta knows the commits of this run by."""
+        return f"{self.build}/{self.attempt.run}"
+
+    def make(self, start: Callable[[], DataFrame]) -> None:
+        """Take the build over from whichever run had its id before. ``start`` makes the row ``started`` of this attempt."""
+        again(lambda: self._make(start))
+        self.made = True
+
+    def _make(self, start: Callable[[], DataFrame]) -> None:
+        # Once more after a conflict: the other run's row is there by then.
+        found = self._row()
+        if found is not None and found.run == self.attempt.run:
+            return
+        if found is not None:
+            self.attempt = dataclasses.replace(self.attempt, number=int(found.attempt) + 1)
+            self.kept = found.state == "published"
+        if self.kept:
+            word = literal(self.attempt.run)
+            self._spark.sql(f"UPDATE {quoted(self._path)} SET run = {word} WHERE build = {literal(self.build)}").collect()
+        else:
+            write(start(), self._path, self.build, self.application, _STARTED, replace=self.shared, pauses=())
+
+    def check(self) -> None:
+        """Raises InputError when another run has taken the build over."""
+        found = again(self._row)
+        if found is not None and found.run != self.attempt.run:
+            whose = f" ({names.escape(found.host)}, process {found.pid})" if found.host and found.state == "started" else ""
+            raise errors.InputError(
+                f"--build-id {names.escape(self.build)}: a later run{whose} has this id as well: give each run its own"
+            )
+
+    def update(self, stage: str, size: int, total: int) -> None:
+        """Say in the row how far the run is. A row that is another run's by now, or over, stays as it is."""
+        if self.kept:
+            return
+        now = datetime.now(timezone.utc).isoformat()
+        self._spark.sql(
+            f"UPDATE {quoted(self._path)} SET stage = {literal(stage)}, stageBytes = {size}, stageTotalBytes = {total}, "
+            f"updatedAt = TIMESTAMP {literal(now)} "
+            f"WHERE build = {literal(self.build)} AND run = {literal(self.attempt.run)} AND state = 'started'"
+        ).collect()
+
+    def _row(self) -> Row | None:
+        """The row of the build's last attempt; None where no other run can have one."""
+        if not self.shared:
+            return None
+        rows = self._spark.read.format("delta").load(self._path).where(f"build = {literal(self.build)}")
+        found = rows.select("attempt", "state", "run", "host", "pid").collect()
+        # Runs of older versions at the same time may have left two.
+        return max(found, key=lambda row: int(row.attempt), default=None)

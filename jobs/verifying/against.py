@@ -1,46 +1,35 @@
 """``verify A --against B``: what differs between two stores, such as a master and its replica."""
 
-from __future__ import annotations
-
 import time
 
 from rocketmq_reindex.jobs.building.planning import store_scan
-from rocketmq_reindex.jobs.engines.engine import Engine, Engines
-from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
-from rocketmq_reindex.jobs.store.rocksdb import check_verified
-from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
-from rocketmq_reindex.jobs.verifying.build import of_build
-from rocketmq_reindex.jobs.verifying.mend import Mend
-from rocketmq_reindex.jobs.verifying.run import broker_notes
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
-from rocketmq_reindex.jobs.verifying.sizes import take_sizes
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
-from rocketmq_reindex.jobs.verifying.work import work_folder
+from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, Engine, Engines, task_count
+from rocketmq_reindex.jobs.store.settings import Commitlog, check_unchanged, check_verified
+from rocketmq_reindex.jobs.verifying import (
+    mend,
+    options,
+    run as verifying_run,
+    summary as verifying_summary,
+    work as verifying_work,
+)
 from rocketmq_reindex.jobs.watching.progress import Reporter, Work
-from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.names import escape, redacted
-from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.udfs import files, plans
+from rocketmq_reindex.storage_format.findings import CHECKPOINT_LAYOUT
+from rocketmq_reindex.storage_format.names import counted, escape, redacted
+from rocketmq_reindex.udfs import files, handover
 from rocketmq_reindex.udfs.repair.differing import CompareLogs, LogDifference, overlap
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.verify.against import (
-    BATCH_FOLDER,
-    AgainstResult,
-    CompareIndex,
-    CompareQueues,
-    topics_of,
-)
+from rocketmq_reindex.udfs.verify import against
 
 
 class Against:
     """One run. Store A is the settings' own, B the one named by --against."""
 
-    def __init__(self, settings: VerifySettings, reporter: Reporter, engines: Engines) -> None:
+    def __init__(self, settings: options.VerifySettings, reporter: Reporter, engines: Engines) -> None:
         self.settings = settings.located()
         self.reporter, self.engines = reporter, engines
         self.a, self.b = self.settings.store, files.absolute(files.checked(settings.against))
-        self.summary = VerifySummary(store=redacted(settings.store), against=redacted(settings.against))
+        self.summary = verifying_summary.VerifySummary(store=redacted(settings.store), against=redacted(settings.against))
         self.tally = Tally()
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
@@ -49,13 +38,17 @@ class Against:
         ``logs`` are what ``VerifySettings.logs`` listed just before, if it was called. Raises ReindexError.
         """
         logs = logs or self.settings.logs()
-        self.summary.notes += broker_notes(self.settings)
+        self.summary.notes += verifying_run.broker_notes(self.settings)
         for store in (self.a, self.b):
             self.summary.notes += check_verified(store, self.settings.only)
-        self.settings, notes = take_sizes(of_build(self.settings))
+        self.settings, notes = verifying_work.take_sizes(verifying_work.of_build(self.settings))
         self.summary.notes += notes
         left, work = self.summary.left, self.settings.work
-        with self.summary.telling_leftovers(), self.engines() as engine, work_folder(work, left, engine.is_here) as staging:
+        with (
+            self.summary.telling_leftovers(),
+            self.engines() as engine,
+            verifying_work.work_folder(work, left, engine.is_here) as staging,
+        ):
             up = self.summary.seconds["session"] = self.reporter.elapsed()
             for part, compare in (("log", self._logs), ("consumequeue", self._queues), ("index", self._index)):
                 begin = time.monotonic()
@@ -65,7 +58,7 @@ class Against:
             for log, store in zip(logs, (self.a, self.b), strict=True):
                 check_unchanged(log, (files.join(store, "commitlog"),))
         self._checkpoints()
-        self.summary.take(self.tally, Mend(self.settings.mending_build()))
+        self.summary.take(self.tally, mend.Mend(self.settings.mending_build()))
 
     def _logs(self, engine: Engine, staging: StagingFolder, logs: list[Commitlog]) -> None:
         stretches = overlap(*(log.segments for log in logs))
@@ -77,8 +70,8 @@ class Against:
             summary.notes.append("the two logs have no offset in common")
             return
         tasks = task_count(len(stretches), 2 * summary.bytes, engine.cores)
-        plan = plans.write_plan(staging, "stretches", stretches)
-        sizes = {f"log-{k}": sum(one.length for one in plans.share(stretches, k, tasks)) for k in range(tasks)}
+        plan = handover.write_plan(staging, "stretches", stretches)
+        sizes = {f"log-{k}": sum(one.length for one in handover.share(stretches, k, tasks)) for k in range(tasks)}
         with self.reporter.stage("compare log", *Work.of_tasks(staging, "bytes", sizes)):
             comparer = CompareLogs(staging, plan, tasks, store_scan(self.settings))
             differences = LogDifference.read(engine.numbers(comparer, tasks))
@@ -109,16 +102,16 @@ class Against:
 
     def _queues(self, engine: Engine, staging: StagingFolder, logs: list[Commitlog]) -> None:
         start = max((log.segments[0].start for log in logs if log.segments), default=0)
-        for folder in ("consumequeue", BATCH_FOLDER):
-            names = topics_of(*(files.join(store, folder) for store in (self.a, self.b)))
+        for folder in ("consumequeue", against.BATCH_FOLDER):
+            names = against.topics_of(*(files.join(store, folder) for store in (self.a, self.b)))
             if not names:
                 continue
             tasks = task_count(len(names), sum(log.size for log in logs), engine.cores, DERIVED_BYTES)
-            plan = plans.write_plan(staging, f"topics-{folder}", names)
-            comparer = CompareQueues(staging, self.a, self.b, folder, plan, tasks, start)
+            plan = handover.write_plan(staging, f"topics-{folder}", names)
+            comparer = against.CompareQueues(staging, self.a, self.b, folder, plan, tasks, start)
             topics = {f"{folder}-{k}": len(names[k::tasks]) for k in range(tasks)}
             with self.reporter.stage(f"compare {folder}", *Work.of_tasks(staging, "topics", topics)):
-                results = AgainstResult.read(engine.numbers(comparer, tasks))
+                results = against.AgainstResult.read(engine.numbers(comparer, tasks))
             for found in results:
                 self.tally.merge(found.tally)
                 self.summary.files["consumequeue"] += found.files
@@ -126,7 +119,7 @@ class Against:
 
     def _index(self, engine: Engine, staging: StagingFolder, _: list[Commitlog]) -> None:
         """By name; where no name is in both, as a broker's own are named by its clock, in the order of names."""
-        names = [topics_of(files.join(store, "index")) for store in (self.a, self.b)]
+        names = [against.topics_of(files.join(store, "index")) for store in (self.a, self.b)]
         common = sorted(set(names[0]) & set(names[1]))
         if common or not all(names):
             pairs = [(name, name) for name in common]
@@ -139,11 +132,11 @@ class Against:
             self.tally.add("against-index-file", 1, f"index/{escape(name)}", 0, f"only in {'AB'[k]}")
         self.summary.files["index"] = len(pairs)
         if pairs:
-            plan = plans.write_plan(staging, "pairs", pairs)
-            comparer = CompareIndex(staging, self.a, self.b, plan, self.settings.hash_slots)
+            plan = handover.write_plan(staging, "pairs", pairs)
+            comparer = against.CompareIndex(staging, self.a, self.b, plan, self.settings.hash_slots)
             numbers = {f"index-{k}": 1 for k in range(len(pairs))}
             with self.reporter.stage("compare index", *Work.of_tasks(staging, "files", numbers)):
-                results = AgainstResult.read(engine.numbers(comparer, len(pairs)))
+                results = against.AgainstResult.read(engine.numbers(comparer, len(pairs)))
             for found in results:
                 self.tally.merge(found.tally)
 

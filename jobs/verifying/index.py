@@ -1,32 +1,28 @@
-"""The index's part of a verify: check each IndexFile in itself, then all of their items against the log's."""
+"""The parts of a verify for index and checkpoint: each by itself, then against the log."""
 
-from __future__ import annotations
-
+import dataclasses
 import functools
 from dataclasses import dataclass, field
 from typing import Final
 
 from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
-from rocketmq_reindex.jobs.store.folders import entries_of
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
+from rocketmq_reindex.jobs.store.folders import entries_in
+from rocketmq_reindex.jobs.store.settings import Commitlog
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import FILES_LISTED, LOST_LISTED, VerifySummary, lost_example
 from rocketmq_reindex.jobs.watching.progress import Work
-from rocketmq_reindex.storage_format.checks.checkpoint import IndexEnd
-from rocketmq_reindex.storage_format.checks.differences import EXAMPLES_MAX, Tally
-from rocketmq_reindex.storage_format.checks.index_neighbours import LogFacts, Neighbour, empty_headers, out_of_order
-from rocketmq_reindex.storage_format.file_names import is_index_file
+from rocketmq_reindex.storage_format.checks import checkpoint, differences as checks_differences, index as checks_index
+from rocketmq_reindex.storage_format.findings import SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
-from rocketmq_reindex.storage_format.integers import INT64_MAX
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.layouts import INT64_MAX, is_index_file
+from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
-from rocketmq_reindex.udfs import files, plans
-from rocketmq_reindex.udfs.verify.index import CHUNKS, CheckIndex, IndexFileCheck, ListedIndexFile
-from rocketmq_reindex.udfs.verify.index_items import IndexItems, Span
-from rocketmq_reindex.udfs.verify.items import CompareItems, ItemsResult
-from rocketmq_reindex.udfs.verify.lost import Lost
-from rocketmq_reindex.udfs.verify.tags import TagsFound
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.verify import index as verify_index, items as verify_items, tags as verify_tags
+
+# ------------------------------------------------------------------------------------------------------------------------ index
+# The index's part of a verify: check each IndexFile in itself, then all of their items against the log's.
 
 FOLDER: Final = "index"
 
@@ -35,18 +31,18 @@ FOLDER: Final = "index"
 class IndexResult:
     """The results of all comparisons of items together."""
 
-    tally: Tally = field(default_factory=Tally)
-    lost: list[Lost] = field(default_factory=list)
+    tally: checks_differences.Tally = field(default_factory=checks_differences.Tally)
+    lost: list[verify_tags.Lost] = field(default_factory=list)
     """stretches of the log whose keys are not in the index, in order"""
     repeats: int = 0
     """items that are there twice"""
     keys: int = 0
     """items that the log has of keys"""
-    tags: TagsFound = field(default_factory=TagsFound)
-    standing: Tally = field(default_factory=Tally)
+    tags: verify_tags.TagsFound = field(default_factory=verify_tags.TagsFound)
+    standing: checks_differences.Tally = field(default_factory=checks_differences.Tally)
     """the tag items that stand, as differences of a store that should have none"""
 
-    def take(self, results: list[ItemsResult]) -> None:
+    def take(self, results: list[verify_items.ItemsResult]) -> None:
         """Add the results of tasks."""
         for result in sorted(results, key=lambda result: result.first):
             self.tally.merge(result.tally)
@@ -61,12 +57,14 @@ class IndexResult:
             else:
                 self.lost.append(stretch)
 
-    def add_to(self, tally: Tally, summary: VerifySummary, settings: VerifySettings) -> None:
+    def add_to(self, tally: checks_differences.Tally, summary: VerifySummary, settings: VerifySettings) -> None:
         """Pass everything on to the tally and the summary of the run; ``settings`` say by which version."""
         stretches = _shown(self.lost)
         summary.lost_keys = stretches[:LOST_LISTED]
         if "index-item-missing" in self.tally.counts:
-            self.tally.examples["index-item-missing"] = [lost_example(stretch) for stretch in stretches[:EXAMPLES_MAX]]
+            self.tally.examples["index-item-missing"] = [
+                lost_example(stretch) for stretch in stretches[: checks_differences.EXAMPLES_MAX]
+            ]
         tally.merge(self.tally)
         summary.items = self.keys
         summary.items_there = self.keys - self.tally.counts.get("index-item-missing", 0)
@@ -78,7 +76,7 @@ class IndexResult:
             items = f"{counted(self.repeats, 'item')} {'is' if self.repeats == 1 else 'are'} there twice"
             summary.notes.append(f"{items}: a broker dispatched its last record again at a start")
 
-    def _judge_tags(self, tally: Tally, summary: VerifySummary, named: bool) -> None:
+    def _judge_tags(self, tally: checks_differences.Tally, summary: VerifySummary, named: bool) -> None:
         """Tell records that lost their tag item from those that a broker before 5.4 indexed.
 
         From the first tag item to the last each record with TAGS has its own. Before that, and behind it, keys without tag
@@ -103,12 +101,14 @@ class IndexResult:
         missing = sum(stretch.records for stretch in lost)
         if missing:
             tally.add("index-tag-missing", missing, "index", lost[0].first, "")
-            tally.examples["index-tag-missing"] = [lost_example(stretch, "tag item") for stretch in stretches[:EXAMPLES_MAX]]
+            tally.examples["index-tag-missing"] = [
+                lost_example(stretch, "tag item") for stretch in stretches[: checks_differences.EXAMPLES_MAX]
+            ]
         summary.lost_tags = stretches[:LOST_LISTED]
         summary.tag_items, summary.tag_items_there = found.standing + missing, found.standing
 
 
-def _shown(stretches: list[Lost]) -> list[dict[str, int]]:
+def _shown(stretches: list[verify_tags.Lost]) -> list[dict[str, int]]:
     return [{k: v for k, v in vars(lost).items() if k not in ("opens", "closes")} for lost in stretches]
 
 
@@ -118,11 +118,11 @@ class Index:
 
     scan: Scan
     settings: VerifySettings
-    checked: list[IndexFileCheck] = field(default_factory=list)
+    checked: list[verify_index.IndexFileCheck] = field(default_factory=list)
     """by number, once ``check_files`` has run"""
 
     @functools.cached_property
-    def _listed(self) -> list[ListedIndexFile]:
+    def _listed(self) -> list[verify_index.ListedIndexFile]:
         """The files that a broker loads, in the order of their names as strings (``IndexService.load``, 5.3).
 
         They are listed once: one may go away meanwhile.
@@ -130,29 +130,31 @@ class Index:
         named = [(name, entry.path) for name, entry in self._entries() if entry.kind == files.FILE and is_index_file(name)]
         sizes = self.settings.hash_slots, self.settings.index_items
         trimmed = self.settings.trimmed
-        return [ListedIndexFile(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
+        return [verify_index.ListedIndexFile(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
 
     def _entries(self) -> list[tuple[str, files.Entry]]:
         """Returns the entries of index/ by their names in a store. No fetch brings what a build's manifest does not name."""
-        found, names = entries_of(files.join(self.settings.store, FOLDER)), self.settings.index_names
+        found, names = entries_in(files.join(self.settings.store, FOLDER)), self.settings.index_names
         if self.settings.trimmed:
             return [(names[entry.name], entry) for entry in found if entry.name in names]
         return [(entry.name, entry) for entry in found]
 
-    def check_files(self, log_start: int, summary: VerifySummary) -> Tally:
+    def check_files(self, log_start: int, summary: VerifySummary) -> checks_differences.Tally:
         """Check each file by itself; ``checked`` then holds what is known of it."""
-        scan, listed, tally = self.scan, self._listed, Tally()
+        scan, listed, tally = self.scan, self._listed, checks_differences.Tally()
         for name, entry in self._entries():
             if entry.kind != files.FILE or not is_index_file(name):
                 text = "a folder" if entry.kind == files.FOLDER else "its name is no number"
                 tally.add("index-file-name", 1, f"index/{escape(name)}", 0, text)
         if listed:
-            plan = plans.write_plan(scan.staging, "index-files", listed)
-            found = IndexFileCheck.read(scan.engine.numbers(CheckIndex(scan.staging, plan, log_start), len(listed)))
+            plan = handover.write_plan(scan.staging, "index-files", listed)
+            found = verify_index.IndexFileCheck.read(
+                scan.engine.numbers(verify_index.CheckIndex(scan.staging, plan, log_start), len(listed))
+            )
             self.checked = sorted(found, key=lambda check: check.number)
         for check in self.checked:
             tally.merge(check.tally)
-        for before, after in out_of_order(self._neighbours()):
+        for before, after in checks_index.out_of_order(self._neighbours()):
             text = f"begins at offset {after.first}, {escape(before.name)} ends at {before.last}"
             tally.add("index-order", 1, f"index/{escape(after.name)}", 1, text)
         summary.files["index"] = len(listed)
@@ -167,24 +169,24 @@ class Index:
         total, staging = len(self._listed), self.scan.staging
 
         def probe() -> tuple[int, float]:
-            done = sum(name.startswith(CHUNKS) for name in files.names(staging.plans))
+            done = sum(name.startswith(verify_index.CHUNKS) for name in files.names(staging.plans))
             return done, done / total if total else 0
 
         return Work("files", total, 0, probe)
 
-    def _neighbours(self) -> list[Neighbour]:
+    def _neighbours(self) -> list[checks_index.Neighbour]:
         return [
-            Neighbour(check.name, IndexHeader(**check.header), check.used, check.first, check.last)
-            if check.readable else Neighbour(check.name, None, 0)
+            checks_index.Neighbour(check.name, IndexHeader(**check.header), check.used, check.first, check.last)
+            if check.readable else checks_index.Neighbour(check.name, None, 0)
             for check in self.checked
         ]  # fmt: skip
 
-    def _check_empty(self, accepted: list[RangeSummary], log_start: int, unread: bool, tally: Tally) -> None:
+    def _check_empty(self, accepted: list[RangeSummary], log_start: int, unread: bool, tally: checks_differences.Tally) -> None:
         """Check the headers of files without items; ``tally`` has what the comparison of items found."""
         neighbours = self._neighbours()
-        whole = not unread and "index-item-missing" not in tally.counts and not any(out_of_order(neighbours))
+        whole = not unread and "index-item-missing" not in tally.counts and not any(checks_index.out_of_order(neighbours))
         last, latest = max((s.last_dispatched for s in accepted), default=-1), max((s.time_max for s in accepted), default=0)
-        for file, value, text in empty_headers(neighbours, LogFacts(log_start, last, latest, whole)):
+        for file, value, text in checks_index.empty_headers(neighbours, checks_index.LogFacts(log_start, last, latest, whole)):
             tally.add("index-header", 1, f"index/{escape(file.name)}", value, text)
 
     def compare(
@@ -194,25 +196,27 @@ class Index:
         scan, result = self.scan, IndexResult()
         spans, tasks = self._shared(accepted, segments, unread)
         tables = self._tables(segments[0].start if segments else 0)
-        plan = plans.write_plan(scan.staging, "index-items", [spans, tables])
-        result.take(ItemsResult.read(scan.engine.numbers(CompareItems(scan.staging, plan, tasks), tasks)))
+        plan = handover.write_plan(scan.staging, "index-items", [spans, tables])
+        result.take(
+            verify_items.ItemsResult.read(scan.engine.numbers(verify_items.CompareItems(scan.staging, plan, tasks), tasks))
+        )
         self._check_empty(accepted, segments[0].start if segments else 0, bool(unread), result.tally)
         return result
 
     def items(self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]) -> Work:
         """Return the items of the log that are compared, and a probe of how many are; arguments as for ``compare``."""
         spans, tasks = self._shared(accepted, segments, unread)
-        items = {f"items-{k}": sum(span.items for span in plans.share(spans, k, tasks)) for k in range(tasks)}
+        items = {f"items-{k}": sum(span.items for span in handover.share(spans, k, tasks)) for k in range(tasks)}
         return Work.of_tasks(self.scan.staging, "items", items)
 
     def _shared(
         self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]
-    ) -> tuple[list[Span], int]:
+    ) -> tuple[list[verify_items.Span], int]:
         """Returns the stretches of the log, and how many tasks share them."""
         spans, size = _spans(accepted, segments, unread), sum(summary.high - summary.low for summary in accepted)
         return spans, max(1, task_count(len(spans), size, self.scan.engine.cores, DERIVED_BYTES))
 
-    def _tables(self, log_start: int) -> list[IndexItems]:
+    def _tables(self, log_start: int) -> list[verify_items.IndexItems]:
         """Returns what the comparison needs of the files. A first file inherits a time from one that may have expired."""
         inherited, tables = 0 if log_start == 0 else -1, []
         listed = {file.number: file for file in self._listed}
@@ -223,7 +227,7 @@ class Index:
             header, file = check.header, listed[check.number]
             if check.used:
                 tables.append(
-                    IndexItems(
+                    verify_items.IndexItems(
                         check.name, file.path, file.slots, check.used, header["begin_time"], header["end_time"],
                         inherited, check.low, check.high, check.chunks,
                     )
@@ -231,7 +235,7 @@ class Index:
             inherited = max(0, header["end_time"])
         return tables
 
-    def ends(self) -> list[IndexEnd]:
+    def ends(self) -> list[checkpoint.IndexEnd]:
         """Return the ends of the files, in the order of the log, which the checkpoint must match. Only headers are read."""
         found = []
         for listed in self._listed:
@@ -245,15 +249,17 @@ class Index:
             full = header.index_count >= listed.items
             sealed = full and not any(last)
             items = max(0, header.index_count - 1)
-            found.append(IndexEnd(listed.name, header.end_time, items, full, sealed, header.end_place))
+            found.append(checkpoint.IndexEnd(listed.name, header.end_time, items, full, sealed, header.end_place))
         # The names give the same order, but for a file that was renamed, which is a difference of its own.
         return sorted(found, key=lambda file: file.end_place)
 
 
-def _spans(accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]) -> list[Span]:
+def _spans(
+    accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]
+) -> list[verify_items.Span]:
     """Returns the log in spans that begin with its ranges. What lies before, between and after the ranges has no items."""
     if not accepted:
-        return [Span(segments[0].start if segments else 0, INT64_MAX, "", 0)] if not unread else []
+        return [verify_items.Span(segments[0].start if segments else 0, INT64_MAX, "", 0)] if not unread else []
     spans, starts = [], [segment.start for segment in segments]
     ordered = sorted(accepted, key=lambda s: s.low)
     lows = [s.low for s in ordered]
@@ -263,5 +269,65 @@ def _spans(accepted: list[RangeSummary], segments: list[Segment], unread: tuple[
         high = lows[number + 1] if number + 1 < len(ordered) else INT64_MAX
         # A sample says nothing about what follows its segment.
         high = min([high, *(low for low, _ in unread if low >= summary.high)])
-        spans.append(Span(lows[number], high, summary.block, summary.items))
+        spans.append(verify_items.Span(lows[number], high, summary.block, summary.items))
     return spans
+
+
+# ------------------------------------------------------------------------------------------------------------------- checkpoint
+# The checkpoint's part of a verify.
+
+CHECKPOINT_READ: Final = 1 << 20
+"""bytes that are read of it at most"""
+
+
+def check_checkpoint(
+    settings: VerifySettings,
+    log: Commitlog,
+    accepted: list[RangeSummary],
+    index: Index,
+    tally: checks_differences.Tally,
+    summary: VerifySummary,
+) -> None:
+    """Compare the store's checkpoint (``StoreCheckpoint``) with what the log and the IndexFiles say."""
+    store = settings.store
+    if files.entry_of(files.join(store, "abort")).kind != files.ABSENT:
+        tally.add("abort-file", 1, "abort", 0, "is there")
+    path = files.join(store, "checkpoint")
+    if files.entry_of(path).kind != files.FILE:
+        tally.add("checkpoint-missing", 1, "checkpoint", 0, "is not there")
+        return
+    with files.Reader(path) as reader:
+        data = reader.read(0, min(reader.size(), CHECKPOINT_READ))
+    if settings.trimmed:
+        data = data.ljust(CHECKPOINT_SIZE, b"\0")
+    dispatched = [s for s in accepted if s.records]
+    with_units = [s for s in accepted if s.unit_records]
+    times = checkpoint.StoreTimes(
+        log.segments[0].start if log.segments else 0,
+        log.segments[-1].segment_end if log.segments else 0,
+        dispatched[-1].last_time if dispatched else 0,
+        with_units[-1].last_unit_time if with_units else 0,
+        len(dispatched),
+        len(with_units),
+        max((s.time_max for s in dispatched), default=0),
+        dispatched[-1].last_dispatched if dispatched else 0,
+    )
+    found, differences, usual = checkpoint.compare_checkpoint(data, times, index.ends(), settings.rules)
+    tally.merge(differences)
+    summary.checkpoint = dataclasses.asdict(found)
+    if usual:
+        summary.notes.append(
+            f"the next crash deletes the last IndexFile ({counted(usual, 'item')}), as with any broker: "
+            "a build seals it, then no crash does"
+        )
+    if 0 < found.physic < min(times.last_time, times.last_unit_time) and "checkpoint-stale" not in differences.counts:
+        summary.notes.append(
+            "the checkpoint's physicMsgTimestamp is older than the last record, as a clean stop right after it leaves it: "
+            "the next crash dispatches more again"
+        )
+    if times.log_end < found.master_flushed and "checkpoint-master" not in differences.counts:
+        behind = found.master_flushed - times.log_end
+        summary.notes.append(
+            f"masterFlushedOffset {found.master_flushed} lies {behind:,} bytes behind the log's end: "
+            "the store is a replica's, which had not caught up with its master"
+        )

@@ -1,23 +1,36 @@
-"""The log's part of a verify: which segments are read, and which damage they have."""
+"""The log's part of a verify: which segments are read, their damage, and what earlier verifies found."""
 
 from __future__ import annotations
 
+import json
+import os
+import time
+import uuid
 from collections.abc import Iterable
+from typing import Final
 
-from rocketmq_reindex.jobs.building import empty_log
-from rocketmq_reindex.jobs.store.segments import Commitlog
-from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.building import inputs
+from rocketmq_reindex.jobs.building.scanning import ScanMemory, fingerprint_of, store_of
+from rocketmq_reindex.jobs.publishing.layout import Leftovers
+from rocketmq_reindex.jobs.store.settings import Commitlog
+from rocketmq_reindex.jobs.verifying import mend, options, summary as verifying_summary
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan.chain import Chain
-from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
+from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges, settings as scan_settings
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedVerify
+from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, read_sealed, sealed
+from rocketmq_reindex.udfs.scan.ranges import ScanTask
+from rocketmq_reindex.udfs.verify.listing import ANY_FILE
+
+# -------------------------------------------------------------------------------------------------------------------------- log
+# The log's part of a verify: which segments are read, and which damage they have.
 
 
-def sampled(segments: list[Segment], share: float) -> list[Segment]:
+def sampled(segments: list[ranges.Segment], share: float) -> list[ranges.Segment]:
     """Return evenly spread segments, always the same ones, and the last, which says where the log ends."""
     count = len(segments)
     wanted = max(1, round(share * count)) if share < 1 else count
@@ -30,9 +43,14 @@ def between(offset: int, stretches: Iterable[tuple[int, int]]) -> bool:
     return any(low <= offset < high for low, high in stretches)
 
 
-def unmounted(settings: VerifySettings, log: Commitlog, accepted: list[RangeSummary], summary: VerifySummary) -> str:
+def unmounted(
+    settings: options.VerifySettings,
+    log: Commitlog,
+    accepted: list[ranges.RangeSummary],
+    summary: verifying_summary.VerifySummary,
+) -> str:
     """Return why no build is advised of a log that seems to lack a disk; "" where it seems whole."""
-    bare = empty_log.bare_roots(settings, log)
+    bare = inputs.bare_roots(settings, log)
     if bare:
         text = f"{escape(bare[0])}: holds no segment: is its disk mounted?"
     elif not any(found.records for found in accepted):
@@ -44,18 +62,18 @@ def unmounted(settings: VerifySettings, log: Commitlog, accepted: list[RangeSumm
 
 
 def check_log(
-    settings: VerifySettings,
+    settings: options.VerifySettings,
     log: Commitlog,
-    chain: Chain,
+    chain: scan_chain.Chain,
     unread: tuple[tuple[int, int], ...],
     tally: Tally,
-    summary: VerifySummary,
+    summary: verifying_summary.VerifySummary,
 ) -> None:
     """Count the damage of the log; ``unread`` are the offsets that a sample leaves out."""
     for hole in chain.holes:
         if between(hole.offset, unread):
             continue  # not missing: left out of the sample
-        kind = MISSING_SEGMENT if hole.reason == r.MISSING_SEGMENT else "log-damage"
+        kind = mend.MISSING_SEGMENT if hole.reason == r.MISSING_SEGMENT else "log-damage"
         text = f"offset {hole.offset}, {counted(hole.length, 'byte')}: {hole.reason}"
         tally.add(kind, 1, f"commitlog/{hole.segment}", hole.offset, text)
         summary.add_damage(hole)
@@ -72,3 +90,111 @@ def check_log(
     elif last and last.data_end < last.segment_end:
         text = f"{last.data_end - last.start:,} of {last.segment_end - last.start:,} bytes"
         tally.add("log-segment-short", 1, f"commitlog/{last.name}", last.data_end, text)
+
+
+# ----------------------------------------------------------------------------------------------------------------------- memory
+# What earlier verifies of a store found in its log: ``verify --incremental`` reads only what they have not read.
+#
+# A verify keeps its own ranges, apart from those of builds. So each byte of the log is read by a verify at least once, and a
+# fault in what a build found is not taken for the truth. The rows are those of a full verify: whatever is compared with them
+# gives the same differences.
+#
+#     TABLES/_scans/NAME-verify/entries, data     as a build has them (``udfs.incremental.scan_store``)
+#     TABLES/_scans/NAME-verify/builds/SETTINGS   which of them the last verify with these settings used
+#     TABLES/_scans/NAME-verify/builds/run-...    a verify that is under way
+
+_RUN: Final = "run-"
+_ROWS: Final = "with runs"
+"""What rows a scan leaves: those of earlier scans, which left others, are not known."""
+_DAY: Final = 24 * 3600 * 10**9
+"""After so many nanoseconds a run that has not ended is taken for dead."""
+_WEEK: Final = 7 * _DAY
+"""For so long are the ranges of other settings kept since they were last used."""
+
+
+class VerifyMemory(ScanMemory):
+    """The ranges of one run, and the store that they are in."""
+
+    def __init__(
+        self, store: ScanStore, scan: scan_settings.ScanSettings, recheck: bool, left: Leftovers, *, compares: bool = True
+    ) -> None:
+        """``left`` removes what no run needs any longer; ``compares`` as in ``VerifyScan``."""
+        rows = f"{_ROWS}, {'and' if compares else 'without'} units"
+        fingerprint = fingerprint_of(f"{__version__} {rows}", scan, ANY_FILE, topics=False)
+        super().__init__(store, fingerprint, recheck)
+        self._uses = files.join(store.builds, fingerprint)
+        self._run = files.join(store.builds, f"{_RUN}{uuid.uuid4().hex}")
+        self._left = left
+
+    def __enter__(self) -> VerifyMemory:
+        """Say that a run is under way, so that others remove nothing.
+
+        Raises OSError where nothing can be read or written, and InputError where the store leads elsewhere.
+        """
+        self.store.make()
+        # As many tasks as there is to read.
+        self.bytes_before = 0 if self._recheck else _use(self._uses)[1]
+        files.write_bytes(self.store.temporary, self._run, [b"under way\n"])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._left.remove(self._run)
+
+    def wrap(self, task: ScanTask) -> RememberedVerify:
+        return RememberedVerify(task, self.store, self._fingerprint, self._recheck)
+
+    def counts(self) -> dict[str, int]:
+        """What was read of the log, in bytes, and how many ranges were known, as the summary has it."""
+        return {"bytes_read": self.bytes_read, "ranges": len(self.entries), "ranges_known": self.known}
+
+    def save(self) -> None:
+        """Note what this run used, and remove what no run uses any longer, unless another one is under way."""
+        used = [f"entries/{entry.key}" for entry in self.entries.values()]
+        used += [f"data/{kept.name}" for entry in self.entries.values() for kept in entry.data.values()]
+        size = sum(entry.reach - entry.low for entry in self.entries.values())
+        files.write_bytes(self.store.temporary, self._uses, sealed(json.dumps([used, size]).encode()))
+        self._left.remove(self._run)
+        # What a run that begins from here on writes is not among these.
+        folders = (self.store.entries, self.store.data, self.store.temporary)
+        there = [(folder, name) for folder in folders for name in files.names(folder)]
+        now, needed = time.time_ns(), set(used)
+        for entry in files.listing(self.store.builds):
+            age = now - entry.modified
+            if entry.name == files.base(self._run):
+                # It could not be removed.
+                continue
+            if entry.name.startswith(_RUN) and age < _DAY:
+                return
+            if age < _WEEK:
+                try:
+                    needed |= _use(entry.path)[0]
+                except OSError:
+                    # What that run used is not known now: a later one removes what nobody uses.
+                    return
+            else:
+                self._left.remove(entry.path)
+        unused = [files.join(folder, name) for folder, name in there if f"{files.base(folder)}/{name}" not in needed]
+        self._left.remove_all(unused)
+
+
+def scans_of(settings: options.VerifySettings) -> ScanStore | None:
+    """Return the scan store of the verifies of STORE; None without --incremental.
+
+    Raises InputError where it would lie in an input.
+    """
+    if not settings.incremental:
+        return None
+    store = settings.store if files.is_remote(settings.store) else os.path.realpath(settings.store)
+    return store_of(settings, store, "-verify")
+
+
+def _use(path: str) -> tuple[set[str], int]:
+    """Returns which files of the store a run used, by the note that it left, and the bytes of its log; nothing without one.
+
+    Raises OSError where the note cannot be read now.
+    """
+    try:
+        used, size = json.loads(read_sealed(path))
+        return {str(name) for name in used}, int(size)
+    except (FileNotFoundError, InputError, ValueError, TypeError):
+        return set(), 0

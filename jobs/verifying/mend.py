@@ -1,7 +1,5 @@
 """What mends what a verify found: a repair where the log is damaged, else a build. Where it would lose something, none is."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 from collections.abc import Iterable
@@ -13,15 +11,12 @@ import numpy as np
 from rocketmq_reindex.jobs.building import advice
 from rocketmq_reindex.jobs.building.advice import Way
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.store.folders import entries_of
-from rocketmq_reindex.jobs.store.log import StoreLog
-from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
-from rocketmq_reindex.jobs.verifying.sizes import take_sizes
+from rocketmq_reindex.jobs.store.contents import StoreLog
+from rocketmq_reindex.jobs.store.folders import Notes, entries_in
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
+from rocketmq_reindex.jobs.verifying.work import take_sizes
+from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, KINDS, LOG, PARTS, QUEUES, Example, Tally
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.file_names import first_byte
-from rocketmq_reindex.storage_format.names import escape, redacted
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.record.message import Message
@@ -115,7 +110,7 @@ class Mend:
         on_damage = on_damage or ("salvage" if self.damaged else "")
         words += ["--on-damage", on_damage] if on_damage else []
         words += ["--until-offset", str(until)] if until >= 0 else []
-        return advice.shell(map(redacted, words))
+        return advice.shell(map(names.redacted, words))
 
 
 @dataclass
@@ -143,7 +138,7 @@ def advise(
     """
     if log.first >= 0 and INDEX not in settings.only:
         # A repair makes all parts: the sizes of those that were not compared matter, too.
-        with contextlib.suppress(InputError):
+        with contextlib.suppress(errors.InputError):
             settings = dataclasses.replace(take_sizes(dataclasses.replace(settings, only=PARTS))[0], only=settings.only)
     damaged = log.first >= 0 or any(KINDS[kind].part == LOG and KINDS[kind].mend for kind in tally.counts)
     mend = Mend(
@@ -174,7 +169,7 @@ def advise(
     if light:
         text = f"{light} is a light queue, which a build drops without --lmq: verify with --lmq"
         mend.leave_out((QUEUES,), text, repairs=False)
-    batches = entries_of(files.join(settings.store, "batchconsumequeue"))
+    batches = entries_in(files.join(settings.store, "batchconsumequeue"))
     if (log.inner_batches or batches) and not settings.batch_topics:
         text = "there are batch queues, which a build drops without --topics-config: verify with it"
         mend.leave_out((QUEUES,), text, repairs=False)
@@ -215,15 +210,15 @@ class _Records:
 
     def _light_queue(self, example: Example) -> str:
         folder, topic, *_, file = example.where.split("/")
-        start = first_byte(file)
-        with contextlib.suppress(OSError, InputError, ValueError):
+        start = layouts.first_byte(file)
+        with contextlib.suppress(OSError, errors.InputError, ValueError):
             if start is None or folder != "consumequeue":
                 return ""
             with files.Reader(files.join(self._settings.store, *example.where.split("/"))) as reader:
                 (unit,) = np.frombuffer(reader.read(example.at * UNIT_SIZE - start, UNIT_SIZE), UNIT)
             message = self._message(int(unit["phy_offset"]))
             if message and topic in message.properties.get("INNER_MULTI_DISPATCH", "").split(","):
-                return escape(topic)
+                return names.escape(topic)
         return ""
 
     def _message(self, phy_offset: int) -> Message | None:

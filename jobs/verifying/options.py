@@ -1,16 +1,135 @@
-"""The options of ``rmq-reindex verify``: those that it shares with a build, and its own."""
+"""The options of ``rmq-reindex verify``, and the settings that they make."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.building.options import add_store_options, default, merged
+from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command.options import command_parser
-from rocketmq_reindex.jobs.publishing.layout import SIZES
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings, parse_only
+from rocketmq_reindex.jobs.command.tables_place import given_place
+from rocketmq_reindex.jobs.publishing.layout import SIZES, check_writable
+from rocketmq_reindex.jobs.publishing.pointers import is_work
+from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, check_is_folder, list_segments
 from rocketmq_reindex.jobs.watching.options import add_watch_options
+from rocketmq_reindex.storage_format.checks.differences import PARTS
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs import files
+
+# --------------------------------------------------------------------------------------------------------------------- settings
+# Settings of a verify: those that it shares with a build, and its own.
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifySettings(StoreSettings):
+    """All that decides what a verify reads and compares. Sizes that are not ``named`` are taken from the store's files."""
+
+    only: tuple[str, ...] = PARTS
+    sample: float = 1.0
+    """the share of the segments that is read, above 0 and up to 1"""
+    against: str = ""
+    """another store to compare with; "" to compare the store with its own log"""
+    report: str = ""
+    """file that gets the summary as JSON"""
+    work: str = ""
+    """folder for what the run keeps for a while; "" for a temporary one"""
+    tables: str = ""
+    """folder or URI below which --incremental keeps what it found in the log"""
+    incremental: bool = False
+    """take what earlier verifies found in the log, and read what is new"""
+    recheck: bool = False
+    """with --incremental: read all of the log, and compare it with what is known by digest"""
+    topics_config: str = ""
+    """the file that the batch topics come from, if it is not STORE/config/topics.json"""
+    trimmed: bool = False
+    """files may end with their last byte used, as those of a build behind a URI do"""
+    index_names: Mapping[str, str] = field(default_factory=dict)
+    """for such a build: the name that each IndexFile has in a store, by the name that it has there"""
+    sizes_known: bool = True
+    """False where neither the options nor the files say how many slots and items an IndexFile has"""
+
+    def check(self) -> VerifySettings:
+        """Return these settings with paths in their usual form.
+
+        Raises UsageError for values that no verify can have, and InputError where something would be written into a store.
+        """
+        shared = self.checked_places()
+        checked = replace(self, **shared, tables=given_place(self.tables, self.incremental) if self.tables else "")
+        for option, place in (("--report", self.report), ("--work", self.work)):
+            # A build behind a URI has a folder for this in its own DIR.
+            if place and not (option == "--work" and is_work(place, checked.store)):
+                check_apart(option, place, checked.stores)
+        if self.report:
+            check_writable("--report", self.report)
+        return checked
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the settings, those of the store first."""
+        yield from super().problems()
+        if not self.store:
+            yield "rmq-reindex verify: name a STORE: see --help"
+        if not 0 < self.sample <= 1:
+            yield f"--sample {self.sample}: take a share above 0 and up to 1, such as 0.1"
+        if self.against and (self.sample < 1 or self.only != PARTS or self.commitlogs):
+            yield "--against: compares two whole stores: leave out --sample, --only and --commitlog"
+        if self.against and self.store and files.canonical(self.against) == files.canonical(self.store):
+            yield f"--against {escape(self.against)}: is STORE itself: name another store"
+        if self.incremental and (self.sample < 1 or self.against):
+            yield "--incremental: reads what is new of a whole log: leave out --sample and --against"
+        if bool(self.tables) != self.incremental:
+            yield "--incremental and --tables go together: what is known of the log is kept below --tables"
+        if self.recheck and not self.incremental:
+            yield "--recheck: goes with --incremental: a full verify reads everything anyway"
+        if self.engine != "local" and self.master and not self.master.startswith("local") and not self.work:
+            yield "--work: name a folder that all executors share: the run keeps index items there for a while"
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """All folders that are only read."""
+        return (*self.inputs, *([self.against] if self.against else []))
+
+    def logs(self) -> list[Commitlog]:
+        """List the log of the store and, with --against, of the other. Raises InputError for what is no log."""
+        stores = [files.absolute(store) for store in (self.store, self.against) if store]
+        for store in stores:
+            check_is_folder(store)
+        roots = [self.roots, *((files.join(store, "commitlog"),) for store in stores[1:])]
+        return [list_segments(root, self.segment_size) for root in roots]
+
+    def located(self) -> VerifySettings:
+        """Return these settings with an absolute STORE: executors have working folders of their own."""
+        return replace(self, store=files.absolute(self.store))
+
+    def mending_build(self, store: str = "") -> BuildSettings:
+        """Return the build whose result this verify expects, and which it advises where something differs.
+
+        ``store`` is what the advice calls the store.
+        """
+        shared = {setting.name: getattr(self, setting.name) for setting in fields(StoreSettings)}
+        return BuildSettings(**(shared | {"store": store or self.store}), out="DIR", on_damage="salvage")
+
+
+def check_apart(option: str, place: str, stores: Iterable[str]) -> None:
+    """Raises InputError for a place inside of a store."""
+    for store in stores:
+        if files.within(place, store):
+            raise InputError(f"{option} {escape(place)}: lies inside {escape(store)}, where nothing is written")
+
+
+def parse_only(text: str) -> tuple[str, ...]:
+    """Return ``index,log`` as parts, in their usual order. Raises UsageError."""
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    if not asked or any(name not in PARTS for name in asked):
+        raise UsageError(f"--only {text!a}: take one or more of {', '.join(PARTS)}, separated by commas")
+    return tuple(part for part in PARTS if part in asked)
+
+
+# ---------------------------------------------------------------------------------------------------------------------- options
+# The options of ``rmq-reindex verify``: those that it shares with a build, and its own.
 
 _OWN: Final = ("only", "sample", "against", "report", "work", "tables", "incremental", "recheck")
 

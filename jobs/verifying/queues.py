@@ -1,28 +1,78 @@
-"""The queues' part of a verify: it lists their files, then compares them with the units of the log."""
-
-from __future__ import annotations
+"""The queues' part of a verify: their order, decided as a build does, their files, and the units of the log."""
 
 import heapq
 from dataclasses import dataclass, field
 
+from rocketmq_reindex.jobs.building.decisions import odd_queues
 from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, task_count
-from rocketmq_reindex.jobs.store.folders import entries_of
-from rocketmq_reindex.jobs.verifying.order import LogOrder
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
+from rocketmq_reindex.jobs.store.folders import entries_in
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, VerifySummary
 from rocketmq_reindex.jobs.watching.progress import Work
+from rocketmq_reindex.storage_format import versions
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.errors import RefusedError
+from rocketmq_reindex.storage_format.names import counted
+from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
-from rocketmq_reindex.storage_format.versions import VersionRules
-from rocketmq_reindex.udfs import files, plans, schemas
-from rocketmq_reindex.udfs.progress import Positions, mean_of
-from rocketmq_reindex.udfs.verify.batches import VerifyBatches
-from rocketmq_reindex.udfs.verify.listing import ListingResult, ListQueues
-from rocketmq_reindex.udfs.verify.queue_results import EMPTY_ENDS, FOLDER, IDLE, QueueEntry, QueuesResult, QueueTask
-from rocketmq_reindex.udfs.verify.queues import VerifyQueues
-from rocketmq_reindex.udfs.write.batches import FOLDER as BATCH_FOLDER
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.staging import Positions, mean_of
+from rocketmq_reindex.udfs.verify import listing, queue_files, queues as verify_queues
+from rocketmq_reindex.udfs.write.queues import BATCH_FOLDER
+
+# ------------------------------------------------------------------------------------------------------------------------ order
+# The order of the log's queues: a verify takes the very decisions of a build, and tells what a build would refuse.
+
+
+@dataclass(frozen=True)
+class LogOrder:
+    """Where ``--queue-order logical`` puts the units of queues out of order: plans (``PlanWriter``), or ""."""
+
+    placements: str = ""
+    batches: str = ""
+    """the same of batch queues"""
+    max_fill: int = 0
+    """--max-fill that a build needs; 0 where its own is enough"""
+    wrong: tuple[int, ...] = ()
+    """offsets of records whose queue offsets are sure to be wrong: a repair mends them, and no others out of line"""
+
+
+def check_order(
+    scan: Scan, settings: VerifySettings, segments: list[Segment], chain: Chain, tally: Tally, summary: VerifySummary
+) -> LogOrder:
+    """Decide on the queues of the whole log as a build does (``--queue-order logical``), and count what it refuses.
+
+    A queue that would take more fills than a build makes by itself is in no plan.
+    """
+    most = chain.fills(settings.max_fill)
+    try:
+        odd = odd_queues(scan, settings.mending_build(), segments, chain)
+        found = odd.outcome(segments, "log", most)
+    except RefusedError as error:
+        tally.add("log-out-of-line", 1, "commitlog", 0, str(error))
+        return LogOrder()
+    for hole in found.lost.first:
+        text = f"offset {hole.offset}, {counted(hole.length, 'byte')}: {hole.reason}"
+        tally.add("log-out-of-line", 1, f"commitlog/{hole.segment}", hole.offset, text)
+        summary.add_damage(hole)
+    if more := found.lost_records - len(found.lost.first):
+        tally.add("log-out-of-line", more, "commitlog", found.lost.more_end, f"more, up to offset {found.lost.more_end}")
+    wrong = odd.wrong_places() if found.lost.first else ()
+    # What a build warns of: nothing tells whether these records are in line.
+    if pending := [text for text, (_, entry) in found.notes.about.items() if entry.get("kind") == "pending"]:
+        others = f"; {counted(len(pending) - 1, 'more queue')} likewise" if len(pending) > 1 else ""
+        summary.notes.append(f"{pending[0]}{others}")
+    if found.filled <= most:
+        return LogOrder(found.placements, found.batches, wrong=wrong)
+    needed = found.filled - (most - settings.max_fill)
+    text = f"{found.filled:,} missing queue offsets: a build fills at most {most} with --max-fill {settings.max_fill}"
+    tally.add("log-queue-gaps", found.filled, "commitlog", 0, text)
+    return LogOrder(found.placements, found.batches, needed, wrong)
+
+
+# ----------------------------------------------------------------------------------------------------------------------- queues
+# The queues' part of a verify: it lists their files, then compares them with the units of the log.
 
 
 @dataclass
@@ -31,9 +81,9 @@ class QueueResult:
 
     tally: Tally = field(default_factory=Tally)
     counts: dict[str, int] = field(default_factory=dict)
-    queues: list[QueueEntry] = field(default_factory=list)
+    queues: list[queue_files.QueueEntry] = field(default_factory=list)
 
-    def take(self, results: list[QueuesResult]) -> None:
+    def take(self, results: list[queue_files.QueuesResult]) -> None:
         """Add the results of reducers."""
         for found in results:
             self.tally.merge(found.tally)
@@ -50,8 +100,8 @@ class QueueResult:
         summary.units += self.counts.pop("units", 0)
         summary.units_there += self.counts.pop("there", 0)
         summary.queues += self.counts.pop("queues", 0)
-        summary.idle_queues += self.counts.pop(IDLE, 0)
-        if empty := self.counts.pop(EMPTY_ENDS, 0):
+        summary.idle_queues += self.counts.pop(queue_files.IDLE, 0)
+        if empty := self.counts.pop(queue_files.EMPTY_ENDS, 0):
             summary.notes.append(
                 f"files without a unit at the end of queues: {empty}, as RocketMQ {settings.broker_version} leaves them: it "
                 "starts on them, but may count one message too many in such a queue"
@@ -91,7 +141,7 @@ class Queues:
     def list_files(self, summary: VerifySummary) -> Tally:
         """List the files. Their rows go to the tasks that get the units of their queues."""
         settings, tally = self.settings, Tally()
-        self._list(FOLDER, settings.cq_file_size, False, tally, summary)
+        self._list(queue_files.FOLDER, settings.cq_file_size, False, tally, summary)
         if settings.batch_topics and not self.unread:
             self._list(BATCH_FOLDER, settings.batch_cq_file_size, True, tally, summary)
         return tally
@@ -99,15 +149,15 @@ class Queues:
     def _list(self, kind: str, file_size: int, batch: bool, tally: Tally, summary: VerifySummary) -> None:
         scan, settings = self.scan, self.settings
         folder = files.join(settings.store, kind)
-        names = [entry.name for entry in entries_of(folder)]
-        plan = plans.write_plan(scan.staging, f"topics-{kind}", names)
+        names = [entry.name for entry in entries_in(folder)]
+        plan = handover.write_plan(scan.staging, f"topics-{kind}", names)
         size = sum(segment.data_end - segment.start for segment in self.segments)
         tasks = max(1, task_count(len(names), size, scan.engine.cores, DERIVED_BYTES))
-        lister = ListQueues(
+        lister = listing.ListQueues(
             folder, plan, tasks, file_size, scan.task.keys, batch, settings.trimmed, not settings.rules.drops_empty_files
         )
         others, passed_over = list[str](), 0
-        for found in ListingResult.read(scan.engine.scan(lister, tasks)):
+        for found in listing.ListingResult.read(scan.engine.scan(lister, tasks)):
             tally.merge(found.tally)
             summary.files["consumequeue"] += found.files
             summary.sizes["consumequeue"] += found.bytes
@@ -117,11 +167,11 @@ class Queues:
             more = f", and {passed_over - 1:,} more" if passed_over > 1 else ""
             summary.notes.append(f"{kind}/ also holds what a broker passes over: {min(others)}{more}")
 
-    def _task(self, kind: str, file_size: int, rules: VersionRules) -> QueueTask:
+    def _task(self, kind: str, file_size: int, rules: versions.VersionRules) -> queue_files.QueueTask:
         settings = self.settings
         log = (self.segments[0].start, self.segments[-1].segment_end) if self.segments else (0, 0)
         folder = files.join(settings.store, kind)
-        return QueueTask(
+        return queue_files.QueueTask(
             folder, file_size, self.segments, log, self.unread, rules.opens_empty_queue_file, self.stale,
         )  # fmt: skip
 
@@ -139,15 +189,19 @@ class Queues:
     def _mean(self, accepted: list[RangeSummary]) -> int:
         return mean_of(_units(accepted), len(self.scan.task.keys))
 
-    def compare(self, accepted: list[RangeSummary], rules: VersionRules) -> QueueResult:
+    def compare(self, accepted: list[RangeSummary], rules: versions.VersionRules) -> QueueResult:
         """Compare every queue of the log and of the store; ``rules`` are the broker's."""
         scan, settings, result = self.scan, self.settings, QueueResult()
         left_out, place = scan.left_out(accepted), (scan.staging, self._mean(accepted))
-        verify = VerifyQueues(*place, self._task(FOLDER, settings.cq_file_size, rules), self.order.placements)
-        result.take(QueuesResult.read(scan.engine.reduce(schemas.UNITS, left_out, None, verify)))
+        verify = verify_queues.VerifyQueues(
+            *place, self._task(queue_files.FOLDER, settings.cq_file_size, rules), self.order.placements
+        )
+        result.take(queue_files.QueuesResult.read(scan.engine.reduce(handover.UNITS, left_out, None, verify)))
         if settings.batch_topics and not self.unread:
-            batches = VerifyBatches(*place, self._task(BATCH_FOLDER, settings.batch_cq_file_size, rules), self.order.batches)
-            result.take(QueuesResult.read(scan.engine.reduce(schemas.BATCHES, left_out, None, batches)))
+            batches = verify_queues.VerifyBatches(
+                *place, self._task(BATCH_FOLDER, settings.batch_cq_file_size, rules), self.order.batches
+            )
+            result.take(queue_files.QueuesResult.read(scan.engine.reduce(handover.BATCHES, left_out, None, batches)))
         return result
 
 

@@ -1,7 +1,5 @@
 """One verify from beginning to end: list, scan, chain, then compare queues, index and checkpoint with what the log says."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time
@@ -9,42 +7,25 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from typing import Final, TypeVar
 
-from rocketmq_reindex.jobs.building import running_broker, stale_tails
-from rocketmq_reindex.jobs.building.notices import fillers, first_cut
-from rocketmq_reindex.jobs.building.planning import check_range_size, range_size, store_scan
-from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.engines.beside import beside
-from rocketmq_reindex.jobs.engines.engine import Engine, Engines
-from rocketmq_reindex.jobs.engines.tasks import BUCKET_BYTES
-from rocketmq_reindex.jobs.store import versions
-from rocketmq_reindex.jobs.store.first_bytes import check_is_log
-from rocketmq_reindex.jobs.store.log import StoreLog
-from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.jobs.store.rocksdb import check_verified
-from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged
-from rocketmq_reindex.jobs.verifying.build import of_build
-from rocketmq_reindex.jobs.verifying.checkpoint import check_checkpoint
-from rocketmq_reindex.jobs.verifying.index import Index, IndexResult
-from rocketmq_reindex.jobs.verifying.log import between, check_log, sampled, unmounted
-from rocketmq_reindex.jobs.verifying.memory import VerifyMemory, scans_of
-from rocketmq_reindex.jobs.verifying.mend import LogFindings, advise
-from rocketmq_reindex.jobs.verifying.order import check_order
-from rocketmq_reindex.jobs.verifying.queues import QueueResult, Queues
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
-from rocketmq_reindex.jobs.verifying.sizes import take_sizes
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
-from rocketmq_reindex.jobs.verifying.work import work_folder
+from rocketmq_reindex.jobs.building import inputs, planning, scanning, store_signs
+from rocketmq_reindex.jobs.engines.engine import BUCKET_BYTES, Engine, Engines, beside
+from rocketmq_reindex.jobs.store import contents, first_bytes, folders, settings as store_settings, versions
+from rocketmq_reindex.jobs.verifying import (
+    index as verifying_index,
+    log as verifying_log,
+    mend as verifying_mend,
+    options,
+    queues as verifying_queues,
+    summary as verifying_summary,
+    work as verifying_work,
+)
 from rocketmq_reindex.jobs.watching.progress import Reporter, Work
+from rocketmq_reindex.storage_format import digest, layouts, names
 from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, LOG, QUEUES, UNCHECKED, Tally
-from rocketmq_reindex.storage_format.checks.fitting import Sign, fit
-from rocketmq_reindex.storage_format.digest import EARLIER_KIND
-from rocketmq_reindex.storage_format.integers import INT64_MAX
-from rocketmq_reindex.storage_format.names import redacted
-from rocketmq_reindex.storage_format.plurals import counted
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.verify.scan import ANY_FILE, VerifyScan
+from rocketmq_reindex.udfs.verify.listing import ANY_FILE, VerifyScan
 
 T = TypeVar("T")
 _SILENT: Final = 1.0
@@ -54,62 +35,64 @@ _SILENT: Final = 1.0
 class Verify:
     """One run of a verify. ``summary`` is true at every moment, also when the run fails."""
 
-    def __init__(self, settings: VerifySettings, reporter: Reporter, engines: Engines) -> None:
+    def __init__(self, settings: options.VerifySettings, reporter: Reporter, engines: Engines) -> None:
         self.settings = settings.located()
         self.reporter = reporter
         self.engines = engines
-        self.summary = VerifySummary(store=redacted(settings.store), sample=settings.sample)
+        self.summary = verifying_summary.VerifySummary(store=names.redacted(settings.store), sample=settings.sample)
         self.tally = Tally()
-        self.log_findings = LogFindings()
-        self.signs: list[Sign] = []
-        self.memory: VerifyMemory | None = None
+        self.log_findings = verifying_mend.LogFindings()
+        self.signs: list[versions.Sign] = []
+        self.memory: verifying_log.VerifyMemory | None = None
 
-    def run(self, logs: list[Commitlog] | None = None) -> None:
+    def run(self, logs: list[store_settings.Commitlog] | None = None) -> None:
         """Compare the store with its log; nothing is written to it.
 
         ``logs`` are what ``VerifySettings.logs`` listed just before, if it was called. Raises ReindexError.
         """
         (log,) = logs or self.settings.logs()
-        chosen = sampled(log.segments, self.settings.sample)
-        check_range_size(self.settings.range_size, sum(segment.data_end - segment.start for segment in chosen))
+        chosen = verifying_log.sampled(log.segments, self.settings.sample)
+        planning.check_range_size(self.settings.range_size, sum(segment.data_end - segment.start for segment in chosen))
         self.summary.notes += [*self.settings.conf_notes, *broker_notes(self.settings)]
         advice = ": leave the queues out, by --only index,checkpoint,log"
-        self.summary.notes += check_verified(self.settings.store, self.settings.only, advice)
-        scans = scans_of(self.settings)
-        self.settings = of_build(self.settings)
+        self.summary.notes += store_settings.check_verified(self.settings.store, self.settings.only, advice)
+        scans = verifying_log.scans_of(self.settings)
+        self.settings = verifying_work.of_build(self.settings)
         if "broker_version" not in self.settings.named:
-            with contextlib.closing(StoreLog(self.settings.roots, Notes.silent())) as store_log:
+            with contextlib.closing(contents.StoreLog(self.settings.roots, folders.Notes.silent())) as store_log:
                 self.signs += versions.of_files(self.settings.store, store_log, self.settings.index_names)
         self._fit()
-        self.settings, notes = take_sizes(self.settings)
+        self.settings, notes = verifying_work.take_sizes(self.settings)
         self.summary.notes += notes
         if scans:
             compares, left = QUEUES in self.settings.only, self.summary.left
-            self.memory = VerifyMemory(scans, self._scan_settings(), self.settings.recheck, left, compares=compares)
+            self.memory = verifying_log.VerifyMemory(
+                scans, self._scan_settings(), self.settings.recheck, left, compares=compares
+            )
         known = self.memory or contextlib.nullcontext()
         left, work = self.summary.left, self.settings.work
         with (
             self.summary.telling_leftovers(),
             self.engines() as engine,
-            work_folder(work, left, engine.is_here) as staging,
+            verifying_work.work_folder(work, left, engine.is_here) as staging,
             known,
         ):
             up = self.summary.seconds["session"] = self.reporter.elapsed()
             try:
                 self._verify(engine, staging, log, chosen)
-                check_unchanged(log, self.settings.roots)
+                store_settings.check_unchanged(log, self.settings.roots)
                 if self.memory:
                     self.memory.save()
             finally:
                 self.summary.seconds["verify"] = self.reporter.elapsed() - up
         orders, idle_queues = self.summary.orders, self.summary.idle_queues
-        mend = advise(self.settings, self.tally, self.log_findings, orders, idle_queues, self.summary.store)
+        mend = verifying_mend.advise(self.settings, self.tally, self.log_findings, orders, idle_queues, self.summary.store)
         self.summary.take(self.tally, mend)
         self.summary.not_checked = list(UNCHECKED)
 
     def _fit(self) -> bool:
         """Go on with the version that fits best, if none was named; whether several versions left their signs."""
-        found = None if "broker_version" in self.settings.named else fit(self.signs)
+        found = None if "broker_version" in self.settings.named else versions.fit(self.signs)
         if found:
             self.settings = dataclasses.replace(self.settings, broker_version=found.best)
             self.summary.fits, self.summary.signs = list(found.versions), [sign.text for sign in self.signs]
@@ -125,17 +108,17 @@ class Verify:
         finally:
             (self.summary.beside if beside else self.summary.seconds)[stage] = time.monotonic() - begin
 
-    def _verify(self, engine: Engine, staging: StagingFolder, log: Commitlog, chosen: list[Segment]) -> None:
+    def _verify(self, engine: Engine, staging: StagingFolder, log: store_settings.Commitlog, chosen: list[Segment]) -> None:
         settings = self.settings
         if self.memory and self.memory.store.has_earlier_kind():
-            self.reporter.line(f"verify: what --tables knows has digests of {EARLIER_KIND}: the log is read again")
+            self.reporter.line(f"verify: what --tables knows has digests of {digest.EARLIER_KIND}: the log is read again")
         unread = tuple((s.start, s.segment_end) for s in log.segments if s not in chosen)
         self._note_plan(log, chosen)
         keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES), staging)
         task = VerifyScan(staging, "", 0, self._scan_settings(), ANY_FILE, keys, compares=QUEUES in settings.only)
-        scan = Scan(engine, staging, task, self.reporter, self.memory, store=settings.store)
-        queues = Queues(scan, settings, tuple(log.segments), unread)
-        index = Index(scan, settings)
+        scan = scanning.Scan(engine, staging, task, self.reporter, self.memory, store=settings.store)
+        queues = verifying_queues.Queues(scan, settings, tuple(log.segments), unread)
+        index = verifying_index.Index(scan, settings)
 
         def list_queues() -> Tally:
             with self._timed("list", beside=True):
@@ -152,42 +135,44 @@ class Verify:
             ]
             segment_bytes = max((s.segment_end - s.start for s in chosen), default=1)
             size = sum(s.data_end - s.start for s in chosen)
-            scan.first(chosen, range_size(settings, size, segment_bytes, engine.cores), INT64_MAX)
+            scan.first(chosen, planning.range_size(settings, size, segment_bytes, engine.cores), layouts.INT64_MAX)
             chain = scan.settle(chosen)
             self._wait(looked, index)
-        check_is_log(chosen, chain)
+        first_bytes.check_is_log(chosen, chain)
         accepted = chain.accepted
         self._count(chosen, accepted)
         self.summary.incremental = self.memory.counts() if self.memory else None
         if LOG in settings.only:
-            check_log(settings, log, chain, unread, self.tally, self.summary)
+            verifying_log.check_log(settings, log, chain, unread, self.tally, self.summary)
         wrong = list[int]()
         if self._decides_order and not unread:
             with self._timed("order"):
-                queues.order = check_order(scan, settings, log.segments, chain, self.tally, self.summary)
+                queues.order = verifying_queues.check_order(scan, settings, log.segments, chain, self.tally, self.summary)
             self.log_findings.max_fill = queues.order.max_fill
             wrong += queues.order.wrong
         if chain.stale:
             queues.stale = chain.stale.offset, chain.stale.offset + chain.stale.length
-        damaged = [hole for hole in chain.holes if not between(hole.offset, unread)]
+        damaged = [hole for hole in chain.holes if not verifying_log.between(hole.offset, unread)]
         self.log_findings.first = min([*wrong, *(hole.offset for hole in damaged)], default=-1)
-        if text := fillers(accepted):
+        if text := inputs.fillers(accepted):
             self.summary.notes.append(text)
-        self.log_findings.undecided = unmounted(settings, log, accepted, self.summary) or stale_tails.undecided(chain)
-        self.log_findings.cut = first_cut(self.settings.rules, log.segments, damaged)
+        self.log_findings.undecided = verifying_log.unmounted(settings, log, accepted, self.summary) or scanning.undecided(
+            chain
+        )
+        self.log_findings.cut = inputs.first_cut(self.settings.rules, log.segments, damaged)
 
-        def compare_index() -> IndexResult:
+        def compare_index() -> verifying_index.IndexResult:
             work = index.items(accepted, log.segments, unread)
             result = self._part("index", work, lambda: index.compare(accepted, log.segments, unread))
             self.signs += versions.of_tags(result.tags)
             return result
 
-        def compare_queues() -> QueueResult:
+        def compare_queues() -> verifying_queues.QueueResult:
             work = queues.units(accepted)
             return self._part("consumequeue", work, lambda: queues.compare(accepted, self.settings.rules))
 
         with self._timed("compare"), self.reporter.step("compare"), beside(engine, "compare") as pool:
-            compared: list[Future[QueueResult] | Future[IndexResult]] = []
+            compared: list[Future[verifying_queues.QueueResult] | Future[verifying_index.IndexResult]] = []
             if INDEX in settings.only:
                 compared.append(pool.submit(compare_index))
                 if versions.wait_for_tags(self.summary.fits):
@@ -204,13 +189,13 @@ class Verify:
         for result in results:
             result.add_to(self.tally, self.summary, self.settings)
         if CHECKPOINT in settings.only:
-            check_checkpoint(self.settings, log, accepted, index, self.tally, self.summary)
+            verifying_index.check_checkpoint(self.settings, log, accepted, index, self.tally, self.summary)
 
     def _part(self, name: str, work: Work, compare: Callable[[], T]) -> T:
         with self._timed(name, beside=True), self.reporter.stage(f"compare {name}", *work):
             return compare()
 
-    def _wait(self, looked: list[Future[Tally]], index: Index) -> None:
+    def _wait(self, looked: list[Future[Tally]], index: verifying_index.Index) -> None:
         """Wait for what went on beside the scan; with a sample the IndexFiles take longer."""
         stage: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
         if wait(looked, _SILENT).not_done:
@@ -221,7 +206,7 @@ class Verify:
 
     def _scan_settings(self) -> ScanSettings:
         only = self.settings.only
-        wanted = store_scan(self.settings)
+        wanted = planning.store_scan(self.settings)
         return dataclasses.replace(
             wanted, want_units=self._decides_order, want_items=INDEX in only, mark_tags=True, want_digests=False
         )
@@ -231,14 +216,14 @@ class Verify:
         """Whether the order of queues is looked at: what is out of line in it is damage of the log."""
         return QUEUES in self.settings.only or LOG in self.settings.only
 
-    def _note_plan(self, log: Commitlog, chosen: list[Segment]) -> None:
+    def _note_plan(self, log: store_settings.Commitlog, chosen: list[Segment]) -> None:
         summary = self.summary
         summary.segments, summary.segments_read = len(log.segments), len(chosen)
         summary.sizes = {"commitlog": log.size, "consumequeue": 0, "index": 0}
         self._note_settings()
         if len(chosen) < len(log.segments):
             summary.notes.append(
-                f"a sample: {len(chosen)} of {counted(len(log.segments), 'segment')} were read, "
+                f"a sample: {len(chosen)} of {names.counted(len(log.segments), 'segment')} were read, "
                 "only what points there was compared; batch queues were not"
             )
 
@@ -254,9 +239,9 @@ class Verify:
             summary.notes.append("the log has inner batches: give --topics-config, or their queues are compared as plain ones")
 
 
-def broker_notes(settings: VerifySettings) -> list[str]:
+def broker_notes(settings: options.VerifySettings) -> list[str]:
     """Return a note for each store that is compared while a broker runs on it, as far as that can be known."""
     if settings.snapshot:
         return []
-    running, unknown = running_broker.brokers(settings, [settings.against] if settings.against else [])
+    running, unknown = store_signs.brokers(settings, [settings.against] if settings.against else [])
     return [f"{one}: what it writes meanwhile may look like differences, or end the run" for one in running] + unknown

@@ -1,7 +1,5 @@
 """The summary of a verify: as one JSON object, also what ``report`` is drawn from, or as text."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime as dt
@@ -12,12 +10,12 @@ from typing import Any, Final
 
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.advice import REPAIR, REPAIRS, WITHOUT_REPLICA
-from rocketmq_reindex.jobs.command.times import now
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers, files_in
+from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
 from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
 from rocketmq_reindex.storage_format.checks.differences import INDEX, KINDS, PARTS, QUEUES, Example, Tally
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.names import counted
 from rocketmq_reindex.storage_format.scan.ranges import Hole
+from rocketmq_reindex.udfs.sql.option_words import now
 
 QUEUES_LISTED: Final = 1000
 FILES_LISTED: Final = 1000

@@ -1,6 +1,7 @@
-"""When the command began, so that its times are those of a clock on the wall."""
+"""When the command began, so that its times are those of a clock on the wall.
 
-from __future__ import annotations
+By itself: each command imports it first.
+"""
 
 import contextlib
 import time

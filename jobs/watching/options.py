@@ -1,6 +1,7 @@
-"""Options of how a run is watched, those of build, verify and repair; each has a variable of the environment beside it."""
+"""Options of how a run is watched, those of build, verify and repair; each has a variable of the environment beside it.
 
-from __future__ import annotations
+By itself: parsers need nothing else of this package.
+"""
 
 import argparse
 import os

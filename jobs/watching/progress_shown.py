@@ -1,7 +1,5 @@
 """Stages as people see them on stderr: a bar on a terminal, plain lines otherwise."""
 
-from __future__ import annotations
-
 import sys
 from datetime import timedelta
 from typing import Final
@@ -19,7 +17,7 @@ from rich.progress import (
 from rich.text import Text
 
 from rocketmq_reindex.jobs.watching.progress import Shown, Stage
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format.names import counted
 
 LINE_INTERVAL = 5.0
 """seconds between two lines at least"""

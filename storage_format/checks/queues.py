@@ -1,25 +1,111 @@
-"""Compare the units that a log gives a queue with those that stand in its files: stretch by stretch, in order of position.
+"""Compare the units that a log gives a queue with those that stand in its files."""
 
-Expected units are columns: position, physical offset, size, tagsCode, and for batch queues the other fields. What a file holds
-has the same columns without the position, and zeros where there is no file.
-"""
-
-from __future__ import annotations
-
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.checks import unit_kinds as u
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.checks.queue_view import QueueView
-from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.storage_format.names import counted
+from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
+
+# ------------------------------------------------------------------------------------------------------------------- unit_kinds
+# What a slot of a ConsumeQueue file holds beside what the log gives it, and how that is put into words.
+#
+# ``found``: int64 (3, n) for a plain queue, (8, n) for a batch one: the fields of its unit in their order, a column a slot.
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+OK, MISSING, PRE_BLANK, NO_RECORD, SIZE, TAGS, BATCH, OTHER, SHIFTED = range(9)
+KINDS: Final = {
+    MISSING: "queue-unit-missing",
+    PRE_BLANK: "queue-pre-blank",
+    NO_RECORD: "queue-unit-no-record",
+    SIZE: "queue-unit-size",
+    TAGS: "queue-unit-tags",
+    BATCH: "queue-unit-batch",
+    OTHER: "queue-unit-other",
+}
+FIELDS: Final = BATCH_LAYOUT.names
+"""The fields of a batch unit; a plain one has the first three."""
+
+
+def is_empty(found: Int64s) -> Mask:
+    """Which slots are all zeros: bool (n,)."""
+    empty: Mask = (found == 0).all(axis=0)
+    return empty
+
+
+def is_pre_blank(found: Int64s) -> Mask:
+    """Which slots are (0, 2147483647, 0) (``ConsumeQueue.fillPreBlank``): bool (n,)."""
+    blank: Mask = (found[0] == 0) & (found[1] == PRE_BLANK_SIZE) & (found[2] == 0)
+    return blank
+
+
+def is_bad(phy_offset: Int64s, size: Int64s) -> Mask:
+    """Which units cannot point to any record: bool (n,)."""
+    bad: Mask = (phy_offset < 0) | (size <= 0) | (phy_offset > INT64_MAX - size)
+    return bad
+
+
+def slot_text(found: Int64s, expected: Int64s | None = None) -> str:
+    """What stands in a slot, and what should. Where both are of one record, only the fields that are wrong."""
+    here = found.tolist()
+    if expected is None:
+        return named_fields(here)
+    wanted = expected[1:].tolist()
+    if not any(here):
+        return f"nothing instead of {named_fields(wanted)}"
+    if here[0] != wanted[0]:
+        return f"{named_fields(here)} instead of {named_fields(wanted)}"
+    wrong = [k for k, value in enumerate(here) if value != wanted[k]]
+    return ", ".join(f"{FIELDS[k]} {here[k]} instead of {wanted[k]}" for k in wrong)
+
+
+def named_fields(values: Sequence[int], names: Sequence[str] = FIELDS) -> str:
+    """Fields and their values, as ``phy_offset 773, size 222, tagsCode 42``."""
+    return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=False))
+
+
+# ------------------------------------------------------------------------------------------------------------------- queue_view
+# What a check of one queue needs to know of its files and its log.
+
+
+@dataclass(frozen=True)
+class QueueView:
+    """One queue as a checker reads it.
+
+    - ``read(position, count)``: the fields of slots in the order of their layout, int64 (3 or 8, count); zeros without a file.
+    - ``spans``: for each file, in order, the positions of its first slot and behind its last.
+    - ``data_from(position)``: the first position from there on that may not be zeros.
+    - ``look(phy_offset)``: the queue offset of the queue's good record there, -1 for one of another queue, None for none.
+    - ``path(position)``: the slot's file.
+    - ``log``: absolute offsets of the log's first byte and its end.
+    - ``unread``: stretches [low, high) of the log that were not read.
+    - ``stale``: the stretch [low, high) of old records behind the log's end.
+    """
+
+    read: Callable[[int, int], Int64s]
+    spans: tuple[tuple[int, int], ...]
+    data_from: Callable[[int], int]
+    look: Callable[[int], int | None]
+    path: Callable[[int], str]
+    log: tuple[int, int]
+    unread: tuple[tuple[int, int], ...] = ()
+    batch: bool = False
+    stale: tuple[int, int] | None = None
+
+
+# ----------------------------------------------------------------------------------------------------------------------- queues
+# Compare the units that a log gives a queue with those that stand in its files: stretch by stretch, in order of position.
+#
+# Expected units are columns: position, physical offset, size, tagsCode, and for batch queues the other fields. What a file
+# holds has the same columns without the position, and zeros where there is no file.
 
 SHIFT_MIN: Final = 3
 """So many units in a row, each as far off as the others, are a shift; fewer are units that point elsewhere."""
@@ -79,9 +165,9 @@ class UnitChecker:
             self.there += rows.shape[1]
             return
         code, off = self._classify(rows, found, equal)
-        self.there += int(np.count_nonzero((code != u.MISSING) & (code != u.PRE_BLANK)))
+        self.there += int(np.count_nonzero((code != MISSING) & (code != PRE_BLANK)))
         if self.first_bad < 0:
-            self.first_bad = int(rows[0, np.argmax(code != u.OK)])
+            self.first_bad = int(rows[0, np.argmax(code != OK)])
         starts = np.flatnonzero(np.concatenate([[True], (np.diff(code) != 0) | (np.diff(off) != 0)]))
         for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(code)], strict=True):
             self._group(int(code[low]), int(off[low]), int(rows[0, low]), high - low, found[:, low], rows[:, low])
@@ -89,33 +175,33 @@ class UnitChecker:
     def _classify(self, rows: Int64s, found: Int64s, equal: Mask) -> tuple[npt.NDArray[np.int8], Int64s]:
         """What each slot is, and how far the unit stands off where that is known."""
         phy_offset, size, tags = found[:3]
-        code = np.full(len(phy_offset), u.OTHER, np.int8)
+        code = np.full(len(phy_offset), OTHER, np.int8)
         off = np.zeros(len(phy_offset), np.int64)
         same = phy_offset == rows[1]
-        code[same] = u.BATCH
-        code[same & (tags != rows[3])] = u.TAGS
-        code[same & (size != rows[2])] = u.SIZE
-        code[~same & u.is_bad(phy_offset, size)] = u.NO_RECORD
+        code[same] = BATCH
+        code[same & (tags != rows[3])] = TAGS
+        code[same & (size != rows[2])] = SIZE
+        code[~same & is_bad(phy_offset, size)] = NO_RECORD
         if not self._view.batch:
-            code[u.is_pre_blank(found)] = u.PRE_BLANK
-        code[u.is_empty(found)] = u.MISSING
-        code[equal] = u.OK
+            code[is_pre_blank(found)] = PRE_BLANK
+        code[is_empty(found)] = MISSING
+        code[equal] = OK
         at = np.minimum(np.searchsorted(rows[1], phy_offset), rows.shape[1] - 1)
-        near = (code == u.OTHER) & (rows[1, at] == phy_offset)
-        code[near] = u.SHIFTED
+        near = (code == OTHER) & (rows[1, at] == phy_offset)
+        code[near] = SHIFTED
         off[near] = rows[0, at[near]] - rows[0, near]
-        for slot in np.flatnonzero(code == u.OTHER).tolist():
+        for slot in np.flatnonzero(code == OTHER).tolist():
             offset = self._look(int(phy_offset[slot]))
             if offset is None or offset == rows[0, slot]:
                 # The record of this very offset, but damaged: it would be expected else.
-                code[slot] = u.NO_RECORD
+                code[slot] = NO_RECORD
             elif offset >= 0:
-                code[slot], off[slot] = u.SHIFTED, offset - rows[0, slot]
+                code[slot], off[slot] = SHIFTED, offset - rows[0, slot]
         return code, off
 
     def _group(self, code: int, off: int, position: int, count: int, found: Int64s, expected: Int64s) -> None:
         """Slots one after another of one kind."""
-        if code == u.SHIFTED:
+        if code == SHIFTED:
             if self._run is not None and self._run[1] == off and self._run[0] + self._run[2] == position:
                 self._run = (self._run[0], off, self._run[2] + count)
             else:
@@ -123,10 +209,10 @@ class UnitChecker:
                 self._run = (position, off, count)
             return
         # A queue that lost a unit ends that much earlier.
-        self._end_run(code == u.MISSING and self._run is not None and self._run[1] > 0)
-        if code != u.OK:
+        self._end_run(code == MISSING and self._run is not None and self._run[1] > 0)
+        if code != OK:
             path = self._view.path(position)
-            self.tally.add(u.KINDS[code], count, path, position, f"{self.named(position)}: {u.slot_text(found, expected)}")
+            self.tally.add(KINDS[code], count, path, position, f"{self.named(position)}: {slot_text(found, expected)}")
 
     def _end_run(self, at_end: bool = False) -> None:
         if self._run is None:
@@ -153,7 +239,7 @@ class UnitChecker:
         for low, high in self._view.spans:
             for position in range(low, min(high, stop), _CHUNK):
                 found = self._view.read(position, min(_CHUNK, high - position, stop - position))
-                pre = u.is_pre_blank(found) & blank
+                pre = is_pre_blank(found) & blank
                 if not pre.all():
                     pre[int(np.argmin(pre)) :] = False
                     blank = False
@@ -171,11 +257,11 @@ class UnitChecker:
         while (position := self._view.data_from(position)) < high:
             count = min(_CHUNK, high - position)
             found = self._view.read(position, count)
-            odd = ~u.is_empty(found)
+            odd = ~is_empty(found)
             if alone or self._view.unread:
                 odd &= ~self._is_gone(found)
             if blank:
-                pre = u.is_pre_blank(found)
+                pre = is_pre_blank(found)
                 lead = count if pre.all() else int(np.argmin(pre))
                 odd[:lead] = False
                 blank = lead == count
@@ -214,22 +300,22 @@ class UnitChecker:
         if self.first_bad < 0:
             self.first_bad = position + int(slots[0])
         phy_offset, size = found[:2, slots]
-        kinds = np.full(len(slots), u.OTHER, np.int8)
-        kinds[u.is_bad(phy_offset, size)] = u.NO_RECORD
+        kinds = np.full(len(slots), OTHER, np.int8)
+        kinds[is_bad(phy_offset, size)] = NO_RECORD
         if before:
-            kinds[(phy_offset <= 0) | (size <= 0) | (size == PRE_BLANK_SIZE)] = u.PRE_BLANK
+            kinds[(phy_offset <= 0) | (size <= 0) | (size == PRE_BLANK_SIZE)] = PRE_BLANK
         elif not self._view.batch:
-            kinds[u.is_pre_blank(found[:, slots])] = u.PRE_BLANK
-        for k in np.flatnonzero(kinds == u.OTHER).tolist():
+            kinds[is_pre_blank(found[:, slots])] = PRE_BLANK
+        for k in np.flatnonzero(kinds == OTHER).tolist():
             offset = self._look(int(phy_offset[k]))
             if offset is None:
-                kinds[k] = u.NO_RECORD
+                kinds[k] = NO_RECORD
             elif before and self._view.unread and offset >= self.first:
                 # In the place of a lost record: a sample does not show whether bytes are lost before it.
-                kinds[k] = u.OK
-        for kind in np.unique(kinds[kinds != u.OK]).tolist():
+                kinds[k] = OK
+        for kind in np.unique(kinds[kinds != OK]).tolist():
             mine = slots[kinds == kind]
             first = position + int(mine[0])
-            name = "queue-unit-extra" if kind == u.OTHER else u.KINDS[kind]
-            text = f"{self.named(first)}: {u.slot_text(found[:, mine[0]])}"
+            name = "queue-unit-extra" if kind == OTHER else KINDS[kind]
+            text = f"{self.named(first)}: {slot_text(found[:, mine[0]])}"
             self.tally.add(name, len(mine), self._view.path(first), first, text)

@@ -8,15 +8,13 @@ brings both together. A half message that a check wrote anew has the UNIQ_KEY, t
 message names the queue offsets of half messages that were committed or rolled back.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX
 from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.names import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketmq_reindex.storage_format.record import columns as c
 from rocketmq_reindex.storage_format.record.properties import next_piece, number_of_name

@@ -1,25 +1,30 @@
-"""Make an IndexFile (``IndexFile.putKey`` of 4.9 to 5.5): stage its items, link them, pack them. The layout:
-``index.header``."""
+"""Make an IndexFile, and read one: its header, slots and items as columns."""
 
-from __future__ import annotations
-
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE as HEADER_SIZE
-from rocketmq_reindex.storage_format.index.header import ITEM_LAYOUT
-from rocketmq_reindex.storage_format.index.header import ITEM_SIZE as ITEM_SIZE
-from rocketmq_reindex.storage_format.index.header import SLOT_SIZE as SLOT_SIZE
-from rocketmq_reindex.storage_format.index.header import IndexHeader as IndexHeader
-from rocketmq_reindex.storage_format.index.header import file_size as file_size
-from rocketmq_reindex.storage_format.integers import INT32_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.findings import Finding, UnreadableError
+from rocketmq_reindex.storage_format.index.header import (
+    HEADER_SIZE as HEADER_SIZE,
+    ITEM_LAYOUT,
+    ITEM_SIZE as ITEM_SIZE,
+    SLOT_SIZE as SLOT_SIZE,
+    IndexHeader as IndexHeader,
+    file_size as file_size,
+    first_items_fit,
+    quick_sizes,
+)
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import swapped32
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.versions import VersionRules
-from rocketmq_reindex.storage_format.walk.index_items import MAKER as MAKER
-from rocketmq_reindex.storage_format.walk.index_items import STAGED as STAGED
+from rocketmq_reindex.storage_format.walk.state import MAKER as MAKER, STAGED as STAGED
+
+# ------------------------------------------------------------------------------------------------------------------------- file
+# Make an IndexFile (``IndexFile.putKey`` of 4.9 to 5.5): stage its items, link them, pack them. The layout: ``index.header``.
 
 ITEM: Final = ITEM_LAYOUT.dtype
 WORDS: Final = STAGED.itemsize // 4
@@ -99,3 +104,138 @@ def pack_items(
         out[i, 2] = swapped32(np.int64(staged[i, 0]))
         out[i, 3] = swapped32(_seconds_since(begin, time))
         out[i, 4] = swapped32(np.int64(prev[i]))
+
+
+# ----------------------------------------------------------------------------------------------------------------------- reader
+# Read an IndexFile: its header, slots, and items as columns; and its sizes where they are not known. The layout:
+# ``index.header``.
+
+Bytes = npt.NDArray[np.uint8]
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+FILE_MAX: Final = INT32_MAX
+"""A broker maps a file as a whole, and the size of a map is a Java int."""
+_CHUNK_ITEMS: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Items:
+    """The items ``first``, ``first + 1``, ... as columns.
+
+    ``phy_offset`` is the physical offset, ``time_diff`` seconds since beginTimestamp, ``prev`` the number of the item before in
+    its slot.
+    """
+
+    first: int
+    key_hash: Int32s
+    phy_offset: Int64s
+    time_diff: Int32s
+    prev: Int32s
+
+
+@dataclass(frozen=True)
+class IndexView:
+    """A whole file of ``slots`` slots, with room for ``items`` items (item 0 included, which is never used)."""
+
+    data: Bytes
+    slots: int
+    items: int
+    header: IndexHeader
+    findings: list[Finding]
+
+    @property
+    def item_start(self) -> int:
+        """The byte of the file at which item 0 would stand."""
+        return HEADER_SIZE + SLOT_SIZE * self.slots
+
+    @property
+    def sealed(self) -> bool:
+        """Whether the broker takes the file for full (``IndexFile.isWriteFull``)."""
+        return self.header.index_count >= self.items
+
+    def heads(self, first: int = 0, count: int | None = None) -> Int32s:
+        """What ``count`` slots from ``first`` on hold, int32: the number of each one's newest item, 0 for none."""
+        stop = self.slots if count is None else min(self.slots, first + count)
+        raw = self.data[HEADER_SIZE + SLOT_SIZE * first : HEADER_SIZE + SLOT_SIZE * stop]
+        return np.frombuffer(raw, ">i4").astype(np.int32)
+
+    def read(self, first: int, count: int) -> Items:
+        """Those of the items ``first`` to ``first + count`` for which the file has room."""
+        first, stop = max(first, 0), max(0, min(first + count, self.items))
+        raw = self.data[self.item_start + ITEM_SIZE * first : self.item_start + ITEM_SIZE * max(first, stop)]
+        table = np.frombuffer(raw, ITEM)
+        return Items(
+            first,
+            table["key_hash"].astype(np.int32),
+            table["phy_offset"].astype(np.int64),
+            table["time_diff"].astype(np.int32),
+            table["prev"].astype(np.int32),
+        )
+
+    def last_written(self) -> int:
+        """The number of the last item that is not all zeros, 0 for none."""
+        stop = self.items
+        while stop > 1:
+            start = max(1, stop - _CHUNK_ITEMS)
+            rows = self.data[self.item_start + ITEM_SIZE * start : self.item_start + ITEM_SIZE * stop]
+            if rows.any():
+                return start + (len(rows) - 1 - int(np.argmax(rows[::-1] != 0))) // ITEM_SIZE
+            stop = start
+        return 0
+
+    def times(self, time_diff: Int32s) -> Int64s:
+        """Store times of items, int64 in milliseconds, as a lookup takes them: beginTimestamp + seconds, as a Java ``long``."""
+        with np.errstate(over="ignore"):
+            wrapped: Int64s = np.int64(self.header.begin_time) + time_diff.astype(np.int64) * 1000
+        return wrapped
+
+
+def open_index(data: Bytes | bytes | memoryview, slots: int, items: int) -> IndexView:
+    """View a file of ``slots`` slots and ``items`` items.
+
+    A file of another size is read as the broker maps it: cut, or with zeros behind it. Raises UnreadableError where there is no
+    header, and for sizes that no broker can have.
+    """
+    raw = np.frombuffer(data, np.uint8)
+    if slots < 1 or items < 1 or file_size(slots, items) > FILE_MAX:
+        raise UnreadableError(f"no IndexFile has {slots} slots and {items} items")
+    if len(raw) < HEADER_SIZE:
+        raise UnreadableError(f"an IndexFile has a header of {HEADER_SIZE} bytes, not {len(raw)} bytes in all")
+    header = IndexHeader.from_bytes(raw[:HEADER_SIZE].tobytes())
+    size = file_size(slots, items)
+    findings = []
+    if len(raw) != size:
+        findings.append(Finding("index-size", len(raw), 1))
+        whole = np.zeros(size, np.uint8)
+        whole[: len(raw)] = raw[:size]
+        raw = whole
+    return IndexView(raw, slots, items, header, findings)
+
+
+def guess_sizes(data: Bytes | bytes | memoryview) -> tuple[int, int] | None:
+    """(slots, items) of a file whose settings are not known, guessed from what it holds; None where no sizes fit."""
+    raw = np.frombuffer(data, np.uint8)
+    if len(raw) < HEADER_SIZE or len(raw) > FILE_MAX:
+        return None
+    quick = quick_sizes(lambda at, length: raw[at : at + length].tobytes(), len(raw))
+    if quick is not None:
+        return quick
+    room = len(raw) - HEADER_SIZE
+    count = IndexHeader.from_bytes(raw[:HEADER_SIZE].tobytes()).index_count
+    if count < 2 or room % SLOT_SIZE:
+        return None
+    # The last item is the newest of its slot: try all numbers of slots that agree with that.
+    step = ITEM_SIZE // SLOT_SIZE
+    most = (room - ITEM_SIZE * count) // SLOT_SIZE
+    first = (room // SLOT_SIZE) % step or step
+    tried = np.arange(first, most + 1, step, dtype=np.int64)
+    words = np.frombuffer(raw, ">i4")
+    hashes = words[HEADER_SIZE // SLOT_SIZE + tried + step * (count - 1)].astype(np.int64)
+    fits = hashes >= 0
+    fits[fits] = words[HEADER_SIZE // SLOT_SIZE + hashes[fits] % tried[fits]] == count - 1
+    for slots in tried[fits].tolist():
+        items = (room - SLOT_SIZE * slots) // ITEM_SIZE
+        if first_items_fit(lambda at, length: raw[at : at + length].tobytes(), slots, items):
+            return slots, items
+    return None

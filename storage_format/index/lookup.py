@@ -3,13 +3,11 @@
 Plain Python over a reader of bytes: a query reads a page at each step, and compiles nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator
 from typing import Final, NamedTuple
 
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_LAYOUT, SLOT_SIZE, file_size
-from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN, as_int, as_long
+from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN, as_int, as_long
 
 Read = Callable[[int, int], bytes | memoryview]
 """(byte of the file, bytes wanted) -> those bytes, fewer at the file's end"""

@@ -1,7 +1,5 @@
 """Cut the items of a whole log into IndexFiles (``IndexService`` of 4.9 to 5.5), from the counts of the ranges alone."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass

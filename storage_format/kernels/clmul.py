@@ -6,8 +6,6 @@ the end it is carried on to 64 bits, and reduced to 32 by Barrett's method. numb
 as LLVM code, for use inside compiled loops.
 """
 
-from __future__ import annotations
-
 import platform
 from typing import Any, Final
 

@@ -1,12 +1,21 @@
-"""numba, imported without the settings that the working folder may hold. All other modules take it from here."""
-
-from __future__ import annotations
+"""numba without the settings of the working folder, and whole files of compiled code."""
 
 import contextlib
+import fcntl
+import functools
+import hashlib
+import os
 import sys
+import threading
 import warnings
+import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
+
+from rocketmq_reindex.storage_format.kernels.cache_folder import SUFFIX
+
+# --------------------------------------------------------------------------------------------------------------------- compiler
+# numba, imported without the settings that the working folder may hold. All other modules take it from here.
 
 
 @contextlib.contextmanager
@@ -56,3 +65,75 @@ __all__ = [
     "numba",
     "types",
 ]
+
+
+# ------------------------------------------------------------------------------------------------------------------ cache_files
+# Files of compiled code in their folder: each is whole or not there, and one process makes it while the others wait.
+
+_DIGEST_SIZE: Final = 32
+_LOCK: Final = "rmq-reindex.lock"
+_POLLS, _POLL = 1200, 0.05
+"""A process waits a minute for what another one compiles; then it compiles by itself."""
+_held: set[str] = set()
+
+
+def load(folder: str, name: str) -> bytes | None:
+    """What ``save`` kept by this name; None where there is no file, or one that is not whole."""
+    try:
+        with open(os.path.join(folder, name + SUFFIX), "rb") as file:
+            digest, data = file.read(_DIGEST_SIZE), file.read()
+    except OSError:
+        return None
+    return data if digest == _digest(data) else None
+
+
+def save(folder: str, name: str, data: bytes) -> None:
+    """Keep ``data`` by this name, if that works: the disk may be full, or the folder gone. Raises nothing."""
+    path = os.path.join(folder, name + SUFFIX)
+    aside = f"{path}.{os.getpid()}.{threading.get_ident()}"
+    try:
+        with open(aside, "xb") as file:
+            file.write(_digest(data) + data)
+        os.replace(aside, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST_SIZE).digest()
+
+
+@functools.cache
+def _lock_file(folder: str) -> int:
+    """The open file of locks. It is never closed: to close it would give up all locks of the process."""
+    return os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def lock(folder: str, name: str) -> None:
+    """Wait until no other process compiles ``name``, and make the others wait; where nothing can be locked, nobody waits.
+
+    A lock is a byte of one file: it ends with its process, and a process that is forked does not have it.
+    """
+    with contextlib.suppress(OSError):
+        for _ in range(_POLLS):
+            if _taken(_lock_file(folder), name):
+                _held.add(name)
+                return
+            threading.Event().wait(_POLL)
+
+
+def _taken(file: int, name: str) -> bool:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, zlib.crc32(name.encode()))
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def unlock(folder: str, name: str) -> None:
+    """Let the others go on, if this process has the lock on ``name``."""
+    if name in _held:
+        _held.remove(name)
+        with contextlib.suppress(OSError):
+            fcntl.lockf(_lock_file(folder), fcntl.LOCK_UN, 1, zlib.crc32(name.encode()))

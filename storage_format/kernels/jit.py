@@ -5,15 +5,13 @@ takes from others: code of an older version would go on running. What is kept he
 The wrapped function keeps its Python twin (``NUMBA_DISABLE_JIT=1`` runs it), which the tests compare with the compiled one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import pickle
 import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
-from rocketmq_reindex.storage_format.kernels import cache_files, cache_folder, clmul, stamp
+from rocketmq_reindex.storage_format.kernels import cache_folder, clmul, compiler
 from rocketmq_reindex.storage_format.kernels.compiler import CompileResult, FunctionCache, dumps, llvmlite, numba
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -52,7 +50,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]  # numba ships no types
         return f"{self._readable}-{hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()}"
 
     def _loaded(self, name: str, target_context: Any) -> Any:
-        data = cache_files.load(FOLDER, name)
+        data = compiler.load(FOLDER, name)
         return None if data is None else CompileResult._rebuild(target_context, *pickle.loads(data))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -60,18 +58,18 @@ class _Cache(FunctionCache):  # type: ignore[misc]  # numba ships no types
         name = self._file(sig, target_context.codegen())
         found = self._loaded(name, target_context)
         if found is None:
-            cache_files.lock(FOLDER, name)
+            compiler.lock(FOLDER, name)
             found = self._loaded(name, target_context)
             if found is not None:
-                cache_files.unlock(FOLDER, name)
+                compiler.unlock(FOLDER, name)
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         name = self._file(sig, data.codegen)
         # Of sources that were edited in the meantime nobody knows which are in the code.
-        if not data.lifted and not data.library.has_dynamic_globals and stamp.still_holds():
-            cache_files.save(FOLDER, name, dumps(data._reduce()))
-        cache_files.unlock(FOLDER, name)
+        if not data.lifted and not data.library.has_dynamic_globals and cache_folder.still_holds():
+            compiler.save(FOLDER, name, dumps(data._reduce()))
+        compiler.unlock(FOLDER, name)
 
     def flush(self) -> None:
         """Nothing: code of other sources has other names."""

@@ -1,7 +1,5 @@
 """murmur3, x64, 128 bits, of many texts: what Guava's ``Hashing.murmur3_128()`` gives, seed 0."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ Read a byte at a time, each byte costs numba a test whether its index counts fro
 such. The loads here are LLVM code: one instruction each. As plain Python the functions put the bytes together one by one.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import Any, Final
 

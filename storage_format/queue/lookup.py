@@ -3,8 +3,6 @@
 Plain Python over a reader of bytes. The files of a queue have one size and follow one another, but any may be missing or short.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import cached_property

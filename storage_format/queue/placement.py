@@ -1,14 +1,285 @@
-"""Apply a placement (``queue.order.Placement``) to the units of a queue, block by block."""
+"""Where the units of a queue go: the logical order, and how a placement is applied block by block."""
 
-from __future__ import annotations
-
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.queue.units import BATCH_COUNT_MAX
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.storage_format.queue import order as queue_order
+from rocketmq_reindex.storage_format.queue.units import BATCH_COUNT_MAX, FILL_MAX
+from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
+
+# ---------------------------------------------------------------------------------------------------------------- logical_order
+# Put the units of one queue where their queue offsets say: ``--queue-order logical``.
+
+AHEAD: Final = 32
+"""Stretches of the queue behind a jump that may speak for it or against it: those right behind it tell."""
+
+
+@dataclass(frozen=True)
+class LogEvidence:
+    """What the order of each queue of one log depends on besides its own records."""
+
+    lost: tuple[int, ...] = ()
+    """absolute offsets at which lost stretches of the log end, ascending (``Chain.gaps``)"""
+    rolled_back: queue_order.RolledBack | None = None
+    """where records are older than those before them"""
+    fill_max: int = FILL_MAX
+    """missing offsets that a jump may have which nothing explains (``--max-fill``)"""
+    from_zero: bool = False
+    """whether the log begins at offset 0"""
+
+    def place(self, runs: Sequence[queue_order.Run], units_per_file: int, cut: int = INT64_MAX) -> queue_order.Placement:
+        """``order_logical`` of a queue with ``units_per_file`` units in a file; 1 for a batch queue, which has no pre-blank."""
+        file_units = units_per_file if self.from_zero else 0
+        return order_logical(runs, self.lost, cut, self.rolled_back, fill_max=self.fill_max, file_units=file_units)
+
+    def fills_head(self, first: int, phy_offset: int, units_per_file: int) -> bool:
+        """Whether something stands before a queue's first record, at this queue offset and absolute offset."""
+        missing = first % units_per_file
+        return self.from_zero and 0 < missing <= self.fill_max and bool(self.lost) and self.lost[0] <= phy_offset
+
+
+def order_logical(
+    runs: Sequence[queue_order.Run],
+    lost: Sequence[int],
+    cut: int = INT64_MAX,
+    rolled_back: queue_order.RolledBack | None = None,
+    *,
+    fill_max: int = FILL_MAX,
+    file_units: int = 0,
+) -> queue_order.Placement:
+    """``--queue-order logical``: a unit stands at its QUEUEOFFSET.
+
+    ``runs`` in commitlog order; ``lost`` are the absolute offsets at which lost stretches of the log end, ascending. What lies
+    at or behind the offset ``cut`` of the log may continue what lies before it, and counts for nothing else. ``fill_max`` as in
+    ``_counts``, ``file_units`` as in ``_fill_head``.
+
+    A record below the queue's end opens a new generation, which drops what stood at or above it, if it is continued, or if its
+    QUEUEOFFSET is 0, unless it stands alone where the queue goes on behind it. In the stretch ``rolled_back`` a generation
+    begins at 0 alone, and where all of it is older none begins. A record above the end counts unless the queue goes on behind
+    it as if it were not there, or had another offset (``_is_contradicted``). A missing offset repeats the next record's unit.
+
+    All other records are out of line. At the queue's end they are pending: more that follow on them may yet make a generation.
+    """
+    return _Logical(lost, cut, rolled_back, fill_max).order(runs, file_units)
+
+
+class _Logical:
+    """One ``order_logical``: what stands so far."""
+
+    def __init__(self, lost: Sequence[int], cut: int, rolled_back: queue_order.RolledBack | None, fill_max: int) -> None:
+        self._lost, self._cut, self._rolled_back, self._fill_max = lost, cut, rolled_back, fill_max
+        self._out = queue_order.Placement()
+        self._joined = list[list[queue_order.Run]]()
+        self._end = -1
+        """the position behind the last unit"""
+        self._last = -1
+        """the absolute offset behind the last record that counted"""
+        self._strays = 0
+        """how many offsets the records out of line behind the last unit used up"""
+        self._first_stray = 0
+        """the first of them in ``Placement.lost``"""
+        self._begun = list[int]()
+        """where the generations begin that stand"""
+        self._behind = 0
+        """how far the units stand behind the offsets that they name, since some offsets have no record"""
+
+    def order(self, runs: Sequence[queue_order.Run], file_units: int) -> queue_order.Placement:
+        out = self._out
+        self._joined = list(queue_order.join_runs(runs))
+        for number, joined in enumerate(self._joined):
+            if joined[0].phy_offset >= self._cut:
+                break
+            self._take(number, joined)
+        self._fill_head(file_units)
+        for before, after in pairwise(out.kept):
+            if before.stop != after.begin:
+                self._fill(before.stop, after.begin)
+        out.decisions += [queue_order.Decision("out-of-line", record.queue_offset, 1) for record in out.lost]
+        if out.pending:
+            out.decisions.append(queue_order.Decision("pending", out.pending[0].queue_offset, len(out.pending)))
+        return out
+
+    def _fill(self, position: int, source: int) -> None:
+        self._out.fills.append(queue_order.Fill(position, source - position, source))
+        self._out.decisions.append(queue_order.Decision("fill", position, source - position))
+        at = bisect_left(self._begun, source)
+        if at < len(self._begun) and self._begun[at] == source:
+            self._out.between_lives.append(source)
+
+    def _fill_head(self, file_units: int) -> None:
+        """The offsets before the queue's first record, in a file of ``file_units`` units, where lost bytes lie before it.
+
+        ``file_units`` is 0 in a log that does not begin at 0. A broker takes pre-blank (``ConsumeQueue.fillPreBlank``) there
+        for units of expired records, else for messages (``correctMinOffset``), which it cannot read.
+        """
+        if not file_units or not self._out.kept:
+            return
+        first = self._out.kept[0]
+        missing = first.begin % file_units
+        if 0 < missing <= self._fill_max and self._is_lost_between(0, first.phy_offset):
+            self._fill(first.begin - missing, first.begin)
+
+    def _take(self, number: int, joined: list[queue_order.Run]) -> None:
+        """Runs that follow on each other: where they stand, or that they are out of line."""
+        out, run, end = self._out, joined[0], self._end
+        # As far behind the broker's counter as the records before it, unless the broker began to count anew.
+        behind = self._behind if self._behind and run.first - self._behind >= end else 0
+        first = run.first - behind
+        if end >= 0 and first < end:
+            if not self._begins(number, joined, first):
+                self._refuse(number, joined, behind)
+                return
+            out.decisions.append(queue_order.Decision("generation", first, _drop_from(out.kept, first)))
+            while self._begun and self._begun[-1] >= first:
+                self._begun.pop()
+            self._begun.append(first)
+        elif end >= 0 and first > end:
+            if not self._counts(number, joined, first):
+                self._refuse(number, joined, behind)
+                return
+            if first - end == self._strays:
+                self._note_wrong(first, run)
+        self._behind = _keep(out.kept, joined, behind)
+        self._end, self._last = out.kept[-1].stop, joined[-1].end
+        self._strays, self._first_stray = 0, len(out.lost)
+
+    def _begins(self, number: int, joined: list[queue_order.Run], first: int) -> bool:
+        """Whether records below the queue's end open a new generation."""
+        rolled = self._rolled_back
+        older = rolled is not None and rolled.low <= joined[0].phy_offset < rolled.high
+        if first != 0:
+            # What contradicts an older unit never gets its position, whatever follows.
+            return _is_continued(joined) and not older
+        following = self._joined[number + 1] if number + 1 < len(self._joined) else None
+        # One record, behind which the queue goes on as if it were the next one, has a wrong offset: it begins nothing.
+        is_wrong = _offsets(joined) == 1 and following is not None and following[0].first == self._end + 1
+        return not is_wrong and not (older and rolled is not None and rolled.whole)
+
+    def _refuse(self, number: int, joined: list[queue_order.Run], behind: int) -> None:
+        """The records are out of line; behind the queue's last ones nothing follows that could tell.
+
+        Of a few only the first one is: those behind it may be in line.
+        """
+        out, rolled = self._out, self._rolled_back
+        stop = len(joined) if _is_continued(joined) else 1
+        while stop < len(joined) and joined[stop].is_used_up:
+            stop += 1
+        records = (run for run in joined[:stop] if not run.is_used_up)
+        found = [queue_order.OutOfLine(run.phy_offset, run.end - run.phy_offset, run.first - behind) for run in records]
+        older = rolled is not None and rolled.low <= joined[0].phy_offset < rolled.high
+        if number + 1 == len(self._joined) and not older:
+            out.pending += found
+        else:
+            out.lost += found
+        self._strays += 0 if older else _offsets(joined[:stop])
+        if stop < len(joined) and joined[stop].phy_offset < self._cut:
+            self._take(number, joined[stop:])
+
+    def _note_wrong(self, first: int, run: queue_order.Run) -> None:
+        """The records out of line before the one at ``first`` are what is missing there: those above it have wrong offsets,
+        unless lost bytes before ``run`` explain these.
+
+        A broker counts up. One below may be of a queue that was cut back.
+        """
+        lost = self._out.lost
+        for k in range(self._first_stray, len(lost)):
+            at = lost[k].queue_offset
+            lost[k] = lost[k]._replace(is_wrong=at > first and not self._is_explained(run, at - self._end))
+
+    def _counts(self, number: int, joined: list[queue_order.Run], first: int) -> bool:
+        """Whether records above the queue's end are where they say.
+
+        They are if lost bytes before them explain it, if three follow on each other, or if as many records out of line lie
+        before them as offsets are missing: those then have wrong offsets. Otherwise, unless what follows contradicts it, and at
+        most ``fill_max`` offsets are missing: beyond that a wrong offset is more likely than so many lost records.
+        """
+        missing = first - self._end
+        if missing == self._strays or _is_continued(joined) or self._is_explained(joined[0], missing):
+            return True
+        return missing <= self._fill_max and not self._is_contradicted(number, joined, joined[0].first - first)
+
+    def _is_contradicted(self, number: int, joined: list[queue_order.Run], behind: int) -> bool:
+        """Whether the queue goes on behind these records as if they were not there, or had other offsets.
+
+        It goes on at its end, or as far above as these records have offsets; where bytes are lost, also farther above by as
+        many offsets as these explain. Where three records follow on each other, also anywhere below these. Such three, or a
+        queue that begins again at 0, end the search: what lies behind says no more.
+        """
+        stop, seen, goes_on = joined[-1].stop, self._strays + _offsets(joined), False
+        for some in self._joined[number + 1 : number + 1 + AHEAD]:
+            first, continued = some[0].first, _is_continued(some)
+            above = first - behind - self._end
+            if above >= 0 and first < stop and (continued or above in (0, seen) or self._is_explained(some[0], above - seen)):
+                goes_on = True
+            if continued or first == 0:
+                return goes_on and first != stop
+            seen += _offsets(some)
+        return goes_on
+
+    def _is_explained(self, run: queue_order.Run, missing: int) -> bool:
+        """Whether bytes are lost before ``run``, and the log has room there for as many records as offsets are missing.
+
+        Of a batch queue nobody knows how many messages a lost record had.
+        """
+        most = INT64_MAX if run.batch_records else (run.phy_offset - self._last) // RECORD_MIN
+        return missing <= most and self._is_lost_between(self._last, run.phy_offset)
+
+    def _is_lost_between(self, last: int, phy_offset: int) -> bool:
+        """Whether bytes of the log are lost between ``last``, behind a record, and the record at ``phy_offset``."""
+        nearest = bisect_right(self._lost, phy_offset)
+        return nearest > 0 and self._lost[nearest - 1] >= last
+
+
+def _offsets(joined: Sequence[queue_order.Run]) -> int:
+    return sum(run.offsets for run in joined)
+
+
+def _is_continued(joined: list[queue_order.Run]) -> bool:
+    # The loops here take runs apart: their properties would take half of the time.
+    records = 0
+    for _, offsets, phy_offset, end, batch_records in joined:
+        if phy_offset != end:
+            records += batch_records or offsets
+    return records >= queue_order.CONTINUED
+
+
+def _keep(kept: list[queue_order.Kept], runs: list[queue_order.Run], behind: int) -> int:
+    """Runs that follow on each other, ``behind`` below the offsets they name; returns how far behind the next one is."""
+    goes_on = False
+    for first, offsets, phy_offset, run_end, _ in runs:
+        if phy_offset == run_end:
+            behind += offsets
+            goes_on = False
+            continue
+        if goes_on:
+            before = kept.pop()
+            first, offsets, phy_offset = before.first, before.offsets + offsets, before.phy_offset
+        kept.append(queue_order.Kept(first, offsets, phy_offset, run_end, -behind))
+        goes_on = True
+    return behind
+
+
+def _drop_from(kept: list[queue_order.Kept], position: int) -> int:
+    """Take back every unit at or above ``position``; returns how many."""
+    dropped = 0
+    while kept and kept[-1].stop > position:
+        last = kept.pop()
+        remaining = max(0, position - last.begin)
+        dropped += last.offsets - remaining
+        if remaining:
+            kept.append(last._replace(offsets=remaining))
+    return dropped
+
+
+# -------------------------------------------------------------------------------------------------------------------- placement
+# Apply a placement (``queue.order.Placement``) to the units of a queue, block by block.
 
 Int64s = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64] | Sequence[Sequence[int]]

@@ -3,14 +3,13 @@
 In a plain queue (``ConsumeQueue``) unit i lies at logical byte i x 20. A batch queue (``BatchConsumeQueue``, 5.x) has one unit
 for each record, and they follow one another from byte 0 on, whatever their queue offsets: a broker finds them by a binary
 search. A file is named by its first logical byte and has its full size from the start; zeros follow its last unit.
-"""
 
-from __future__ import annotations
+By itself: each start reads it, and it imports no numpy.
+"""
 
 from typing import Final
 
-from rocketmq_reindex.storage_format.integers import INT16_MAX, INT32_MAX
-from rocketmq_reindex.storage_format.layouts import INT16, INT32, INT64, Field, Layout
+from rocketmq_reindex.storage_format.layouts import INT16, INT16_MAX, INT32, INT32_MAX, INT64, Field, Layout
 
 UNIT_LAYOUT: Final = Layout(
     Field("phy_offset", "phy_offset", INT64),

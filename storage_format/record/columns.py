@@ -1,21 +1,64 @@
-"""The fields of many records as columns: numbers of the header, and where topic, body and properties lie.
-
-The records were checked before (``frame.check_record``). Nothing is checked again here.
-"""
-
-from __future__ import annotations
+"""The fields of many records as columns, and what a broker derives from each: a unit, and index items."""
 
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import int16_at, int32_at, int64_at
-from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record import properties as p
-from rocketmq_reindex.storage_format.record.dispatch import count_keys, gives_items, gives_unit
+from rocketmq_reindex.storage_format.record import layout as r, properties as p
 from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, addresses_extra
+
+# --------------------------------------------------------------------------------------------------------------------- dispatch
+# What a broker derives from a record besides its bytes: a unit, and index items of its keys (4.9 to 5.5).
+
+
+@inlined
+def gives_unit(sys_flag: int) -> bool:
+    """Whether a record with this SYSFLAG gets a unit (``CommitLogDispatcherBuildConsumeQueue``)."""
+    transaction = sys_flag & r.FLAG_TRANSACTION_MASK
+    return transaction == r.TRANSACTION_NONE or transaction == r.TRANSACTION_COMMIT
+
+
+@inlined
+def gives_items(sys_flag: int) -> bool:
+    """Whether a record with this SYSFLAG is indexed, if it has keys or tags (``IndexService.buildIndex``)."""
+    return sys_flag & r.FLAG_TRANSACTION_MASK != r.TRANSACTION_ROLLBACK
+
+
+@inlined
+def is_filler(sys_flag: int, flag: int) -> bool:
+    """Whether a record with this SYSFLAG and FLAG is a filler for lost bytes (``repair``)."""
+    return sys_flag & r.FLAG_TRANSACTION_MASK == r.TRANSACTION_ROLLBACK and flag == r.LOST_FLAG
+
+
+@inlined
+def is_tombstone(flag: int, tags_code: int) -> bool:
+    """Whether a record with this FLAG and tagsCode stands at the offset of a lost message (``repair``)."""
+    return flag == r.LOST_FLAG and tags_code == r.LOST_TAG_CODE
+
+
+@inlined
+def count_keys(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64]) -> int:
+    """Return how many items the keys of a record give: one for UNIQ_KEY, and one for each of KEYS (``index_record``)."""
+    count = 1 if spans[2 * p.UNIQ_KEY] >= 0 else 0
+    at = spans[2 * p.KEYS]
+    if at >= 0:
+        blank = True
+        while at < spans[2 * p.KEYS + 1]:
+            space = data[at] == 0x20
+            if blank and not space:
+                count += 1
+            blank = space
+            at += 1
+    return count
+
+
+# ---------------------------------------------------------------------------------------------------------------------- columns
+# The fields of many records as columns: numbers of the header, and where topic, body and properties lie.
+#
+# The records were checked before (``frame.check_record``). Nothing is checked again here.
 
 Bytes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]

@@ -4,18 +4,15 @@ Besides what the broker checks, PHYSICALOFFSET must be where the record lies. No
 message's body, or finds a segment under a wrong name.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.integers import UINT32_MAX
-from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
-from rocketmq_reindex.storage_format.kernels.crc_ranges import crc32_of_range, prefix_sums
+from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32, crc32_of_range, prefix_sums
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import byte_at, int16_at, int32_at, int64_at
+from rocketmq_reindex.storage_format.layouts import UINT32_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_NONE
 from rocketmq_reindex.storage_format.record.properties import CRC32, NAMES, scan_properties

@@ -13,12 +13,9 @@ The AT constants are bytes of a record whose two hosts are IPv4; what follows an
 integers are signed and big-endian.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX
-from rocketmq_reindex.storage_format.layouts import INT32, INT64, Field, Layout
+from rocketmq_reindex.storage_format.layouts import INT32, INT64, INT64_MAX, Field, Layout
 
 CRC_NONE, CRC_BODY, CRC_ALL = range(3)
 """Which checksums are verified: none, the body's, the whole record's as well where it has one"""

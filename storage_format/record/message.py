@@ -3,14 +3,12 @@
 A record is checked as the record loop does it (``frame.check_record``), except for its CRCs: the body is not read.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rocketmq_reindex.storage_format.integers import INT16_MAX
+from rocketmq_reindex.storage_format.layouts import INT16_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.text.java_string import java_text
 
@@ -102,7 +100,7 @@ class Message:
 
     @property
     def is_filler(self) -> bool:
-        """Whether the record is no message: a repair put it in the place of lost bytes (``repair.records``)."""
+        """Whether the record is no message: a repair put it in the place of lost bytes (``repair``)."""
         return self.sys_flag & r.FLAG_TRANSACTION_MASK == r.TRANSACTION_ROLLBACK and self.flag == r.LOST_FLAG
 
     @property

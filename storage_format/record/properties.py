@@ -5,8 +5,6 @@ each, a value runs to the next 0x02 and may hold 0x01, and of a repeated name th
 includes an ASCII byte, so the raw bytes split exactly where the decoded text would.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

@@ -10,18 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rocketmq_reindex.storage_format.file_names import FIRST_BYTE_MAX
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.layouts import FIRST_BYTE_MAX, INT64_MAX
 from rocketmq_reindex.storage_format.queue.order import RolledBack
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.scan.ranges import (
-    TORN_TAIL_MAX,
-    Hole,
-    RangeSpec,
-    RangeSummary,
-    Segment,
-    may_lie_elsewhere,
-)
+from rocketmq_reindex.storage_format.scan import ranges as scan_ranges
 from rocketmq_reindex.storage_format.scan.stale_tail import Doubt
 
 LOST_FILLS_MAX: Final = 5_000_000
@@ -33,23 +25,23 @@ MISNAMED: Final = "segment is misnamed"
 class Chain:
     """The accepted ranges in order, the holes between good records, and what is to be scanned again first."""
 
-    accepted: list[RangeSummary] = field(default_factory=list)
+    accepted: list[scan_ranges.RangeSummary] = field(default_factory=list)
     rejected: list[int] = field(default_factory=list)
-    rescans: list[RangeSpec] = field(default_factory=list)
-    holes: list[Hole] = field(default_factory=list)
-    torn: Hole | None = None
+    rescans: list[scan_ranges.RangeSpec] = field(default_factory=list)
+    holes: list[scan_ranges.Hole] = field(default_factory=list)
+    torn: scan_ranges.Hole | None = None
     unsure: bool = False
     """the part that was read ends in damage, and the log goes on: only what follows says whether it is a torn tail"""
     later: int = -1
     """first record above --until-time, if it was met"""
-    stale: Hole | None = None
+    stale: scan_ranges.Hole | None = None
     """old records behind the log's end (``scan.stale_tail``); nothing from there on is of the log"""
     doubt: Doubt | None = None
     """damage that may be such a stale tail"""
     rolled_back: RolledBack | None = None
     """where old records may lie: where they have queue offsets of records before them, those keep theirs"""
 
-    def gaps(self, holes: Iterable[Hole]) -> tuple[int, ...]:
+    def gaps(self, holes: Iterable[scan_ranges.Hole]) -> tuple[int, ...]:
         """Return where lost stretches of the log end, ascending: ``holes``, and what stands for lost bytes.
 
         The order of queues is decided alike before and after a repair. Tombstones stand for lost bytes, and have units: behind
@@ -72,15 +64,15 @@ class Chain:
         return max_fill + min(lost // r.RECORD_MIN, LOST_FILLS_MAX)
 
 
-def misnamed(holes: Iterable[Hole]) -> Hole | None:
+def misnamed(holes: Iterable[scan_ranges.Hole]) -> scan_ranges.Hole | None:
     """Return the first hole that is damage only because its segment has a wrong name; None for none."""
     return next((hole for hole in holes if hole.reason.startswith(MISNAMED)), None)
 
 
 def chain_ranges(
-    segments: list[Segment],
-    ranges: dict[int, list[RangeSpec]],
-    summaries: dict[int, RangeSummary],
+    segments: list[scan_ranges.Segment],
+    ranges: dict[int, list[scan_ranges.RangeSpec]],
+    summaries: dict[int, scan_ranges.RangeSummary],
     until: int = INT64_MAX,
 ) -> Chain:
     """Chain a log below the absolute offset ``until``: ``ranges`` by segment start, in order; ``summaries`` by range number.
@@ -92,7 +84,7 @@ def chain_ranges(
     end = segments[0].start if segments else 0
     for segment in segments:
         if end < min(segment.start, until):
-            trail.holes.append(Hole(f"{end:020d}", end, segment.start - end, r.MISSING_SEGMENT))
+            trail.holes.append(scan_ranges.Hole(f"{end:020d}", end, segment.start - end, r.MISSING_SEGMENT))
             trail.last_missing = end
         if segment.start not in ranges or segment.start >= until:
             break
@@ -128,10 +120,10 @@ def _settle(chain: Chain, trail: _Trail, goes_on: bool) -> None:
     length = trail.nonzero + 1 - first.offset
     # Where the log was not read to its end, good records may follow.
     chain.unsure = goes_on
-    if length <= TORN_TAIL_MAX:
-        chain.torn = Hole(first.segment, first.offset, length, f"torn tail: {first.reason}")
+    if length <= scan_ranges.TORN_TAIL_MAX:
+        chain.torn = scan_ranges.Hole(first.segment, first.offset, length, f"torn tail: {first.reason}")
     else:
-        chain.holes.append(Hole(first.segment, first.offset, length, first.reason))
+        chain.holes.append(scan_ranges.Hole(first.segment, first.offset, length, first.reason))
 
 
 @dataclass
@@ -142,7 +134,7 @@ class _Trail:
     last byte of damage that is not zero; the others are as in ``RangeSummary``.
     """
 
-    holes: list[Hole] = field(default_factory=list)
+    holes: list[scan_ranges.Hole] = field(default_factory=list)
     last_good: int = -1
     last_missing: int = -1
     last_sound: int = -1
@@ -158,10 +150,16 @@ class _SegmentChain:
     this segment: at --until-time, or at damage to stop at.
     """
 
-    def __init__(self, segment: Segment, specs: list[RangeSpec], summaries: dict[int, RangeSummary], trail: _Trail) -> None:
-        self.accepted: list[RangeSummary] = []
+    def __init__(
+        self,
+        segment: scan_ranges.Segment,
+        specs: list[scan_ranges.RangeSpec],
+        summaries: dict[int, scan_ranges.RangeSummary],
+        trail: _Trail,
+    ) -> None:
+        self.accepted: list[scan_ranges.RangeSummary] = []
         self.rejected: list[int] = []
-        self.rescan: RangeSpec | None = None
+        self.rescan: scan_ranges.RangeSpec | None = None
         self.goes_on = True
         self._segment, self._specs, self._trail = segment, specs, trail
         self._summaries = [summaries[spec.number] for spec in specs]
@@ -182,12 +180,12 @@ class _SegmentChain:
                 return
         if self._hole < 0:
             return
-        if len(self._specs) > 1 and may_lie_elsewhere(self._summaries, self._segment.start):
+        if len(self._specs) > 1 and scan_ranges.may_lie_elsewhere(self._summaries, self._segment.start):
             self._scan_again(0, self._segment.start)
         else:
             self._note(self._hole, self._specs[-1].high - self._hole, self._hole_code)
 
-    def _joins(self, index: int, spec: RangeSpec, summary: RangeSummary) -> bool:
+    def _joins(self, index: int, spec: scan_ranges.RangeSpec, summary: scan_ranges.RangeSummary) -> bool:
         """Whether the range goes on where the ones before it end. If it does not, what is to be done is noted."""
         if self._unseen >= 0 and (summary.first >= 0 or summary.last_nonzero >= 0):
             self._scan_again(self._unseen, self._hole)
@@ -207,7 +205,7 @@ class _SegmentChain:
             self._scan_again(index, self._expected)
         return False
 
-    def _ends_hole(self, summary: RangeSummary) -> bool:
+    def _ends_hole(self, summary: scan_ranges.RangeSummary) -> bool:
         """Whether damage that begins in a range before this one ends in it."""
         if summary.first < 0:
             self._trail.nonzero = max(self._trail.nonzero, summary.last_nonzero)
@@ -216,7 +214,7 @@ class _SegmentChain:
         self._hole = -1
         return True
 
-    def _accept(self, summary: RangeSummary) -> None:
+    def _accept(self, summary: scan_ranges.RangeSummary) -> None:
         """Take over what the range says, and where the next record should start."""
         s, trail = summary, self._trail
         self.accepted.append(s)
@@ -249,13 +247,13 @@ class _SegmentChain:
         if last and code == r.BAD_POSITION and (last.segment, last.offset + last.length, last.reason) == before:
             holes[-1] = replace(last, length=last.length + length)
         else:
-            holes.append(Hole(self._segment.name, offset, length, reason))
+            holes.append(scan_ranges.Hole(self._segment.name, offset, length, reason))
 
     def _scan_again(self, index: int, low: int) -> None:
         """All from ``low`` on is scanned again; ``index`` is the first range that goes."""
         segment = self._segment
         self.rejected += [spec.number for spec in self._specs[index:]]
-        self.rescan = RangeSpec(
+        self.rescan = scan_ranges.RangeSpec(
             -1, segment.path, segment.start, segment.segment_end, segment.data_end, low, self._specs[-1].high, True
         )
 
@@ -270,7 +268,7 @@ class _SegmentChain:
         if not 0 <= start <= FIRST_BYTE_MAX or (start - self._segment.start) % size:
             return
         why = f"{MISNAMED}: its records tell offsets from {start} on, so its name should be {start:020d}"
-        renamed: list[Hole] = []
+        renamed: list[scan_ranges.Hole] = []
         for hole in self._trail.holes[self._first_hole :]:
             if hole.offset > last:
                 renamed.append(hole)

@@ -4,19 +4,16 @@ A refused record with a sound frame and CRC is never part of a torn tail: no cra
 segment have other physical offsets than where they lie, the segment has a wrong name.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.file_names import FIRST_BYTE_MAX
 from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
-from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record import properties as p
+from rocketmq_reindex.storage_format.layouts import FIRST_BYTE_MAX
+from rocketmq_reindex.storage_format.record import layout as r, properties as p
 from rocketmq_reindex.storage_format.record.frame import TOTAL, RecordArrays, Stretch, addresses_extra, check_record, moved
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
 from rocketmq_reindex.storage_format.scan.ranges import TORN_TAIL_MAX, RangeSpec, RangeSummary

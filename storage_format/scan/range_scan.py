@@ -1,7 +1,5 @@
 """Scan one byte range of the log in chunks: walk its records, pass over damage, hand out blocks of units and items."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -11,30 +9,23 @@ from rocketmq_reindex.storage_format.digest import ChunkDigests
 from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import TOTAL, find_record, new_record
-from rocketmq_reindex.storage_format.scan.name_tables import ScanNames
-from rocketmq_reindex.storage_format.scan.range_notes import RangeNotes, RefusedRecords
-from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary, may_lie_elsewhere
-from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings, block_of, empty_rows, row_buffers
+from rocketmq_reindex.storage_format.scan import range_notes, ranges, settings as scan_settings
 from rocketmq_reindex.storage_format.versions import RULES
-from rocketmq_reindex.storage_format.walk import state as w
-from rocketmq_reindex.storage_format.walk.index_items import MARKED_TAGS, NO_TAGS, TAGS
-from rocketmq_reindex.storage_format.walk.loop import WalkOptions, walk
-from rocketmq_reindex.storage_format.walk.name_table import NameTable
-from rocketmq_reindex.storage_format.walk.window import ReadInto, View, Window
+from rocketmq_reindex.storage_format.walk import loop, name_table, state as w, window as walk_window
 
 
 class _Buffers:
     """What the scans of all ranges have in common: the settings, and the arrays and the names that they use in turn."""
 
-    def __init__(self, settings: ScanSettings) -> None:
+    def __init__(self, settings: scan_settings.ScanSettings) -> None:
         self.settings = settings
         rules = RULES[settings.broker_version]
-        self.options = WalkOptions(
+        self.options = loop.WalkOptions(
             settings.crc_mode,
             rules.record_v2,
             rules.batch_queues,
             rules.lmq_counts_each,
-            MARKED_TAGS if settings.mark_tags else TAGS if rules.tag_items else NO_TAGS,
+            w.MARKED_TAGS if settings.mark_tags else w.TAGS if rules.tag_items else w.NO_TAGS,
             settings.lmq,
             settings.strict_lmq,
             settings.need_crc,
@@ -46,8 +37,8 @@ class _Buffers:
             np.array(settings.delays, dtype=np.int64),
         )
         self.search_crc = max(settings.crc_mode, settings.search_crc)
-        self.record, self.rows = new_record(), row_buffers(settings)
-        self.names, self.window = ScanNames(settings), Window(settings.chunk)
+        self.record, self.rows = new_record(), scan_settings.row_buffers(settings)
+        self.names, self.window = scan_settings.ScanNames(settings), walk_window.Window(settings.chunk)
 
 
 class RangeScanner:
@@ -56,14 +47,14 @@ class RangeScanner:
     ``summary`` is that of the last range.
     """
 
-    summary: RangeSummary
+    summary: ranges.RangeSummary
 
-    def __init__(self, settings: ScanSettings) -> None:
+    def __init__(self, settings: scan_settings.ScanSettings) -> None:
         self.settings = settings
         self._buffers = _Buffers(settings)
 
     @property
-    def names(self) -> NameTable:
+    def names(self) -> name_table.NameTable:
         """The names that the scanner has met."""
         return self._buffers.names.table
 
@@ -77,7 +68,9 @@ class RangeScanner:
         """How many rows of ``queues`` are in use."""
         return self._buffers.names.queue_count
 
-    def scan(self, spec: RangeSpec, read: ReadInto, view: View | None = None) -> Iterator[Block]:
+    def scan(
+        self, spec: ranges.RangeSpec, read: walk_window.ReadInto, view: walk_window.View | None = None
+    ) -> Iterator[scan_settings.Block]:
         """Scan a range: yields its blocks, and leaves the rest in ``summary``.
 
         ``read`` copies bytes of the segment, ``view`` gives them where the file is mapped; what ``view`` gives is not read.
@@ -104,7 +97,9 @@ class _RangeScan:
     It does not refer to the scanner: the two would keep each other, with all their buffers, until Python looks for cycles.
     """
 
-    def __init__(self, buffers: _Buffers, spec: RangeSpec, read: ReadInto, view: View | None) -> None:
+    def __init__(
+        self, buffers: _Buffers, spec: ranges.RangeSpec, read: walk_window.ReadInto, view: walk_window.View | None
+    ) -> None:
         self._settings, self._options, self._search_crc = buffers.settings, buffers.options, buffers.search_crc
         self._record, self._rows, self._names, self._window = buffers.record, buffers.rows, buffers.names, buffers.window
         self._spec, self._read = spec, read
@@ -113,13 +108,13 @@ class _RangeScan:
         self._digests = ChunkDigests(spec.segment_start, spec.data_end, spec.low, spec.high)
         seen = (self._digests.feed,) if self._settings.want_digests else ()
         self._window.open(spec.low, spec.segment_end, spec.data_end, read, view, *seen)
-        self.summary = RangeSummary(spec.number, spec.low, spec.high, spec.known, first=spec.low if spec.known else -1)
-        self._notes = RangeNotes(self.summary, self._window)
-        self._refused = RefusedRecords(spec, self.summary, self._window, self._search_crc, self._record)
+        self.summary = ranges.RangeSummary(spec.number, spec.low, spec.high, spec.known, first=spec.low if spec.known else -1)
+        self._notes = range_notes.RangeNotes(self.summary, self._window)
+        self._refused = range_notes.RefusedRecords(spec, self.summary, self._window, self._search_crc, self._record)
         self._gap: _Gap | None = None if spec.known else _Gap(spec.low)
         self._at, self._ended = 0, False
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[scan_settings.Block]:
         """Yield the blocks of the range; at the end its summary is complete."""
         while not self._ended:
             if self._gap is not None:
@@ -128,7 +123,7 @@ class _RangeScan:
                 yield from self._walk()
         yield self._flush()
         self._finish()
-        if self._spec.low == self._spec.segment_start and may_lie_elsewhere([self.summary], self._spec.low):
+        if self._spec.low == self._spec.segment_start and ranges.may_lie_elsewhere([self.summary], self._spec.low):
             self._refused.look_elsewhere(self._read)
 
     def _more(self, ahead: int = 0) -> None:
@@ -179,10 +174,10 @@ class _RangeScan:
         self.summary.tail, self.summary.tail_code, self.summary.tail_length = gap
         self._ended = True
 
-    def _walk(self) -> Iterator[Block]:
+    def _walk(self) -> Iterator[scan_settings.Block]:
         """Walk good records up to the next stop, and deal with what stopped it."""
         window, names, limit = self._window, self._names, self._spec.high - self._window.base
-        code, at = walk(
+        code, at = loop.walk(
             window.stretch, self._at, limit, self._options, names.table.arrays, names.queues, self._rows, self._state,
             self._record,
         )  # fmt: skip
@@ -254,11 +249,11 @@ class _RangeScan:
         else:
             self._notes.hole(offset, length, code)
 
-    def _flush(self) -> Block:
+    def _flush(self) -> scan_settings.Block:
         """The block of all rows since the one before, counted in the summary."""
-        block = block_of(self._rows, self._state, self._window)
+        block = scan_settings.block_of(self._rows, self._state, self._window)
         self._notes.count(block, self._state, self._settings.window)
-        empty_rows(self._state)
+        scan_settings.empty_rows(self._state)
         return block
 
     def _finish(self) -> None:

@@ -1,18 +1,13 @@
 """A batch ConsumeQueue while a broker starts (``BatchConsumeQueue`` of 5.x). Such queues are few."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT
+from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
-from rocketmq_reindex.storage_format.start.kept import Int64s, are_among
-from rocketmq_reindex.storage_format.start.queue_state import ascending
-from rocketmq_reindex.storage_format.start.store import StoreFile
-from rocketmq_reindex.storage_format.start.work import Spool
+from rocketmq_reindex.storage_format.start import kept, queue_state, store
 
 Units = npt.NDArray[np.void]
 
@@ -20,13 +15,13 @@ Units = npt.NDArray[np.void]
 class BatchQueueState:
     """One batch queue. ``max_physic`` is where its last record begins, unlike that of other queues."""
 
-    def __init__(self, files: Sequence[StoreFile], file_size: int, spool: Spool) -> None:
+    def __init__(self, files: Sequence[store.StoreFile], file_size: int, spool: kept.Spool) -> None:
         self._room = file_size // BATCH_UNIT_SIZE
         self._size = file_size
         self._spool = spool
         self._given = files
         self._starts = [file.start for file in files]
-        self._files: list[StoreFile | Units] = list(files)
+        self._files: list[store.StoreFile | Units] = list(files)
         """of a file that this start writes to, its units"""
         self._wrote = [self._room] * len(files)
         self._first_created = False
@@ -43,12 +38,12 @@ class BatchQueueState:
 
     def _units(self, index: int) -> Units:
         file = self._files[index]
-        return _units(file.data) if isinstance(file, StoreFile) else file
+        return _units(file.data) if isinstance(file, store.StoreFile) else file
 
     def _writable(self) -> Units:
         """The units of the last file, to write to."""
         file = self._files[-1]
-        if not isinstance(file, StoreFile):
+        if not isinstance(file, store.StoreFile):
             return file
         made = self._new_file()
         given = _units(file.data)
@@ -93,7 +88,9 @@ class BatchQueueState:
                 self.max_offset = int(last["base"]) + int(last["count"])
                 return
 
-    def append(self, phy_offset: Int64s, size: npt.NDArray[np.int32], base: Int64s, count: npt.NDArray[np.int16]) -> None:
+    def append(
+        self, phy_offset: kept.Int64s, size: npt.NDArray[np.int32], base: kept.Int64s, count: npt.NDArray[np.int16]
+    ) -> None:
         """Dispatch records (``putBatchMessagePositionInfo``), in their order."""
         for at, (phy, messages) in enumerate(zip(phy_offset.tolist(), count.tolist(), strict=True)):
             if phy <= self.max_physic:
@@ -150,12 +147,12 @@ class BatchQueueState:
         """Units of the given files that are not kept."""
         return sum(int(np.count_nonzero(_is_valid(_units(file.data)))) for file in self._given) - self._kept_of_given
 
-    def are_pointed_to(self, wanted: Int64s) -> npt.NDArray[np.bool_]:
+    def are_pointed_to(self, wanted: kept.Int64s) -> npt.NDArray[np.bool_]:
         """To which of the physical offsets ``wanted``, ascending, its units point."""
         found = np.zeros(len(wanted), np.bool_)
         for index, wrote in enumerate(self._wrote):
             places = self._units(index)["phy_offset"][:wrote].astype(np.int64)
-            found |= are_among(wanted, ascending(places[(places >= wanted[0]) & (places <= wanted[-1])]))
+            found |= kept.are_among(wanted, queue_state.ascending(places[(places >= wanted[0]) & (places <= wanted[-1])]))
         return found
 
 

@@ -1,20 +1,79 @@
-"""Delayed messages after a start: where the delivery of each level goes on (``ScheduleMessageService``)."""
-
-from __future__ import annotations
+"""Delayed and timer messages after a start: where the delivery of each level, and of the wheel, goes on."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
-from rocketmq_reindex.storage_format.start.due_walk import END, walk_due
-from rocketmq_reindex.storage_format.start.prediction import Prediction, QueueOutcome
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.start.loading import Prediction, QueueOutcome
 from rocketmq_reindex.storage_format.start.store import StoreFile
+from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_BITS, MAGIC_BLANK, TimerCheckpoint
+
+# --------------------------------------------------------------------------------------------------------------------- due_walk
+# A pass over a segment that looks at heads and topics alone: the newest store time, and delayed records by level.
+
+NEXT_SEGMENT: Final = -1
+END: Final = -2
+
+
+@jit
+def walk_due(
+    data: npt.NDArray[np.uint8],
+    at: int,
+    limit: int,
+    topic: npt.NDArray[np.uint8],
+    delays: npt.NDArray[np.int64],
+    now: int,
+    newest: npt.NDArray[np.int64],
+    due: npt.NDArray[np.int64],
+) -> int:
+    """Walk the records of a segment in ``data[at:limit]``, which the recovery has accepted.
+
+    ``newest``, int64 (1,), becomes the latest store time in milliseconds. ``due``, int64 (n,), counts for each queue of
+    ``topic``, uint8, the records whose store time and delay (``delays``, int64 (n,), milliseconds) are at most ``now``, and
+    that get a unit. Returns NEXT_SEGMENT behind a filler or the last byte, END where no record stands.
+    """
+    while at + r.FILLER_MIN <= limit:
+        total = np.int64(int32_at(data, at))
+        magic = int32_at(data, at + r.AT_MAGIC)
+        if magic == r.MAGIC_BLANK:
+            return NEXT_SEGMENT
+        if (magic != r.MAGIC_V1 and magic != r.MAGIC_V2) or total < r.RECORD_MIN or at + total > limit:
+            return END
+        flags = int32_at(data, at + r.AT_SYS_FLAG)
+        born = r.IPV6_EXTRA if flags & r.FLAG_BORN_HOST_V6 else 0
+        hosts = born + (r.IPV6_EXTRA if flags & r.FLAG_STORE_HOST_V6 else 0)
+        if total < r.RECORD_MIN + hosts:
+            return END
+        time = int64_at(data, at + r.AT_STORE_TIMESTAMP + born)
+        newest[0] = max(newest[0], time)
+        queue = int32_at(data, at + r.AT_QUEUE_ID)
+        kind = flags & r.FLAG_TRANSACTION_MASK
+        plain = kind == r.TRANSACTION_NONE or kind == r.TRANSACTION_COMMIT
+        if plain and queue >= 0 and queue < len(delays) and time + delays[queue] <= now:
+            body = max(np.int64(0), np.int64(int32_at(data, at + r.AT_BODY_LENGTH + hosts)))
+            name = at + r.HEADER_SIZE + hosts + body
+            if magic == r.MAGIC_V1 and name + 1 + len(topic) <= at + total and data[name] == len(topic):
+                same = True
+                for i in range(len(topic)):
+                    same = same and data[name + 1 + i] == topic[i]
+                if same:
+                    due[queue] += 1
+        at += total
+    return NEXT_SEGMENT
+
+
+# ---------------------------------------------------------------------------------------------------------------------- delayed
+# Delayed messages after a start: where the delivery of each level goes on (``ScheduleMessageService``).
 
 _NOTHING: Final = np.zeros(0, np.int64)
 
@@ -120,3 +179,71 @@ def _level(level: int, delay: int, kept: int, queue: QueueOutcome | None, due: i
     reached = queue.log_min if queue and queue.log_min >= 0 else low
     skipped = max(0, min(low, end) - max(asked, reached)) if kept >= 0 else 0
     return DelayedOutcome(level, delay, kept, begins, least, end, end - begins, due, again, skipped)
+
+
+# ----------------------------------------------------------------------------------------------------------------------- timers
+# Timer messages after a start: from where ``TimerMessageStore`` (5.x) takes messages into its wheel again.
+
+
+@dataclass(frozen=True)
+class TimerOutcome:
+    """The timer messages after the start; they lie in queue 0 of rmq_sys_wheel_timer."""
+
+    wheel: bool
+    """``timerwheel`` is there, and likewise ``log`` for a file in ``timerlog``, ``check`` for ``timercheck``"""
+    log: bool
+    check: bool
+    kept: int
+    """the queue offset up to which messages had been taken into the wheel, by ``timercheck`` and ``timerlog``"""
+    goes_on: int
+    """the queue offset from which messages are taken"""
+    end: int
+    """the queue's max offset after the start"""
+    taken_again: int
+    """messages that are taken into the wheel a second time"""
+    lost: int = 0
+    """messages that were not delivered, lie in the log, and never will be; -1 where they were not counted"""
+    again: int = 0
+    """deliveries of messages that were delivered before, or come twice; -1 likewise (``delay.waiting``)"""
+
+
+def log_end(files: list[StoreFile], flushed: int) -> tuple[int, int]:
+    """(where ``timerlog`` ends, physical offset of its last unit's record or -1) by ``TimerMessageStore.recoverAndRevise``."""
+    if not files:
+        return 0, -1
+    begin = max(0, flushed - files[-1].size)
+    number = max((i for i, file in enumerate(files) if begin >= file.start), default=0)
+    end, last = files[number].start, -1
+    for file in files[number:]:
+        units = file.data[: file.size - file.size % LOG_UNIT.itemsize].view(LOG_UNIT)
+        good = (units["size"] == LOG_UNIT.itemsize) & ((units["magic"] | MAGIC_BITS) == MAGIC_BITS)
+        count = len(units) if good.all() else int(np.argmin(good))
+        end = file.start + count * LOG_UNIT.itemsize
+        last = int(units["phy_offset"][count - 1]) if count else last
+        if count < len(units) and int(units["magic"][count]) != MAGIC_BLANK:
+            break
+    return end, last
+
+
+def timers(
+    wheel: bool, log_files: list[StoreFile], check: TimerCheckpoint | None, queue: QueueOutcome | None, last_offset: int
+) -> TimerOutcome | None:
+    """What becomes of timer messages; None for a store that never had one.
+
+    ``last_offset`` is the queue offset of the record that the last unit of ``timerlog`` points to, -1 where there is none.
+    Mirrors ``TimerMessageStore.recover`` (5.3.3 to 5.5.1).
+    """
+    read = check or TimerCheckpoint()
+    if queue is None and not log_files and not read.queue_offset:
+        return None
+    revised = last_offset + 1 if last_offset >= 0 else read.queue_offset
+    goes_on = min(revised, read.master_queue_offset)
+    end = queue.max_offset if queue else 0
+    if queue is not None:
+        # At this moment the queue ends where the recovery left it.
+        recovered = end - queue.units_added
+        if recovered > 0 or queue.min_offset > 0:
+            goes_on = max(min(goes_on, max(recovered, 0)), max(queue.min_offset, 0))
+    known = max(read.queue_offset, revised) if check is not None or log_files else end
+    again = max(0, min(known, end) - goes_on)
+    return TimerOutcome(wheel, bool(log_files), check is not None, known, goes_on, end, again)

@@ -1,7 +1,5 @@
 """The IndexFiles while a broker starts (``IndexService.load`` and ``buildIndex``)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -11,10 +9,9 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
-from rocketmq_reindex.storage_format.start.kept import Int64s, KeptNumbers, are_among
+from rocketmq_reindex.storage_format.start.kept import Int64s, KeptNumbers, Spool, are_among
 from rocketmq_reindex.storage_format.start.record_loop import LIGHT, ROLLBACK, TAGGED, Rows
 from rocketmq_reindex.storage_format.start.store import IndexFileData, StartSettings
-from rocketmq_reindex.storage_format.start.work import Spool
 
 _COUNT, _END, _FILES = range(3)
 _AT_PLACE: Final = ITEM_LAYOUT.at["phy_offset"]

@@ -1,22 +1,129 @@
-"""Which files a start loads, and why a store does not load: by names, kinds and sizes alone (``DefaultMessageStore.load``)."""
-
-from __future__ import annotations
+"""What a start will do to a store, in statements; and which files it loads, by names, kinds and sizes alone."""
 
 import re
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from rocketmq_reindex.storage_format.file_names import FIRST_BYTE_MAX, is_number
-from rocketmq_reindex.storage_format.integers import INT32_MAX, INT32_MIN
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.plurals import counted
+from rocketmq_reindex.storage_format import layouts, names, topics
 from rocketmq_reindex.storage_format.start.listing import FILE, FOLDER, Listed, ListedQueue, Listing
 from rocketmq_reindex.storage_format.start.on_demand import OnDemand
-from rocketmq_reindex.storage_format.start.prediction import Refusal
-from rocketmq_reindex.storage_format.topics import BATCH_QUEUE, SIMPLE_QUEUE
+
+# ------------------------------------------------------------------------------------------------------------------- prediction
+# What the start of a broker will do to a store: the statements of ``preflight``.
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """One reason why the store does not load, or the broker does not start."""
+
+    kind: str
+    """a fixed name, such as ``queue-file-size``"""
+    path: str
+    """the file or folder, relative to the store"""
+    detail: str
+
+
+@dataclass(frozen=True)
+class LogOutcome:
+    """What the start makes of the commitlog. Offsets are absolute bytes; -1 stands for not known."""
+
+    abnormal: bool
+    """``recoverAbnormally``, since there is an ``abort`` file"""
+    start_segment: str
+    """the file name of the segment in which the recovery begins; "" for an empty log"""
+    start_offset: int
+    limited: bool
+    """the recovery begins there only because it looks at no more segments (``commitLogRecoverMaxNum``)"""
+    min_offset: int
+    max_offset: int
+    """where the accepted log ends: ``getMaxPhyOffset`` after the start"""
+    end: int
+    """where the last byte of the log ends now that is not zero, if not before ``max_offset``"""
+    cut_reason: str
+    """why the log is cut before ``end``; "" if it is not"""
+    cut_bytes: int
+    cut_records: int
+    """good records behind the cut; -1 where they were not counted"""
+    deleted_segments: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DispatchOutcome:
+    """What is dispatched again, and what is not."""
+
+    from_offset: int
+    """physical offset of the first record that is dispatched; -1 for none"""
+    records: int
+    units: int
+    items: int
+    hidden_from: int
+    """records in [hidden_from, hidden_to) have no units, and get none; -1, -1 for no such stretch"""
+    hidden_to: int
+    hidden_records: int
+    """records of the kept log that no unit points to after the start; -1 where they were not counted"""
+    stopped_at: int = -1
+    """physical offset of a record whose queue's file cannot be made: from it on no record gets a unit; -1 for none"""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOutcome:
+    """One queue after the start. ``min_offset`` and ``max_offset`` are what a consumer is told."""
+
+    topic: str
+    queue: int
+    min_offset: int
+    max_offset: int
+    units_cut: int
+    units_added: int
+    log_min: int
+    """lowest QUEUEOFFSET of the queue in the kept log, and ``log_max`` the highest plus 1; -1 where not known"""
+    log_max: int
+    hidden: int
+    """messages of the queue in the kept log to which no unit points after the start; -1 where not counted"""
+    passed_over: int = 0
+    """messages with a unit that a consumer who begins at ``min_offset`` is not given, since the units there stand for none"""
+    given_from: int = -1
+    """the queue offset of the first message that it is given; -1: ``min_offset``"""
+    ends_blank: bool = False
+    """whether the recovery began a file for a record below the queue's end, and so hides all units before it"""
+    earlier_lives: int = 0
+    """records without a unit behind which the queue began again, so that a later one has their offset; in none of the others"""
+
+
+@dataclass(frozen=True)
+class IndexOutcome:
+    """What the start makes of the IndexFiles."""
+
+    files: int
+    deleted: tuple[str, ...]
+    """file names"""
+    items_lost: int
+    """items in the deleted files of records that the log keeps, and that get no items again"""
+    items_missing: int
+    """items of the kept log that are in no file after the start, but for tags where a broker before 5.4 indexed all keys; -1
+    where they were not counted"""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """All that a start does. Without ``loads`` the other parts are None or empty."""
+
+    release: str
+    """the release whose code is followed, such as ``5.5.1``"""
+    loads: bool
+    refusals: tuple[Refusal, ...] = ()
+    log: LogOutcome | None = None
+    dispatch: DispatchOutcome | None = None
+    queues: Sequence[QueueOutcome] = ()
+    index: IndexOutcome | None = None
+    notes: tuple[str, ...] = field(default=())
+
+
+# ---------------------------------------------------------------------------------------------------------------------- loading
+# Which files a start loads, and why a store does not load: by names, kinds and sizes alone (``DefaultMessageStore.load``).
 
 WHEEL_SIZE: Final = 7 * 24 * 3600 * 2 * 32
 """bytes of ``timerwheel`` (``TimerWheel.wheelLength``): slots for twice seven days"""
@@ -135,13 +242,19 @@ class _Work:
                 self.removed.append(entry.path)
             elif entry.size != size or entry.kind != FILE:
                 what = (
-                    f"has {counted(entry.size, 'byte')} where {size:,} belong" if entry.kind == FILE else "is no regular file"
+                    f"has {names.counted(entry.size, 'byte')} where {size:,} belong"
+                    if entry.kind == FILE
+                    else "is no regular file"
                 )
                 self._refuse(f"{part}-file-size", entry.path, what)
-            elif not is_number(entry.name):
+            elif not layouts.is_number(entry.name):
                 self._refuse(f"{part}-file-name", entry.path, "has a name that is no offset")
             else:
-                if not re.fullmatch(r"[0-9]{20}", entry.name) or int(entry.name) % size or int(entry.name) > FIRST_BYTE_MAX:
+                if (
+                    not re.fullmatch(r"[0-9]{20}", entry.name)
+                    or int(entry.name) % size
+                    or int(entry.name) > layouts.FIRST_BYTE_MAX
+                ):
                     self.odd.append(entry.path)
                 loaded.append(entry)
         return tuple(loaded)
@@ -158,7 +271,7 @@ class _Work:
                     self.passed_over.append(queue.path)
                     continue
                 if not self.old:
-                    self._check_type(queue, listing.queue_types.get(queue.topic, SIMPLE_QUEUE), disagree)
+                    self._check_type(queue, listing.queue_types.get(queue.topic, topics.SIMPLE_QUEUE), disagree)
                 of_topic.append((at, queue.name))
             by_name = {name: at for at, name in of_topic}
             first_named = {int(name): at for at, name in reversed(of_topic)}
@@ -184,12 +297,12 @@ class _Work:
 
     def _check_type(self, queue: ListedQueue, told: str, disagree: set[tuple[bool, str]]) -> None:
         """``ConsumeQueueStore.queueTypeShouldBe``."""
-        lies = BATCH_QUEUE if queue.batch else SIMPLE_QUEUE
+        lies = topics.BATCH_QUEUE if queue.batch else topics.SIMPLE_QUEUE
         if told == lies or (queue.batch, queue.topic) in disagree:
             return
         disagree.add((queue.batch, queue.topic))
         path = queue.path.rpartition("/")[0]
-        self._refuse("queue-type", path, f"holds queues of {lies}, and config/topics.json says {escape(told, 60)}")
+        self._refuse("queue-type", path, f"holds queues of {lies}, and config/topics.json says {names.escape(told, 60)}")
 
     def timers(self, listing: Listing, size: int) -> tuple[Listed, ...]:
         """The files of ``timerlog``; what is opened beside it (``TimerWheel``, ``TimerCheckpoint``; 5.x)."""
@@ -200,14 +313,14 @@ class _Work:
                 )
         wheel = listing.timer_wheel
         if wheel is not None and wheel.kind == FILE and wheel.size not in (0, WHEEL_SIZE):
-            self._refuse("timer-wheel-size", wheel.path, f"has {counted(wheel.size, 'byte')} where {WHEEL_SIZE:,} belong")
+            self._refuse("timer-wheel-size", wheel.path, f"has {names.counted(wheel.size, 'byte')} where {WHEEL_SIZE:,} belong")
         return self.mapped(listing.timer_log, size, "timer-log")
 
     def index(self, entries: Iterable[Listed]) -> tuple[Listed, ...]:
         """The IndexFiles that are loaded (``IndexService.load``)."""
         loaded = list[Listed]()
         for entry in sorted(entries, key=_java_order):
-            if not is_number(entry.name):
+            if not layouts.is_number(entry.name):
                 self.passed_over.append(entry.path)
             elif entry.kind == FILE:
                 loaded.append(entry)
@@ -225,7 +338,7 @@ def parse_int(text: str) -> int | None:
     if not _NUMBER.fullmatch(text):
         return None
     found = int(text)
-    return found if INT32_MIN <= found <= INT32_MAX else None
+    return found if layouts.INT32_MIN <= found <= layouts.INT32_MAX else None
 
 
 def _java_order(entry: Listed) -> bytes:

@@ -1,6 +1,7 @@
-"""A long sequence whose members lie in arrays: each is made when it is asked for."""
+"""A long sequence whose members lie in arrays: each is made when it is asked for.
 
-from __future__ import annotations
+By itself: each command imports it, and nothing else of a start.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, overload

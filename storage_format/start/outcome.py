@@ -1,7 +1,5 @@
 """Put into statements what a start did, and count what it left out."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,34 +8,26 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.errors import Told
+from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.start.batch_queue_state import BatchQueueState
-from rocketmq_reindex.storage_format.start.counting import by_queue, last_byte, read_sound
-from rocketmq_reindex.storage_format.start.index_state import IndexState
-from rocketmq_reindex.storage_format.start.kept import Int64s, KeptRows, bytes_of
-from rocketmq_reindex.storage_format.start.lives import Bools, QueueLives
-from rocketmq_reindex.storage_format.start.log_reader import LogReader, chosen
-from rocketmq_reindex.storage_format.start.on_demand import OnDemand
-from rocketmq_reindex.storage_format.start.prediction import (
-    DispatchOutcome,
-    IndexOutcome,
-    LogOutcome,
-    Prediction,
-    QueueOutcome,
+from rocketmq_reindex.storage_format.start import (
+    batch_queue_state,
+    index_state,
+    kept as start_kept,
+    loading,
+    on_demand,
+    queue_state,
+    record_loop,
+    recovery,
+    rules,
+    store as start_store,
 )
-from rocketmq_reindex.storage_format.start.queue_state import QueueState
-from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, Rows
-from rocketmq_reindex.storage_format.start.recovery import REASONS, End, Start, counting_of
-from rocketmq_reindex.storage_format.start.reput import KeptLog
-from rocketmq_reindex.storage_format.start.rules import RULES
-from rocketmq_reindex.storage_format.start.store import StartSettings, Store, StoreFile
-from rocketmq_reindex.storage_format.told import Told
 
 _QUEUES: Final = 64
-_NUMBERS: Final = tuple(one.name for one in dataclasses.fields(QueueOutcome))[2:]
+_NUMBERS: Final = tuple(one.name for one in dataclasses.fields(loading.QueueOutcome))[2:]
 """of a queue, all but its name"""
-Queues = Mapping[tuple[str, int], QueueState | BatchQueueState]
+Queues = Mapping[tuple[str, int], queue_state.QueueState | batch_queue_state.BatchQueueState]
 
 
 @dataclass(frozen=True)
@@ -47,19 +37,21 @@ class Started:
     DispatchOutcome.
     """
 
-    start: Start
-    end: End
-    rows: KeptRows
-    log: KeptLog
+    start: recovery.Start
+    end: recovery.End
+    rows: start_kept.KeptRows
+    log: recovery.KeptLog
     queues: Queues
-    index: IndexState
-    reader: LogReader
+    index: index_state.IndexState
+    reader: start_store.LogReader
     dispatched: list[tuple[int, int]]
     stopped_at: int
     covered: int
 
 
-def outcome(store: Store, settings: StartSettings, started: Started, count_limit: int, told: Told) -> Prediction:
+def outcome(
+    store: start_store.Store, settings: start_store.StartSettings, started: Started, count_limit: int, told: Told
+) -> loading.Prediction:
     """The statements about a start."""
     below = _below(store, started)
     size = sum(end - first for _, first, end in below)
@@ -67,11 +59,11 @@ def outcome(store: Store, settings: StartSettings, started: Started, count_limit
     told.begin("compare", (size if count.whole else 0) + started.rows.bytes)
     if count.whole and below:
         with started.reader.handing_to(count.take_any):
-            read_sound(below, counting_of(settings, RULES[settings.release]), started.reader)
+            start_kept.read_sound(below, recovery.counting_of(settings, rules.RULES[settings.release]), started.reader)
     for rows in started.rows.chunks():
         count.take(rows)
-        told.moved(bytes_of(rows))
-    return Prediction(
+        told.moved(start_kept.bytes_of(rows))
+    return loading.Prediction(
         settings.release,
         True,
         log=_log(store, settings, started, count_limit, told),
@@ -82,7 +74,7 @@ def outcome(store: Store, settings: StartSettings, started: Started, count_limit
     )
 
 
-def _below(store: Store, started: Started) -> list[tuple[StoreFile, int, int]]:
+def _below(store: start_store.Store, started: Started) -> list[tuple[start_store.StoreFile, int, int]]:
     """The stretches of the kept log that the recovery did not read."""
     start = started.start
     below = [(segment, 0, segment.size) for segment in store.segments[: start.index]]
@@ -92,22 +84,22 @@ def _below(store: Store, started: Started) -> list[tuple[StoreFile, int, int]]:
 class _Count:
     """What is counted of the sound records of the kept log, chunk by chunk. ``whole``: none of them is left out."""
 
-    def __init__(self, settings: StartSettings, started: Started, whole: bool) -> None:
+    def __init__(self, settings: start_store.StartSettings, started: Started, whole: bool) -> None:
         self._started, self._keeps_index, self.whole = started, settings.message_index, whole
         self.items_missing = 0
         self._low, self._high = np.full(_QUEUES, INT64_MAX, np.int64), np.full(_QUEUES, INT64_MIN, np.int64)
         """lowest offset, and highest plus 1, of each queue's records with a unit, by its number"""
-        self._lives: dict[int, QueueLives] = {}
+        self._lives: dict[int, start_kept.QueueLives] = {}
         """of queues with records of which a unit should point to each, and none does"""
         self._light = set[int]()
 
-    def take_any(self, rows: Rows) -> None:
+    def take_any(self, rows: record_loop.Rows) -> None:
         """Count those of the rows that are sound."""
-        self.take(chosen(rows, self._started.reader.are_sound(rows)))
+        self.take(start_store.chosen(rows, self._started.reader.are_sound(rows)))
 
-    def take(self, rows: Rows) -> None:
+    def take(self, rows: record_loop.Rows) -> None:
         """Count the next rows."""
-        for number, which in by_queue(rows, (rows.flags & HAS_UNIT) > 0):
+        for number, which in start_kept.by_queue(rows, (rows.flags & record_loop.HAS_UNIT) > 0):
             hidden = self._are_hidden(number, rows.at[which]) if self.whole else np.zeros(len(which), np.bool_)
             if number in self._lives or hidden.any():
                 self._take_hidden(number, rows, which, hidden)
@@ -116,14 +108,14 @@ class _Count:
         if self.whole and self._keeps_index:
             self.items_missing += self._started.index.missing(rows)
 
-    def _take_offsets(self, number: int, offsets: Int64s, messages: npt.NDArray[np.int16]) -> None:
+    def _take_offsets(self, number: int, offsets: start_kept.Int64s, messages: npt.NDArray[np.int16]) -> None:
         while number >= len(self._low):
             self._low = np.concatenate((self._low, np.full(len(self._low), INT64_MAX, np.int64)))
             self._high = np.concatenate((self._high, np.full(len(self._high), INT64_MIN, np.int64)))
         self._low[number] = min(self._low[number], offsets[offsets >= 0].min(initial=INT64_MAX))
         self._high[number] = max(self._high[number], (offsets + messages).max(initial=INT64_MIN))
 
-    def _are_hidden(self, number: int, at: Int64s) -> Bools:
+    def _are_hidden(self, number: int, at: start_kept.Int64s) -> start_kept.Bools:
         """Which of a queue's records have no unit that points to them, though they get one."""
         queue = self._started.queues.get(self._started.reader.queue_name(number))
         if queue is None:
@@ -135,12 +127,12 @@ class _Count:
             return found
         return ~queue.are_pointed_to(at)
 
-    def _take_hidden(self, number: int, rows: Rows, which: Int64s, hidden: Bools) -> None:
+    def _take_hidden(self, number: int, rows: record_loop.Rows, which: start_kept.Int64s, hidden: start_kept.Bools) -> None:
         order = np.argsort(rows.at[which], kind="stable")
         which, hidden = which[order], hidden[order]
-        if rows.flags[which[0]] & LIGHT:
+        if rows.flags[which[0]] & record_loop.LIGHT:
             self._light.add(number)
-        lives = self._lives.setdefault(number, QueueLives())
+        lives = self._lives.setdefault(number, start_kept.QueueLives())
         lives.take(
             hidden, rows.offset[which], rows.messages[which].astype(np.int64), rows.at[which], rows.size[which].astype(np.int64)
         )
@@ -165,13 +157,15 @@ class _Count:
         return min(one.first for one in found), max(one.end for one in found), sum(one.count for one in found)
 
 
-def _log(store: Store, settings: StartSettings, started: Started, count_limit: int, told: Told) -> LogOutcome:
+def _log(
+    store: start_store.Store, settings: start_store.StartSettings, started: Started, count_limit: int, told: Told
+) -> loading.LogOutcome:
     segments, log = store.segments, started.log
     if not segments:
-        return LogOutcome(settings.abnormal, "", 0, False, -1, 0, 0, "", 0, 0, ())
+        return loading.LogOutcome(settings.abnormal, "", 0, False, -1, 0, 0, "", 0, 0, ())
     start, end = started.start, started.end
     at = end.offset - segments[end.index].start
-    live = -1 if end.code == r.FILLER else last_byte(segments, end.index, at)
+    live = -1 if end.code == r.FILLER else start_kept.last_byte(segments, end.index, at)
     cut = max(0, live - end.offset)
     records = 0
     if cut:
@@ -182,11 +176,13 @@ def _log(store: Store, settings: StartSettings, started: Started, count_limit: i
         if size <= count_limit:
             told.begin("count what is cut off", size)
             counts = list[int]()
-            with started.reader.handing_to(lambda rows: counts.append(int(np.count_nonzero((rows.flags & LIGHT) == 0)))):
-                read_sound(stretches, counting_of(settings, RULES[settings.release]), started.reader)
+            with started.reader.handing_to(
+                lambda rows: counts.append(int(np.count_nonzero((rows.flags & record_loop.LIGHT) == 0)))
+            ):
+                start_kept.read_sound(stretches, recovery.counting_of(settings, rules.RULES[settings.release]), started.reader)
             records = sum(counts)
     kept = {segment.name for segment in log.segments}
-    return LogOutcome(
+    return loading.LogOutcome(
         abnormal=settings.abnormal,
         start_segment=segments[start.index].name,
         start_offset=segments[start.index].start + start.at,
@@ -194,20 +190,20 @@ def _log(store: Store, settings: StartSettings, started: Started, count_limit: i
         min_offset=log.min_offset,
         max_offset=log.max_offset,
         end=max(live, log.max_offset),
-        cut_reason=REASONS[end.code] if cut else "",
+        cut_reason=recovery.REASONS[end.code] if cut else "",
         cut_bytes=cut,
         cut_records=records,
         deleted_segments=tuple(segment.name for segment in segments if segment.name not in kept),
     )
 
 
-def _dispatch(started: Started, count: _Count) -> DispatchOutcome:
+def _dispatch(started: Started, count: _Count) -> loading.DispatchOutcome:
     first, last, hidden = count.hidden()
     if not count.whole and started.start.limited:
         first = max(started.log.min_offset, started.covered)
         last = started.log.segments[started.start.index].start
         first, last = (first, last) if first < last else (-1, -1)
-    return DispatchOutcome(
+    return loading.DispatchOutcome(
         from_offset=min((at for at, records in started.dispatched if records), default=-1),
         records=sum(records for _, records in started.dispatched),
         units=sum(queue.units_added for queue in started.queues.values()),
@@ -219,7 +215,7 @@ def _dispatch(started: Started, count: _Count) -> DispatchOutcome:
     )
 
 
-def _queues(started: Started, count: _Count, segment_size: int) -> Sequence[QueueOutcome]:
+def _queues(started: Started, count: _Count, segment_size: int) -> Sequence[loading.QueueOutcome]:
     in_log = {started.reader.queue_name(number): number for number in count.numbers()}
     names = sorted({*started.queues, *in_log})
     numbers = np.empty((len(names), len(_NUMBERS)), np.int64)
@@ -231,22 +227,24 @@ def _queues(started: Started, count: _Count, segment_size: int) -> Sequence[Queu
         if queue is None:
             numbers[row] = 0, 0, 0, 0, low, high, hidden, 0, -1, False, earlier
             continue
-        passed, given_from = (0, -1) if isinstance(queue, BatchQueueState) else queue.passed_over(segment_size)
+        passed, given_from = (
+            (0, -1) if isinstance(queue, batch_queue_state.BatchQueueState) else queue.passed_over(segment_size)
+        )
         numbers[row] = (
             queue.min_offset, queue.max_offset, queue.units_cut, queue.units_added, low, high, hidden, passed,
-            given_from if passed else -1, isinstance(queue, QueueState) and queue.ends_blank, earlier,
+            given_from if passed else -1, isinstance(queue, queue_state.QueueState) and queue.ends_blank, earlier,
         )  # fmt: skip
 
-    def outcome_of(row: int) -> QueueOutcome:
+    def outcome_of(row: int) -> loading.QueueOutcome:
         found = dict(zip(_NUMBERS, numbers[row].tolist(), strict=True))
-        return QueueOutcome(*names[row], **found | {"ends_blank": bool(found["ends_blank"])})
+        return loading.QueueOutcome(*names[row], **found | {"ends_blank": bool(found["ends_blank"])})
 
-    return OnDemand(len(names), outcome_of)
+    return on_demand.OnDemand(len(names), outcome_of)
 
 
-def _index(started: Started, count: _Count) -> IndexOutcome:
+def _index(started: Started, count: _Count) -> loading.IndexOutcome:
     index, log = started.index, started.log
-    return IndexOutcome(
+    return loading.IndexOutcome(
         files=index.files,
         deleted=tuple(index.deleted),
         items_lost=index.items_lost(log.min_offset, log.max_offset),

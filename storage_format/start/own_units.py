@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
+from rocketmq_reindex.storage_format.start.kept import Spool
 from rocketmq_reindex.storage_format.start.unit_kernels import BLANKS, STATE_SIZE, TAIL
-from rocketmq_reindex.storage_format.start.work import Spool
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]

@@ -1,7 +1,5 @@
 """What the start of a broker does to a store: ``DefaultMessageStore.load`` and ``start``, until all is dispatched."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from typing import Final
@@ -9,36 +7,34 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.errors import Nobody, Told
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
-from rocketmq_reindex.storage_format.start.batch_queue_state import BatchQueueState
-from rocketmq_reindex.storage_format.start.counting import by_queue
-from rocketmq_reindex.storage_format.start.index_state import IndexState
-from rocketmq_reindex.storage_format.start.kept import KeptRows
-from rocketmq_reindex.storage_format.start.log_reader import LogReader, chosen
-from rocketmq_reindex.storage_format.start.outcome import Started, outcome
-from rocketmq_reindex.storage_format.start.own_units import QueueNumbers
-from rocketmq_reindex.storage_format.start.prediction import Prediction, Refusal
-from rocketmq_reindex.storage_format.start.queue_state import LoadFailure, QueueState
-from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, STOPS, Rows
-from rocketmq_reindex.storage_format.start.recovery import End, SegmentChoice, Start, read_log, read_times, reading_of
-from rocketmq_reindex.storage_format.start.reput import KeptLog, reput
-from rocketmq_reindex.storage_format.start.rules import DEFAULT_COUNT_LIMIT, RULES
-from rocketmq_reindex.storage_format.start.store import FilesOf, QueueFolder, StartSettings, Store, StoreFile
-from rocketmq_reindex.storage_format.start.work import MemorySpool, Spool
-from rocketmq_reindex.storage_format.told import Nobody, Told
+from rocketmq_reindex.storage_format.start import (
+    batch_queue_state,
+    index_state,
+    kept as start_kept,
+    loading,
+    outcome as start_outcome,
+    own_units,
+    queue_state,
+    record_loop,
+    recovery,
+    rules as start_rules,
+    store as start_store,
+)
 
 _HELD: Final = 1 << 20
 """units of this start in memory, of all queues: 12 bytes each"""
 
 
 def predict(
-    store: Store,
-    settings: StartSettings,
-    count_limit: int = DEFAULT_COUNT_LIMIT,
-    spool: Spool | None = None,
+    store: start_store.Store,
+    settings: start_store.StartSettings,
+    count_limit: int = start_rules.DEFAULT_COUNT_LIMIT,
+    spool: start_kept.Spool | None = None,
     told: Told | None = None,
-) -> Prediction:
+) -> loading.Prediction:
     """What a start of ``settings.release`` does to ``store``, up to where no record waits for dispatch.
 
     The caller has made sure that the files load: their sizes and names, a lock, folders that disagree. What only the recovery
@@ -50,63 +46,69 @@ def predict(
 
     Raises ValueError for a release that is not one of RELEASES. Mirrors ``DefaultMessageStore.load`` (4.9.8 to 5.5.1).
     """
-    if settings.release not in RULES:
-        raise ValueError(f"no release {settings.release!a}: it is one of {', '.join(RULES)}")
+    if settings.release not in start_rules.RULES:
+        raise ValueError(f"no release {settings.release!a}: it is one of {', '.join(start_rules.RULES)}")
     told = told or Nobody()
-    run = _Run(store, settings, spool or MemorySpool(), told)
+    run = _Run(store, settings, spool or start_kept.MemorySpool(), told)
     try:
         started = run.start()
-    except LoadFailure as e:
-        return Prediction(settings.release, False, (Refusal(e.kind, e.path, e.detail),))
-    return outcome(store, settings, started, count_limit, told)
+    except queue_state.LoadFailure as e:
+        return loading.Prediction(settings.release, False, (loading.Refusal(e.kind, e.path, e.detail),))
+    return start_outcome.outcome(store, settings, started, count_limit, told)
 
 
 class _Run:
     """One start: the queues, the IndexFiles and the log while it goes on."""
 
-    def __init__(self, store: Store, settings: StartSettings, spool: Spool, told: Told) -> None:
-        self._store, self._settings, self._rules = store, settings, RULES[settings.release]
+    def __init__(
+        self, store: start_store.Store, settings: start_store.StartSettings, spool: start_kept.Spool, told: Told
+    ) -> None:
+        self._store, self._settings, self._rules = store, settings, start_rules.RULES[settings.release]
         self._spool, self._told = spool, told
-        self._times = read_times(store.checkpoint)
-        self._reader = LogReader("5.3" if self._rules.v2_records else "4.9", tuple(sorted(store.batch_topics)), told)
-        self._numbers = QueueNumbers()
-        self._queues: dict[tuple[str, int], QueueState | BatchQueueState] = {
-            (folder.topic, folder.queue): self._state_of(folder, FilesOf(store.queues, number, len(folder.files)))
+        self._times = recovery.read_times(store.checkpoint)
+        self._reader = start_store.LogReader(
+            "5.3" if self._rules.v2_records else "4.9", tuple(sorted(store.batch_topics)), told
+        )
+        self._numbers = own_units.QueueNumbers()
+        self._queues: dict[tuple[str, int], queue_state.QueueState | batch_queue_state.BatchQueueState] = {
+            (folder.topic, folder.queue): self._state_of(folder, start_store.FilesOf(store.queues, number, len(folder.files)))
             for number, folder in enumerate(store.queues)
         }
-        self._by_number: list[QueueState | BatchQueueState] = []
-        self._index = IndexState(store.indexes, settings, self._times.index, spool)
+        self._by_number: list[queue_state.QueueState | batch_queue_state.BatchQueueState] = []
+        self._index = index_state.IndexState(store.indexes, settings, self._times.index, spool)
         self._dispatched: list[tuple[int, int]] = []
         self._stopped_at = -1
 
-    def _state_of(self, folder: QueueFolder, files: Sequence[StoreFile]) -> QueueState | BatchQueueState:
+    def _state_of(
+        self, folder: start_store.QueueFolder, files: Sequence[start_store.StoreFile]
+    ) -> queue_state.QueueState | batch_queue_state.BatchQueueState:
         if folder.batch:
-            return BatchQueueState(folder.files, self._settings.batch_cq_file_size, self._spool)
-        return QueueState(files, self._settings.cq_file_size, self._spool, self._numbers)
+            return batch_queue_state.BatchQueueState(folder.files, self._settings.batch_cq_file_size, self._spool)
+        return queue_state.QueueState(files, self._settings.cq_file_size, self._spool, self._numbers)
 
-    def start(self) -> Started:
+    def start(self) -> start_outcome.Started:
         """``load`` and ``start``. Raises LoadFailure where one of them fails, or never ends."""
         settings, rules = self._settings, self._rules
         for queue in self._queues.values():
             queue.recover()
         before = self._max_physic()
-        rows, log = KeptRows(self._spool), KeptLog((), (), settings.segment_size)
-        start, end = Start(0, 0, False), End(0, 0, 0)
+        rows, log = start_kept.KeptRows(self._spool), recovery.KeptLog((), (), settings.segment_size)
+        start, end = recovery.Start(0, 0, False), recovery.End(0, 0, 0)
         if self._store.segments:
-            choice = SegmentChoice(self._store.segments, settings, rules, self._times, self._reader)
+            choice = recovery.SegmentChoice(self._store.segments, settings, rules, self._times, self._reader)
             start = choice.start(before)
 
-            def recovered(some: Rows) -> None:
+            def recovered(some: record_loop.Rows) -> None:
                 if settings.abnormal:
                     self._dispatch(some)
                 elif rules.dispatches_while_recovering:
                     # CommitLog.recoverNormally compares what the record says, and leaves out the one that begins there.
-                    self._dispatch(chosen(some, some.phy_offset > before))
-                rows.add(chosen(some, self._reader.are_sound(some)))
+                    self._dispatch(start_store.chosen(some, some.phy_offset > before))
+                rows.add(start_store.chosen(some, self._reader.are_sound(some)))
 
             self._told.begin("recover", sum(segment.size for segment in self._store.segments[start.index :]) - start.at)
             with self._reader.handing_to(recovered):
-                end = read_log(self._store.segments, start, settings, rules, self._reader)
+                end = recovery.read_log(self._store.segments, start, settings, rules, self._reader)
             if (self._max_physic() if rules.cuts_by_new_units else before) >= end.offset:
                 for queue in self._queues.values():
                     queue.cut(end.offset)
@@ -119,9 +121,9 @@ class _Run:
             first = max(0, log.min_offset, self._max_physic())
             self._told.begin("dispatch", max(0, log.max_offset - first))
             with self._reader.handing_to(self._dispatch):
-                reput(log, first, reading_of(settings, rules)._replace(crc=CRC_NONE), self._reader)
+                recovery.reput(log, first, recovery.reading_of(settings, rules)._replace(crc=CRC_NONE), self._reader)
             self._correct_min(log)
-        return Started(
+        return start_outcome.Started(
             start=start,
             end=end,
             rows=rows,
@@ -138,31 +140,31 @@ class _Run:
         """``getMaxPhyOffsetInConsumeQueue``."""
         return max((queue.max_physic for queue in self._queues.values()), default=-1)
 
-    def _kept(self, offset: int) -> KeptLog:
+    def _kept(self, offset: int) -> recovery.KeptLog:
         """``MappedFileQueue.truncateDirtyFiles``."""
         size = self._settings.segment_size
         kept = [segment for segment in self._store.segments if segment.start <= offset]
         ends = [size if segment.start + size <= offset else offset % size for segment in kept]
-        return KeptLog(kept, ends, size)
+        return recovery.KeptLog(kept, ends, size)
 
-    def _correct_min(self, log: KeptLog) -> None:
+    def _correct_min(self, log: recovery.KeptLog) -> None:
         for (topic, number), queue in self._queues.items():
-            if isinstance(queue, BatchQueueState):
+            if isinstance(queue, batch_queue_state.BatchQueueState):
                 queue.correct_min(log.min_offset)
             else:
                 queue.correct_min(log.min_offset, self._rules, f"consumequeue/{escape(topic)}/{number}")
 
-    def _dispatch(self, rows: Rows) -> None:
+    def _dispatch(self, rows: record_loop.Rows) -> None:
         if not len(rows.at):
             return
-        stops = np.flatnonzero(rows.flags & STOPS)
+        stops = np.flatnonzero(rows.flags & record_loop.STOPS)
         if len(stops):
             detail = f"the record at offset {rows.at[stops[0]]} gives a light queue an offset that is no number"
-            raise LoadFailure("light-queue-offset", detail)
-        records = (rows.flags & LIGHT) == 0
+            raise queue_state.LoadFailure("light-queue-offset", detail)
+        records = (rows.flags & record_loop.LIGHT) == 0
         self._dispatched.append((int(rows.phy_offset.min()), int(np.count_nonzero(records))))
         self._index.build(rows)
-        groups = list(by_queue(rows, (rows.flags & HAS_UNIT) > 0))
+        groups = list(start_kept.by_queue(rows, (rows.flags & record_loop.HAS_UNIT) > 0))
         end = self._units_end(rows, groups)
         for number, which in groups:
             queue = self._queue(number)
@@ -178,7 +180,7 @@ class _Run:
             for queue in itertools.compress(self._queues.values(), many.tolist()):
                 queue.spill()
 
-    def _units_end(self, rows: Rows, groups: list[tuple[int, npt.NDArray[np.int64]]]) -> int:
+    def _units_end(self, rows: record_loop.Rows, groups: list[tuple[int, npt.NDArray[np.int64]]]) -> int:
         """The number of the row from which on no queue gets a unit.
 
         Where a queue's file cannot be made, a broker tries 30 times, a second each, and then puts no unit any more
@@ -187,7 +189,9 @@ class _Run:
         if self._stopped_at >= 0:
             return 0
         failing = [which for number, which in groups if not self._has_files(number)]
-        end = min((int(row) for which in failing for row in which if not rows.flags[row] & LIGHT), default=len(rows.at))
+        end = min(
+            (int(row) for which in failing for row in which if not rows.flags[row] & record_loop.LIGHT), default=len(rows.at)
+        )
         if end < len(rows.at):
             self._stopped_at = int(rows.at[end])
         return end
@@ -196,17 +200,24 @@ class _Run:
         """Whether a broker can make files of a queue: Java opens no path with a NUL."""
         return "\0" not in self._reader.queue_name(number)[0]
 
-    def _queue(self, number: int) -> QueueState | BatchQueueState:
+    def _queue(self, number: int) -> queue_state.QueueState | batch_queue_state.BatchQueueState:
         for new in range(len(self._by_number), number + 1):
             topic, queue = self._reader.queue_name(new)
             batch = self._rules.v2_records and topic in self._store.batch_topics
             made = self._queues.get((topic, queue))
-            self._by_number.append(made if made is not None else self._state_of(QueueFolder(topic, queue, (), batch), ()))
+            self._by_number.append(
+                made if made is not None else self._state_of(start_store.QueueFolder(topic, queue, (), batch), ())
+            )
         topic, queue = self._reader.queue_name(number)
         return self._queues.setdefault((topic, queue), self._by_number[number])
 
-    def _append(self, queue: QueueState | BatchQueueState, rows: Rows, which: npt.NDArray[np.int64]) -> None:
-        if isinstance(queue, QueueState):
+    def _append(
+        self,
+        queue: queue_state.QueueState | batch_queue_state.BatchQueueState,
+        rows: record_loop.Rows,
+        which: npt.NDArray[np.int64],
+    ) -> None:
+        if isinstance(queue, queue_state.QueueState):
             queue.append(rows.phy_offset[which], rows.size[which], rows.offset[which])
         else:
             queue.append(rows.phy_offset[which], rows.size[which], rows.offset[which], rows.messages[which])

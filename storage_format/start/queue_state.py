@@ -13,12 +13,7 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
-from rocketmq_reindex.storage_format.start import unit_kernels as k
-from rocketmq_reindex.storage_format.start.kept import Int64s, are_among
-from rocketmq_reindex.storage_format.start.own_units import OwnUnits, QueueNumbers
-from rocketmq_reindex.storage_format.start.rules import StartRules
-from rocketmq_reindex.storage_format.start.store import StoreFile
-from rocketmq_reindex.storage_format.start.work import Spool
+from rocketmq_reindex.storage_format.start import kept as start_kept, own_units, rules as start_rules, store, unit_kernels as k
 
 _EMPTY: Final = np.zeros(0, np.uint8)
 _NO_STARTS: Final = array("q")
@@ -42,14 +37,16 @@ class QueueState:
         "ends_blank",
     )  # fmt: skip
 
-    def __init__(self, files: Sequence[StoreFile], file_size: int, spool: Spool, numbers: QueueNumbers) -> None:
+    def __init__(
+        self, files: Sequence[store.StoreFile], file_size: int, spool: start_kept.Spool, numbers: own_units.QueueNumbers
+    ) -> None:
         self._size = file_size
         self._given, self._kept = files, len(files)
         """how many of the files that were given are there: those that this start made follow them"""
         self._starts = array("q", [file.start for file in files]) if files else _NO_STARTS
         self._numbers, self._row = numbers, numbers.add()
         self._state[k.MAX_PHYSIC] = self._state[k.LAST_START] = -1
-        self._own = OwnUnits(spool, numbers, self._row)
+        self._own = own_units.OwnUnits(spool, numbers, self._row)
         self._revived = 0
         self._revived_blanks = 0
         self._spans = _NOT_LOOKED_AT
@@ -59,8 +56,8 @@ class QueueState:
         below the min offset"""
 
     @property
-    def _state(self) -> Int64s:
-        state: Int64s = self._numbers.rows[self._row]
+    def _state(self) -> start_kept.Int64s:
+        state: start_kept.Int64s = self._numbers.rows[self._row]
         return state
 
     def _keep(self, count: int) -> None:
@@ -118,7 +115,7 @@ class QueueState:
             self._state[k.TAIL_FROM] = end
             self._own.clear()
 
-    def append(self, phy_offset: Int64s, size: Int32s, queue_offset: Int64s) -> None:
+    def append(self, phy_offset: start_kept.Int64s, size: Int32s, queue_offset: start_kept.Int64s) -> None:
         """Dispatch records (``putMessagePositionInfo``), in their order."""
         made, own = int(self._state[k.FILES_MADE]), self._own
         own.make_room(len(size))
@@ -181,7 +178,7 @@ class QueueState:
         blanks = int(np.count_nonzero(size == PRE_BLANK_SIZE))
         self._revived, self._revived_blanks = self._revived + len(size) - blanks, self._revived_blanks + blanks
 
-    def correct_min(self, lowest: int, rules: StartRules, path: str) -> None:
+    def correct_min(self, lowest: int, rules: start_rules.StartRules, path: str) -> None:
         """``correctMinOffset``. Raises LoadFailure where it throws; ``path`` is the queue's folder."""
         if not rules.searches_min_offset:
             end = self._end_of(0) if self._starts else 0
@@ -280,7 +277,7 @@ class QueueState:
             file.let_go(0, end)
         return found
 
-    def are_pointed_to(self, wanted: Int64s) -> npt.NDArray[np.bool_]:
+    def are_pointed_to(self, wanted: start_kept.Int64s) -> npt.NDArray[np.bool_]:
         """To which of the physical offsets ``wanted``, ascending, units from the min offset on point."""
         found = np.zeros(len(wanted), np.bool_)
         lowest, highest, low, high = int(self._state[k.MIN_LOGIC]), self.max_logic, int(wanted[0]), int(wanted[-1])
@@ -298,11 +295,11 @@ class QueueState:
             begin = max(0, skipped - first)
             own = phy_offset[begin:][size[begin:] != PRE_BLANK_SIZE]
             own = own[(own >= low) & (own <= high)]
-            found |= are_among(wanted, ascending(own))
+            found |= start_kept.are_among(wanted, ascending(own))
         return found
 
 
-def _columns(data: npt.NDArray[np.uint8]) -> tuple[Int64s, Int32s, Int64s]:
+def _columns(data: npt.NDArray[np.uint8]) -> tuple[start_kept.Int64s, Int32s, start_kept.Int64s]:
     """Offset, size and place of each unit in ``data``."""
     units = data.view(UNIT)
     return (
@@ -310,6 +307,6 @@ def _columns(data: npt.NDArray[np.uint8]) -> tuple[Int64s, Int32s, Int64s]:
     )  # fmt: skip
 
 
-def ascending(numbers: Int64s) -> Int64s:
+def ascending(numbers: start_kept.Int64s) -> start_kept.Int64s:
     """The numbers, ascending."""
     return np.sort(numbers) if len(numbers) > 1 and (numbers[1:] < numbers[:-1]).any() else numbers

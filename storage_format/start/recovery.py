@@ -1,6 +1,4 @@
-"""Where a recovery begins in the commitlog, and up to where it accepts it (``CommitLog.recoverNormally`` and such)."""
-
-from __future__ import annotations
+"""Where a recovery begins and ends in the commitlog, and what a broker dispatches once its store is recovered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,16 +6,15 @@ from typing import Final
 
 import numpy as np
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.start.broker_record import BAD_SUM, CRC_PROPERTY, TOO_LARGE, Reading
-from rocketmq_reindex.storage_format.start.log_reader import LogReader
-from rocketmq_reindex.storage_format.start.queue_state import LoadFailure
-from rocketmq_reindex.storage_format.start.rules import StartRules
-from rocketmq_reindex.storage_format.start.store import StartSettings, StoreFile
+from rocketmq_reindex.storage_format.start import queue_state, record_loop, rules as start_rules, store
 
-REASONS: Final = {**r.REASONS, BAD_SUM: r.REASONS[r.BAD_LENGTHS], r.NO_ROOM: r.REASONS[r.NO_ROOM]}
+# --------------------------------------------------------------------------------------------------------------------- recovery
+# Where a recovery begins in the commitlog, and up to where it accepts it (``CommitLog.recoverNormally`` and such).
+
+REASONS: Final = {**r.REASONS, record_loop.BAD_SUM: r.REASONS[r.BAD_LENGTHS], r.NO_ROOM: r.REASONS[r.NO_ROOM]}
 _MARGIN: Final = 3000
 _LARGE: Final = 1 << 26
 """bytes of an array that a small heap may have no room for; a broker takes messages of 4 MiB (``maxMessageSize``)"""
@@ -62,10 +59,10 @@ class End:
     code: int
 
 
-def reading_of(settings: StartSettings, rules: StartRules) -> Reading:
+def reading_of(settings: store.StartSettings, rules: start_rules.StartRules) -> record_loop.Reading:
     """How the recovery reads records."""
-    crc = CRC_PROPERTY if settings.force_verify_prop_crc and rules.v2_records else r.CRC_BODY
-    return Reading(
+    crc = record_loop.CRC_PROPERTY if settings.force_verify_prop_crc and rules.v2_records else r.CRC_BODY
+    return record_loop.Reading(
         crc=crc if settings.check_crc else r.CRC_NONE,
         old=not rules.v2_records,
         negative_sizes=rules.negative_sizes,
@@ -77,7 +74,7 @@ def reading_of(settings: StartSettings, rules: StartRules) -> Reading:
     )
 
 
-def counting_of(settings: StartSettings, rules: StartRules) -> Reading:
+def counting_of(settings: store.StartSettings, rules: start_rules.StartRules) -> record_loop.Reading:
     """How records are read that are only counted: good is what ``verify`` and builds call good."""
     reading = reading_of(settings, rules)
     return reading._replace(crc=r.CRC_ALL if settings.check_crc else r.CRC_NONE, sound=True)
@@ -88,11 +85,11 @@ class SegmentChoice:
 
     def __init__(
         self,
-        segments: Sequence[StoreFile],
-        settings: StartSettings,
-        rules: StartRules,
+        segments: Sequence[store.StoreFile],
+        settings: store.StartSettings,
+        rules: start_rules.StartRules,
         times: CheckpointTimes,
-        reader: LogReader,
+        reader: store.LogReader,
     ) -> None:
         self._segments, self._settings, self._rules, self._times, self._reader = segments, settings, rules, times, reader
 
@@ -100,7 +97,9 @@ class SegmentChoice:
         """Where it begins; ``max_physic`` is the highest max physic offset of the queues. Raises LoadFailure."""
         settings, rules, times = self._settings, self._rules, self._times
         if settings.abnormal and rules.logics_offset and settings.accelerated and times.physic > 0 and times.logics_offset <= 0:
-            raise LoadFailure("checkpoint-logics-offset", "without logicsPhysicalOffset nothing is accelerated", "checkpoint")
+            raise queue_state.LoadFailure(
+                "checkpoint-logics-offset", "without logicsPhysicalOffset nothing is accelerated", "checkpoint"
+            )
         if not settings.abnormal and not rules.dispatches_while_recovering:
             return Start(max(0, len(self._segments) - 3), 0, False)
         most = len(self._segments) + 1
@@ -119,10 +118,12 @@ class SegmentChoice:
         if settings.abnormal and rules.logics_offset and settings.accelerated:
             at = max(0, times.logics_offset - self._segments[index].start)
             if at > self._segments[index].size:
-                raise LoadFailure("checkpoint-logics-offset", f"{times.logics_offset} is behind the log's end", "checkpoint")
+                raise queue_state.LoadFailure(
+                    "checkpoint-logics-offset", f"{times.logics_offset} is behind the log's end", "checkpoint"
+                )
         return Start(index, at, limited)
 
-    def _matches(self, segment: StoreFile, max_physic: int) -> bool:
+    def _matches(self, segment: store.StoreFile, max_physic: int) -> bool:
         """``isMappedFileMatchedRecover``."""
         settings, rules, times = self._settings, self._rules, self._times
         if not settings.abnormal and not rules.first_record_parses:
@@ -153,14 +154,18 @@ class SegmentChoice:
         return time <= times.logics if times.logics_offset <= 0 else phy_offset <= times.logics_offset
 
 
-def read_segment(segment: StoreFile, at: int, end: int, reading: Reading, reader: LogReader) -> tuple[int, int]:
+def read_segment(
+    segment: store.StoreFile, at: int, end: int, reading: record_loop.Reading, reader: store.LogReader
+) -> tuple[int, int]:
     """``LogReader.read`` of a segment, where a broker reads it. Raises LoadFailure at a record that no heap has room for."""
     code, stop = reader.read(segment, at, end, reading)
     claimed = reader.claims(segment.data, stop, end, reading) if code not in (r.FILLER, r.NO_ROOM) else 0
     if claimed >= _LARGE:
         said = f"the record at offset {segment.start + stop} says that it has {claimed:,} bytes"
-        if code == TOO_LARGE:
-            raise LoadFailure("record-too-large", f"{said}: no JVM has an array of that size", f"commitlog/{segment.name}")
+        if code == record_loop.TOO_LARGE:
+            raise queue_state.LoadFailure(
+                "record-too-large", f"{said}: no JVM has an array of that size", f"commitlog/{segment.name}"
+            )
         reader.notes.append(
             f"{said}: the broker makes an array of that size before it checks them, and does not start where its heap has no "
             "room for it"
@@ -168,7 +173,13 @@ def read_segment(segment: StoreFile, at: int, end: int, reading: Reading, reader
     return code, stop
 
 
-def read_log(segments: Sequence[StoreFile], start: Start, settings: StartSettings, rules: StartRules, reader: LogReader) -> End:
+def read_log(
+    segments: Sequence[store.StoreFile],
+    start: Start,
+    settings: store.StartSettings,
+    rules: start_rules.StartRules,
+    reader: store.LogReader,
+) -> End:
     """Read records into ``reader`` from ``start`` on, up to where the log is accepted."""
     reading = reading_of(settings, rules)
     index, at = start.index, start.at
@@ -180,3 +191,69 @@ def read_log(segments: Sequence[StoreFile], start: Start, settings: StartSetting
         if code != r.FILLER or index + 1 == len(segments):
             return End(index, segment.start + stop, code)
         index, at = index + 1, 0
+
+
+# ------------------------------------------------------------------------------------------------------------------------ reput
+# What a broker dispatches once its store is recovered (``ReputMessageService``): 4.9, and 5.x with a recheck.
+
+
+@dataclass(frozen=True)
+class KeptLog:
+    """The segments that the recovery leaves; ``ends[k]`` is how many bytes of segment k are in use."""
+
+    segments: Sequence[store.StoreFile]
+    ends: Sequence[int]
+    segment_size: int
+
+    @property
+    def min_offset(self) -> int:
+        """``CommitLog.getMinOffset``; -1 for an empty log."""
+        return self.segments[0].start if self.segments else -1
+
+    @property
+    def max_offset(self) -> int:
+        """``CommitLog.getMaxOffset``."""
+        return self.segments[-1].start + self.ends[-1] if self.segments else 0
+
+    def find(self, offset: int) -> int | None:
+        """The number of the segment that holds an offset (``MappedFileQueue.findMappedFileByOffset``)."""
+        for number, segment in enumerate(self.segments):
+            if segment.start <= offset < segment.start + self.segment_size:
+                return number
+        return None
+
+
+def reput(log: KeptLog, start: int, reading: record_loop.Reading, reader: store.LogReader) -> None:
+    """Read into ``reader`` what ``doReput`` dispatches from ``start`` to the log's end, damage passed over as it does.
+
+    Raises LoadFailure where it never gets there: then ``DefaultMessageStore.start`` does not end.
+    """
+    at = max(start, log.min_offset)
+    while at < log.max_offset:
+        number = log.find(at)
+        if number is None or at % log.segment_size >= log.ends[number]:
+            raise queue_state.LoadFailure(
+                "dispatch-stuck", f"the broker waits for ever to dispatch the log from offset {at} on"
+            )
+        at = _through(log, number, at, reading, reader)
+
+
+def _through(log: KeptLog, number: int, at: int, reading: record_loop.Reading, reader: store.LogReader) -> int:
+    """One segment of the log; returns where it goes on."""
+    segment, end = log.segments[number], log.ends[number]
+    first = position = at % log.segment_size
+    done = 0
+    while done < end - first:
+        code, stop = read_segment(segment, position, end, reading, reader)
+        done += stop - position
+        at += stop - position
+        if done >= end - first:
+            break
+        if code == r.FILLER:
+            return at + log.segment_size - at % log.segment_size
+        if code != record_loop.BAD_SUM:
+            return at + (end - first) - done
+        # The size is taken, but what was read is behind the sum of the parts.
+        at += reader.refused_size(segment.data, stop)
+        position = stop + reader.refused_read
+    return at

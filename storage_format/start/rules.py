@@ -1,6 +1,7 @@
-"""In what the start of one release differs from that of another. It imports little: options show what stands here."""
+"""In what the start of one release differs from that of another. It imports little: options show what stands here.
 
-from __future__ import annotations
+By itself: the parser of preflight imports it, and no numpy.
+"""
 
 from dataclasses import dataclass
 from typing import Final

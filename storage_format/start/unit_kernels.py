@@ -3,8 +3,6 @@
 A queue's content is its files, and behind the byte ``tail_from`` of its logical length the units of this start: ``tail``.
 """
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 import numpy as np

@@ -1,14 +1,16 @@
-"""Text as Java decodes and hashes it, in plain Python: ``new String(bytes, UTF_8)``, ``String.hashCode``.
-
-Java and Python differ on malformed input (ED A0 80 is one U+FFFD in Java, three in Python), so hashes would differ too.
-"""
-
-from __future__ import annotations
+"""Text as Java and fastjson have it, in plain Python: decoded, hashed, written."""
 
 import codecs
-from typing import Final
+import json
+import re
+from typing import Any, Final
 
-from rocketmq_reindex.storage_format.integers import INT32_MAX, as_int
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, as_int
+
+# ------------------------------------------------------------------------------------------------------------------ java_string
+# Text as Java decodes and hashes it, in plain Python: ``new String(bytes, UTF_8)``, ``String.hashCode``.
+#
+# Java and Python differ on malformed input (ED A0 80 is one U+FFFD in Java, three in Python), so hashes would differ too.
 
 _HANDLER: Final = "storage-format-java"
 
@@ -49,3 +51,14 @@ def key_hash(topic: str, key: str) -> int:
 def tag_hash(topic: str, tag: str) -> int:
     """The hash under which an IndexFile keeps a record's TAGS: that of ``topic#T#TAGS`` (``IndexService.buildIndex``, 5.4)."""
     return key_hash(topic, f"T#{tag}")
+
+
+# -------------------------------------------------------------------------------------------------------------------- fast_json
+# JSON as fastjson writes it (``RemotingSerializable`` of 4.9 and 5.x): keys that are numbers stand without quotes.
+
+_KEYS: Final = re.compile(r'("(?:[^"\\]|\\.)*"?)|([{,]\s*)(-?[0-9]+)(?=\s*:)')
+
+
+def loads(text: str) -> Any:
+    """As ``json.loads``; keys that are numbers become texts. Raises ValueError, RecursionError."""
+    return json.loads(_KEYS.sub(lambda found: found[1] or f'{found[2]}"{found[3]}"', text))

@@ -3,17 +3,15 @@
 ``java_string`` does the same for Python's strings.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.integers import INT32_MAX, UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import BLOCK, CAN_LOAD, HASHED, bits_between, hash_bytes, lowest_bit
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, UINT32_MAX
 
 REPLACEMENT: Final = 0xFFFD
 _UINT32_SPAN: Final = UINT32_MAX + 1

@@ -1,15 +1,17 @@
-"""Layouts of ``timerlog`` (``TimerLog``), ``timerwheel`` (``TimerWheel``, ``Slot``) and the rules of a slot's time.
-
-They are the same from 5.0.0 to 5.5.1.
-"""
+"""Layouts of ``timerlog``, ``timerwheel`` and ``config/timercheck``, and the rules of a slot's time."""
 
 from __future__ import annotations
 
+from dataclasses import astuple, dataclass
 from typing import Final
 
-from rocketmq_reindex.storage_format.integers import as_int
-from rocketmq_reindex.storage_format.layouts import INT32, INT64, Field, Layout
+from rocketmq_reindex.storage_format.layouts import INT32, INT64, Field, Layout, as_int
 from rocketmq_reindex.storage_format.timer.settings import SLOTS_TOTAL
+
+# ----------------------------------------------------------------------------------------------------------------------- layout
+# Layouts of ``timerlog`` (``TimerLog``), ``timerwheel`` (``TimerWheel``, ``Slot``) and the rules of a slot's time.
+#
+# They are the same from 5.0.0 to 5.5.1.
 
 LOG_LAYOUT: Final = Layout(
     Field("size", "size", INT32),
@@ -52,3 +54,44 @@ WHEEL_SIZE: Final = WHEEL_SLOTS * SLOT_LAYOUT.size
 def units_per_file(log_file_size: int) -> int:
     """Units that a file of ``timerlog`` takes (``TimerLog.append``): a blank one always fits behind them."""
     return (log_file_size - BLANK_SIZE) // LOG_LAYOUT.size
+
+
+# ------------------------------------------------------------------------------------------------------------------------ check
+# ``config/timercheck`` (``TimerCheckpoint``): how far timer messages were delivered, and how far they were taken.
+
+SIZE: Final = 4096
+CHECK_LAYOUT: Final = Layout(
+    Field("lastReadTimeMs", "read_time", INT64),
+    Field("lastTimerLogFlushPos", "log_flushed", INT64),
+    Field("lastTimerQueueOffset", "queue_offset", INT64),
+    Field("masterTimerQueueOffset", "master_queue_offset", INT64),
+    Field("stateVersion", "state_version", INT64),  # dataVersion
+    Field("timestamp", "version_time", INT64),
+    Field("counter", "version_counter", INT64),
+)
+
+
+@dataclass(frozen=True)
+class TimerCheckpoint:
+    """The fields of ``config/timercheck``; a missing file has zeros.
+
+    ``read_time`` is the time of the slot that is read next, in milliseconds since 1970; ``log_flushed`` is a position in
+    ``timerlog``; the queue offsets are those of the timer topic from which messages are taken next, here and on the master.
+    """
+
+    read_time: int = 0
+    log_flushed: int = 0
+    queue_offset: int = 0
+    master_queue_offset: int = 0
+    state_version: int = 0
+    version_time: int = 0
+    version_counter: int = 0
+
+    def to_bytes(self) -> bytes:
+        """The whole file: SIZE bytes."""
+        return CHECK_LAYOUT.pack(*astuple(self)).ljust(SIZE, b"\0")
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> TimerCheckpoint:
+        """Those of a file's first bytes; a file that is too short is mapped with zeros behind it."""
+        return cls(*CHECK_LAYOUT.unpack(data[: CHECK_LAYOUT.size].ljust(CHECK_LAYOUT.size, b"\0")))

@@ -1,9 +1,13 @@
-"""The settings of a broker that its timer files depend on. No numpy here: every command reads its settings first."""
+"""What is asked about delayed and timer messages: settings of a broker, policies of a user.
 
-from __future__ import annotations
+By itself: each start reads it, and it imports no numpy.
+"""
 
 from dataclasses import dataclass
 from typing import Final
+
+# --------------------------------------------------------------------------------------------------------------------- settings
+# The settings of a broker that its timer files depend on. No numpy here: every command reads its settings first.
 
 SLOTS_TOTAL: Final = 7 * 24 * 3600
 """``TIMER_WHEEL_TTL_DAY`` at a precision of a second; a broker that was down for more slots passes over messages"""
@@ -38,3 +42,11 @@ class TimerSettings:
         """Milliseconds: a message that is due later is put into the timer topic once more on its way."""
         most = SLOTS_TOTAL - BLANK_SLOTS
         return (self.roll_window_slots if 2 <= self.roll_window_slots <= most else most) * self.precision_ms
+
+
+# --------------------------------------------------------------------------------------------------------------------- policies
+# What a user may say about delayed messages of which the log cannot tell whether they were delivered.
+
+DELIVER: Final = "deliver"
+DROP: Final = "drop"
+UNDECIDED: Final = (DELIVER, DROP)

@@ -1,7 +1,5 @@
 """The table of names that a task has met: what the record loop needs to know of each."""
 
-from __future__ import annotations
-
 import fnmatch
 import zlib
 from typing import Final, NamedTuple
@@ -9,9 +7,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.integers import UINT32_MAX
 from rocketmq_reindex.storage_format.kernels.jit import inlined
 from rocketmq_reindex.storage_format.kernels.words import byte_at, int32_at
+from rocketmq_reindex.storage_format.layouts import UINT32_MAX
 from rocketmq_reindex.storage_format.names import (
     BATCH,
     DISPATCHES,

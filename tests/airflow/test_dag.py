@@ -15,8 +15,7 @@ import pytest
 
 from rocketmq_reindex.jobs.spark.session import configuration
 from tests.airflow.airflow_home import AirflowHome, airflow_home
-from tests.airflow.workspace import JOB_ID, workspace
-from tests.airflow.workspace import NAME as NAME_OF_JOB
+from tests.airflow.workspace import JOB_ID, NAME as NAME_OF_JOB, workspace
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil

@@ -21,7 +21,7 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
+from rocketmq_reindex.udfs.scan.ranges import SegmentReader
 from tests.bench.logs import GIB, make_log, segments
 
 

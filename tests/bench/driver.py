@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketmq_reindex.jobs import run
-from rocketmq_reindex.jobs.building import decisions, finishing, full, inputs, manifest, notices, scanning, writing
+from rocketmq_reindex.jobs.building import decisions, finishing, full, inputs, scanning
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.publishing import local as output_local
@@ -37,12 +37,12 @@ WATCHED: list[tuple[Any, str, str]] = [
     (scanning.Scan, "_round", "write plans, read summaries"),
     (scanning, "chain_ranges", "chain the ranges"),
     (decisions, "decide", "decide on damage and order"),
-    (notices, "of_counts", "warnings"),
+    (inputs, "of_counts", "warnings"),
     (full, "plan_index_files", "plan IndexFiles"),
-    (writing, "write_both", "plans and results of writers"),
-    (writing, "name_index_files", "name IndexFiles"),
+    (full, "write_both", "plans and results of writers"),
+    (full, "name_index_files", "name IndexFiles"),
     (finishing, "make_checkpoint", "checkpoint"),
-    (manifest, "write", "merge the manifest"),
+    (finishing, "write", "merge the manifest"),
     (run, "check_unchanged", "look at the segments again"),
     (output_local, "publish", DISK[0]),
     (output_local, "_sweep", "sweep the staging folder"),

@@ -13,22 +13,20 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rocketmq_reindex.jobs.engines.tasks import plan_shuffle
-from rocketmq_reindex.jobs.spark.shuffle import bucket_keys
+from rocketmq_reindex.jobs.engines.engine import plan_shuffle
+from rocketmq_reindex.jobs.spark.engine import bucket_keys
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.index.file import STAGED
 from rocketmq_reindex.storage_format.queue.order import Decision
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
-from rocketmq_reindex.udfs import files, plans, schemas
-from rocketmq_reindex.udfs.order.decide import DecideOrder
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.order.decide import DecideOrder, OddQueue, OrderResult
 from rocketmq_reindex.udfs.order.placements import PlacementSpan
-from rocketmq_reindex.udfs.order.results import OddQueue, OrderResult
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
 from rocketmq_reindex.udfs.write.index import IndexFileResult, WriteIndex
-from rocketmq_reindex.udfs.write.queue_files import FilesResult, entry_line, queue_path
-from rocketmq_reindex.udfs.write.queues import FOLDER, WriteQueues
+from rocketmq_reindex.udfs.write.queues import FOLDER, FilesResult, WriteQueues, entry_line, queue_path
 from tests.tools.encode import EPOCH
 
 RECORD = 1_042
@@ -107,7 +105,7 @@ class PretendedEngine:
         assert isinstance(function, ScanTask)
         assert tasks > 0
         with self.elsewhere():
-            specs = [RangeSpec(*fields) for fields in plans.read_plan(function.plan)]
+            specs = [RangeSpec(*fields) for fields in handover.read_plan(function.plan)]
 
             def work() -> None:
                 for spec in specs:
@@ -125,12 +123,12 @@ class PretendedEngine:
 
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
         assert not left_out
-        assert before is None or kind == schemas.UNITS
+        assert before is None or kind == handover.UNITS
         if isinstance(reducer, DecideOrder):
-            assert kind == schemas.RUNS
+            assert kind == handover.RUNS
             return self._decided(reducer)
         assert isinstance(reducer, WriteQueues)
-        assert kind == schemas.UNITS
+        assert kind == handover.UNITS
         return self._written(reducer)
 
     def _queues(self, partition: int, count: int) -> Iterable[tuple[str, int]]:

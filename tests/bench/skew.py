@@ -95,12 +95,12 @@ def main() -> int:
     conf["spark.eventLog.rolling.enabled"] = "false"
     os.environ["PYSPARK_SUBMIT_ARGS"] = " ".join(f"--conf {name}={value}" for name, value in conf.items()) + " pyspark-shell"
     from rocketmq_reindex.jobs.build import build
-    from rocketmq_reindex.jobs.building import writing
+    from rocketmq_reindex.jobs.building import full
     from rocketmq_reindex.jobs.spark.session import get_session
 
     spark, _ = get_session("local[2]")
     times: list[tuple[float, float]] = []
-    plain = writing.write_both
+    plain = full.write_both
 
     def timed(*arguments: Any) -> Any:
         begin = time.time()
@@ -109,7 +109,7 @@ def main() -> int:
         finally:
             times.append((begin, time.time()))
 
-    with patch.object(writing, "write_both", timed):
+    with patch.object(full, "write_both", timed):
         for _ in range(given.builds):
             shutil.rmtree(out, ignore_errors=True)
             if build([str(store), "--out", str(out)]):

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rocketmq_reindex.jobs.engines import tasks
-from rocketmq_reindex.jobs.engines.tasks import plan_shuffle
-from rocketmq_reindex.jobs.spark.shuffle import bucket_keys
-from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.jobs.engines import engine
+from rocketmq_reindex.jobs.engines.engine import plan_shuffle
+from rocketmq_reindex.jobs.spark.engine import bucket_keys
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.tools.local_engine import local_build
@@ -41,11 +41,11 @@ class Spool:
     def write(self, batches: Iterable[pa.RecordBatch]) -> list[bytes]:
         """Keep all rows but summaries, whose data is returned."""
         found = []
-        with pa.OSFile(str(self.path), "wb") as sink, pa.ipc.new_file(sink, schemas.ROWS) as writer:
+        with pa.OSFile(str(self.path), "wb") as sink, pa.ipc.new_file(sink, handover.ROWS) as writer:
             for number, batch in enumerate(batches):
                 columns = (batch.column(name).to_pylist() for name in ("kind", "key", "range_number", "bucket", "sort_key"))
                 for row, (kind, key, range_number, bucket, sort_key) in enumerate(zip(*columns, strict=True)):
-                    if kind == schemas.SUMMARY:
+                    if kind == handover.SUMMARY:
                         found.append(batch.column(4)[row].as_py())
                     else:
                         self.index.append((kind, key, range_number, bucket, sort_key, number, row))
@@ -127,7 +127,7 @@ def main() -> int:
         local_build(folder / "store", folder / "out", SpoolEngine(folder), hash_slots=500, index_items=600)
         print("ready", flush=True)
         sys.stdin.readline()
-        tasks.BUCKET_BYTES = bucket_bytes
+        engine.BUCKET_BYTES = bucket_bytes
         print(local_build(store, out, SpoolEngine(folder), **settings).to_json())
     return 0
 

@@ -14,10 +14,8 @@ from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build
 from tests.tools.local_verify import local_verify
 from tests.tools.log_writer import LogWriter
-from tests.unit.jobs.reporting.test_report import HOSTILE, SIZES
-from tests.unit.jobs.reporting.test_report import built as built
-from tests.unit.jobs.reporting.test_report_looks import CJK, LONG
-from tests.unit.jobs.reporting.test_report_looks import built as build
+from tests.unit.jobs.reporting.test_report import HOSTILE, SIZES, built as built
+from tests.unit.jobs.reporting.test_report_looks import CJK, LONG, built as build
 
 
 def test_in_a_browser(built: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import xxhash
 
-from rocketmq_reindex.jobs.publishing import parts
+from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.udfs.files import reading
 from rocketmq_reindex.udfs.order import decide
 from rocketmq_reindex.udfs.write import queues as write_queues
@@ -118,7 +118,7 @@ def test_many_parts_are_merged_by_groups(tmp_path: Path, seed: int, monkeypatch:
     expected = built(store, tmp_path / "out", 0, InlineEngine(), on_damage="salvage", lmq=True)
     monkeypatch.setattr(write_queues, "LINES_MAX", 2)
     monkeypatch.setattr(decide, "QUEUES_MAX", 2)
-    monkeypatch.setattr(parts, "FAN_IN", 3)
+    monkeypatch.setattr(output, "FAN_IN", 3)
     monkeypatch.setattr(reading, "_LINES_BYTES", 50)
     assert built(store, tmp_path / "out", 0, InlineEngine(9, 4), on_damage="salvage", lmq=True) == expected
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.preflighting import spool
-from rocketmq_reindex.storage_format.start import index_state, kept, log_reader, predict
+from rocketmq_reindex.jobs.preflighting import folders
+from rocketmq_reindex.storage_format.start import index_state, kept, predict, store
 from tests.preflight import predicted
 from tests.preflight.settings import Conf, Sizes
 from tests.tools.local_engine import local_build
 from tests.tools.make_log import FEATURES, random_log
 
 SMALL = (
-    (log_reader, "_ROWS", 7), (log_reader, "_STEP", 3000), (log_reader, "_BEYOND", 500), (predict, "_HELD", 40),
-    (kept, "_NUMBERS", 5), (index_state, "_ITEMS", 6), (spool, "_IN_MEMORY", 1000),
+    (store, "_ROWS", 7), (store, "_STEP", 3000), (store, "_BEYOND", 500), (predict, "_HELD", 40),
+    (kept, "_NUMBERS", 5), (index_state, "_ITEMS", 6), (folders, "_IN_MEMORY", 1000),
 )  # fmt: skip
 SIZES = Sizes(1 << 15, 400, 50, 60)
 

@@ -14,13 +14,13 @@ import numpy.typing as npt
 import pytest
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
 from rocketmq_reindex.storage_format.checks.queues import UnitChecker
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.udfs.scan.segment_reader import SegmentReader
-from rocketmq_reindex.udfs.verify import index_items, items
+from rocketmq_reindex.udfs.scan.ranges import SegmentReader
+from rocketmq_reindex.udfs.verify import items
 from rocketmq_reindex.udfs.verify.index import CheckIndex, IndexFileCheck, ListedIndexFile
 from rocketmq_reindex.udfs.write import index as write_index
 from tests.tools.encode import Message
@@ -125,7 +125,7 @@ def slow_compare(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RangeScanner, "__init__", in_chunks)
     monkeypatch.setattr(UnitChecker, "expect", slow_expect)
     monkeypatch.setattr(items, "_compare", slow_items)
-    monkeypatch.setattr(index_items, "PIECE_ITEMS", RECORDS // 50)
+    monkeypatch.setattr(items, "PIECE_ITEMS", RECORDS // 50)
 
 
 @pytest.mark.usefixtures("slow_compare")

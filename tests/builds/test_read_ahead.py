@@ -12,8 +12,8 @@ import pytest
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import ahead
-from rocketmq_reindex.udfs.files.ahead import Ahead
+from rocketmq_reindex.udfs.files import local
+from rocketmq_reindex.udfs.files.local import Ahead
 from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.make_log import random_log
 
@@ -44,8 +44,8 @@ def test_the_same_bytes(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(RangeScanner, "__init__", in_chunks)
     monkeypatch.setattr(Ahead, "_load", counted)
-    monkeypatch.setattr(ahead, "AHEAD_BYTES", 64 * KIB)
-    monkeypatch.setattr(ahead, "PIECE_BYTES", 32 * KIB)
+    monkeypatch.setattr(local, "AHEAD_BYTES", 64 * KIB)
+    monkeypatch.setattr(local, "PIECE_BYTES", 32 * KIB)
     monkeypatch.setattr(files, "outgrows_cache", lambda size: size > 0)
     for segment in (store / "commitlog").iterdir():
         with segment.open("rb") as file:

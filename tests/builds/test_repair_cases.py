@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
-from rocketmq_reindex.storage_format.repair.records import LOST_FLAG
+from rocketmq_reindex.storage_format.repair import LOST_FLAG
 from tests.builds.repair_log import SEGMENT, SIZES, Log, bytes_at, make_log, ranges_of, record_at
 from tests.repair.repaired import DERIVED, tree
-from tests.tools.encode import Message as NewMessage
-from tests.tools.encode import encode
+from tests.tools.encode import Message as NewMessage, encode
 from tests.tools.local_engine import local_build, local_repair
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter

@@ -10,7 +10,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.verifying.against import Against
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format.errors import UsageError
 from tests.builds.repair_log import (
     BORN,

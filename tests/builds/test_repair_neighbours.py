@@ -31,11 +31,9 @@ from tests.builds.repair_log import (
 from tests.golden.stores import read_files
 from tests.preflight.predicted import predict
 from tests.preflight.settings import Conf, Sizes
-from tests.tools.encode import Message as NewMessage
-from tests.tools.encode import encode
+from tests.tools.encode import Message as NewMessage, encode
 from tests.tools.local_engine import local_build, local_repair
-from tests.tools.local_verify import kinds as differences
-from tests.tools.local_verify import local_verify
+from tests.tools.local_verify import kinds as differences, local_verify
 from tests.tools.log_writer import LogWriter
 
 CONF = Conf(Sizes(SEGMENT, 400, 50, 150))

@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.repair import repair
 from rocketmq_reindex.jobs.repairing.options import parse_settings
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.repair.records import LOST_FLAG
+from rocketmq_reindex.storage_format.repair import LOST_FLAG
 from rocketmq_reindex.udfs.repair.mend import NEIGHBOURS
 from tests.builds.repair_log import SEGMENT, SIZES, Log, bytes_at, make_log, ranges_of, record_at
 from tests.golden.stores import read_files

@@ -10,7 +10,7 @@ import pytest
 
 from rocketmq_reindex.storage_format.record.layout import FILLER
 from rocketmq_reindex.storage_format.record.message import Message, read_message
-from rocketmq_reindex.storage_format.repair.records import LOST_FLAG
+from rocketmq_reindex.storage_format.repair import LOST_FLAG
 from tests.preflight.predicted import predict
 from tests.preflight.settings import Conf, Sizes
 from tests.tools.damaged_log import SEGMENT, SIZES, WAYS, Damaged, copy_of

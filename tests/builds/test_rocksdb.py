@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.query import query
 from rocketmq_reindex.jobs.querying.options import parse_query
 from rocketmq_reindex.jobs.verifying.against import Against
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.tools.compare import SMALL
 from tests.tools.local_engine import InlineEngine, QuietReporter, local_build, single

@@ -12,7 +12,7 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.store_sizes import Sizes, look_at_sizes
+from rocketmq_reindex.jobs.building.store_signs import Sizes, look_at_sizes
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.store import sizes as store_sizes

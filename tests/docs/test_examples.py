@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import rocketmq_reindex
 from rocketmq_reindex.jobs.cli import COMMANDS
-from rocketmq_reindex.jobs.command.parsers import parser_of
+from rocketmq_reindex.jobs.command.options import parser_of
 from tests.docs.pages import ROOT, blocks, names, text_of
 from tests.docs.shell import Shell, same, steps
 from tests.docs.transcripts import run_page

@@ -13,8 +13,7 @@ from tests.fault.case import Case, Segments, some_range_size, some_settings
 from tests.fault.layout import Laid, flip, laid_records, overwrite
 from tests.fault.stores import orderly_store
 from tests.golden.stores import read_files
-from tests.reference import consume_queue as cq
-from tests.reference import java, records
+from tests.reference import consume_queue as cq, java, records
 from tests.reference.index_file import key_hash
 from tests.reference.settings import Settings
 

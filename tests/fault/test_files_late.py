@@ -13,7 +13,7 @@ import pytest
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.udfs import files, handover
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.fault.disk import tiny_store, tree
@@ -36,8 +36,8 @@ class Remembering(InlineEngine):
 
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
         rows = sorted((row for row in self._rows if row.kind == kind), key=lambda row: row.bucket)
-        if kind == schemas.UNITS:
-            self.tasks.append(lambda: list(reducer(schemas.batches(rows))))
+        if kind == handover.UNITS:
+            self.tasks.append(lambda: list(reducer(handover.batches(rows))))
         return super().reduce(kind, left_out, before, reducer)
 
     def numbers(self, function: Batches, count: int) -> list[str]:

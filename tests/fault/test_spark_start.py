@@ -12,13 +12,12 @@ from typing import ClassVar
 
 import pytest
 
-from rocketmq_reindex.jobs.spark import full_disk, gateway, java, session
+from rocketmq_reindex.jobs.spark import engine, gateway, java, session
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.golden.stores import GoldenStore
 from tests.tools.faulty_cluster import spark_home
 from tests.tools.faulty_disk import namespace
-from tests.tools.faulty_processes import PATIENCE, ROOT
-from tests.tools.faulty_processes import java as chosen_java
+from tests.tools.faulty_processes import PATIENCE, ROOT, java as chosen_java
 from tests.unit.jobs.spark.test_full_disk import SAID
 
 Stores = Callable[[str], GoldenStore]
@@ -125,7 +124,7 @@ def test_a_full_disk_of_sparks_own(golden_store: Stores, tmp_path: Path) -> None
     words = namespace()
     if not words:
         # Nothing may be mounted here: what a JVM says then.
-        with pytest.raises(InputError, match="Spark's own folder: No space left on device"), full_disk.named(None):
+        with pytest.raises(InputError, match="Spark's own folder: No space left on device"), engine.named(None):
             raise RuntimeError(SAID)
         return
     mount = f"mount -t tmpfs -o size=8k none '{disk}' && exec \"$@\""

@@ -12,7 +12,7 @@ from rocketmq_reindex.storage_format.checks import index as index_check
 from rocketmq_reindex.storage_format.checks.index import ITEM_FAULTS, LINK_FAULTS, SLOT_FAULTS, check_index, slot_lengths
 from rocketmq_reindex.storage_format.findings import CODES, Finding, UnreadableError
 from rocketmq_reindex.storage_format.index import lookup as index_lookup
-from rocketmq_reindex.storage_format.index.reader import guess_sizes, open_index
+from rocketmq_reindex.storage_format.index.file import guess_sizes, open_index
 from tests.fuzz.guard import allow, guarded
 from tests.fuzz.plain_index import PlainIndex
 from tests.reference.index_file import IndexFile

@@ -10,15 +10,8 @@ import random
 import struct
 
 from rocketmq_reindex.storage_format.findings import CODES, Finding, UnreadableError
-from rocketmq_reindex.storage_format.queue import reader
-from rocketmq_reindex.storage_format.queue.reader import (
-    BAD,
-    EMPTY,
-    PRE_BLANK,
-    UNIT,
-    QueueFile,
-    read_queue_file,
-)
+from rocketmq_reindex.storage_format.queue import consume_queue
+from rocketmq_reindex.storage_format.queue.consume_queue import BAD, EMPTY, HAS_UNIT, PRE_BLANK, QueueFile, read_queue_file
 from tests.fuzz.guard import allow, guarded
 
 MAX_LEN = 1024
@@ -29,7 +22,7 @@ DICTIONARY = [
 ]  # fmt: skip
 _NAMES = ("queue-unit", "queue-hole", "queue-pre-blank", "queue-backwards", "queue-overlap")
 
-reader._decode, reader._check = guarded(reader._decode), guarded(reader._check)
+consume_queue._decode, consume_queue._check = guarded(consume_queue._decode), guarded(consume_queue._check)
 
 
 def check(data: bytes) -> None:
@@ -58,7 +51,7 @@ def plain_check(file: QueueFile, raw: bytes, start: int, size: int | None) -> No
     used = max((slot + 1 for slot, kind in enumerate(kinds) if kind != EMPTY), default=0)
     gone = [slot for slot, (place, length, _) in enumerate(units) if place < 0 or length <= 0]
     assert (file.used, file.present) == (used, min([*gone, used]))
-    real = [slot for slot in range(used) if kinds[slot] == UNIT]
+    real = [slot for slot in range(used) if kinds[slot] == HAS_UNIT]
     assert (file.units, file.first_unit, file.last_unit) == (len(real), real[0] if real else -1, real[-1] if real else -1)
     lead = next((slot for slot in range(used) if kinds[slot] != PRE_BLANK), used)
     assert file.pre_blank == lead
@@ -92,7 +85,7 @@ def kind_of(place: int, length: int, tags_code: int) -> int:
         return EMPTY
     if (place, length, tags_code) == (0, 2**31 - 1, 0):
         return PRE_BLANK
-    return UNIT if place >= 0 and length > 0 and place + length < 2**63 else BAD
+    return HAS_UNIT if place >= 0 and length > 0 and place + length < 2**63 else BAD
 
 
 def seeds(rng: random.Random) -> list[bytes]:

@@ -11,10 +11,9 @@ import pytest
 from rocketmq_reindex.jobs.inspecting.segment import segment
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.querying.search import Search
-from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.storage_format.repair.pieces import lost_pieces
-from rocketmq_reindex.storage_format.repair.records import Demands, fillers
-from rocketmq_reindex.storage_format.told import Nobody
+from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.storage_format.errors import Nobody
+from rocketmq_reindex.storage_format.repair import Demands, fillers, lost_pieces
 from tests.golden.stores import read_files
 from tests.preflight.disk import read_disk
 from tests.preflight.log_walk import Item

@@ -19,8 +19,8 @@ import pytest
 from rocketmq_reindex.jobs.querying.queue import StoreQueue
 from rocketmq_reindex.jobs.querying.scan import scan_queue
 from rocketmq_reindex.jobs.querying.search import Search
-from rocketmq_reindex.jobs.store.notes import Notes
-from rocketmq_reindex.storage_format.told import Nobody
+from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.storage_format.errors import Nobody
 from tests.golden.stores import NAMES, GoldenStore
 from tests.oracle.scenarios import FOLDER, java_home
 from tests.reference import java

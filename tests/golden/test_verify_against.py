@@ -12,7 +12,7 @@ import pytest
 
 from rocketmq_reindex.jobs.reporting.make import make_page
 from rocketmq_reindex.jobs.verifying.against import Against
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.golden.guard import guarded

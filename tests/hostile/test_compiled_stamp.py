@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import rocketmq_reindex
-from rocketmq_reindex.storage_format.kernels import stamp
+from rocketmq_reindex.storage_format.kernels import cache_folder
 from tests.tools.compiled_copy import LOOP, TWIN, called, copied, put, step
 
 
@@ -26,4 +26,4 @@ def test_all_modules_are_in_the_stamp() -> None:
     package = Path(rocketmq_reindex.__path__[0])
     paths = {path.relative_to(package).with_suffix("") for path in (package / "storage_format").rglob("*.py")}
     found = {".".join(("rocketmq_reindex", *path.parts)).removesuffix(".__init__") for path in paths}
-    assert set(stamp.names()) == found - {"rocketmq_reindex.storage_format"}
+    assert set(cache_folder.names()) == found - {"rocketmq_reindex.storage_format"}

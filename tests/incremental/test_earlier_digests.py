@@ -11,13 +11,13 @@ from typing import Any
 import mmh3
 import pytest
 
-from rocketmq_reindex.jobs.building.scan_place import store_of
+from rocketmq_reindex.jobs.building.scanning import store_of
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.publishing import builds, pointers
 from rocketmq_reindex.jobs.publishing.layout import SIZES as STORE_SIZES
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KIND

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
-from rocketmq_reindex.jobs.verifying.memory import VerifyMemory, scans_of
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.publishing.layout import Leftovers
+from rocketmq_reindex.jobs.verifying.log import VerifyMemory, scans_of
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files
 from tests.incremental.verify_world import Growing, known

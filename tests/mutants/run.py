@@ -253,7 +253,7 @@ def _uses(tree: Path) -> dict[str, list[tuple[str, int, str]]]:
 
 
 def _stamp(tree: Path) -> str:
-    code = "from rocketmq_reindex.storage_format.kernels import stamp; print(stamp.at_start())"
+    code = "from rocketmq_reindex.storage_format.kernels import cache_folder; print(cache_folder.at_start())"
     command = [*_python(tree), "-c", code]
     return subprocess.run(command, cwd=tree, env=_environment(tree), capture_output=True, text=True, check=True).stdout.strip()
 

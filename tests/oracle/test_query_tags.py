@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rocketmq_reindex.jobs.querying.search import Search
-from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.jobs.store.folders import Notes
 from tests.golden.stores import GoldenStore
 from tests.oracle.scenarios import FOLDER, java_home
 from tests.reference import java

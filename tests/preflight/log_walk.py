@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tests.reference import java
-from tests.reference import records as r
+from tests.reference import java, records as r
 from tests.reference.names import HIGHEST_QUEUE_OFFSET
 
 Item = tuple[int, int]

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rocketmq_reindex.jobs.preflighting.options import preflight_settings
-from rocketmq_reindex.jobs.preflighting.run import Preflight
-from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.told import Nobody
+from rocketmq_reindex.jobs.preflighting.run import Preflight, PreflightSummary
+from rocketmq_reindex.storage_format.errors import InputError, Nobody
 from tests.preflight.settings import Conf
 
 

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rocketmq_reindex.storage_format.repair.pieces import lost_pieces
-from rocketmq_reindex.storage_format.repair.records import Demands, fillers
+from rocketmq_reindex.storage_format.repair import Demands, fillers, lost_pieces
 from tests.preflight.disk import read_disk
 from tests.preflight.real import RealStart, RealStores
 from tests.preflight.settings import Conf, Sizes

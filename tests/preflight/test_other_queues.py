@@ -13,8 +13,7 @@ from tests.preflight.bases import complete
 from tests.preflight.predicted import predict
 from tests.preflight.real import RealStores
 from tests.preflight.settings import Conf, Sizes
-from tests.tools.batch_log import SIZES as BATCH_SIZES
-from tests.tools.batch_log import random_batch_log, topics_json
+from tests.tools.batch_log import SIZES as BATCH_SIZES, random_batch_log, topics_json
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tests.reference import consume_queue as cq
-from tests.reference import java, log, names, queue_order
+from tests.reference import consume_queue as cq, java, log, names, queue_order
 from tests.reference.checkpoint import checkpoint
 from tests.reference.consume_queue import QueueKey
 from tests.reference.index_file import IndexService

@@ -12,8 +12,7 @@ from tests.preflight.bases import complete
 from tests.preflight.real import RealStores
 from tests.preflight.settings import Conf, Sizes
 from tests.preflight.test_other_queues import write_light
-from tests.tools.batch_log import BATCH_TOPICS, random_batch_log, topics_json
-from tests.tools.batch_log import SIZES as BATCH_SIZES
+from tests.tools.batch_log import BATCH_TOPICS, SIZES as BATCH_SIZES, random_batch_log, topics_json
 from tests.tools.make_log import FEATURES, random_log
 
 LEFT_OUT = {"lmq", "gaps", "evil"}

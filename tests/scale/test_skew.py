@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from rocketmq_reindex.jobs.engines.tasks import TASKS_PER_CORE, plan_shuffle
-from rocketmq_reindex.jobs.spark.shuffle import bucket_keys
-from rocketmq_reindex.storage_format.queue.grouping import bucket_of
+from rocketmq_reindex.jobs.engines.engine import TASKS_PER_CORE, plan_shuffle
+from rocketmq_reindex.jobs.spark.engine import bucket_keys
+from rocketmq_reindex.storage_format.queue.cells import bucket_of
 from tests.bench.template_log import message_of, write_log
 from tests.tools.compare import SMALL
 from tests.tools.local_engine import InlineEngine, local_build

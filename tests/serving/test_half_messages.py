@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.storage_format.text import fast_json
+from rocketmq_reindex.storage_format.text import java_string
 from tests.delayed.life import Life, queues, restore
 from tests.delayed.log import Stored
 from tests.tools.log_writer import overwrite
@@ -177,7 +177,7 @@ def test_what_waits_among_old_copies_is_not_passed(version: str, tmp_path: Path)
 
 def half_offset(offsets: Path) -> int:
     """That of a consumerOffset.json."""
-    found: int = fast_json.loads(offsets.read_text())["offsetTable"][f"{HALF}@CID_RMQ_SYS_TRANS"]["0"]
+    found: int = java_string.loads(offsets.read_text())["offsetTable"][f"{HALF}@CID_RMQ_SYS_TRANS"]["0"]
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from rocketmq_reindex.jobs.store.rocksdb import rocksdb_queues
+from rocketmq_reindex.jobs.store.settings import rocksdb_queues
 from tests.serving.programs import Program
 from tests.serving.stores import build_into, keyed_log, options, queues_of
 

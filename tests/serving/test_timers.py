@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.storage_format.timer.check import TimerCheckpoint
-from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_ROLL, units_per_file
-from rocketmq_reindex.storage_format.timer.placing import place
+from rocketmq_reindex.storage_format.timer.files import place
+from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_ROLL, TimerCheckpoint, units_per_file
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from tests.serving.programs import Program
 from tests.serving.stores import build_into

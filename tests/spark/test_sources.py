@@ -10,8 +10,7 @@ from pathlib import Path
 
 import mmh3
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from rocketmq_reindex.udfs.sql import functions, sources
 from tests import ROOT

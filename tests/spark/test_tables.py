@@ -17,8 +17,7 @@ from typing import Any
 
 import mmh3
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.failures import Interrupts
@@ -27,9 +26,9 @@ from rocketmq_reindex.jobs.run import Build
 from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from rocketmq_reindex.jobs.spark.session import run_settings
 from rocketmq_reindex.jobs.tables import making
-from rocketmq_reindex.jobs.tables.delta import small_queries, write
 from rocketmq_reindex.jobs.tables.making import ensure
 from rocketmq_reindex.jobs.tables.recorder import Recorder
+from rocketmq_reindex.jobs.tables.rows import small_queries, write
 from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError

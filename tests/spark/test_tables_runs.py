@@ -22,10 +22,9 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.run import Build
 from rocketmq_reindex.jobs.spark.engine import SparkEngine, SparkEngines
-from rocketmq_reindex.jobs.tables import making, progress
-from rocketmq_reindex.jobs.tables.claim import Claim
+from rocketmq_reindex.jobs.tables import making, recorder
 from rocketmq_reindex.jobs.tables.making import ensure
-from rocketmq_reindex.jobs.tables.rows import build_row
+from rocketmq_reindex.jobs.tables.rows import Claim, build_row
 from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs.scan.segments import Commitlog
@@ -124,7 +123,7 @@ def test_progress_of_a_run(
     golden_store: Stores, made: Path, delta: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:  # fmt: skip
     """The row says how far the run is while its scan has all cores, and the row of a run that is over does not."""
-    monkeypatch.setattr(progress, "INTERVAL", 0.5)
+    monkeypatch.setattr(recorder, "INTERVAL", 0.5)
     start = versions(made)["builds"] + 1
     engine = Busy(delta, own=True)
 

@@ -13,11 +13,10 @@ import pytest
 from rocketmq_reindex.jobs.building.planning import store_scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.incremental import last_build
-from rocketmq_reindex.jobs.publishing import builds as output_builds
-from rocketmq_reindex.jobs.publishing import pointers
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
-from rocketmq_reindex.jobs.verifying.memory import VerifyMemory
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.publishing import builds as output_builds, pointers
+from rocketmq_reindex.jobs.publishing.layout import Leftovers
+from rocketmq_reindex.jobs.verifying.log import VerifyMemory
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files import object_store

@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.publishing import output, pointers
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import object_store, waiting
+from rocketmq_reindex.udfs.files import object_store
 from tests.fault.disk import tiny_store
 from tests.tools.s3_door import CUT, LOST, Refuses, Sought, s3_door, through
 
@@ -124,9 +124,9 @@ def test_an_upload_that_was_never_completed_is_none(query: str, operation: str, 
 
 def test_a_part_is_waited_for(s3_place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And whoever watches hears of it: the file goes again as a whole."""
-    monkeypatch.setattr(waiting, "SELDOM", 0.0)
+    monkeypatch.setattr(object_store, "SELDOM", 0.0)
     refuses, heard = _outage("PUT", "/large", 2.5), list[str]()
-    with waiting.heard_by(heard.append):
+    with object_store.heard_by(heard.append):
         doing(s3_place, refuses, _large)
     assert files.read_bytes(files.join(s3_place, "large")) == DATA
     assert heard
@@ -216,9 +216,9 @@ def test_a_time_limit_that_is_none(value: str, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.usefixtures("short")
 def test_a_server_that_is_gone_is_told_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "SELDOM", 0.0)
+    monkeypatch.setattr(object_store, "SELDOM", 0.0)
     heard = list[str]()
-    with waiting.heard_by(heard.append), pytest.raises(OSError, match=r"\(tried 12 times in ") as raised:
+    with object_store.heard_by(heard.append), pytest.raises(OSError, match=r"\(tried 12 times in ") as raised:
         files.entry_of("s3://logs/a/b?endpoint_override=127.0.0.1:1&scheme=http&region=gone")
     assert raised.value.filename == "s3://logs/a/b"
     assert heard
@@ -248,7 +248,7 @@ def test_progress_says_that_a_run_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Also where a worker of the local engine waits."""
-    monkeypatch.setattr(waiting, "SELDOM", 0.0)
+    monkeypatch.setattr(object_store, "SELDOM", 0.0)
     tiny_store(tmp_path / "store")
     for path in (tmp_path / "store" / "commitlog").iterdir():
         files.write_bytes(s3_place, files.join(s3_place, "store", "commitlog", path.name), [path.read_bytes()])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building import running_broker
+from rocketmq_reindex.jobs.building import store_signs
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.store.lock import holder
@@ -177,7 +177,7 @@ def test_where_it_is_looked_for(store: Path, tmp_path: Path, monkeypatch: pytest
     def look(place: str) -> None:
         seen.append(place)
 
-    monkeypatch.setattr(running_broker, "holder", look)
+    monkeypatch.setattr(store_signs, "holder", look)
     for name in ("plain/log", "broken/log", "linked"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / "plain" / "log").mkdir()
@@ -194,5 +194,5 @@ def test_where_it_is_looked_for(store: Path, tmp_path: Path, monkeypatch: pytest
     ):
         seen.clear()
         settings = BuildSettings(out="out", **given)
-        assert running_broker.brokers(settings) == ([], [])
+        assert store_signs.brokers(settings) == ([], [])
         assert seen == [str(tmp_path / name) for name in expected]

@@ -19,8 +19,7 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.inspect_files import inspect
-from rocketmq_reindex.jobs.publishing import builds as output_builds
-from rocketmq_reindex.jobs.publishing import output, pointers
+from rocketmq_reindex.jobs.publishing import builds as output_builds, output, pointers
 from rocketmq_reindex.jobs.query import query
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs import files

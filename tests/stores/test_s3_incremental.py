@@ -14,14 +14,12 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building.scan_place import store_of
+from rocketmq_reindex.jobs.building.scanning import store_of
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.incremental import last_build
-from rocketmq_reindex.jobs.publishing import alive as output_alive
-from rocketmq_reindex.jobs.publishing import builds as output_builds
-from rocketmq_reindex.jobs.publishing import output
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
+from rocketmq_reindex.jobs.publishing import builds as output_builds, output, pointers as output_alive
+from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore

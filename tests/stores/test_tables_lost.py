@@ -19,8 +19,8 @@ from pyspark.sql import Row
 from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark import session
-from rocketmq_reindex.jobs.tables.delta import write
-from rocketmq_reindex.jobs.tables.hadoop import hadoop_settings
+from rocketmq_reindex.jobs.tables.making import hadoop_settings
+from rocketmq_reindex.jobs.tables.rows import write
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files import object_store
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, SEGMENTS, Table

@@ -15,7 +15,7 @@ from tests.tools.local_engine import local_build
 
 _RENAMED = {"include_topic": "include_topics", "exclude_topic": "exclude_topics"}
 DOUBTED = "old records may begin"
-"""of what ``jobs.building.stale_tails`` says of damage that may be a stale tail"""
+"""of what ``jobs.building.scanning`` says of damage that may be a stale tail"""
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 """File sizes at which small logs fill several files."""
 

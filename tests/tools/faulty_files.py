@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.fetching import pinned, previous, record, swap
+from rocketmq_reindex.jobs.fetching import record, swap
 from rocketmq_reindex.jobs.publishing import local as output_local
-from rocketmq_reindex.udfs.files import entries, folders, local, reading, removing, systems, uris, writer
+from rocketmq_reindex.udfs.files import entries, folders, local, reading, systems, uris, writer
 
 OPERATIONS: Final = frozenset({
     "open", "close", "stat", "lstat", "fstat", "statvfs", "listdir", "scandir", "mkdir", "rmdir", "unlink", "link", "rename",
@@ -49,7 +49,7 @@ KINDS: Final = {
 """Kinds of faults and the operations they can hit. ``full``: all from the n-th on; ``short``: half is read or written.
 ``interrupt``: SIGTERM behind the operation."""
 _TOUCHING: Final = (
-    entries, folders, local, reading, removing, systems, uris, writer, output_local, pinned, previous, record, swap
+    entries, folders, local, reading, folders, systems, uris, writer, output_local, record, swap, record, swap
 )  # fmt: skip
 """Modules of the project that touch files."""
 _HANDLES: Final = "/proc/self/fd/"

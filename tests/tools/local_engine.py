@@ -14,12 +14,12 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.incremental.increment import steps_of
 from rocketmq_reindex.jobs.publishing.layout import SIZES
-from rocketmq_reindex.jobs.repairing.settings import RepairSettings
+from rocketmq_reindex.jobs.repairing.options import RepairSettings
 from rocketmq_reindex.jobs.repairing.steps import repair_steps
 from rocketmq_reindex.jobs.run import Build, MakeSteps
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import ReindexError
-from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
 
@@ -30,7 +30,7 @@ class InlineEngine:
     def __init__(self, bucket_count: int = 2, partitions: int = 2, cores: int = 2) -> None:
         self.cores = cores
         self._buckets, self._partitions = bucket_count, partitions
-        self._rows: list[schemas.Row] = []
+        self._rows: list[handover.Row] = []
 
     @property
     def is_here(self) -> bool:
@@ -49,14 +49,14 @@ class InlineEngine:
         found = []
         for one in self._numbers(tasks):
             for batch in function(iter([one])):
-                for row in schemas.rows_of(batch):
-                    if row.kind == schemas.SUMMARY:
+                for row in handover.rows_of(batch):
+                    if row.kind == handover.SUMMARY:
                         found.append(row.data)
                     else:
                         self._rows.append(row)
         return found
 
-    def _of(self, kind: int, left_out: list[int]) -> list[schemas.Row]:
+    def _of(self, kind: int, left_out: list[int]) -> list[handover.Row]:
         return [row for row in self._rows if row.kind == kind and row.range_number not in set(left_out)]
 
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
@@ -65,11 +65,11 @@ class InlineEngine:
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
         rows = self._of(kind, left_out)
         if before is not None:
-            rows = [row for batch in before(schemas.batches(rows)) for row in schemas.rows_of(batch)]
+            rows = [row for batch in before(handover.batches(rows)) for row in handover.rows_of(batch)]
         texts: list[str] = []
         for key in range(self._partitions):
             mine = sorted((row for row in rows if row.key == key), key=lambda row: (row.bucket, row.sort_key))
-            for batch in reducer(schemas.batches(mine)):
+            for batch in reducer(handover.batches(mine)):
                 texts += batch.column(0).to_pylist()
         return texts
 

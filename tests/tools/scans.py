@@ -15,9 +15,7 @@ from rocketmq_reindex.storage_format.scan.chain import Chain, chain_ranges
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary, Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from tests.reference import consume_queue as cq
-from tests.reference import java
-from tests.reference import log as reference_log
+from tests.reference import consume_queue as cq, java, log as reference_log
 from tests.reference.index_file import key_hash
 from tests.reference.records import Record
 from tests.reference.settings import Settings

@@ -13,7 +13,7 @@ import numba
 import numpy as np
 
 from rocketmq_reindex.storage_format.index import file as ix
-from rocketmq_reindex.storage_format.queue.grouping import QueueBlock
+from rocketmq_reindex.storage_format.queue.cells import QueueBlock
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.tools.scans import MemoryLog, scan_log

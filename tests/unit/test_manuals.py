@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import COMMANDS
-from rocketmq_reindex.jobs.command.help import ABOUT
-from rocketmq_reindex.jobs.command.parsers import all_parsers, parser_of
+from rocketmq_reindex.jobs.command.options import ABOUT, all_parsers, parser_of
 from scripts import manuals
 from tests.docs.pages import ROOT
 
@@ -79,7 +78,7 @@ def test_parsers_need_pythons_own_library_alone() -> None:
     """A wheel is built where no package is but those that make these files; and a command starts fast."""
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]);"
-        "from rocketmq_reindex.jobs.command.parsers import all_parsers; print(len(all_parsers()))"
+        "from rocketmq_reindex.jobs.command.options import all_parsers; print(len(all_parsers()))"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", script, ROOT], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.stderr) == (str(len(all_parsers())), "")

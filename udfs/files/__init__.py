@@ -3,7 +3,6 @@
 A plain path is a local or mounted file, which the calls of the operating system reach; pyarrow.fs reaches a URI.
 """
 
-from rocketmq_reindex.udfs.files.ahead import outgrows_cache
 from rocketmq_reindex.udfs.files.entries import (
     ABSENT,
     FILE,
@@ -17,17 +16,28 @@ from rocketmq_reindex.udfs.files.entries import (
     modified,
     names,
 )  # fmt: skip
-from rocketmq_reindex.udfs.files.folders import allocated, clone, copy_in_store, free_bytes, link, make_folder, rename, sync
+from rocketmq_reindex.udfs.files.folders import (
+    allocated,
+    clone,
+    copy_in_store,
+    free_bytes,
+    link,
+    make_folder,
+    remove_tree,
+    rename,
+    sync,
+    why,
+)
+from rocketmq_reindex.udfs.files.local import outgrows_cache
 from rocketmq_reindex.udfs.files.reading import CONFIG_MAX, MAPPED_MAX, Reader, head, lines, read_bytes
-from rocketmq_reindex.udfs.files.removing import remove_tree, why
-from rocketmq_reindex.udfs.files.s3 import s3_options
-from rocketmq_reindex.udfs.files.systems import checked, is_flat, naming, no_rename
+from rocketmq_reindex.udfs.files.systems import checked, is_flat, naming, no_rename, s3_options
 from rocketmq_reindex.udfs.files.uris import (
     Uri,
     absolute,
     base,
     beside,
     canonical,
+    check_volume,
     is_known,
     is_remote,
     join,
@@ -39,7 +49,6 @@ from rocketmq_reindex.udfs.files.uris import (
     split,
     within,
 )  # fmt: skip
-from rocketmq_reindex.udfs.files.volumes import check_volume
 from rocketmq_reindex.udfs.files.writer import Writer, write_bytes, writing
 
 __all__ = [

@@ -1,7 +1,5 @@
 """Digests of files and of stretches of files, taken while a scan reads them or afterwards."""
 
-from __future__ import annotations
-
 from typing import Final
 
 import numpy as np

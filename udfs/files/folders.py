@@ -1,17 +1,21 @@
-"""Make, rename, copy and sync folders and files as a whole."""
-
-from __future__ import annotations
+"""Make, rename, copy, sync and remove folders and files as a whole."""
 
 import contextlib
 import ctypes
 import errno
 import fcntl
 import os
+import re
+import shutil
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from rocketmq_reindex.udfs.files.systems import System, no_rename, resolve
-from rocketmq_reindex.udfs.files.uris import join
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.udfs.files import entries, systems, uris
+
+# ---------------------------------------------------------------------------------------------------------------------- folders
+# Make, rename, copy and sync folders and files as a whole.
 
 _REPLACE_ATTEMPTS: Final = 9
 _FICLONE: Final = 0x40049409
@@ -24,7 +28,7 @@ def make_folder(path: str, below: str = "") -> None:
     With ``below`` only folders below that one are made: raises FileNotFoundError when ``below`` itself is missing. Stores
     behind a URI do not check ``below``, and a bucket has no folders to make.
     """
-    system, inner = resolve(path)
+    system, inner = systems.resolve(path)
     if system is not None:
         if not system.flat:
             system.fs.create_dir(inner, recursive=True)
@@ -45,14 +49,14 @@ def rename(source: str, target: str) -> None:
 
     In a bucket that is a copy: avoid it. Raises OSError.
     """
-    system, inner = resolve(source)
+    system, inner = systems.resolve(source)
     if system is None:
         os.replace(inner, os.path.abspath(target))
     else:
-        replace(system, inner, resolve(target)[1])
+        replace(system, inner, systems.resolve(target)[1])
 
 
-def replace(system: System, source: str, target: str) -> None:
+def replace(system: systems.System, source: str, target: str) -> None:
     """Rename a file of ``system``; ``source`` and ``target`` are paths there. Raises OSError.
 
     HDFS does not rename onto another file, and its web interface reports no error then.
@@ -79,11 +83,11 @@ def replace(system: System, source: str, target: str) -> None:
     raise refused or OSError(errno.EEXIST, "others write there again and again", target)
 
 
-def _is_absent(system: System, inner: str) -> bool:
+def _is_absent(system: systems.System, inner: str) -> bool:
     return bool(system.fs.get_file_info(inner).type.name == "NotFound")
 
 
-def _copy(system: System, source: str, target: str, error: OSError) -> None:
+def _copy(system: systems.System, source: str, target: str, error: OSError) -> None:
     """Copy instead: some mounts of object stores rename no file. Raises ``error``, of the rename, if no copy works either."""
     try:
         system.fs.copy_file(source, target)
@@ -97,7 +101,7 @@ def copy_in_store(source: str, target: str) -> bool:
 
     Returns False where that does not work: then read and write the file.
     """
-    (system, inner), (there, wanted) = resolve(source), resolve(target)
+    (system, inner), (there, wanted) = systems.resolve(source), systems.resolve(target)
     if system is None or not system.flat or there is not system:
         return False
     try:
@@ -110,7 +114,7 @@ def copy_in_store(source: str, target: str) -> bool:
 
 def sync(folder: str) -> None:
     """Make all that was written to the file system of ``folder`` durable; behind a URI it does nothing. Raises OSError."""
-    system, inner = resolve(folder)
+    system, inner = systems.resolve(folder)
     if system is not None:
         return
     handle = os.open(inner, os.O_RDONLY | os.O_CLOEXEC)
@@ -131,7 +135,7 @@ def sync(folder: str) -> None:
 
 def free_bytes(folder: str) -> int | None:
     """The free bytes of the file system of ``folder``; None where that cannot be known."""
-    if no_rename(folder):
+    if systems.no_rename(folder):
         return None
     inner = os.path.abspath(folder)
     found = os.statvfs(inner)
@@ -140,7 +144,7 @@ def free_bytes(folder: str) -> int | None:
 
 def allocated(path: str, size: int) -> int:
     """The bytes that a file of ``size`` bytes takes in its file system: less where it has holes, and ``size`` behind a URI."""
-    system, inner = resolve(path)
+    system, inner = systems.resolve(path)
     return size if system is not None else min(size, os.stat(inner).st_blocks * 512)
 
 
@@ -149,7 +153,7 @@ def link(source: str, target: str) -> bool:
 
     A file at ``target`` stays as it is: another attempt of the same task made it.
     """
-    (system, old), (there, new) = resolve(source), resolve(target)
+    (system, old), (there, new) = systems.resolve(source), systems.resolve(target)
     if system is not None or there is not None:
         return False
     try:
@@ -172,10 +176,10 @@ def clone(source: str, temporary_folder: str, target: str) -> bool:
     That works within one file system, and only in some (XFS, Btrfs). The file is made in ``temporary_folder``: one that a
     killed task leaves behind is empty, and must not have the name ``target``. A file at ``target`` is replaced.
     """
-    (system, old_path), (there, new_path) = resolve(source), resolve(target)
+    (system, old_path), (there, new_path) = systems.resolve(source), systems.resolve(target)
     if system is not None or there is not None:
         return False
-    temporary = join(resolve(temporary_folder)[1], uuid.uuid4().hex)
+    temporary = uris.join(systems.resolve(temporary_folder)[1], uuid.uuid4().hex)
     try:
         with open(old_path, "rb") as old, open(temporary, "xb", opener=_private) as new:
             os.fchmod(new.fileno(), os.fstat(old.fileno()).st_mode & 0o666 | 0o600)
@@ -186,3 +190,114 @@ def clone(source: str, temporary_folder: str, target: str) -> bool:
             os.unlink(temporary)
         return False
     return True
+
+
+# --------------------------------------------------------------------------------------------------------------------- removing
+# Remove folders and files as a whole, and say what keeps them there.
+
+_ATTEMPTS: Final = 3
+_REQUESTS_AT_ONCE: Final = 16
+_REASON_LENGTH: Final = 200
+_OF_A_KEY: Final = re.compile(r"- key '.*': ([^':\n]+)")
+"""One line of the list that pyarrow makes where a bucket refuses to remove some of many objects."""
+
+
+def remove_tree(path: str) -> str:
+    """Remove a folder or file, if there is one. Symbolic links are not followed. Raises nothing.
+
+    Returns why something of it is still there, as one line; "" when nothing is.
+    """
+    system, inner = systems.resolve(path)
+    if system is None:
+        return _remove_local(inner)
+    try:
+        kind = entries.entry_of(path).kind
+        if kind == entries.FOLDER:
+            _remove_folder(system, inner)
+        elif kind != entries.ABSENT:
+            system.fs.delete_file(inner)
+    except OSError as error:
+        # Somebody else may have removed the same at this moment.
+        with contextlib.suppress(OSError):
+            kind = entries.entry_of(path).kind
+            # In a bucket a folder without objects is nothing that could be removed.
+            if kind == entries.ABSENT or (system.flat and kind == entries.FOLDER and not entries.below(path)):
+                return ""
+        return why(error)
+    return ""
+
+
+def why(error: OSError) -> str:
+    """The reason that an error of a store gives, as one line. pyarrow may list each object that could not be removed."""
+    text = error.strerror or str(error)
+    one = _OF_A_KEY.search(text)
+    return escape(one[1] if one else (text.splitlines() or [type(error).__name__])[0], _REASON_LENGTH)
+
+
+def _remove_local(path: str) -> str:
+    for _ in range(_ATTEMPTS):
+        # rmtree raises what closing a folder's handle raises, whatever it ignores.
+        with contextlib.suppress(OSError):
+            shutil.rmtree(path, ignore_errors=True) if _is_folder(path) else os.unlink(path)
+        if not os.path.lexists(path):
+            return ""
+    try:
+        # What was ignored above is the reason now.
+        shutil.rmtree(path) if _is_folder(path) else os.unlink(path)
+    except OSError as error:
+        # Somebody else may have removed the same at this moment.
+        return why(error) if os.path.lexists(path) else ""
+    return ""
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+def _remove_folder(system: systems.System, inner: str) -> None:
+    try:
+        system.fs.delete_dir(inner)
+    except OSError:
+        if not system.flat:
+            raise
+        _remove_one_by_one(system, inner)
+    if system.flat:
+        _remove_empty(system, inner)
+
+
+def _remove_empty(system: systems.System, inner: str) -> None:
+    """Remove folders that a bucket goes on listing although no object is in them: SeaweedFS does.
+
+    It forgets such a folder once its mark, an empty object, has been made and removed. Elsewhere this finds nothing.
+    """
+    from pyarrow import fs as pafs
+
+    found, left = list[str](), [inner] if system.fs.get_file_info(inner).type.name == "Directory" else []
+    while left:
+        found.append(folder := left.pop())
+        there = [info for info in system.fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True)) if info.base_name]
+        if any(info.type.name != "Directory" for info in there):
+            return  # somebody has written there
+        left += [info.path for info in there]
+    for folder in reversed(found):
+        system.fs.create_dir(folder, recursive=False)
+        system.fs.delete_dir(folder)
+
+
+def _remove_one_by_one(system: systems.System, inner: str) -> None:
+    """Remove each object by a request of its own: some servers that speak S3 do not know the one that removes many.
+
+    Raises OSError. Where even the first object may not be removed, no other one is tried.
+    """
+    from pyarrow import fs as pafs
+
+    found = system.fs.get_file_info(pafs.FileSelector(inner, recursive=True, allow_not_found=True))
+    files = [info.path for info in found if info.type.name == "File"]
+    for first in files[:1]:
+        system.fs.delete_file(first)
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="remove") as pool:
+        list(pool.map(system.fs.delete_file, files[1:]))
+    # pyarrow marks the folder of each removed object with an empty object. Without files in it that is one request.
+    folders = [info.path for info in found if info.type.name == "Directory"]
+    for folder in (*sorted(folders, key=len, reverse=True), inner):
+        system.fs.delete_dir(folder)

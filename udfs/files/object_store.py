@@ -1,28 +1,180 @@
-"""An object store whose requests are tried again where the answer was none: the one place that knows of it.
-
-AWS's SDK tries some requests again by itself, silently, and calls a 503 on a small object final. So it is told to try once,
-and every request is tried again here, with growing pauses. A large file goes in parts, which pyarrow sends in the background:
-of an upload in which one has failed nothing more can be sent. The SDK tries each part a few times, within a fraction of a
-second, and then the whole file is sent again from here.
-
-A request may have been done although its answer was lost. To read, list or copy again does no harm, nor does writing the same
-bytes under the same name. What was to be removed may be gone by then.
-"""
+"""An object store: what its errors mean, requests that are tried again, and how a watcher of the run is told."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import logging
+import os
 import random
+import re
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs.files import answers, waiting
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
+
+# ---------------------------------------------------------------------------------------------------------------------- waiting
+# Tell whoever watches a run that a request to a store is being tried again, and how long that will take.
+
+Hears = Callable[[str], None]
+"""Takes one line. It may be called from any thread, and raises nothing."""
+SELDOM: Final = 5.0
+"""Seconds between two lines of a process, however many requests wait."""
+
+_listeners: list[Hears] = []
+_lock = threading.Lock()
+_last = [-SELDOM]
+
+
+def _forget() -> None:
+    # A fork has none of the threads that may hold the lock.
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+@contextlib.contextmanager
+def heard_by(hears: Hears) -> Iterator[None]:
+    """While this context is open, lines go to ``hears`` instead of a logger. Of several the last one hears."""
+    _listeners.append(hears)
+    try:
+        yield
+    finally:
+        _listeners.remove(hears)
+
+
+def tell(text: str) -> None:
+    """Pass on one line: to who listens, else to a logger, which shows it on stderr. Of an executor that is its log."""
+    if _listeners:
+        _listeners[-1](text)
+    else:
+        logging.getLogger("rmq-reindex.files").warning("%s", text)
+
+
+def say(text: str) -> None:
+    """``tell`` one line, unless another one came less than SELDOM seconds before."""
+    with _lock:
+        now = time.monotonic()
+        if now - _last[0] < SELDOM:
+            return
+        _last[0] = now
+    tell(text)
+
+
+# ---------------------------------------------------------------------------------------------------------------------- answers
+# What the errors of an object store mean: whether to ask again, and which words say what is wrong.
+#
+# pyarrow gives an error of AWS's SDK as text alone: ``When ... key 'K' in bucket 'B': AWS Error CODE during OPERATION
+# operation: MESSAGE``. ``CODE`` is UNKNOWN with the HTTP status where the SDK knows no better.
+
+_ERROR: Final = re.compile(
+    r"AWS Error (?P<code>[A-Z_0-9]+)(?: \(HTTP status (?P<status>\d+)\))? during (?P<operation>\w+) operation: "
+)
+_REQUEST: Final = re.compile(r" \(Request ID: [^)]*\)")
+_UNKNOWN: Final = re.compile(r"Unable to parse ExceptionName: (\S+) Message: ")
+_TRANSIENT: Final = frozenset(
+    {"INTERNAL_FAILURE", "SERVICE_UNAVAILABLE", "THROTTLING", "SLOW_DOWN", "REQUEST_TIMEOUT", "NETWORK_CONNECTION"}
+)
+_TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504, 509, 529})
+_TRANSIENT_WORDS: Final = re.compile(
+    r"(?i)internal error|reduce your request rate|slow ?down|service ?unavailable|"
+    r"\b(UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED)\b|\b(500|502|503|504) "
+)
+"""What removing many objects says of one of them, and what the other clouds' libraries say once they have given up."""
+_QUOTED: Final = re.compile(r"'[^'\n]*'")
+_NO_CONNECTION: Final = re.compile(r"curlCode: (?P<curl>\d+)")
+_TLS: Final = frozenset({35, 51, 53, 54, 58, 59, 60, 64, 66, 77, 80, 82, 83, 90, 91})
+_NO_ADDRESS: Final = 6
+_FLUSH: Final = "Failed to flush response stream"
+_NO_BODY: Final = "No response body"
+_LENGTH: Final = 300
+_KEYS: Final = "look at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, at AWS_PROFILE, or at the URI"
+_ADVICE: Final = {
+    "INVALID_ACCESS_KEY_ID": f"the store does not know this access key: {_KEYS}",
+    "SIGNATURE_DOES_NOT_MATCH": f"the secret key does not fit the access key: {_KEYS}",
+}
+NO_BUCKET: Final = "there is no such bucket: make the bucket first, or name another"
+_BUCKET: Final = {
+    "NO_SUCH_BUCKET": NO_BUCKET,
+    "NoSuchBucket": NO_BUCKET,
+    "InvalidBucketName": "is no name of a bucket: bucket names have 3 to 63 small letters, digits, dots and hyphens",
+}
+"""By the code of the answer: the bucket itself is wrong, whatever was asked of it."""
+
+
+def lacks_reason(error: OSError) -> bool:
+    """Whether the answer had no body, as that to a HEAD: a GET of the same then says what is wrong."""
+    return _NO_BODY in str(error)
+
+
+def hides_reason(error: OSError) -> bool:
+    """Whether the reason was lost: the SDK wants to write an error's text to where the bytes go, and it is too long for it."""
+    return _FLUSH in str(error)
+
+
+def tries(error: OSError, most: int) -> int:
+    """How often at most a request is tried that ended with ``error``: once where the same answer would come again."""
+    if isinstance(error, (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)):
+        return 1
+    text = str(error)
+    found, connection = _ERROR.search(text), _NO_CONNECTION.search(text)
+    if connection and int(connection["curl"]) in _TLS:
+        return 1
+    if connection and int(connection["curl"]) == _NO_ADDRESS:
+        # A name server may be slow for once. Mostly the name is wrong.
+        return min(most, 4)
+    if found:
+        again = found["code"] in _TRANSIENT or int(found["status"] or 0) in _TRANSIENT_STATUS
+        return most if again else 1
+    # What is in quotes is a name.
+    return most if _TRANSIENT_WORDS.search(_QUOTED.sub("", text)) else 1
+
+
+def reason(error: OSError) -> str:
+    """What the answer says, in one line, with its code and the request."""
+    text = error.strerror or str(error)
+    found = _ERROR.search(text)
+    if not found:
+        return text
+    message = _REQUEST.sub("", text[found.end() :]).strip().rstrip(".")
+    code = found["code"] if not found["status"] else f"HTTP status {found['status']}"
+    if other := _UNKNOWN.match(message):
+        code, message = other[1], message[other.end() :]
+    if message in ("", _NO_BODY) or _FLUSH in message:
+        return f"{found['operation']} ended with {code} and no reason"
+    advice = f": {_ADVICE[code]}" if code in _ADVICE else ""
+    return escape(f"{message} ({code}, {found['operation']})", _LENGTH) + advice
+
+
+def told(error: OSError, place: str, number: int, seconds: float) -> Exception:
+    """The error to raise for the last answer of ``number``, in ``seconds`` s: it names ``place``, a URI with bucket and key."""
+    said = reason(error)
+    for code, words in _BUCKET.items():
+        if f"({code}, " in said:
+            scheme, _, rest = place.partition("://")
+            return InputError(f"{escape(f'{scheme}://' + rest.partition('/')[0])}: {words}")
+    often = f" (tried {number} times in {seconds:.0f} s)" if number > 1 else ""
+    return OSError(error.errno or errno.EIO, f"{said}{often}", error.filename or place)
+
+
+# ----------------------------------------------------------------------------------------------------------------- object_store
+# An object store whose requests are tried again where the answer was none: the one place that knows of it.
+#
+# AWS's SDK tries some requests again by itself, silently, and calls a 503 on a small object final. So it is told to try once,
+# and every request is tried again here, with growing pauses. A large file goes in parts, which pyarrow sends in the background:
+# of an upload in which one has failed nothing more can be sent. The SDK tries each part a few times, within a fraction of a
+# second, and then the whole file is sent again from here.
+#
+# A request may have been done although its answer was lost. To read, list or copy again does no harm, nor does writing the same
+# bytes under the same name. What was to be removed may be gone by then.
 
 TRIES: Final = 12
 """of one request"""
@@ -62,11 +214,11 @@ def patiently(call: Callable[[], Result], place: str, judge: Judges = lambda err
             last = judge(error)
         pause = min(FIRST_PAUSE * 2 ** (number - 1), _LONGEST) * random.uniform(0.5, 1.0)
         seconds = time.monotonic() - begin
-        if number >= answers.tries(last, most) or seconds + pause > _SECONDS:
-            raise answers.told(last, place, number, seconds) from last
-        if pause >= _QUIET or seconds >= waiting.SELDOM:
+        if number >= tries(last, most) or seconds + pause > _SECONDS:
+            raise told(last, place, number, seconds) from last
+        if pause >= _QUIET or seconds >= SELDOM:
             often = f"try {number + 1} of {most} in {pause:.1f} s"
-            waiting.say(f"waiting for {escape(place)}: {escape(answers.reason(last), 200)}: {often}")
+            say(f"waiting for {escape(place)}: {escape(reason(last), 200)}: {often}")
         time.sleep(pause)
 
 
@@ -93,11 +245,11 @@ class ObjectStore:
 
     def _explained(self, error: OSError, path: str) -> OSError:
         """Ask once for the reason that an answer did not give."""
-        if answers.hides_reason(error):
+        if hides_reason(error):
             # What is refused is refused to a HEAD as well.
             found = _error_of(lambda: self.once.get_file_info(path))
-            error = found if found is not None and answers.tries(found, TRIES) == 1 else error
-        if answers.lacks_reason(error) and answers.tries(error, TRIES) == 1:
+            error = found if found is not None and tries(found, TRIES) == 1 else error
+        if lacks_reason(error) and tries(error, TRIES) == 1:
             error = _error_of(lambda: self._list(path)) or error
         return error
 
@@ -124,7 +276,7 @@ class ObjectStore:
         except OSError:
             return  # it may not be asked for
         if found.type.name == "NotFound":
-            raise InputError(f"{escape(f'{self._scheme}://{bucket}')}: {answers.NO_BUCKET}")
+            raise InputError(f"{escape(f'{self._scheme}://{bucket}')}: {NO_BUCKET}")
         self._buckets.add(bucket)
 
     def open_input_file(self, path: str) -> ObjectFile:

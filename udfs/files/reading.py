@@ -1,29 +1,122 @@
-"""Read ranges of files: local ones by calls of the operating system, mapped where that works."""
+"""Read ranges of files: local ones mapped where that works, objects by several requests, a few bytes by pages."""
 
 from __future__ import annotations
 
 import errno
 import mmap
 import os
+from collections import OrderedDict, deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.integers import INT32_MAX
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs.files.ahead import Ahead
-from rocketmq_reindex.udfs.files.local import MADV_POPULATE_READ, open_regular
-from rocketmq_reindex.udfs.files.parts import PART_BYTES, PartsAhead, read_parts
-from rocketmq_reindex.udfs.files.systems import naming, resolve
+from rocketmq_reindex.storage_format import errors, layouts, names
+from rocketmq_reindex.udfs.files import local, systems, uris
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from rocketmq_reindex.storage_format.told import Told
+    from rocketmq_reindex.storage_format.errors import Told
 
-MAPPED_MAX: Final = INT32_MAX
+# ------------------------------------------------------------------------------------------------------------------------ parts
+# Read a long stretch of an object in parts by several requests at once: one connection is slower than a scan.
+
+PART_BYTES: Final = 8 << 20
+AT_ONCE: Final = 4
+"""Requests of one process at a time; each holds a part in memory."""
+
+_pools: list[ThreadPoolExecutor] = []
+# A fork has none of the threads.
+os.register_at_fork(after_in_child=_pools.clear)
+
+
+def _pool() -> ThreadPoolExecutor:
+    if not _pools:
+        _pools.append(ThreadPoolExecutor(AT_ONCE, thread_name_prefix="read"))
+    return _pools[0]
+
+
+def read_parts(file: Any, at: int, view: memoryview) -> int:
+    """Fill ``view`` from byte ``at`` of an open pyarrow file; returns how many bytes there were before the file's end."""
+
+    def read(low: int) -> int:
+        part = view[low : low + PART_BYTES]
+        found = file.read_at(len(part), at + low)
+        part[: len(found)] = found
+        return len(found)
+
+    count = 0
+    for low, got in zip(starts := range(0, len(view), PART_BYTES), _pool().map(read, starts), strict=True):
+        if count == low:
+            count += got
+    return count
+
+
+class PartsAhead:
+    """Parts of an open pyarrow file up to byte ``until`` that are on their way before they are asked for.
+
+    They follow one another, and are as many as the last long read had, and one more.
+    """
+
+    def __init__(self, file: Any, until: int) -> None:
+        self._file, self._until = file, until
+        self._parts: deque[tuple[int, int, Future[bytes]]] = deque()
+
+    def expect(self, low: int, count: int) -> None:
+        """Send for ``count`` bytes from ``low`` on, as far as they are not on their way: a read of as many ended there."""
+        if count < PART_BYTES:
+            return
+        while self._parts and self._parts[0][1] <= low:
+            self._parts.popleft()[2].cancel()
+        if self._parts and self._parts[0][0] > low:
+            self.close()
+        at = self._parts[-1][1] if self._parts else low
+        while at < min(low + count, self._until):
+            high = min(at + PART_BYTES, self._until)
+            self._parts.append((at, high, _pool().submit(self._file.read_at, high - at, at)))
+            at = high
+
+    def read(self, at: int, view: memoryview) -> int:
+        """Fill the begin of ``view`` from byte ``at`` on with what has been sent for; returns how many bytes, perhaps 0."""
+        count = 0
+        for low, data in self._found(at):
+            piece = memoryview(data)[at + count - low :][: len(view) - count]
+            view[count : count + len(piece)] = piece
+            count += len(piece)
+            if count == len(view):
+                break
+        return count
+
+    def _found(self, at: int) -> Iterator[tuple[int, bytes]]:
+        """The parts from the one with byte ``at`` on, up to one that could not be read whole: its reader meets the error."""
+        for low, high, coming in tuple(self._parts):
+            if high <= at:
+                continue
+            if low > at or coming.cancelled():
+                return
+            try:
+                data = coming.result()
+            except OSError:
+                return
+            yield low, data
+            if len(data) < high - low:
+                return
+            at = high
+
+    def close(self) -> None:
+        """Wait until no request is under way; drop what has come."""
+        for _, _, coming in self._parts:
+            coming.cancel()
+        wait([coming for _, _, coming in self._parts])
+        self._parts.clear()
+
+
+# ---------------------------------------------------------------------------------------------------------------------- reading
+# Read ranges of files: local ones by calls of the operating system, mapped where that works.
+
+MAPPED_MAX: Final = layouts.INT32_MAX
 """bytes of a file that a broker maps as a whole (``MappedFile``): the size of a map is a Java int"""
 CONFIG_MAX: Final = 64 << 20
 """bytes of a file in config/ that are read at most"""
@@ -39,13 +132,13 @@ class Reader:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        system, inner = resolve(path)
+        system, inner = systems.resolve(path)
         self._file = None if system is None else system.fs.open_input_file(inner)
-        self._handle = open_regular(inner) if system is None else -1
+        self._handle = local.open_regular(inner) if system is None else -1
         self._local = inner
         self._parts = system is not None and system.flat
         """whether several requests at once are faster"""
-        self._ahead: Ahead | None = None
+        self._ahead: local.Ahead | None = None
         self._coming: PartsAhead | None = None
 
     def read_ahead(self, until: int, let_go: bool = False) -> None:
@@ -55,7 +148,7 @@ class Reader:
         """
         self._close_ahead()
         if self._handle >= 0:
-            self._ahead = Ahead(self._local, self._handle, until, let_go)
+            self._ahead = local.Ahead(self._local, self._handle, until, let_go)
         elif self._parts:
             self._coming = PartsAhead(self._file, until)
 
@@ -74,7 +167,9 @@ class Reader:
         while len(view):
             got = self._read_some(at, view)
             if not got:
-                raise InputError(f"{escape(self.path)}: ends at byte {at}, shorter than when the run began: input changed")
+                raise errors.InputError(
+                    f"{names.escape(self.path)}: ends at byte {at}, shorter than when the run began: input changed"
+                )
             view = view[got:]
             at += got
 
@@ -86,7 +181,7 @@ class Reader:
                 return read_parts(self._file, at, view)
             self._file.seek(at)
             return int(self._file.readinto(view))
-        with naming(self.path):
+        with systems.naming(self.path):
             return os.preadv(self._handle, [view], at)
 
     def view(self, at: int, count: int) -> npt.NDArray[np.uint8] | None:
@@ -103,7 +198,7 @@ class Reader:
             mapped = mmap.mmap(self._handle, at + count - low, access=mmap.ACCESS_COPY, offset=low)
             if self._ahead is not None:
                 self._ahead.need(low, at + count)
-            mapped.madvise(MADV_POPULATE_READ)
+            mapped.madvise(local.MADV_POPULATE_READ)
         except (OSError, ValueError):
             return None
         import numpy as np
@@ -139,7 +234,7 @@ class Reader:
         """The file's size in bytes, now."""
         if self._file is not None:
             return int(self._file.size())
-        with naming(self.path):
+        with systems.naming(self.path):
             return os.fstat(self._handle).st_size
 
     def next_data(self, at: int) -> int:
@@ -178,7 +273,7 @@ class Reader:
         if self._file is not None:
             self._file.close()
         else:
-            with naming(self.path):
+            with systems.naming(self.path):
                 os.close(self._handle)
 
 
@@ -202,7 +297,9 @@ def head(path: str, most: int) -> bytes:
 
 def _check_size(path: str, size: int, most: int) -> None:
     if size > most:
-        raise InputError(f"{escape(path)}: has {size:,} bytes where at most {most:,} are read: look at what lies there")
+        raise errors.InputError(
+            f"{names.escape(path)}: has {size:,} bytes where at most {most:,} are read: look at what lies there"
+        )
 
 
 def lines(path: str) -> Iterator[bytes]:
@@ -214,3 +311,56 @@ def lines(path: str) -> Iterator[bytes]:
             at += len(piece)
             *whole, rest = (rest + piece).split(b"\n")
             yield from whole
+
+
+# ------------------------------------------------------------------------------------------------------------------------ pages
+# Small reads of a file through a few pages in memory, so that a lookup reads no more of the file than it needs.
+
+LOCAL_PAGE: Final = 1 << 14
+REMOTE_PAGE: Final = 1 << 17
+"""A request for this much takes as long as one for a byte."""
+_KEPT: Final = 256
+
+
+class Pages:
+    """The file at ``path``, of the size that it had when it was opened. Raises OSError or InputError as ``Reader`` does."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._reader = Reader(path)
+        self.size = self._reader.size()
+        self._page = REMOTE_PAGE if uris.is_remote(path) else LOCAL_PAGE
+        self._kept: OrderedDict[int, bytes] = OrderedDict()
+
+    def _load(self, number: int) -> bytes:
+        found = self._kept.get(number)
+        if found is None:
+            start = number * self._page
+            found = self._reader.read(start, min(self._page, self.size - start))
+            self._kept[number] = found
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(number)
+        return found
+
+    def read(self, at: int, count: int) -> bytes:
+        """``count`` bytes from ``at`` on; fewer at the file's end, none outside of the file."""
+        if at < 0:
+            return b""
+        count = min(count, self.size - at)
+        if count <= 0:
+            return b""
+        first, last = at // self._page, (at + count - 1) // self._page
+        if first == last:
+            low = at - first * self._page
+            return self._load(first)[low : low + count]
+        if count > 2 * self._page:
+            return self._reader.read(at, count)
+        whole = b"".join(self._load(number) for number in range(first, last + 1))
+        low = at - first * self._page
+        return whole[low : low + count]
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.__exit__(None, None, None)

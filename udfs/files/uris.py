@@ -1,9 +1,4 @@
-"""Paths and URIs as text: join them, take them apart, compare them. Nothing is opened here.
-
-In a URI names are percent-encoded, and options follow ``?``; a plain path is taken as it is.
-"""
-
-from __future__ import annotations
+"""Paths and URIs as text: join them, take them apart, compare them. Nothing is opened here."""
 
 import os
 import re
@@ -12,6 +7,11 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
+
+# ------------------------------------------------------------------------------------------------------------------------- uris
+# Paths and URIs as text: join them, take them apart, compare them. Nothing is opened here.
+#
+# In a URI names are percent-encoded, and options follow ``?``; a plain path is taken as it is.
 
 SCHEMES: Final = ("s3", "gs", "abfss", "abfs", "hdfs", "webhdfs", "swebhdfs", "file")
 _HDFS: Final = ("hdfs", "webhdfs", "swebhdfs")
@@ -157,3 +157,30 @@ def within(path: str, folder: str) -> bool:
     """Whether ``path`` is ``folder``, or lies in it."""
     above = canonical(folder)
     return canonical(path)[: len(above)] == above
+
+
+# ---------------------------------------------------------------------------------------------------------------------- volumes
+# Databricks' volumes: /Volumes/CATALOG/SCHEMA/VOLUME is a folder to write in, and everything above it is read-only.
+
+_TOP: Final = "/Volumes"
+_NAMES: Final = 3
+"""names of a volume below it: catalog, schema, volume"""
+
+
+def check_volume(path: str) -> None:
+    """Check that a folder can be made at ``path``, as far as volumes decide that; other paths pass.
+
+    Raises InputError for a path above all volumes, and for one in a volume that is not there.
+    """
+    path = plain(path)
+    if is_remote(path):
+        return
+    path = os.path.abspath(path)
+    if not f"{path}/".startswith(f"{_TOP}/"):
+        return
+    names = path[len(_TOP) :].split("/")[1:]
+    if len(names) < _NAMES:
+        raise InputError(f"{escape(path)}: is no folder of a volume: name /Volumes/CATALOG/SCHEMA/VOLUME or a folder in it")
+    volume = "/".join((_TOP, *names[:_NAMES]))
+    if not os.path.isdir(volume):
+        raise InputError(f"{escape(volume)}: is no volume that this user sees: make it first, or name another")

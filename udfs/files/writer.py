@@ -1,23 +1,134 @@
-"""Write files that appear only when they are whole. A local one is written aside and renamed; ``sending`` does the others."""
+"""Write files that appear only when they are whole, on a disk and behind a URI."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import functools
+import mmap
 import os
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
-from rocketmq_reindex.udfs.files.sending import Sending, open_sending
-from rocketmq_reindex.udfs.files.systems import naming, resolve, resolve_to_write
-from rocketmq_reindex.udfs.files.uris import join
+from rocketmq_reindex.udfs.files import folders, object_store, systems, uris
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     Buffer = bytes | bytearray | memoryview | npt.NDArray[Any]
+
+# ---------------------------------------------------------------------------------------------------------------------- sending
+# Send a file to a store behind a URI so that nobody ever sees half of it.
+#
+# A stream of pyarrow publishes what it has when it is closed or garbage-collected, even after a failure. So a file is either
+# sent under another name and renamed (HDFS), or held here and sent in one call (buckets). What is held can be sent again as a
+# whole where a part of it could not be sent.
+
+HELD_BYTES: Final = 32 << 20
+"""A file with more bytes is held on the local disk."""
+_FLUSH_BYTES: Final = 64 << 20
+"""The stream may send in the background: to wait for it after so many bytes bounds its memory."""
+_ZEROS: Final = bytes(1 << 20)
+
+
+class Sending(Protocol):
+    """One file on its way; all raise OSError but ``abandon``, which raises nothing."""
+
+    def write(self, view: memoryview) -> None:
+        """Append bytes."""
+
+    def zeros(self, count: int) -> None:
+        """Append ``count`` zeros."""
+
+    def finish(self) -> None:
+        """Publish the file."""
+
+    def abandon(self) -> None:
+        """Leave nothing."""
+
+
+def open_sending(system: systems.System, temporary_folder: str, target: str) -> Sending:
+    """Begin to send a file to ``target``, a path of ``system``."""
+    if system.flat:
+        return Held(system, target)
+    return Streamed(system, f"{temporary_folder.rstrip('/')}/{uuid.uuid4().hex}", target)
+
+
+class Streamed:
+    """Sends at once, under ``name``, and renames the file to ``target`` at the end."""
+
+    def __init__(self, system: systems.System, name: str, target: str) -> None:
+        self._system, self._name, self._target = system, name, target
+        assert not isinstance(system.fs, object_store.ObjectStore)
+        self._stream = system.fs.open_output_stream(name)
+        self._since = 0
+
+    def write(self, view: memoryview) -> None:
+        self._stream.write(view)
+        self._since += len(view)
+        if self._since >= _FLUSH_BYTES:
+            self._stream.flush()
+            self._since = 0
+
+    def zeros(self, count: int) -> None:
+        for low in range(0, count, len(_ZEROS)):
+            self.write(memoryview(_ZEROS)[: count - low])
+
+    def finish(self) -> None:
+        self._stream.close()
+        folders.replace(self._system, self._name, self._target)
+
+    def abandon(self) -> None:
+        # The streams of fsspec raise errors of any kind.
+        with contextlib.suppress(Exception):
+            self._stream.close()
+        with contextlib.suppress(Exception):
+            self._system.fs.delete_file(self._name)
+
+
+class Held:
+    """Holds the file until it is whole, and then sends it in one call: a failure before that publishes nothing."""
+
+    def __init__(self, system: systems.System, target: str) -> None:
+        self._system, self._target = system, target
+        self._held = bytearray()
+        self._spooled: IO[bytes] | None = None
+
+    def write(self, view: memoryview) -> None:
+        if self._spooled is None and len(self._held) + len(view) <= HELD_BYTES:
+            self._held += view
+            return
+        with systems.naming(tempfile.gettempdir()):
+            if self._spooled is None:
+                self._spooled = tempfile.TemporaryFile(prefix="rmq-reindex-")  # noqa: SIM115  it lives as long as this
+                self._spooled.write(self._held)
+                self._held = bytearray()
+            self._spooled.write(view)
+
+    def zeros(self, count: int) -> None:
+        for low in range(0, count, len(_ZEROS)):
+            self.write(memoryview(_ZEROS)[: count - low])
+
+    def finish(self) -> None:
+        data: Any = self._held
+        if self._spooled is not None:
+            with systems.naming(tempfile.gettempdir()):
+                self._spooled.flush()
+            data = mmap.mmap(self._spooled.fileno(), 0, access=mmap.ACCESS_READ)
+        self._system.fs.send(self._target, data)
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._held = bytearray()
+        if self._spooled is not None:
+            self._spooled.close()
+            self._spooled = None
+
+
+# ----------------------------------------------------------------------------------------------------------------------- writer
+# Write files that appear only when they are whole. A local one is written aside and renamed; ``sending`` does the others.
 
 
 class Writer:
@@ -29,21 +140,21 @@ class Writer:
     """
 
     def __init__(self, temporary_folder: str, target: str, like: Iterable[str] = ()) -> None:
-        system, self._target = resolve_to_write(target)
+        system, self._target = systems.resolve_to_write(target)
         self._at = 0
         self.written = 0
         """bytes written, holes not counted"""
         self._handle = -1
         self._sending: Sending | None = None
         if system is None:
-            self._temporary = join(resolve(temporary_folder)[1], uuid.uuid4().hex)
+            self._temporary = uris.join(systems.resolve(temporary_folder)[1], uuid.uuid4().hex)
             mode = mode_like(like)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             self._handle = os.open(self._temporary, flags, 0o666 if mode is None else 0o600)
             if mode is not None:
                 os.fchmod(self._handle, mode)
         else:
-            self._sending = open_sending(system, resolve(temporary_folder)[1], self._target)
+            self._sending = open_sending(system, systems.resolve(temporary_folder)[1], self._target)
 
     def write_at(self, at: int, data: Buffer) -> None:
         """Write ``data`` at byte ``at``, which is not before the end of what was written."""
@@ -61,7 +172,7 @@ class Writer:
             self._at += count
 
     def _write_some(self, view: memoryview) -> int:
-        with naming(self._temporary):
+        with systems.naming(self._temporary):
             count = os.pwrite(self._handle, view, self._at)
             if not count:
                 raise OSError(errno.EIO, "nothing could be written")
@@ -83,7 +194,7 @@ class Writer:
                 self._skip_to(size)
             self._sending.finish()
             return
-        with naming(self._temporary):
+        with systems.naming(self._temporary):
             if size is not None:
                 os.ftruncate(self._handle, size)
             self._close()
@@ -108,7 +219,7 @@ class Writer:
 
 def mode_like(paths: Iterable[str]) -> int | None:
     """The permissions that all of these local files give, and its owner's to read and write; None without a local file."""
-    found = [os.stat(inner).st_mode for system, inner in map(resolve, paths) if system is None]
+    found = [os.stat(inner).st_mode for system, inner in map(systems.resolve, paths) if system is None]
     return functools.reduce(int.__and__, found) & 0o666 | 0o600 if found else None
 
 

@@ -1,14 +1,4 @@
-"""The scan store: what earlier runs found in a log, kept below ``TABLES/_scans``, so that no range is scanned twice.
-
-    entries/KEY                 one scanned range (``ScanEntry`` as sealed JSON); written last, so it is whole or absent
-    data/KEY-ATTEMPT.runs       its runs of queue offsets and topics: rows (``udfs.incremental.stored_rows``)
-    data/KEY-ATTEMPT.units      its ConsumeQueue units: rows
-    data/KEY-ATTEMPT.block      its staged index items
-    builds/DIGEST...            what a build was made of, by the digest of its manifest (``jobs.incremental.last_build``)
-
-KEY stands for all that decides a result except the bytes: segment, range, settings. A digest in the entry stands for those.
-All digests in a sealed file are of the kind that its first line names (``sealed``).
-"""
+"""The scan store: what earlier runs found in a log, kept below ``TABLES/_scans``, so that no range is scanned twice."""
 
 from __future__ import annotations
 
@@ -20,12 +10,22 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KIND, new_digest
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, names as storage_format_names
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
+
+# ------------------------------------------------------------------------------------------------------------------- scan_store
+# The scan store: what earlier runs found in a log, kept below ``TABLES/_scans``, so that no range is scanned twice.
+#
+#     entries/KEY                 one scanned range (``ScanEntry`` as sealed JSON); written last, so it is whole or absent
+#     data/KEY-ATTEMPT.runs       its runs of queue offsets and topics: rows (``udfs.incremental.stored_rows``)
+#     data/KEY-ATTEMPT.units      its ConsumeQueue units: rows
+#     data/KEY-ATTEMPT.block      its staged index items
+#     builds/DIGEST...            what a build was made of, by the digest of its manifest (``jobs.incremental.last_build``)
+#
+# KEY stands for all that decides a result except the bytes: segment, range, settings. A digest in the entry stands for those.
+# All digests in a sealed file are of the kind that its first line names (``sealed``).
 
 FORMAT: Final = 4
 """Goes up when entries have other fields, or when the same version of the project finds something else in the same bytes."""
@@ -44,7 +44,7 @@ class KeptFile(NamedTuple):
 
 
 class Head(NamedTuple):
-    """The first bytes of a range that are records, at most ``samples.HEAD``, and their digest: a growing log keeps them."""
+    """The first bytes of a range that are records, at most ``scan_store.HEAD``, and their digest: a growing log keeps them."""
 
     size: int
     digest: str
@@ -137,7 +137,7 @@ class ScanStore:
         folders = (self.entries, self.data, self.builds, self.temporary)
         for folder in (self.root, *folders):
             if not files.is_remote(folder) and os.path.islink(folder):
-                raise InputError(f"{escape(folder)}: is a symbolic link: remove it")
+                raise errors.InputError(f"{storage_format_names.escape(folder)}: is a symbolic link: remove it")
         for folder in folders:
             files.make_folder(folder)
 
@@ -151,8 +151,8 @@ class ScanStore:
             if not names:
                 return False
             with files.Reader(files.join(self.entries, min(names))) as reader:
-                return _kind_of(reader.read(0, min(_SEAL_MAX, reader.size()))) == EARLIER_KIND
-        except (FileNotFoundError, InputError):
+                return _kind_of(reader.read(0, min(_SEAL_MAX, reader.size()))) == storage_format_digest.EARLIER_KIND
+        except (FileNotFoundError, errors.InputError):
             # Another run removes it.
             return False
 
@@ -217,12 +217,12 @@ def read_sealed(path: str) -> bytes:
     """What is sealed in a file. Raises OSError, and ValueError as ``unsealed`` does, also where no run makes it so large."""
     try:
         return unsealed(files.read_bytes(path, _SEALED_MAX))
-    except InputError as error:
+    except errors.InputError as error:
         raise ValueError(str(error)) from None
 
 
 def _seal(data: bytes) -> bytes:
-    return f"{KIND} {new_digest([data]).digest().hex()}".encode()
+    return f"{storage_format_digest.KIND} {storage_format_digest.new_digest([data]).digest().hex()}".encode()
 
 
 def _kind_of(kept: bytes) -> str:
@@ -233,10 +233,80 @@ def _kind_of(kept: bytes) -> str:
     kind, _, digest = kept.partition(b"\n")[0].rpartition(b" ")
     if not re.fullmatch(rb"[0-9a-f]{32}", digest):
         return ""
-    return kind.decode("utf-8", "replace") or EARLIER_KIND
+    return kind.decode("utf-8", "replace") or storage_format_digest.EARLIER_KIND
 
 
 def key_of(fingerprint: str, spec: RangeSpec) -> str:
     """The key of a range. ``fingerprint`` stands for the settings, and for what this version makes of them."""
     fields = [spec.segment_start, spec.segment_end, spec.data_end, spec.low, spec.high, spec.known]
-    return new_digest([json.dumps([FORMAT, fingerprint, *fields]).encode()]).digest().hex()
+    return storage_format_digest.new_digest([json.dumps([FORMAT, fingerprint, *fields]).encode()]).digest().hex()
+
+
+# ---------------------------------------------------------------------------------------------------------------------- samples
+# A few bytes of a range stand for all of them: with size and time of the file they show whether it was written again.
+
+PAGE: Final = 4096
+HEAD: Final = 256
+"""Bytes at the start of a range by which one log is known from another: they include a record's times and checksum."""
+
+
+def _sample_pages(low: int, reach: int, ended: int) -> list[tuple[int, int]]:
+    """(offset, bytes) of the pages that stand for a range: the first, middle and last one, and those around ``ended``.
+
+    They lie in [low, reach): what the scan did not read says nothing of the range.
+    """
+    middle = low + (reach - low) // 2
+    spans = [(at, at + PAGE) for at in (low, middle, max(low, reach - PAGE))]
+    if ended >= 0:
+        spans.append((max(low, ended - PAGE), ended + PAGE))
+    return [(at, min(end, reach) - at) for at, end in spans if at < reach]
+
+
+def sample_of(reader: files.Reader, start: int, low: int, reach: int, summary: RangeSummary) -> tuple[str, int]:
+    """The sample of the range [low, reach): its digest in hex, and the bytes read for it.
+
+    The range lies in a segment that begins at offset ``start``.
+    """
+    hasher, count = storage_format_digest.new_digest(), 0
+    for at, length in _sample_pages(low, reach, max(summary.end, summary.tail)):
+        hasher.update(reader.read(at - start, length))
+        count += length
+    return hasher.digest().hex(), count
+
+
+def head_of(reader: files.Reader, low: int, start: int, reach: int, summary: RangeSummary) -> Head:
+    """The head of the range [low, reach) of the segment that begins at offset ``start``."""
+    ended = max(summary.end, summary.tail)
+    count = max(0, min(HEAD, (ended if ended >= 0 else reach) - low, start + reader.size() - low))
+    return Head(count, storage_format_digest.new_digest([reader.read(low - start, count)]).digest().hex())
+
+
+def begins_alike(entry: ScanEntry, path: str) -> bool:
+    """Whether the segment at ``path`` still has the head of a range that was scanned."""
+    count, digest = entry.head
+    with files.Reader(path) as reader:
+        if reader.size() < entry.low - entry.start + count:
+            return False
+        return bool(storage_format_digest.new_digest([reader.read(entry.low - entry.start, count)]).digest().hex() == digest)
+
+
+def sampled_alike(entry: ScanEntry, path: str) -> tuple[bool, int]:
+    """Whether the segment at ``path`` seems to be as it was when the range was scanned, and the bytes read to find out.
+
+    A broker's writes through a mapping may leave the modification time as it is for a while: the sample shows them.
+    """
+    if not is_same_file(entry, files.entry_of(path)):
+        return False, 0
+    with files.Reader(path) as reader:
+        return has_sample(entry, reader)
+
+
+def is_same_file(entry: ScanEntry, found: files.Entry) -> bool:
+    """Whether the segment's file has the size and time that it had when the range was scanned."""
+    return (found.size, found.modified) == (entry.size, entry.modified)
+
+
+def has_sample(entry: ScanEntry, reader: files.Reader) -> tuple[bool, int]:
+    """Whether the sample of a range is what it was, and the bytes read to find out. The file has the bytes up to its reach."""
+    sample, count = sample_of(reader, entry.start, entry.low, entry.reach, entry.range_summary(0))
+    return sample == entry.sample, count

@@ -1,46 +1,54 @@
-"""Rows of scanned ranges in files, and how they come back into a shuffle that may have other buckets."""
+"""Rows of scanned ranges in files, how they come back, and what an incremental build takes over of the earlier one."""
 
 from __future__ import annotations
 
+import json
+import uuid
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, names as storage_format_names
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.grouping import bucket_of, cut_cells, mix, rows_of
-from rocketmq_reindex.udfs import files, schemas
+from rocketmq_reindex.storage_format.queue.cells import bucket_of, cut_cells, mix, rows_of
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore
+from rocketmq_reindex.udfs.staging import StagingFolder
+from rocketmq_reindex.udfs.write.queues import FilesResult
+
+# ------------------------------------------------------------------------------------------------------------------ stored_rows
+# Rows of scanned ranges in files, and how they come back into a shuffle that may have other buckets.
 
 Keys = npt.NDArray[np.uint64]
 Int64s = npt.NDArray[np.int64]
 _COLUMNS = {
-    schemas.UNITS: cells.UNIT_COLUMNS,
-    schemas.RUNS: cells.RUN_COLUMNS,
-    schemas.BATCHES: cells.BATCH_COLUMNS,
-    schemas.BATCH_RUNS: cells.BATCH_RUN_COLUMNS,
-    schemas.TOPICS: cells.TOPIC_COLUMNS,
+    handover.UNITS: cells.UNIT_COLUMNS,
+    handover.RUNS: cells.RUN_COLUMNS,
+    handover.BATCHES: cells.BATCH_COLUMNS,
+    handover.BATCH_RUNS: cells.BATCH_RUN_COLUMNS,
+    handover.TOPICS: cells.TOPIC_COLUMNS,
 }
 _HELD_BYTES = 4 << 20
 
 
 class RowWriter:
-    """Writes rows into the file ``path`` as Arrow streams of ``schemas.ROWS``, one behind the other, each of a few MiB."""
+    """Writes rows into the file ``path`` as Arrow streams of ``handover.ROWS``, one behind the other, each of a few MiB."""
 
     def __init__(self, temporary: str, path: str) -> None:
         self.path = path
         self._writer = files.Writer(temporary, path)
-        self._hasher = new_digest()
-        self._held: list[schemas.Row] = []
+        self._hasher = storage_format_digest.new_digest()
+        self._held: list[handover.Row] = []
         self._bytes = 0
         self.rows = 0
 
-    def add(self, row: schemas.Row) -> None:
+    def add(self, row: handover.Row) -> None:
         """Write one more row."""
         self._held.append(row)
         self._bytes += len(row.data)
@@ -50,8 +58,8 @@ class RowWriter:
 
     def _flush(self) -> None:
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schemas.ROWS) as stream:
-            for batch in schemas.batches(self._held):
+        with pa.ipc.new_stream(sink, handover.ROWS) as stream:
+            for batch in handover.batches(self._held):
                 stream.write_batch(batch)
         data = memoryview(sink.getvalue())
         self._hasher.update(data)
@@ -73,15 +81,17 @@ class RowWriter:
         self._writer.abandon()
 
 
-def stored_rows(path: str, digest: str) -> Iterator[schemas.Row]:
+def stored_rows(path: str, digest: str) -> Iterator[handover.Row]:
     """The rows that a ``RowWriter`` left. Raises InputError when the file no longer has that digest."""
     data = files.read_bytes(path, files.MAPPED_MAX)
-    if new_digest([data]).digest().hex() != digest:
-        raise InputError(f"{escape(path)}: is not as an earlier run wrote it: remove the folder that data/ lies in")
+    if storage_format_digest.new_digest([data]).digest().hex() != digest:
+        raise errors.InputError(
+            f"{storage_format_names.escape(path)}: is not as an earlier run wrote it: remove the folder that data/ lies in"
+        )
     source = pa.BufferReader(data)
     while source.tell() < len(data):
         for batch in pa.ipc.open_stream(source):
-            yield from schemas.rows_of(batch)
+            yield from handover.rows_of(batch)
 
 
 def queue_keys(names: Iterable[bytes], queue_ids: npt.NDArray[np.int32]) -> Keys:
@@ -143,19 +153,19 @@ class Touched:
     """batch queues: a file more or less at the head moves all of their units"""
 
     @classmethod
-    def by(cls, rows: Iterable[schemas.Row], units_per_file: int) -> Touched:
+    def by(cls, rows: Iterable[handover.Row], units_per_file: int) -> Touched:
         """From the runs among the rows of a range; ``units_per_file`` is the size of a plain queue's file in units."""
         found = cls.union([])
         parts = [found]
         for row in rows:
-            if row.kind == schemas.RUNS:
+            if row.kind == handover.RUNS:
                 pieces = cells.unpack(row.data, cells.RUN_COLUMNS)
                 keys = queue_keys(pieces.names, pieces.queue_ids)
                 first = pieces.columns[0] // units_per_file
                 spans = (pieces.columns[0] + pieces.columns[1] - 1) // units_per_file - first + 1
                 numbers = file_keys(np.repeat(np.repeat(keys, pieces.counts), spans), rows_of(first, spans))
                 parts.append(cls(keys, numbers, found.batches))
-            elif row.kind == schemas.BATCH_RUNS:
+            elif row.kind == handover.BATCH_RUNS:
                 pieces = cells.unpack(row.data, cells.BATCH_RUN_COLUMNS)
                 keys = queue_keys(pieces.names, pieces.queue_ids)
                 parts.append(cls(keys, found.files, keys))
@@ -170,8 +180,8 @@ class Touched:
 
 
 def rows_again(
-    rows: Iterable[schemas.Row], number: int, keys: tuple[int, ...], units_per_file: int, wanted: Wanted | None = None
-) -> Iterator[schemas.Row]:
+    rows: Iterable[handover.Row], number: int, keys: tuple[int, ...], units_per_file: int, wanted: Wanted | None = None
+) -> Iterator[handover.Row]:
     """Stored rows as a scan would leave them in this run: as range ``number``, for these buckets, of the wanted files only.
 
     ``keys[b]`` is the key of bucket b, ``units_per_file`` the size of a plain queue's file in units.
@@ -180,14 +190,14 @@ def rows_again(
         kind = row.kind
         pieces = cells.unpack(row.data, _COLUMNS[kind])
         queues = queue_keys(pieces.names, pieces.queue_ids)
-        if kind == schemas.BATCHES:
+        if kind == handover.BATCHES:
             # Such a cell has one queue, and so has its bucket (``batch_rows``).
             if wanted is None or wanted.having(queues, None).all():
                 yield row._replace(key=keys[row.bucket % len(keys)], range_number=number)
             continue
         counts = pieces.counts.astype(np.int64)
         starts = np.cumsum(counts) - counts
-        part = pieces.columns[0][starts] // units_per_file if kind == schemas.UNITS else np.zeros_like(starts)
+        part = pieces.columns[0][starts] // units_per_file if kind == handover.UNITS else np.zeros_like(starts)
         some = np.arange(len(starts))
         if wanted is not None:
             some = np.flatnonzero(wanted.having(queues, part))
@@ -196,4 +206,176 @@ def rows_again(
         for where, again in cut_cells(
             target, pieces.names, some, pieces.queue_ids[some], starts[some], counts[some], pieces.columns
         ):
-            yield schemas.Row(kind, where, keys[where], number, again, row.sort_key)
+            yield handover.Row(kind, where, keys[where], number, again, row.sort_key)
+
+
+# ------------------------------------------------------------------------------------------------------------------------ carry
+# Take over files of the earlier build: in a bucket by a copy within it, on a disk by a hard link where that is safe.
+#
+# A broker never writes into a full file again. It does write into a file with room, through a mapping that may outlive the
+# rename which publishes a build. So on a disk a file with room is copied, never linked. Where each build has a folder of its
+# own, it also has files of its own: the earlier build can be removed as a whole.
+
+_COPY_BYTES: Final = 1 << 18
+_SENT_BYTES: Final = 8 << 20
+"""Bytes of one request where a file has to come here and be sent again."""
+_AT_ONCE: Final = 8
+"""Files of one task at the same time, behind a URI: most of the time each waits for its store."""
+
+
+def carry(staging: StagingFolder, source: str, target: str, size: int, used: int) -> None:
+    """Link or copy the file ``source`` to ``target`` in the staging folder.
+
+    ``used`` bytes are written; zeros follow up to ``size`` bytes. Behind a URI ``source`` is stored as this run would store it.
+    Raises InputError when ``source`` is gone.
+    """
+    if files.copy_in_store(source, target) if staging.build else size == used and files.link(source, target):
+        return
+    piece = min(_SENT_BYTES if staging.build else _COPY_BYTES, used)
+    try:
+        with files.Reader(source) as reader, files.writing(staging.temporary, target) as writer:
+            buffer = np.empty(piece, np.uint8)
+            for at in range(0, used, max(1, piece)):
+                part = buffer[: min(piece, used - at)]
+                reader.read_into(at, part)
+                if part.any():
+                    # The slots of an IndexFile are mostly holes.
+                    writer.write_at(at, part)
+            writer.finish(staging.stored(size))
+    except FileNotFoundError:
+        if files.entry_of(source).kind != files.ABSENT:
+            raise
+        raise errors.InputError(
+            f"{storage_format_names.escape(source)}: is gone: others have replaced the build that this one goes on from: again"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Carry:
+    """Takes over files of the folder ``source``: those in the parts whose numbers it is given; leaves ``FilesResult``.
+
+    A part has the lines of a manifest's part (``queue_files.entry_line``). A file goes to its path in the tree, or to ``made``.
+    """
+
+    staging: StagingFolder
+    source: str
+    parts: tuple[str, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in handover.numbers(batches):
+            yield handover.batch([self._carry(self.parts[number])])
+
+    def _carry(self, part: str) -> FilesResult:
+        lines = [line.partition(b"\t") for line in files.lines(part)]
+        entries = [json.loads(text) for text, _, _ in lines]
+        into = {files.parent(self._target(entry)) for entry in entries if "made" not in entry}
+        for folder in sorted(into):
+            # A late attempt finds no tree, and must not make one.
+            files.make_folder(folder, below=self.staging.tree)
+        if self.staging.build:
+            with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="carry") as pool:
+                list(pool.map(self._one, entries))
+        else:
+            for entry in entries:
+                self._one(entry)
+        return FilesResult(part, len(entries), sum(int(units or 0) for _, _, units in lines))
+
+    def _target(self, entry: dict[str, Any]) -> str:
+        return entry.get("made") or files.join(self.staging.tree, entry["path"])
+
+    def _one(self, entry: dict[str, Any]) -> None:
+        source = files.join(self.source, entry.get("at", entry["path"]))
+        carry(self.staging, source, self._target(entry), entry["size"], entry["used"])
+
+
+# ------------------------------------------------------------------------------------------------------------------ write_again
+# What an incremental build needs of stored ranges before it writes: which files they touch, and their units of some files.
+
+
+class RowsFile(NamedTuple):
+    """A file of rows (``stored_rows``); both are "" when there are no rows."""
+
+    path: str = ""
+    digest: str = ""
+
+
+class StoredRange(NamedTuple):
+    """One range of the log in the scan store: its number in this run, and its files of rows."""
+
+    number: int
+    runs: RowsFile
+    units: RowsFile
+
+
+def stored_range(store: ScanStore, number: int, entry: ScanEntry) -> StoredRange:
+    """The range of an entry of the store, as range ``number`` of this run."""
+
+    def file(ending: str) -> RowsFile:
+        kept = entry.data.get(ending)
+        return RowsFile(files.join(store.data, kept.name), kept.digest) if kept else RowsFile()
+
+    return StoredRange(number, file("runs"), file("units"))
+
+
+def write_ranges(staging: StagingFolder, some: list[StoredRange]) -> str:
+    """Write a plan of these ranges; returns its path."""
+    return handover.write_plan(staging, f"stored-{uuid.uuid4().hex}", some)
+
+
+def _read_ranges(plan: str) -> list[StoredRange]:
+    return [StoredRange(number, RowsFile(*runs), RowsFile(*units)) for number, runs, units in handover.read_plan(plan)]
+
+
+@dataclass(frozen=True)
+class TouchedFiles:
+    """Finds the ConsumeQueue files with units of a plan's ranges, which ``tasks`` tasks share.
+
+    Each task stages the keys (``Touched``, by ``pack_keys``), and leaves their path as its result.
+    """
+
+    staging: StagingFolder
+    plan: str
+    tasks: int
+    units_per_file: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        ranges = _read_ranges(self.plan)
+        for task in handover.numbers(batches):
+            found = Touched.union([])
+            for one in handover.share(ranges, task, self.tasks):
+                if one.runs.path:
+                    found = Touched.union([found, Touched.by(stored_rows(*one.runs), self.units_per_file)])
+            path = files.join(self.staging.plans, f"touched-{uuid.uuid4().hex}")
+            data = pack_keys(found.queues, found.files, found.batches)
+            files.write_bytes(self.staging.temporary, path, [data])
+            yield handover.texts_batch([path])
+
+
+@dataclass(frozen=True)
+class LoadRows:
+    """Loads the stored rows of a plan's ranges, which ``tasks`` tasks share, that go into wanted files.
+
+    ``wanted`` is the path of the packed keys of ``Wanted``; "" loads all rows. ``keys[b]`` is the key of bucket b.
+    """
+
+    plan: str
+    tasks: int
+    keys: tuple[int, ...]
+    units_per_file: int
+    wanted: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        ranges = _read_ranges(self.plan)
+        wanted = Wanted(*unpack_keys(files.read_bytes(self.wanted))) if self.wanted else None
+        for task in handover.numbers(batches):
+            for one in handover.share(ranges, task, self.tasks):
+                if one.units.path and self._has_some(one, wanted):
+                    rows = stored_rows(*one.units)
+                    yield from handover.batches(rows_again(rows, one.number, self.keys, self.units_per_file, wanted))
+
+    def _has_some(self, one: StoredRange, wanted: Wanted | None) -> bool:
+        """Whether any of a range's units is wanted: its runs, which are few, show that."""
+        if wanted is None or not one.runs.path:
+            return wanted is None
+        found = Touched.by(stored_rows(*one.runs), self.units_per_file)
+        return bool(among(found.queues, wanted.queues).any() or among(found.files, wanted.files).any())

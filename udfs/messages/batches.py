@@ -1,6 +1,4 @@
-"""The columns of a message, as ``rocketmq-commitlog`` has them, and Arrow batches of records with such columns."""
-
-from __future__ import annotations
+"""Arrow batches of messages: the columns of ``rocketmq-commitlog``, over the buffers of ``storage_format``."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,15 +8,111 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex.storage_format.record import columns as m
-from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.hosts import read_hosts
-from rocketmq_reindex.storage_format.record.property_maps import read_maps
-from rocketmq_reindex.storage_format.record.text_columns import read_bytes, read_texts
+from rocketmq_reindex.storage_format.record import columns as m, layout as r
+from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, compression_of
+from rocketmq_reindex.storage_format.record.text_columns import (
+    MapColumn,
+    TextColumn,
+    read_bytes,
+    read_hosts,
+    read_maps,
+    read_texts,
+)
 from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
-from rocketmq_reindex.udfs.messages import arrow_columns as arrow
-from rocketmq_reindex.udfs.messages.bodies import unpack_bodies
+from rocketmq_reindex.udfs.messages.unpack_body import unpack
+
+# ---------------------------------------------------------------------------------------------------------------- arrow_columns
+# Columns of ``storage_format`` as Arrow arrays over the same buffers: no value is copied by itself.
+
+
+def bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+    """Arrow's validity bits of a bool array; None when all values are valid."""
+    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def texts(column: TextColumn, kind: pa.DataType | None = None) -> pa.Array:
+    """A column of texts as a string array, or as an array of ``kind`` (binary)."""
+    buffers = [bitmap(column.valid), pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
+    return pa.Array.from_buffers(kind or pa.string(), len(column.valid), buffers)
+
+
+def maps(column: MapColumn) -> pa.Array:
+    """A column of maps as an array of map<string, string>."""
+    entries = pa.StructArray.from_arrays(
+        [texts(column.names), texts(column.values)],
+        fields=[pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())],
+    )
+    kind = pa.map_(pa.string(), pa.string())
+    return pa.Array.from_buffers(kind, len(column.offsets) - 1, [None, pa.py_buffer(column.offsets)], children=[entries])
+
+
+def numbers(column: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """A column of numbers as an array of ``kind``, which may be narrower."""
+    return pa.array(column.astype(kind.to_pandas_dtype(), copy=False), type=kind)
+
+
+TIME: Final = pa.timestamp("us", "UTC")
+_TIME_MAX: Final = 9_223_285_600_000
+"""Milliseconds: a day less than 64 bits of nanoseconds, as pandas has them. Spark fails where Python has no such date."""
+
+
+def times(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
+    """Times since 1970 (int64) as an array of TIME; null for one before 1677 or after 2262, which no clock gave."""
+    known = (milliseconds >= -_TIME_MAX) & (milliseconds <= _TIME_MAX)
+    return pa.array(np.where(known, milliseconds, 0) * 1000, type=TIME, mask=~known)
+
+
+def nulls(fields: pa.Schema, given: dict[str, pa.Array], count: int) -> pa.RecordBatch:
+    """A batch of ``count`` rows with the columns ``given``, and all others null."""
+    columns = [given.get(field.name, pa.nulls(count, field.type)) for field in fields]
+    return pa.RecordBatch.from_arrays(columns, schema=fields)
+
+
+def string_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+    """Offsets (int32, n + 1) and bytes (uint8) of a string array of n values; the bytes of a null mean nothing."""
+    if pa.types.is_large_string(array.type) or array.type != pa.string():
+        array = array.cast(pa.string())
+    _, offsets, data = array.buffers()
+    if offsets is None or not len(array):
+        return np.zeros(len(array) + 1, np.int32), np.zeros(0, np.uint8)
+    bounds = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    return bounds, np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+
+
+# ----------------------------------------------------------------------------------------------------------------------- bodies
+# Unpack the bodies of a batch, none into more bytes than allowed: a few packed bytes can stand for gigabytes.
+
+
+def _whole(raw: bytes, sys_flag: int, most: int) -> bytes | None:
+    kind = compression_of(sys_flag)
+    if kind is None:
+        return raw
+    found = unpack(raw, kind, most)
+    return None if found.more or found.fault else found.data
+
+
+def unpack_bodies(bodies: pa.Array, sys_flag: npt.NDArray[np.int64], most: int, room: int) -> pa.Array:
+    """The first ``bodies`` (binary), with packed ones unpacked.
+
+    ``sys_flag`` (int64) says how each is packed. A body is null where it is broken or would have more than ``most`` bytes. Once
+    they have more than ``room`` bytes together, the others are left out; one is always there.
+    """
+    if not (sys_flag & FLAG_COMPRESSED).any():
+        return bodies
+    found: list[bytes | None] = []
+    size = 0
+    for body, flag in zip(bodies, sys_flag.tolist(), strict=True):
+        data = _whole(body.as_py(), flag, most)
+        found.append(data)
+        size += len(data) if data is not None else 0
+        if size > room:
+            break
+    return pa.array(found, pa.binary())
+
+
+# ---------------------------------------------------------------------------------------------------------------------- batches
+# The columns of a message, as ``rocketmq-commitlog`` has them, and Arrow batches of records with such columns.
 
 BATCH_ROWS: Final = 1 << 14
 """Records in a batch, at most."""
@@ -44,34 +138,34 @@ Make = Callable[[Rows], pa.Array]
 
 
 def _number(kind: pa.DataType, row: int) -> tuple[pa.DataType, Make]:
-    return kind, lambda rows: arrow.numbers(rows.fields[row], kind)
+    return kind, lambda rows: numbers(rows.fields[row], kind)
 
 
 def _known(kind: pa.DataType, name: str) -> tuple[pa.DataType, Make]:
-    return kind, lambda rows: arrow.numbers(getattr(rows.messages, name), kind)
+    return kind, lambda rows: numbers(getattr(rows.messages, name), kind)
 
 
 def _time(row: int) -> tuple[pa.DataType, Make]:
-    return arrow.TIME, lambda rows: arrow.times(rows.fields[row])
+    return TIME, lambda rows: times(rows.fields[row])
 
 
 def _text(start: int) -> tuple[pa.DataType, Make]:
-    return pa.string(), lambda rows: arrow.texts(read_texts(rows.data, rows.fields[start], rows.fields[start + 1]))
+    return pa.string(), lambda rows: texts(read_texts(rows.data, rows.fields[start], rows.fields[start + 1]))
 
 
 def _host(at: int, flag: int) -> tuple[pa.DataType, Make]:
     def make(rows: Rows) -> pa.Array:
-        return arrow.texts(read_hosts(rows.data, rows.fields[at], rows.fields[m.SYS_FLAG] & flag != 0))
+        return texts(read_hosts(rows.data, rows.fields[at], rows.fields[m.SYS_FLAG] & flag != 0))
 
     return pa.string(), make
 
 
 def _properties(rows: Rows) -> pa.Array:
-    return arrow.maps(read_maps(rows.data, rows.fields[m.PROPS_START], rows.fields[m.PROPS_END]))
+    return maps(read_maps(rows.data, rows.fields[m.PROPS_START], rows.fields[m.PROPS_END]))
 
 
 def _body(rows: Rows) -> pa.Array:
-    return arrow.texts(read_bytes(rows.data, rows.fields[m.BODY_START], rows.fields[m.BODY_END]), pa.binary())
+    return texts(read_bytes(rows.data, rows.fields[m.BODY_START], rows.fields[m.BODY_END]), pa.binary())
 
 
 COLUMNS: Final[dict[str, tuple[pa.DataType, Make]]] = {

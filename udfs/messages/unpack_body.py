@@ -1,7 +1,5 @@
 """Unpack one message's body, never into more bytes than allowed: a few packed bytes can stand for gigabytes."""
 
-from __future__ import annotations
-
 import zlib
 from typing import NamedTuple
 

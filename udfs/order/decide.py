@@ -1,37 +1,198 @@
-"""Decide where the units of queues out of order go.
-
-Queues in order leave nothing. Those out of order go to staged files: a line for each (``OddQueue``), and its placement.
-"""
+"""Decide where the units of queues out of order go, from their runs of queue offsets."""
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.logical_order import LogEvidence
 from rocketmq_reindex.storage_format.queue.order import (
     BREAKS_MAX,
     Decision,
+    OutOfLine,
     Placement,
+    Run,
+    broken_at,
+    fewer_runs,
     irregular,
     order_appended,
     order_broker,
 )
-from rocketmq_reindex.storage_format.queue.runs import Run, broken_at, fewer_runs
-from rocketmq_reindex.udfs import files, results, schemas
-from rocketmq_reindex.udfs.order.placements import PlacementWriter, Queue
-from rocketmq_reindex.udfs.order.queue_runs import QueueRuns
-from rocketmq_reindex.udfs.order.results import OddQueue, OrderResult, cap_decisions, odd_queue
+from rocketmq_reindex.storage_format.queue.placement import LogEvidence
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.order.placements import PlacementSpan, PlacementWriter, Queue
 from rocketmq_reindex.udfs.staging import StagingFolder
+
+# ------------------------------------------------------------------------------------------------------------------- queue_runs
+# The runs of queue offsets of many queues, in one array.
+
+
+class QueueRuns:
+    """The runs of the queues of one bucket: those of one queue together, in the order of the log.
+
+    ``some`` are unpacked cells of ``cells.RUN_COLUMNS`` or ``cells.BATCH_RUN_COLUMNS`` columns (int64).
+    """
+
+    def __init__(self, some: Iterable[cells.Pieces]) -> None:
+        numbers: dict[tuple[bytes, int], int] = {}
+        owners, parts = [np.zeros(0, np.int32)], []
+        for pieces in some:
+            queues = zip(pieces.names, pieces.queue_ids.tolist(), strict=True)
+            found = np.fromiter((numbers.setdefault(queue, len(numbers)) for queue in queues), np.int32, len(pieces.names))
+            owners.append(np.repeat(found, pieces.counts))
+            parts.append(pieces.columns)
+        owner, columns = np.concatenate(owners), np.concatenate(parts, axis=1)
+        order = np.lexsort((columns[2], owner))
+        self._queues = list(numbers)
+        self._columns = columns[:, order]
+        self._bounds = np.searchsorted(owner[order], np.arange(len(numbers) + 1))
+
+    def pre_blank(self, units_per_file: int) -> int:
+        """How many units stand before the first one of a queue in its first file, summed over all queues."""
+        return int((self._columns[0, self._bounds[:-1]] % units_per_file).sum())
+
+    def odd(
+        self, fills_head: Callable[[int, int], bool] | None = None
+    ) -> Iterator[tuple[tuple[bytes, int], npt.NDArray[np.int64]]]:
+        """Each queue out of order, by topic and queue id, with its runs (int64, columns by runs).
+
+        ``fills_head``: tells by queue offset and phy_offset of a queue's first record whether something stands before it: such
+        a queue is one of them.
+        """
+        breaks = broken_at(self._columns)
+        owners = np.searchsorted(self._bounds, breaks, side="right") - 1
+        inside = set(owners[breaks != self._bounds[owners]].tolist())
+        if fills_head:
+            firsts = self._columns[:, self._bounds[:-1]]
+            later = np.flatnonzero(firsts[0])
+            inside |= {k for k in later.tolist() if fills_head(int(firsts[0, k]), int(firsts[2, k]))}
+        for k in sorted(inside, key=self._queues.__getitem__):
+            yield self._queues[k], self._columns[:, self._bounds[k] : self._bounds[k + 1]]
+
+
+# ---------------------------------------------------------------------------------------------------------------------- results
+# What a task that decides on queue order hands to the driver: the first of what it found in a queue, and sums of the rest.
+
+LISTED_MAX: Final = 100
+"""Decisions, and records out of line, that are listed one by one for each queue."""
+
+
+class LostRecord(NamedTuple):
+    """One record out of line; ``is_wrong`` as in ``OutOfLine``."""
+
+    phy_offset: int
+    size: int
+    is_wrong: bool = False
+
+
+class MoreLost(NamedTuple):
+    """The records out of line that are not listed one by one."""
+
+    records: int
+    phy_offset: int
+    """of the first one"""
+    end: int
+    """phy_offset behind the last one"""
+    size: int
+    """bytes of all of them"""
+
+
+@dataclass
+class OrderResult(Result):
+    """One result of ``DecideOrder``: a part, or the count of units before the first ones."""
+
+    part: str = ""
+    """path of a file with one ``OddQueue`` on each line, by topic and queue id"""
+    pre_blank: int = 0
+    """units that stand before the first one of a queue in its first file, of all queues"""
+
+
+@dataclass
+class OddQueue(Result):
+    """One queue out of order.
+
+    Where ``breaks`` is not 0, the queue is out of order more often than damage can explain, and the rest has its defaults.
+    """
+
+    topic: str
+    queue: int
+    breaks: int = 0
+    decisions: list[Decision] = field(default_factory=list)
+    """the first ones, and sums of the others (``cap_decisions``)"""
+    filled: int = 0
+    """units that stand for missing records"""
+    opened: int = -1
+    """position at which a file without any unit begins; -1: there is none"""
+    lost: list[LostRecord] = field(default_factory=list)
+    """the first records out of line"""
+    more_lost: MoreLost | None = None
+    """the other ones; None: there are none"""
+    pending: list[LostRecord] = field(default_factory=list)
+    """the last records, of which it is not clear whether they are in line"""
+    between_lives: list[int] = field(default_factory=list)
+    """as in ``Placement``"""
+    where: PlacementSpan | None = None
+    """where its rows are"""
+    batch: bool = False
+    """whether it is a batch ConsumeQueue"""
+    digest: str = ""
+    """equal digests: units of the same records stand at the same positions"""
+
+    @classmethod
+    def of_fields(cls, fields: dict[str, Any]) -> OddQueue:
+        """The queue with these fields, in which tuples are lists."""
+        for name, kind in (("decisions", Decision), ("lost", LostRecord), ("pending", LostRecord)):
+            fields[name] = [kind(*each) for each in fields[name]]
+        for name, one in (("more_lost", MoreLost), ("where", PlacementSpan)):
+            fields[name] = one(*fields[name]) if fields[name] else None
+        return cls(**fields)
+
+
+def cap_decisions(decisions: Sequence[Decision], most: int = LISTED_MAX) -> list[Decision]:
+    """The first ``most`` decisions, then for each kind of the others ("more KIND", lowest queue offset, sum of units)."""
+    rest: dict[str, tuple[int, int]] = {}
+    for kind, offset, count in decisions[most:]:
+        lowest, total = rest.get(kind, (offset, 0))
+        rest[kind] = (min(lowest, offset), total + count)
+    return [*decisions[:most], *(Decision(f"more {kind}", *rest[kind]) for kind in sorted(rest))]
+
+
+def odd_queue(topic: bytes, queue_id: int, placement: Placement) -> OddQueue:
+    """The queue with what its placement decides; ``where``, ``batch`` and ``digest`` are for the caller to set."""
+    return OddQueue(
+        topic.decode(),
+        queue_id,
+        decisions=cap_decisions(placement.decisions),
+        filled=placement.filled,
+        opened=placement.opened,
+        lost=[LostRecord(one.phy_offset, one.length, one.is_wrong) for one in placement.lost[:LISTED_MAX]],
+        pending=[LostRecord(one.phy_offset, one.length) for one in placement.pending],
+        between_lives=placement.between_lives,
+        more_lost=_more_lost(placement.lost[LISTED_MAX:]),
+    )
+
+
+def _more_lost(rest: Sequence[OutOfLine]) -> MoreLost | None:
+    if not rest:
+        return None
+    first, last = rest[0], rest[-1]
+    return MoreLost(len(rest), first.phy_offset, last.phy_offset + last.length, sum(record.length for record in rest))
+
+
+# ----------------------------------------------------------------------------------------------------------------------- decide
+# Decide where the units of queues out of order go.
+#
+# Queues in order leave nothing. Those out of order go to staged files: a line for each (``OddQueue``), and its placement.
 
 QUEUES_MAX = 20_000
 """Queues in one part: there may be very many out of order."""
@@ -68,7 +229,7 @@ class DecideOrder:
         with files.writing(self.staging.temporary, path) as writer:
             placements = PlacementWriter(writer, path)
             pre_blank, odd = 0, list[tuple[Queue, str]]()
-            for cells_of_bucket in schemas.by_bucket(batches):
+            for cells_of_bucket in handover.by_bucket(batches):
                 runs = self._runs(cell.data for cell in cells_of_bucket)
                 pre_blank += runs.pre_blank(self.units_per_file)
                 found = runs.odd(self._fills_head if self.policy != "broker" else None)
@@ -79,12 +240,12 @@ class DecideOrder:
             writer.finish()
         if odd:
             yield self._part(odd)
-        yield results.batch([OrderResult(pre_blank=0 if self.batch else pre_blank)])
+        yield handover.batch([OrderResult(pre_blank=0 if self.batch else pre_blank)])
 
     def _part(self, odd: list[tuple[Queue, str]]) -> pa.RecordBatch:
         path = files.join(self.staging.plans, f"odd-{uuid.uuid4().hex}")
         files.write_bytes(self.staging.temporary, path, [f"{line}\n".encode() for _, line in sorted(odd)])
-        return results.batch([OrderResult(part=path)])
+        return handover.batch([OrderResult(part=path)])
 
     def _fills_head(self, first: int, phy_offset: int) -> bool:
         return self.log.fills_head(first, phy_offset, self.units_per_file)

@@ -1,25 +1,27 @@
-"""Where the units of queues out of order go, as packed arrays in staged files: these rows never pass through the driver.
-
-Little-endian. Each task that decides on order writes one file; the driver knows only where the rows of each queue begin:
-    int64   kept     x 5 x rows    (``Placement.kept``)
-    int64   fills    x 3 x rows    (``Placement.fills``)
-"""
-
-from __future__ import annotations
+"""Where the units of queues out of order go, as packed arrays in staged files, and their move to these positions."""
 
 import json
 import zlib
 from array import array
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from rocketmq_reindex.storage_format.queue.order import Placement
-from rocketmq_reindex.storage_format.queue.placement import Rows
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex.storage_format.names import WAITING_TOPICS
+from rocketmq_reindex.storage_format.queue import cells, order, placement as queue_placement
+from rocketmq_reindex.udfs import files, handover
+
+# ------------------------------------------------------------------------------------------------------------------- placements
+# Where the units of queues out of order go, as packed arrays in staged files: these rows never pass through the driver.
+#
+# Little-endian. Each task that decides on order writes one file; the driver knows only where the rows of each queue begin:
+#     int64   kept     x 5 x rows    (``Placement.kept``)
+#     int64   fills    x 3 x rows    (``Placement.fills``)
 
 Queue = tuple[bytes, int]
 """(topic in UTF-8, queue id)"""
@@ -44,7 +46,7 @@ class PlacementSpan(NamedTuple):
         """Bytes of the rows."""
         return 8 * (KEPT * self.kept + FILLS * self.fills)
 
-    def read(self) -> Rows:
+    def read(self) -> queue_placement.Rows:
         """The rows of kept, then those of fills (int64, flat)."""
         with files.Reader(self.path) as reader:
             return np.frombuffer(reader.read(self.at, self.size), "<i8")
@@ -56,7 +58,7 @@ class PlacementWriter:
     def __init__(self, writer: files.Writer, path: str) -> None:
         self._writer, self._path, self._at = writer, path, 0
 
-    def put(self, placement: Placement) -> PlacementSpan:
+    def put(self, placement: order.Placement) -> PlacementSpan:
         """Append a placement; returns where it is."""
         span = PlacementSpan(self._path, self._at, len(placement.kept), len(placement.fills))
         for rows in (placement.kept, placement.fills):
@@ -123,7 +125,7 @@ class Placements(Generic[Table]):
     of ``kept`` and ``fills`` (int64, flat).
     """
 
-    def __init__(self, plan: str, table: Callable[[Queue, Rows, Rows], Table]) -> None:
+    def __init__(self, plan: str, table: Callable[[Queue, queue_placement.Rows, queue_placement.Rows], Table]) -> None:
         self._plan, self._table = plan, table
         data = files.read_bytes(files.beside(plan, ".keys")) if plan else b""
         self._keys, self._at, self._length = np.frombuffer(data, "<u8").reshape(3, -1)
@@ -171,3 +173,71 @@ class Placements(Generic[Table]):
             self._bytes += size
         self._held.move_to_end(queue)
         return self._held[queue][0]
+
+
+# ---------------------------------------------------------------------------------------------------------------------- reroute
+# Move the units of queues out of order to the positions that the queue order policy gives them.
+
+_WAITING = frozenset(topic.encode() for topic in WAITING_TOPICS)
+
+
+def _table(queue: Queue, kept: queue_placement.Rows, fills: queue_placement.Rows) -> queue_placement.PlacementTable:
+    return queue_placement.PlacementTable(kept, fills, queue[0] in _WAITING)
+
+
+@dataclass(frozen=True)
+class Reroute:
+    """Maps rows of UNITS to rows of UNITS: units of queues out of order get new positions, all other cells stay as they are.
+
+    ``placements`` is the plan of those queues (``PlanWriter``). ``units_per_file`` is the size of a ConsumeQueue file in units,
+    ``keys[b]`` the key of bucket b.
+    """
+
+    placements: str
+    units_per_file: int
+    keys: tuple[int, ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table = Placements(self.placements, _table)
+        return handover.batches(row for batch in batches for row in self._rows(batch, table))
+
+    def _rows(self, batch: pa.RecordBatch, table: Placements[queue_placement.PlacementTable]) -> Iterator[handover.Row]:
+        for row in handover.rows_of(batch):
+            pieces = cells.unpack(row.data, cells.UNIT_COLUMNS)
+            queues = list(zip(pieces.names, pieces.queue_ids.tolist(), strict=True))
+            odd = table.having(queues)
+            if not odd.any():
+                yield row
+                continue
+            starts = np.cumsum(pieces.counts, dtype=np.int64) - pieces.counts
+            keep = np.flatnonzero(~odd)
+            if len(keep):
+                rows = cells.rows_of(starts[keep], pieces.counts[keep].astype(np.int64))
+                plain = cells.pack(
+                    [pieces.names[k] for k in keep],
+                    pieces.queue_ids[keep],
+                    pieces.counts[keep],
+                    pieces.columns[:, rows],
+                )
+                yield row._replace(data=plain)
+            # Random offsets make a piece of nearly every unit: those of a queue are placed together. They ascend by phy_offset.
+            by_queue: dict[tuple[bytes, int], list[int]] = defaultdict(list)
+            for k in np.flatnonzero(odd).tolist():
+                by_queue[queues[k]].append(k)
+            for queue, numbers in by_queue.items():
+                rows, placement = cells.rows_of(starts[numbers], pieces.counts[numbers].astype(np.int64)), table.get(queue)
+                assert placement is not None
+                yield from self._route(row.range_number, queue, placement.apply(pieces.columns[:, rows]))
+
+    def _route(self, number: int, queue: tuple[bytes, int], units: npt.NDArray[np.int64]) -> Iterator[handover.Row]:
+        if not units.shape[1]:
+            return
+        n = units.shape[1]
+        block = cells.QueueBlock(np.zeros(n, np.int32), units[0], units[1], units[2].astype(np.int32), units[3], 1)
+        _, file_number, starts, counts = block.pieces(self.units_per_file)
+        crc = np.full(len(starts), zlib.crc32(queue[0]), np.uint32)
+        ids = np.full(len(starts), queue[1], np.int32)
+        bucket = cells.bucket_of(crc, ids, file_number, len(self.keys))
+        zeros = np.zeros(len(starts), np.int64)
+        for target, cell in cells.cut_cells(bucket, [queue[0]], zeros, ids, starts, counts, block.columns):
+            yield handover.Row(handover.UNITS, target, self.keys[target], number, cell)

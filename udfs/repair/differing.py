@@ -16,11 +16,10 @@ from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.udfs import files, plans, results
-from rocketmq_reindex.udfs.progress import Position
-from rocketmq_reindex.udfs.repair.walking import Walker, message_of
-from rocketmq_reindex.udfs.results import Result
-from rocketmq_reindex.udfs.staging import StagingFolder
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.repair.replicas import Walker, message_of
+from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 CHUNK: Final = 8 << 20
 """Bytes that are compared at once."""
@@ -114,10 +113,10 @@ class CompareLogs:
     settings: ScanSettings
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        stretches = [Stretch(*fields) for fields in plans.read_plan(self.plan)]
+        stretches = [Stretch(*fields) for fields in handover.read_plan(self.plan)]
         walker = Walker(self.settings)
-        for task in plans.numbers(batches):
-            mine = plans.share(stretches, task, self.tasks)
+        for task in handover.numbers(batches):
+            mine = handover.share(stretches, task, self.tasks)
             position, done = Position(self.staging, f"log-{task}", sum(stretch.length for stretch in mine)), 0
             found = list[LogDifference]()
             for stretch in mine:
@@ -126,7 +125,7 @@ class CompareLogs:
                 done += stretch.length
                 position.moved(done)
             position.ended(done)
-            yield results.batch(found)
+            yield handover.batch(found)
 
 
 def _compared(walker: Walker, stretch: Stretch) -> LogDifference | None:

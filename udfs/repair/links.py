@@ -1,6 +1,7 @@
-"""How an unchanged segment of a repaired log may share its bytes with the damaged log's."""
+"""How an unchanged segment of a repaired log may share its bytes with the damaged log's.
 
-from __future__ import annotations
+By itself: the parser of repair needs nothing else of this package.
+"""
 
 from typing import Final
 

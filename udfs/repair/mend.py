@@ -8,20 +8,15 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format import errors, names, repair
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.repair.damage import Damage, Place, RecordAt, reason_of
-from rocketmq_reindex.storage_format.repair.pieces import COPY, Piece, lost_pieces
-from rocketmq_reindex.storage_format.repair.records import Demands
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.udfs import plans, results
-from rocketmq_reindex.udfs.repair.quarantine import Kept
-from rocketmq_reindex.udfs.repair.replicas import Replica
-from rocketmq_reindex.udfs.repair.walking import Walker, message_of, record_bytes
-from rocketmq_reindex.udfs.results import Result
+from rocketmq_reindex.udfs import handover
+from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.repair.replicas import Replica, Walker, message_of, record_bytes
+from rocketmq_reindex.udfs.repair.segments import Kept
 
 NEIGHBOURS: Final = 16
 """Good records on each side of damage that a replica may have otherwise."""
@@ -40,30 +35,30 @@ class Mended(Result):
     low: int
     high: int
     start: int
-    places: list[Place]
+    places: list[repair.Place]
     replica: int
-    pieces: list[Piece]
+    pieces: list[repair.Piece]
     kept: Kept = field(default_factory=Kept)
     """what quarantine/ has of it, once all is decided"""
 
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> Mended:
         """The result with these fields, as JSON holds them."""
-        fields["places"] = [Place(*place) for place in fields["places"]]
-        fields["pieces"] = [Piece.of_fields(piece) for piece in fields["pieces"]]
+        fields["places"] = [repair.Place(*place) for place in fields["places"]]
+        fields["pieces"] = [repair.Piece.of_fields(piece) for piece in fields["pieces"]]
         fields["kept"] = Kept.of_fields(fields["kept"])
         return cls(**fields)
 
     @property
     def reason(self) -> str:
         """Why it is damage: each reason once."""
-        return reason_of(self.places)
+        return repair.reason_of(self.places)
 
 
 class _Side(NamedTuple):
     """A good record beside damage; ``message`` is what it holds, ``time`` its store time."""
 
-    place: RecordAt
+    place: repair.RecordAt
     message: Message
 
     @property
@@ -95,16 +90,16 @@ class MendDamage:
     """nothing is done where no replica has the stretch: it gets no pieces"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = [Damage.of_fields(fields) for fields in plans.read_plan(self.plan)]
-        replicas = [Replica.of_fields(listed) for listed in plans.read_plan(self.replicas)]
+        found = [repair.Damage.of_fields(fields) for fields in handover.read_plan(self.plan)]
+        replicas = [Replica.of_fields(listed) for listed in handover.read_plan(self.replicas)]
         # What a replica gives has right CRCs, whatever is asked of this log.
         walker = Walker(replace(self.settings, crc_mode=max(self.settings.crc_mode, r.CRC_BODY)))
         neighbours = _Neighbours(walker, found)
-        for task in plans.numbers(batches):
-            mended = [self._mend(walker, replicas, neighbours, damage) for damage in plans.share(found, task, self.tasks)]
-            yield results.batch(mended)
+        for task in handover.numbers(batches):
+            mended = [self._mend(walker, replicas, neighbours, damage) for damage in handover.share(found, task, self.tasks)]
+            yield handover.batch(mended)
 
-    def _mend(self, walker: Walker, replicas: list[Replica], found: _Neighbours, damage: Damage) -> Mended:
+    def _mend(self, walker: Walker, replicas: list[Replica], found: _Neighbours, damage: repair.Damage) -> Mended:
         # A replica that has the records beside the damage as they are here comes first.
         for most in (0, NEIGHBOURS):
             for number, replica in enumerate(replicas, 1):
@@ -117,11 +112,11 @@ class MendDamage:
         return _mended(damage, low, high, 0, pieces)
 
 
-def _mended(damage: Damage, low: int, high: int, replica: int, pieces: list[Piece]) -> Mended:
+def _mended(damage: repair.Damage, low: int, high: int, replica: int, pieces: list[repair.Piece]) -> Mended:
     return Mended(damage.offset, damage.length, low, high, damage.segment.start, list(damage.places), replica, pieces)
 
 
-def _side(place: RecordAt) -> _Side | None:
+def _side(place: repair.RecordAt) -> _Side | None:
     """The record at ``place``, read."""
     found = message_of(record_bytes(place), place.offset)
     return _Side(place, found) if found else None
@@ -133,13 +128,13 @@ class _Neighbours:
     They end where the log does. None stands where nobody knows what is further.
     """
 
-    def __init__(self, walker: Walker, found: Sequence[Damage]) -> None:
+    def __init__(self, walker: Walker, found: Sequence[repair.Damage]) -> None:
         """``found`` has all damage of the log, in order."""
         self._walker = walker
         self._from = {damage.offset: damage for damage in found}
         self._to = {damage.end: damage for damage in found}
 
-    def before(self, damage: Damage) -> Iterator[_Side | None]:
+    def before(self, damage: repair.Damage) -> Iterator[_Side | None]:
         """Yield the good records before the damage."""
         at = damage.offset
         while True:
@@ -164,10 +159,10 @@ class _Neighbours:
         """The good records before ``stop``, back to the good one at ``anchor``."""
         while anchor < stop:
             stop = self._walker.walk(segment, anchor, stop).last_good
-            if side := _side(RecordAt(segment, stop)):
+            if side := _side(repair.RecordAt(segment, stop)):
                 yield side
 
-    def behind(self, damage: Damage) -> Iterator[_Side | None]:
+    def behind(self, damage: repair.Damage) -> Iterator[_Side | None]:
         """Yield the good records behind the damage."""
         segment, at, after = damage.segment, damage.end, damage.after
         beside = False
@@ -190,10 +185,10 @@ class _Neighbours:
         """The good record of ``segment`` that begins at ``at``."""
         if at >= segment.data_end or self._walker.walk(segment, at, at + 1).last_good != at:
             return None
-        return _side(RecordAt(segment, at, at))
+        return _side(repair.RecordAt(segment, at, at))
 
 
-def _taken(walker: Walker, replica: Replica, damage: Damage, found: _Neighbours, most: int) -> Piece | None:
+def _taken(walker: Walker, replica: Replica, damage: repair.Damage, found: _Neighbours, most: int) -> repair.Piece | None:
     """The stretch as ``replica`` has it, if that is certain: good records beside it are equal in both logs.
 
     ``most`` as in ``_border``.
@@ -203,11 +198,11 @@ def _taken(walker: Walker, replica: Replica, damage: Damage, found: _Neighbours,
     if low < 0 or high < 0 or not (is_proved or is_proved_behind):
         return None
     segment = replica.chains(walker, damage, low, high)
-    return Piece(COPY, low, high, segment.path, segment.start) if segment else None
+    return repair.Piece(repair.COPY, low, high, segment.path, segment.start) if segment else None
 
 
 def _border(
-    walker: Walker, replica: Replica, damage: Damage, sides: Iterator[_Side | None], at: int, most: int
+    walker: Walker, replica: Replica, damage: repair.Damage, sides: Iterator[_Side | None], at: int, most: int
 ) -> tuple[int, bool]:  # fmt: skip
     """Where the bytes to be taken begin or end, and whether a record is equal in both logs there. -1 where it is another log.
 
@@ -233,7 +228,7 @@ def _border(
     return (-1 if is_damaged else at), False
 
 
-def _lost(damage: Damage, before: _Side | None, after: _Side | None) -> tuple[int, int, list[Piece]]:
+def _lost(damage: repair.Damage, before: _Side | None, after: _Side | None) -> tuple[int, int, list[repair.Piece]]:
     """What stands for lost bytes: (low, high, pieces). A stretch too small for any record takes a neighbour with it: the one
     with which fewer messages are lost, then fewer bytes. At the end of a file that is too short it takes bytes that the file
     does not have.
@@ -242,10 +237,12 @@ def _lost(damage: Damage, before: _Side | None, after: _Side | None) -> tuple[in
     """
     sides = [side for side in (before, after) if side]
     if not sides:
-        raise InputError(f"offset {damage.offset}: no good record before or behind the damage: this log cannot be repaired")
+        raise errors.InputError(
+            f"offset {damage.offset}: no good record before or behind the damage: this log cannot be repaired"
+        )
     # Of the record before; never 0, which a recovery takes for the end of the log.
     time = max(1, next((side.time for side in sides if side.time > 0), 1))
-    demands = Demands(
+    demands = repair.Demands(
         any("__CRC32#" in side.message.properties for side in sides),
         any("DUP_INFO" in side.message.properties for side in sides),
     )
@@ -253,10 +250,10 @@ def _lost(damage: Damage, before: _Side | None, after: _Side | None) -> tuple[in
     if high == damage.segment.data_end:
         high = max(high, min(low + demands.filler_min, damage.segment.segment_end))
     neighbours = sorted((side for side in sides if _touches(side, damage)), key=lambda side: side.cost)
-    while (pieces := lost_pieces(low, high, bounds, time, demands)) is None:
+    while (pieces := repair.lost_pieces(low, high, bounds, time, demands)) is None:
         if not neighbours:
-            where = f"{escape(damage.segment.path)}: offset {damage.offset}"
-            raise InputError(
+            where = f"{names.escape(damage.segment.path)}: offset {damage.offset}"
+            raise errors.InputError(
                 f"{where}: {damage.length:,} bytes are too few for a record, and no record beside them can go with them"
             )
         taken = neighbours.pop(0)
@@ -264,7 +261,7 @@ def _lost(damage: Damage, before: _Side | None, after: _Side | None) -> tuple[in
     return low, high, pieces
 
 
-def _touches(side: _Side, damage: Damage) -> bool:
+def _touches(side: _Side, damage: repair.Damage) -> bool:
     """Whether the record lies right beside the stretch, in its segment."""
     at, end = side.place.offset, side.place.offset + side.message.size
     return side.place.segment == damage.segment and (end == damage.offset or at == damage.end)

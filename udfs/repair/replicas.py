@@ -1,34 +1,110 @@
-"""Take a damaged stretch from a replica or a backup, where it is certain that both logs are the same there.
-
-Master and slave hold the same bytes at the same offsets (``HAService``). A stretch is taken only if the replica's records chain
-from its first byte to its last, with right positions and CRCs, and if the good records on both sides are equal in both logs.
-"""
+"""What replicas and backups have of a damaged stretch, and of what is behind the end of the log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
 
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.repair.damage import Damage, RecordAt
-from rocketmq_reindex.storage_format.scan.ranges import Segment
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.repair.walking import Walker, message_of, record_bytes
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.message import Message, read_message
+from rocketmq_reindex.storage_format.repair import Damage, RecordAt
+from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as scan_settings
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.scan.ranges import SegmentReader
+
+# ---------------------------------------------------------------------------------------------------------------------- walking
+# Walk the records of a stretch of a segment, to know its last one, whether it is whole, and what lies in damage.
+
+_CHUNK: Final = 8 << 20
+_ROWS: Final = 1 << 16
+
+
+class Walker:
+    """Walks stretches one after another, as the scan with ``settings`` does."""
+
+    def __init__(self, settings: scan_settings.ScanSettings) -> None:
+        plain = replace(
+            settings, want_units=False, want_items=False, want_topics=False, want_messages=False, want_digests=False,
+            chunk=min(_CHUNK, settings.chunk), block_rows=_ROWS,
+        )  # fmt: skip
+        self._records = range_scan.RangeScanner(plain)
+        broken = replace(plain, crc_mode=r.CRC_NONE, search_crc=r.CRC_NONE, want_messages=True)
+        self._broken = range_scan.RangeScanner(broken)
+
+    def walk(self, segment: ranges.Segment, low: int, high: int) -> ranges.RangeSummary:
+        """Walk the records that start in [low, high), the first one at ``low``."""
+        for _ in _blocks(self._records, segment, low, high):
+            pass
+        return self._records.summary
+
+    def framed(self, segment: ranges.Segment, low: int, high: int) -> Iterator[int]:
+        """Yield the offsets of records in [low, high) whose frame is sound, whatever their CRC says.
+
+        Those that no queue can have, by their topic's name, are left out.
+        """
+        high = min(high, segment.data_end)
+        if low < high:
+            for block in _blocks(self._broken, segment, low, high):
+                yield from block.messages.phy_offset.tolist()
+
+
+def _blocks(scanner: range_scan.RangeScanner, segment: ranges.Segment, low: int, high: int) -> Iterator[scan_settings.Block]:
+    spec = ranges.RangeSpec(0, segment.path, segment.start, segment.segment_end, segment.data_end, low, high, True)
+    with SegmentReader(segment.path, segment.start) as reader:
+        yield from scanner.scan(spec, reader.read, reader.view)
+
+
+def is_completed(segment: ranges.Segment, offset: int) -> bool:
+    """Whether the record at ``offset``, in which a short file ends, has a sound frame as soon as zeros follow on the file."""
+    with files.Reader(segment.path) as reader:
+
+        def padded(low: int, count: int) -> bytes:
+            at = offset + low
+            return reader.read(at - segment.start, max(0, min(count, segment.data_end - at))).ljust(count, b"\0")
+
+        return isinstance(read_message(padded, offset, segment.segment_end - offset), Message)
+
+
+def record_bytes(place: RecordAt) -> bytes:
+    """The bytes of a good record, from its file. Raises OSError and InputError."""
+    with files.Reader(place.segment.path) as reader:
+        at = place.offset - place.segment.start
+        size = int.from_bytes(reader.read(at, 4), "big", signed=True)
+        return reader.read(at, max(0, min(size, place.segment.data_end - place.offset)))
+
+
+def message_of(data: bytes, offset: int) -> Message | None:
+    """The record of the absolute ``offset`` that ``data`` begins with, if it has its frame."""
+    found = read_message(lambda at, count: data[at : at + count], offset, len(data))
+    return found if isinstance(found, Message) else None
+
+
+# --------------------------------------------------------------------------------------------------------------------- replicas
+# Take a damaged stretch from a replica or a backup, where it is certain that both logs are the same there.
+#
+# Master and slave hold the same bytes at the same offsets (``HAService``). A stretch is taken only if the replica's records
+# chain from its first byte to its last, with right positions and CRCs, and if the good records on both sides are equal in both
+# logs.
 
 
 @dataclass(frozen=True)
 class Replica:
     """The segments of a replica, by their first offset."""
 
-    segments: dict[int, Segment]
+    segments: dict[int, ranges.Segment]
 
     @classmethod
     def of_fields(cls, listed: Sequence[Sequence[object]]) -> Replica:
         """The replica with these segments, as lists of fields."""
-        found = [Segment(*fields) for fields in listed]  # type: ignore[arg-type]  # JSON has no types
+        found = [ranges.Segment(*fields) for fields in listed]  # type: ignore[arg-type]  # JSON has no types
         return cls({segment.start: segment for segment in found})
 
-    def chains(self, walker: Walker, damage: Damage, low: int, high: int) -> Segment | None:
+    def chains(self, walker: Walker, damage: Damage, low: int, high: int) -> ranges.Segment | None:
         """The replica's segment, if its records chain from ``low`` to ``high`` exactly; None else.
 
         Where nothing follows in the damaged log, both logs may end in the segment: then zeros follow on the last record.
@@ -81,3 +157,129 @@ class Replica:
                 return reader.read(place.offset - segment.start, size)
         except InputError:
             return b""
+
+
+# ----------------------------------------------------------------------------------------------------------------------- behind
+# What replicas have behind the end of a log: the record that is torn there, and those that follow.
+
+
+class LogEnd(NamedTuple):
+    """Where a log ends, in ``segment``: its last good record, and how many bytes of a torn one lie behind it."""
+
+    last: RecordAt
+    segment: ranges.Segment
+    offset: int
+    torn: int
+
+    @classmethod
+    def of_fields(cls, fields: list[Any]) -> LogEnd:
+        """The end with these fields, in which objects are lists (``udfs.handover``)."""
+        last = RecordAt.of_fields(fields[0])
+        assert last is not None
+        return cls(last, ranges.Segment(*fields[1]), *fields[2:])
+
+
+@dataclass
+class Behind(Result):
+    """What the replica ``replica`` (from 1) has behind the end of the log; nothing where its record before that is another.
+
+    ``stretches`` are [low, high) of the log, one for each segment, up to the end of the last record.
+    """
+
+    replica: int
+    begin: int = -1
+    """where what differs begins: at the log's end, or with its last record, where that is torn and no CRC shows it"""
+    before: int = -1
+    """the record in front of that, which is the same in both"""
+    torn_end: int = -1
+    """where the records end that have the torn bytes; -1 where they are not whole in the replica"""
+    records: int = 0
+    stretches: list[tuple[int, int]] | None = None
+
+    @property
+    def end(self) -> int:
+        """Where its records end; -1 where there are none."""
+        return self.stretches[-1][1] if self.stretches else -1
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all stretches."""
+        return sum(high - low for low, high in self.stretches or ())
+
+
+@dataclass(frozen=True)
+class LookBehind:
+    """Looks into the replicas whose numbers a task gets (from 0); leaves results (``Behind``).
+
+    ``end`` is the plan of one ``LogEnd``, ``replicas`` that of the replicas' segments. ``settings`` are those of the scan.
+    """
+
+    end: str
+    replicas: str
+    settings: scan_settings.ScanSettings
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        (end,) = [LogEnd.of_fields(fields) for fields in handover.read_plan(self.end)]
+        listed = handover.read_plan(self.replicas)
+        walker = Walker(replace(self.settings, crc_mode=max(self.settings.crc_mode, r.CRC_BODY)))
+        for number in handover.numbers(batches):
+            yield handover.batch([_look(walker, Replica.of_fields(listed[number]), end, number + 1)])
+
+
+def _look(walker: Walker, replica: Replica, end: LogEnd, number: int) -> Behind:
+    found = Behind(number, stretches=[])
+    if not replica.has(end.last):
+        torn = _torn_record(walker, replica, end)
+        if torn is None:
+            return found
+        end = torn
+    found.begin, found.before = end.offset, end.last.offset
+    at, size = end.offset, end.segment.segment_end - end.segment.start
+    if end.torn:
+        found.torn_end = _torn_end(walker, replica, end)
+    while (segment := replica.segments.get(at // size * size)) is not None and segment.segment_end - segment.start == size:
+        high = min(segment.data_end, segment.segment_end)
+        stop, records = _records_up_to(walker, segment, at, high)
+        if stop > at and records:
+            assert found.stretches is not None
+            found.stretches.append((at, stop))
+            found.records += records
+        if stop < segment.segment_end or not records:
+            break
+        at = stop
+    return found
+
+
+def _torn_record(walker: Walker, replica: Replica, end: LogEnd) -> LogEnd | None:
+    """The end of the log in front of its last record, where that is torn in its properties, which no CRC covers: from some byte
+    on it has zeros, and up to there it is the replica's. None where it is another record.
+    """
+    last = end.last
+    mine = record_bytes(last)
+    theirs = replica.read(last, len(mine))
+    before = walker.walk(last.segment, last.anchor, last.offset).last_good if 0 <= last.anchor < last.offset else -1
+    there = len(mine.rstrip(b"\0"))
+    if end.torn or before < 0 or there < r.RECORD_MIN or theirs[:there] != mine[:there]:
+        return None
+    previous = RecordAt(last.segment, before)
+    return LogEnd(previous, last.segment, last.offset, len(mine)) if replica.has(previous) else None
+
+
+def _torn_end(walker: Walker, replica: Replica, end: LogEnd) -> int:
+    """Where the replica's records end that begin in the torn bytes; -1 where they are not whole."""
+    segment = replica.segments.get(end.segment.start)
+    if segment is None or segment.segment_end != end.segment.segment_end or segment.data_end < end.offset + end.torn:
+        return -1
+    found = walker.walk(segment, end.offset, end.offset + end.torn)
+    return found.end if not found.holes and found.records and end.offset < found.end <= segment.data_end else -1
+
+
+def _records_up_to(walker: Walker, segment: ranges.Segment, low: int, high: int) -> tuple[int, int]:
+    """Where the good records of a segment end that follow each other from ``low`` on, and how many there are."""
+    if low >= high:
+        return low, 0
+    found = walker.walk(segment, low, high)
+    if found.holes:
+        high = found.holes[0][0]
+        return _records_up_to(walker, segment, low, high) if high > low else (low, 0)
+    return (found.end if found.end >= 0 else max(found.tail, low)), found.records

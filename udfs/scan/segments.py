@@ -1,15 +1,11 @@
 """List the segments of a commitlog, and check what shows without reading them: names, sizes, continuity."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.file_names import first_byte
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files
 
@@ -38,11 +34,11 @@ def no_folder(store: str) -> str:
     if kind == files.FOLDER:
         return ""
     if kind == files.ABSENT:
-        return f"{escape(store)}: is not there: STORE is the folder around commitlog/"
+        return f"{names.escape(store)}: is not there: STORE is the folder around commitlog/"
     around = files.parent(files.parent(files.absolute(store)))
-    if first_byte(files.base(store)) is not None and files.entry_of(files.join(around, _FOLDER)).kind == files.FOLDER:
-        return f"{escape(store)}: is a file of a store: did you mean that, {escape(around)}?"
-    return f"{escape(store)}: is no folder: STORE is the folder around commitlog/"
+    if layouts.first_byte(files.base(store)) is not None and files.entry_of(files.join(around, _FOLDER)).kind == files.FOLDER:
+        return f"{names.escape(store)}: is a file of a store: did you mean that, {names.escape(around)}?"
+    return f"{names.escape(store)}: is no folder: STORE is the folder around commitlog/"
 
 
 def meant_by(store: str) -> str:
@@ -51,16 +47,16 @@ def meant_by(store: str) -> str:
         return ""
     around = files.parent(store)
     if files.base(store) in _PARTS and files.entry_of(files.join(around, _FOLDER)).kind == files.FOLDER:
-        return f": it lies in a store: did you mean that, {escape(around)}?"
+        return f": it lies in a store: did you mean that, {names.escape(around)}?"
     if not _has_segments(files.listing(store)):
         return ""
     if files.base(store) == _FOLDER:
-        return f": it holds segments: did you mean the store around it, {escape(files.parent(store))}?"
-    return f": it holds segments: did you mean --commitlog {escape(store)}?"
+        return f": it holds segments: did you mean the store around it, {names.escape(files.parent(store))}?"
+    return f": it holds segments: did you mean --commitlog {names.escape(store)}?"
 
 
 def _has_segments(entries: list[files.Entry]) -> bool:
-    return any(entry.kind == files.FILE and first_byte(entry.name) is not None for entry in entries)
+    return any(entry.kind == files.FILE and layouts.first_byte(entry.name) is not None for entry in entries)
 
 
 def entries_of(roots: Iterable[str]) -> list[files.Entry]:
@@ -73,14 +69,18 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
             store = files.parent(root)
             if files.base(root) == _FOLDER and not files.is_flat(store):
                 if wrong := no_folder(store):
-                    raise InputError(wrong)
+                    raise errors.InputError(wrong)
                 if meant := meant_by(store):
-                    raise InputError(f"{escape(store)}: is no store{meant}")
-            raise InputError(f"{escape(root)}: {what}: STORE is the folder around commitlog/, --commitlog one of segments")
+                    raise errors.InputError(f"{names.escape(store)}: is no store{meant}")
+            raise errors.InputError(
+                f"{names.escape(root)}: {what}: STORE is the folder around commitlog/, --commitlog one of segments"
+            )
         entries = files.listing(root)
         inner = next((entry for entry in entries if entry.name == _FOLDER and entry.kind == files.FOLDER), None)
         if inner is not None and not _has_segments(entries):
-            raise InputError(f"{escape(root)}: is a store, no folder of segments: did you mean {escape(inner.path)}?")
+            raise errors.InputError(
+                f"{names.escape(root)}: is a store, no folder of segments: did you mean {names.escape(inner.path)}?"
+            )
         listed += entries
     return listed
 
@@ -93,15 +93,15 @@ def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bo
     """
     entries = sorted(entries_of(roots), key=lambda e: e.name)
     for entry in entries:
-        where = escape(entry.path)
+        where = names.escape(entry.path)
         if entry.kind == files.OTHER:
-            raise InputError(f"{where}: is no regular file: only segments may lie in a commitlog folder")
+            raise errors.InputError(f"{where}: is no regular file: only segments may lie in a commitlog folder")
         if entry.kind == files.ABSENT:
-            raise InputError(f"{where}: cannot be followed to a file: mend or remove the link")
+            raise errors.InputError(f"{where}: cannot be followed to a file: mend or remove the link")
         if entry.kind == files.FOLDER:
-            raise InputError(f"{where}: is not a segment but a folder: move it out of the commitlog folder")
-        if first_byte(entry.name) is None:
-            raise InputError(
+            raise errors.InputError(f"{where}: is not a segment but a folder: move it out of the commitlog folder")
+        if layouts.first_byte(entry.name) is None:
+            raise errors.InputError(
                 f"{where}: is not a segment (its name is not 20 digits, or more than any offset): "
                 "move it out of the commitlog folder"
             )
@@ -110,22 +110,22 @@ def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bo
     sizes = Counter(entry.size for entry in entries[:-1])
     size = segment_size or (sizes.most_common(1)[0][0] if sizes else entries[-1].size)
     if not size and len(entries) > 1:
-        raise InputError(f"{escape(entries[0].path)}: has no bytes: give the right file or --segment-size")
+        raise errors.InputError(f"{names.escape(entries[0].path)}: has no bytes: give the right file or --segment-size")
     warnings: list[str] = []
     segments: list[Segment] = []
     for index, entry in enumerate(entries):
-        start, where = int(entry.name), escape(entry.path)
+        start, where = int(entry.name), names.escape(entry.path)
         last = index == len(entries) - 1
         if entry.size > size or (entry.size < size and not last and not may_be_short):
-            raise InputError(
+            raise errors.InputError(
                 f"{where}: has {entry.size:,} bytes where a segment has {size:,}: give the right file or --segment-size"
             )
         if segments and start < segments[-1].segment_end:
-            raise InputError(
+            raise errors.InputError(
                 f"{where}: overlaps segment {segments[-1].name}, which ends at {segments[-1].segment_end}: remove one of them"
             )
         if size and (start - int(entries[0].name)) % size:
-            raise InputError(
+            raise errors.InputError(
                 f"{where}: its name is not a multiple of {size:,} bytes after the first segment: wrong name or wrong size"
             )
         if entry.size < size and last:
@@ -145,6 +145,10 @@ def check_unchanged(before: Commitlog, roots: tuple[str, ...]) -> None:
     now = {entry.path: entry for entry in entries_of(roots)}
     for entry in before.entries:
         if now.pop(entry.path, None) != entry:
-            raise InputError(f"{escape(entry.path)}: changed during the run: stop the broker, or build from a copy")
+            raise errors.InputError(
+                f"{names.escape(entry.path)}: changed during the run: stop the broker, or build from a copy"
+            )
     if now:
-        raise InputError(f"{escape(next(iter(now)))}: appeared during the run: stop the broker, or build from a copy")
+        raise errors.InputError(
+            f"{names.escape(next(iter(now)))}: appeared during the run: stop the broker, or build from a copy"
+        )

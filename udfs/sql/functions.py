@@ -3,8 +3,6 @@
 Each takes and returns Arrow arrays: there is no Python object for each row.
 """
 
-from __future__ import annotations
-
 import functools
 import ipaddress
 import struct
@@ -15,19 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession, functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
-from rocketmq_reindex.storage_format.bloom import CONSUMERS, ERROR_RATE, bloom_bits, bloom_shape
 from rocketmq_reindex.storage_format.kernels.murmur3 import murmur3_128
-from rocketmq_reindex.storage_format.text.hashes import hash_keys, hash_texts, hex_ids
-from rocketmq_reindex.udfs.messages.arrow_columns import bitmap, string_buffers
+from rocketmq_reindex.storage_format.text import hashes
+from rocketmq_reindex.udfs.messages.batches import bitmap, string_buffers
 
 
 def java_hash(text: pa.Array) -> pa.Array:
     """``String.hashCode``: string -> int."""
-    return _with_nulls(hash_texts(*string_buffers(text)), text)
+    return _with_nulls(hashes.hash_texts(*string_buffers(text)), text)
 
 
 def tags_code(tags: pa.Array) -> pa.Array:
@@ -41,7 +37,7 @@ def tags_code(tags: pa.Array) -> pa.Array:
 def index_hash(topic: pa.Array, key: pa.Array) -> pa.Array:
     """An item's keyHash for a topic's key (``IndexFile.indexKeyHashMethod``): two strings -> int, never below 0."""
     text = _joined(topic, key)
-    return _with_nulls(hash_keys(*string_buffers(text)), text)
+    return _with_nulls(hashes.hash_keys(*string_buffers(text)), text)
 
 
 def index_tag_hash(topic: pa.Array, tags: pa.Array) -> pa.Array:
@@ -51,7 +47,7 @@ def index_tag_hash(topic: pa.Array, tags: pa.Array) -> pa.Array:
     """
     given = tags.cast(pa.string())
     text = _joined(topic, pc.if_else(pc.not_equal(given, ""), given, None), "#T#")
-    return _with_nulls(hash_keys(*string_buffers(text)), text)
+    return _with_nulls(hashes.hash_keys(*string_buffers(text)), text)
 
 
 def message_id(store_host: pa.Array, offset: pa.Array) -> pa.Array:
@@ -67,7 +63,7 @@ def message_id(store_host: pa.Array, offset: pa.Array) -> pa.Array:
     which = pc.fill_null(hosts.indices, len(packed)).to_numpy(zero_copy_only=False)
     valid = known[which] & offset.is_valid().to_numpy(zero_copy_only=False)
     numbers = pc.fill_null(offset, 0).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    offsets, data = hex_ids(table, lengths, which.astype(np.int64), np.ascontiguousarray(numbers), valid)
+    offsets, data = hashes.hex_ids(table, lengths, which.astype(np.int64), np.ascontiguousarray(numbers), valid)
     return pa.Array.from_buffers(pa.string(), len(which), [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
@@ -83,14 +79,16 @@ def key_fingerprint(topic: pa.Array, key: pa.Array) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(text), [_validity(text), offsets, data])
 
 
-def broker_bloom_bits(group: pa.Array, topic: pa.Array, error_rate: int = ERROR_RATE, consumers: int = CONSUMERS) -> pa.Array:
+def broker_bloom_bits(
+    group: pa.Array, topic: pa.Array, error_rate: int = hashes.ERROR_RATE, consumers: int = hashes.CONSUMERS
+) -> pa.Array:
     """Bits of a consumer group's subscription in the broker's filter (``ConsumerFilterManager``, ``BloomFilter``).
 
     Group and topic -> array<int>. The broker hashes ``group#topic``; error rate (percent) and consumers are its settings.
     """
     text = _joined(group, topic)
-    shape = bloom_shape(error_rate, consumers)
-    bits = bloom_bits(murmur3_128(*string_buffers(text))[:, 0], shape)
+    shape = hashes.bloom_shape(error_rate, consumers)
+    bits = hashes.bloom_bits(murmur3_128(*string_buffers(text))[:, 0], shape)
     offsets = pa.py_buffer(np.arange(0, bits.size + 1, shape.hashes, dtype=np.int32))
     values = pa.array(bits.reshape(-1), pa.int32())
     return pa.Array.from_buffers(pa.list_(pa.int32()), len(text), [_validity(text), offsets], children=[values])
@@ -108,13 +106,13 @@ FUNCTIONS: Final[dict[str, tuple[Callable[..., pa.Array], str, int]]] = {
 """name: (function, SQL type of its result, number of arguments)"""
 
 
-def register(spark: SparkSession, error_rate: int = ERROR_RATE, consumers: int = CONSUMERS) -> None:
+def register(spark: SparkSession, error_rate: int = hashes.ERROR_RATE, consumers: int = hashes.CONSUMERS) -> None:
     """Register the functions with a session.
 
     ``error_rate`` (percent) and ``consumers`` are the broker's settings for ``broker_bloom_bits``. Raises ValueError when they
     are out of range.
     """
-    bloom_shape(error_rate, consumers)
+    hashes.bloom_shape(error_rate, consumers)
     for name, (function, gives, arguments) in FUNCTIONS.items():
         if name == "broker_bloom_bits":
             function = functools.partial(function, error_rate=error_rate, consumers=consumers)

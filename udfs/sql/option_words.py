@@ -1,12 +1,14 @@
-"""Values that options of the command line and of the data sources share."""
-
-from __future__ import annotations
+"""Values that options of the command line and of the data sources share, and times as they are given and shown."""
 
 import datetime as dt
 import re
 from typing import Final
 
+from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_BODY, CRC_NONE
+
+# ----------------------------------------------------------------------------------------------------------------- option_words
+# Values that options of the command line and of the data sources share.
 
 DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """``MessageStoreConfig.messageDelayLevel``"""
@@ -58,3 +60,29 @@ def _too_small(text: str) -> str:
     if _YEAR.fullmatch(text):
         return f"{text}: a year? Take a time with its zone, such as {text}-01-01T00:00:00Z, or milliseconds since 1970"
     return f"{text}: seconds? Take milliseconds since 1970, from {_LEAST_MILLISECONDS} on, or a time with its zone"
+
+
+# ------------------------------------------------------------------------------------------------------------------------ times
+# Times as words of the command line, and as they are shown: milliseconds since 1970 in the store.
+
+
+def parse_time(text: str, option: str = "--until-time") -> int:
+    """Milliseconds since 1970, or an ISO time with its zone. Raises UsageError."""
+    try:
+        return moment(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {error}") from None
+
+
+def show_time(milliseconds: int) -> str:
+    """ISO, UTC, to the millisecond; a number no calendar has is shown as it is."""
+    try:
+        shown = EPOCH + dt.timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return str(milliseconds)
+    return shown.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def now() -> str:
+    """The time of now, as summaries have it: ISO, UTC, to the second."""
+    return dt.datetime.now(dt.timezone.utc).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"

@@ -1,13 +1,13 @@
-"""Spark SQL's data sources over a store: ``register(spark)``, then ``spark.read.format("rocketmq-commitlog").load(path)``."""
+"""Spark SQL's data sources over a store: ``register(spark)``, then ``spark.read.format("rocketmq-commitlog").load(path)``.
 
-from __future__ import annotations
+By itself: users import it under this name, and it imports all three sources.
+"""
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader
 
 from rocketmq_reindex.udfs.sql.commitlog import CommitlogSource
-from rocketmq_reindex.udfs.sql.consumequeue import ConsumeQueueSource
-from rocketmq_reindex.udfs.sql.index import IndexSource
+from rocketmq_reindex.udfs.sql.derived_files import ConsumeQueueSource, IndexSource
 
 __all__ = ["PUSHDOWN", "CommitlogSource", "ConsumeQueueSource", "IndexSource", "register"]
 

@@ -4,8 +4,6 @@ The driver makes the tables from this definition, and the executors their rows. 
 Times from the log are in milliseconds, as the records have them, whatever they are.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final
 

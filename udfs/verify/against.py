@@ -1,7 +1,5 @@
 """Compare two stores with each other: derived files of the same name (``udfs.repair.differing`` compares their logs)."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,19 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.checks.unit_kinds import named_fields
-from rocketmq_reindex.storage_format.file_names import first_byte
+from rocketmq_reindex.storage_format.checks.queues import named_fields
 from rocketmq_reindex.storage_format.index.file import ITEM
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.storage_format.queue.batch_queue import BATCH_UNIT
-from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
+from rocketmq_reindex.storage_format.layouts import first_byte
+from rocketmq_reindex.storage_format.names import counted, escape
+from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
-from rocketmq_reindex.udfs import files, plans, results
-from rocketmq_reindex.udfs.progress import Position
-from rocketmq_reindex.udfs.results import Result
-from rocketmq_reindex.udfs.staging import StagingFolder
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 CHUNK: Final = 8 << 20
 """Bytes that are compared at once."""
@@ -60,8 +55,8 @@ class CompareQueues:
     log_start: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        names = plans.read_plan(self.plan)
-        for task in plans.numbers(batches):
+        names = handover.read_plan(self.plan)
+        for task in handover.numbers(batches):
             result, mine = AgainstResult(), names[task :: self.tasks]
             position = Position(self.staging, f"{self.folder}-{task}", len(mine))
             for done, name in enumerate(mine):
@@ -70,7 +65,7 @@ class CompareQueues:
                 for path in sorted(paths[0] | paths[1]):
                     self._pair(f"{self.folder}/{name}/{path}", result)
             position.ended(len(mine))
-            yield results.batch([result])
+            yield handover.batch([result])
 
     def _pair(self, path: str, result: AgainstResult) -> None:
         one, other = files.entry_of(files.join(self.a, path)), files.entry_of(files.join(self.b, path))
@@ -134,13 +129,13 @@ class CompareIndex:
     slots: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        pairs = plans.read_plan(self.plan)
-        for number in plans.numbers(batches):
+        pairs = handover.read_plan(self.plan)
+        for number in handover.numbers(batches):
             result = AgainstResult()
             one, other = pairs[number]
             self._pair(one, other, result.tally)
             Position(self.staging, f"index-{number}", 1).ended(1)
-            yield results.batch([result])
+            yield handover.batch([result])
 
     def _pair(self, one: str, other: str, tally: Tally) -> None:
         shown = f"index/{escape(one)}" + ("" if one == other else f" and {escape(other)}")

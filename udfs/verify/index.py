@@ -1,7 +1,5 @@
 """Check each IndexFile by itself (header, slots, links, sizes), and note chunk by chunk where in the log its items point."""
 
-from __future__ import annotations
-
 import dataclasses
 import uuid
 from collections.abc import Iterator
@@ -15,11 +13,11 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.checks.index import LINK_FAULTS, SLOT_FAULTS, IndexCheck, check_index, slot_lengths
 from rocketmq_reindex.storage_format.findings import Finding, UnreadableError
+from rocketmq_reindex.storage_format.index.file import IndexView, open_index
 from rocketmq_reindex.storage_format.index.header import file_size
-from rocketmq_reindex.storage_format.index.reader import IndexView, open_index
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs import files, plans, results
-from rocketmq_reindex.udfs.results import Result
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.handover import Result
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 CHUNK_ITEMS: Final = 1 << 16
@@ -48,7 +46,7 @@ _KINDS: Final = {
 }
 """The kind of difference of a finding's code; all other codes are broken chains."""
 _BESIDE_OTHERS: Final = ("index-empty-offset", "index-empty-time")
-"""Left to ``storage_format.checks.index_neighbours``, which knows the file before."""
+"""Left to ``storage_format.checks.index``, which knows the file before."""
 
 
 @dataclass(frozen=True)
@@ -108,9 +106,9 @@ class CheckIndex:
     log_start: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        listed = [ListedIndexFile(*fields) for fields in plans.read_plan(self.plan)]
-        for number in plans.numbers(batches):
-            yield results.batch([self._check(listed[number])])
+        listed = [ListedIndexFile(*fields) for fields in handover.read_plan(self.plan)]
+        for number in handover.numbers(batches):
+            yield handover.batch([self._check(listed[number])])
 
     def _check(self, file: ListedIndexFile) -> IndexFileCheck:
         tally, shown = Tally(), f"index/{escape(file.name)}"

@@ -1,4 +1,4 @@
-"""Compare the index items of the log, as a scan staged them, with those of all IndexFiles, one stretch of the log at a time."""
+"""Compare the index items of the log with those of all IndexFiles, one stretch of the log at a time."""
 
 from __future__ import annotations
 
@@ -11,19 +11,127 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketmq_reindex.storage_format.checks import items as checks_items
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.checks.items import Expected, Found, Matches, match_items
-from rocketmq_reindex.storage_format.checks.tags import Mask, Wanted, tag_states, unmarked, wanted_items
-from rocketmq_reindex.storage_format.index.file import time_differences
-from rocketmq_reindex.storage_format.integers import INT64_MIN
+from rocketmq_reindex.storage_format.index.file import ITEM, STAGED, time_differences
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.layouts import INT64_MIN
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs import plans, results
-from rocketmq_reindex.udfs.progress import Position
-from rocketmq_reindex.udfs.results import Result
-from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.verify.index_items import IndexItems, ItemReader, Span
-from rocketmq_reindex.udfs.verify.lost import Lost, listed
-from rocketmq_reindex.udfs.verify.tags import TagsFound
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.staging import Position, StagingFolder
+from rocketmq_reindex.udfs.verify.index import CHUNK, CHUNK_ITEMS
+from rocketmq_reindex.udfs.verify.tags import Lost, TagsFound, listed
+
+# ------------------------------------------------------------------------------------------------------------------ index_items
+# Where the index items of the log and of the IndexFiles are read from, for a comparison of stretches of the log.
+
+PIECE_ITEMS: Final = 1 << 20
+"""Staged items that are read at once."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """The phy_offsets [low, high) of the log, and the file ``block`` with the ``items`` staged items of them."""
+
+    low: int
+    high: int
+    block: str
+    items: int
+
+    def pieces(self) -> Iterator[tuple[int, int, npt.NDArray[np.void]]]:
+        """The staged items (dtype ``STAGED``) a piece at a time, each behind the [low, high) that it stands for.
+
+        No record is cut in two.
+        """
+        low, size = self.low, STAGED.itemsize
+        if not self.items:
+            yield self.low, self.high, np.empty(0, STAGED)
+            return
+        with files.Reader(self.block) as reader:
+            held = np.empty(0, STAGED)
+            for start in range(0, self.items, PIECE_ITEMS):
+                more = np.frombuffer(reader.read(start * size, min(PIECE_ITEMS, self.items - start) * size), STAGED)
+                held = np.concatenate([held, more])
+                if start + PIECE_ITEMS >= self.items:
+                    yield low, self.high, held
+                    return
+                cut = int(np.searchsorted(held["phy_offset"], held["phy_offset"][-1]))
+                if cut:
+                    high = int(held["phy_offset"][cut])
+                    yield low, high, held[:cut]
+                    low, held = high, held[cut:]
+
+
+@dataclass(frozen=True)
+class IndexItems:
+    """A checked IndexFile: what the comparison of items has to know of it."""
+
+    name: str
+    path: str
+    slots: int
+    used: int
+    """items in use"""
+    begin_time: int
+    end_time: int
+    """of its header, in milliseconds"""
+    inherited: int
+    """endTimestamp of the file before, in milliseconds; -1: unknown"""
+    low: int
+    high: int
+    """lowest and highest phy_offset of its items"""
+    chunks: str
+    """path of the ``CHUNK`` of each CHUNK_ITEMS items"""
+
+
+class ItemReader:
+    """Reads the items of all IndexFiles that point into the span; the chunks show where those may be."""
+
+    def __init__(self, tables: list[IndexItems], span: Span) -> None:
+        self._near: list[tuple[int, IndexItems, npt.NDArray[np.void]]] = []
+        for number, table in enumerate(tables):
+            if table.used and table.low < span.high and table.high >= span.low:
+                self._near.append((number, table, np.frombuffer(files.read_bytes(table.chunks), CHUNK)))
+
+    def between(self, low: int, high: int) -> checks_items.Found:
+        """The items that point into [low, high), by file and number."""
+        parts = [self._of(number, table, chunks, low, high) for number, table, chunks in self._near]
+        none = [np.zeros(0, np.int64), *(np.zeros(0, np.int32) for _ in range(4))]
+        columns = [np.concatenate([empty, *(part[k] for part in parts)]) for k, empty in enumerate(none)]
+        return checks_items.Found(*columns)
+
+    @staticmethod
+    def _of(number: int, table: IndexItems, chunks: npt.NDArray[np.void], low: int, high: int) -> checks_items.Found:
+        wanted = np.flatnonzero((chunks["low"] < high) & (chunks["high"] >= low))
+        if not len(wanted):
+            none = np.zeros(0, np.int32)
+            return checks_items.Found(np.zeros(0, np.int64), none, none, none, none)
+        start = HEADER_SIZE + table.slots * SLOT_SIZE
+        rows, numbers = [], []
+        with files.Reader(table.path) as reader:
+            for run in np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1):
+                first = 1 + int(run[0]) * CHUNK_ITEMS
+                count = min((int(run[-1]) + 1) * CHUNK_ITEMS, table.used) + 1 - first
+                # A broker maps a file that is too short in full: with zeros behind its end.
+                at, size = start + first * ITEM_SIZE, reader.size()
+                raw = reader.read(at, max(0, min(count * ITEM_SIZE, size - at))).ljust(count * ITEM_SIZE, b"\0")
+                items = np.frombuffer(raw, ITEM)
+                phy_offset = items["phy_offset"].astype(np.int64)
+                mine = np.flatnonzero((phy_offset >= low) & (phy_offset < high))
+                rows.append(items[mine])
+                numbers.append(first + mine)
+        items = np.concatenate(rows)
+        return checks_items.Found(
+            items["phy_offset"].astype(np.int64),
+            items["key_hash"].astype(np.int32),
+            items["time_diff"].astype(np.int32),
+            np.full(len(items), number, np.int32),
+            np.concatenate(numbers).astype(np.int32),
+        )
+
+
+# ------------------------------------------------------------------------------------------------------------------------ items
+# Compare the index items of the log, as a scan staged them, with those of all IndexFiles, one stretch of the log at a time.
 
 Int64s = npt.NDArray[np.int64]
 UNKNOWN: Final = None
@@ -84,11 +192,11 @@ class CompareItems:
     tasks: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        planned_spans, planned_files = plans.read_plan(self.plan)
+        planned_spans, planned_files = handover.read_plan(self.plan)
         spans = [Span(*fields) for fields in planned_spans]
         tables = [IndexItems(*fields) for fields in planned_files]
-        for task in plans.numbers(batches):
-            mine = plans.share(spans, task, self.tasks)
+        for task in handover.numbers(batches):
+            mine = handover.share(spans, task, self.tasks)
             position, done = Position(self.staging, f"items-{task}", sum(span.items for span in mine)), 0
             progress = _Progress(first=mine[0].low if mine else -1, before=UNKNOWN if task else NONE_BEFORE)
             for span in mine:
@@ -98,18 +206,18 @@ class CompareItems:
                     done += len(items)
                     position.moved(done)
             position.ended(done)
-            yield results.batch([progress.result()])
+            yield handover.batch([progress.result()])
 
 
-def _compare(tables: list[IndexItems], staged: npt.NDArray[np.void], found: Found, progress: _Progress) -> None:
-    whole, tag = unmarked(
+def _compare(tables: list[IndexItems], staged: npt.NDArray[np.void], found: checks_items.Found, progress: _Progress) -> None:
+    whole, tag = checks_items.unmarked(
         staged["phy_offset"].astype(np.int64), staged["time"].astype(np.int64), staged["key_hash"].astype(np.int32)
     )
-    wanted = wanted_items(whole, tag, found)
+    wanted = checks_items.wanted_items(whole, tag, found)
     expected = whole.rows(wanted.rows)
-    matches = match_items(expected, found)
+    matches = checks_items.match_items(expected, found)
     if tag.any():
-        progress.tags.add(TagsFound.of_states(tag_states(whole, tag, wanted, wanted.rows[matches.missing])))
+        progress.tags.add(TagsFound.of_states(checks_items.tag_states(whole, tag, wanted, wanted.rows[matches.missing])))
         _standing(tables, found, wanted, matches, progress)
     progress.expected += len(tag) - int(tag.sum())
     progress.found += len(found.phy_offset)
@@ -128,26 +236,32 @@ def _compare(tables: list[IndexItems], staged: npt.NDArray[np.void], found: Foun
         progress.before = int(expected.time[-1])
 
 
-def _lacking(expected: Expected, found: Found, phy_offset: int) -> int:
+def _lacking(expected: checks_items.Expected, found: checks_items.Found, phy_offset: int) -> int:
     """The first hash of the record at ``phy_offset`` that no item has."""
     lacks = Counter(expected.key_hash[expected.phy_offset == phy_offset].tolist())
     lacks.subtract(found.key_hash[found.phy_offset == phy_offset].tolist())
     return next(int(key_hash) for key_hash, count in lacks.items() if count > 0)
 
 
-def _by_file(tables: list[IndexItems], found: Found, rows: Int64s) -> Iterator[tuple[IndexItems, Int64s]]:
+def _by_file(tables: list[IndexItems], found: checks_items.Found, rows: Int64s) -> Iterator[tuple[IndexItems, Int64s]]:
     for number in np.unique(found.file[rows]).tolist():
         yield tables[number], rows[found.file[rows] == number]
 
 
-def _among_keys(tag: Mask, wanted: Wanted, missing: Int64s) -> Int64s:
+def _among_keys(tag: checks_items.Mask, wanted: checks_items.Wanted, missing: Int64s) -> Int64s:
     """The rows of ``missing`` that are keys, numbered among the keys of the log."""
     rows = wanted.rows[missing[~wanted.tag[missing]]]
     numbers: Int64s = rows - np.cumsum(tag)[rows]
     return numbers
 
 
-def _standing(tables: list[IndexItems], found: Found, wanted: Wanted, matches: Matches, progress: _Progress) -> None:
+def _standing(
+    tables: list[IndexItems],
+    found: checks_items.Found,
+    wanted: checks_items.Wanted,
+    matches: checks_items.Matches,
+    progress: _Progress,
+) -> None:
     mine, theirs = matches.pairs
     for table, items in _by_file(tables, found, theirs[wanted.stands[mine]]):
         first = items[0]
@@ -155,7 +269,7 @@ def _standing(tables: list[IndexItems], found: Found, wanted: Wanted, matches: M
         progress.standing.add("index-tag-extra", len(items), f"index/{escape(table.name)}", int(found.item[first]), text)
 
 
-def _missing(expected: Expected, rows: Int64s, progress: _Progress) -> None:
+def _missing(expected: checks_items.Expected, rows: Int64s, progress: _Progress) -> None:
     """Note the keys without an item; ``expected`` are the items of keys alone."""
     if not len(rows):
         if len(expected.phy_offset) and progress.lost:
@@ -183,7 +297,13 @@ def _ends_before(table: IndexItems, time: int | None) -> list[int | None]:
     return [before] if time == NONE_BEFORE else [before, time]
 
 
-def _times(tables: list[IndexItems], expected: Expected, found: Found, matches: Matches, progress: _Progress) -> None:
+def _times(
+    tables: list[IndexItems],
+    expected: checks_items.Expected,
+    found: checks_items.Found,
+    matches: checks_items.Matches,
+    progress: _Progress,
+) -> None:
     """Compare the timeDiff of each item, and the header's times, which are those of its first and last item."""
     mine, theirs = matches.pairs
     file = found.file[theirs]

@@ -1,24 +1,66 @@
-"""List the files of ConsumeQueues: rows that go to the tasks of their queues, and what else lies in the folders."""
-
-from __future__ import annotations
+"""What a verify hands to the tasks of a queue: all of its units in the order of the log, and its files."""
 
 import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.file_names import first_byte, is_number, queue_id
+from rocketmq_reindex.storage_format.layouts import first_byte, is_number, queue_id
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.grouping import bucket_of
-from rocketmq_reindex.udfs import files, plans, schemas
-from rocketmq_reindex.udfs.results import Result
-from rocketmq_reindex.udfs.scan.rows import QUEUE_BUCKETS
-from rocketmq_reindex.udfs.verify.scan import FILES_FIRST, GROUPS
+from rocketmq_reindex.storage_format.queue.cells import bucket_of
+from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
+from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
+from rocketmq_reindex.storage_format.walk.state import UnitArrays
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.scan.ranges import QUEUE_BUCKETS, BlockCells, Pieces, ScanTask
+
+# ------------------------------------------------------------------------------------------------------------------------- scan
+# The scan of a verify. Unlike a build's, it sends all units of a queue to one task, in the order of the log.
+
+GROUPS: Final = 4096
+"""Buckets that queues are spread over, each as a whole; a reducing task has the queues of one bucket open at a time."""
+ANY_FILE: Final = 1 << 62
+"""Units in a file where files do not matter."""
+FILES_FIRST, RUNS_NEXT = -2, -1
+"""Sort keys: first come the files of a bucket's queues, then the runs, then the units in the order of the log."""
+
+
+@dataclass(frozen=True)
+class VerifyScan(ScanTask):
+    """As ``ScanTask``, with ``units_per_file`` ANY_FILE; runs are rows of UNITS, too, with the sort key RUNS_NEXT."""
+
+    compares: bool = True
+    """whether queues are compared; else only their order is decided, and there are no rows of UNITS"""
+
+    def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[handover.Row]:
+        if not len(units.phy_offset):
+            return
+        block = BlockCells(scanner, units)
+        yield from self._runs(scanner, spec, block)
+        if not self.compares:
+            return
+
+        def cells(pieces: Pieces, first: int, step: int) -> Iterator[handover.Row]:
+            group = block.bucket(pieces.queue, np.zeros_like(pieces.queue), GROUPS)
+            for number, (bucket, cell) in enumerate(block.cut(group, pieces)):
+                key = self.keys[bucket % len(self.keys)]
+                yield handover.Row(handover.UNITS, bucket, key, spec.number, cell, first + step * number)
+
+        yield from cells(block.runs(), RUNS_NEXT, 0)
+        _, pieces = block.pieces(ANY_FILE)
+        # There are fewer cells than records, and a record has more than one byte: so the sort keys ascend.
+        yield from cells(pieces, int(units.phy_offset[0]), 1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------- listing
+# List the files of ConsumeQueues: rows that go to the tasks of their queues, and what else lies in the folders.
 
 OTHERS_MAX = 10
 """Names listed of what is no queue."""
@@ -59,11 +101,11 @@ class ListQueues:
     strict: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        names = plans.read_plan(self.plan)
-        for task in plans.numbers(batches):
-            yield from schemas.batches(self._rows(names[task :: self.tasks]))
+        names = handover.read_plan(self.plan)
+        for task in handover.numbers(batches):
+            yield from handover.batches(self._rows(names[task :: self.tasks]))
 
-    def _rows(self, names: list[str]) -> Iterator[schemas.Row]:
+    def _rows(self, names: list[str]) -> Iterator[handover.Row]:
         result, others = ListingResult(), list[str]()
         for name in names:
             topic = files.join(self.folder, name)
@@ -86,10 +128,10 @@ class ListQueues:
                 columns = np.zeros((cells.BATCH_COLUMNS if self.batch else cells.UNIT_COLUMNS, len(table)), np.int64)
                 columns[:2] = np.array(table, np.int64).reshape(-1, 2).T
                 cell = cells.pack([raw], ids, np.array([len(table)], np.int32), columns)
-                kind = schemas.BATCHES if self.batch else schemas.UNITS
-                yield schemas.Row(kind, bucket, self.keys[bucket % len(self.keys)], -1, cell, FILES_FIRST)
+                kind = handover.BATCHES if self.batch else handover.UNITS
+                yield handover.Row(kind, bucket, self.keys[bucket % len(self.keys)], -1, cell, FILES_FIRST)
         result.others, result.passed_over = others[:OTHERS_MAX], len(others)
-        yield schemas.summary(-1, result.to_json().encode())
+        yield handover.summary(-1, result.to_json().encode())
 
     def _files(self, folder: str, tally: Tally, others: list[str]) -> list[tuple[int, int]]:
         """(logical offset of the first byte, size in bytes) of each file of a queue.

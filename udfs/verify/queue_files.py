@@ -1,17 +1,90 @@
-"""The files of one queue, read as one row of slots: a file may be missing, short, or full of zeros."""
+"""The files of one queue as rows of slots, and what a task that compares them hands to the driver."""
 
 from __future__ import annotations
 
+import heapq
+import struct
 from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.checks.differences import Example, Tally
+from rocketmq_reindex.storage_format.checks.queues import UnitChecker
+from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
+from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
+from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.handover import Result
+
+# ----------------------------------------------------------------------------------------------------------------- record_heads
+# Read the heads of single records: does a record start at an offset, and which queue is it of?
+
+
+@dataclass(frozen=True)
+class RecordHead:
+    """What the head of a record says. Its lengths add up, and it names its own phy_offset; no CRC is checked."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    size: int
+
+
+class RecordHeads:
+    """Reads the head of one record at a time from the ``segments`` of a log, which are in order.
+
+    The layout is that of ``MessageDecoder`` (RocketMQ 5.3).
+    """
+
+    def __init__(self, segments: tuple[Segment, ...]) -> None:
+        self._segments = segments
+        self._starts = [segment.start for segment in segments]
+
+    def at(self, phy_offset: int) -> RecordHead | None:
+        """The head of the record that starts at ``phy_offset``; None when none does."""
+        number = bisect_right(self._starts, phy_offset) - 1
+        if number < 0 or phy_offset + r.RECORD_MIN > self._segments[number].data_end:
+            return None
+        segment = self._segments[number]
+        with files.Reader(segment.path) as reader:
+            return self._read(reader, segment, phy_offset)
+
+    @staticmethod
+    def _read(reader: files.Reader, segment: Segment, phy_offset: int) -> RecordHead | None:
+        head = reader.read(phy_offset - segment.start, r.HEAD_LAYOUT.size)
+        total, magic, _, queue_id, _, queue_offset, named, flags, _ = r.HEAD_LAYOUT.unpack(head)
+        if magic not in (r.MAGIC_V1, r.MAGIC_V2) or named != phy_offset or total < r.RECORD_MIN:
+            return None
+        end = phy_offset + total
+        extra = r.IPV6_EXTRA * (bool(flags & r.FLAG_BORN_HOST_V6) + bool(flags & r.FLAG_STORE_HOST_V6))
+        body_at = phy_offset + r.HEADER_SIZE + extra
+        if end > segment.data_end or body_at + 3 > end:
+            return None
+        (body,) = struct.unpack(">i", reader.read(body_at - 4 - segment.start, 4))
+        topic_at, wide = body_at + max(0, body), magic == r.MAGIC_V2
+        if topic_at + 4 > end:
+            return None
+        length_bytes = reader.read(topic_at - segment.start, 2 if wide else 1)
+        length = int.from_bytes(length_bytes, "big", signed=True)
+        name_at = topic_at + len(length_bytes)
+        if length < 0 or name_at + length + 2 > end:
+            return None
+        raw = reader.read(name_at - segment.start, length + 2)
+        if name_at + length + 2 + max(0, int.from_bytes(raw[length:], "big", signed=True)) != end:
+            return None
+        return RecordHead(java_text(raw[:length]), queue_id, queue_offset, total)
+
+
+# ------------------------------------------------------------------------------------------------------------------ queue_files
+# The files of one queue, read as one row of slots: a file may be missing, short, or full of zeros.
 
 Int64s = npt.NDArray[np.int64]
 
@@ -134,3 +207,121 @@ class QueueFiles:
                 return False
             first += count
         return True
+
+
+# ---------------------------------------------------------------------------------------------------------------- queue_results
+# What a task that compares queues needs of the store, and what it hands to the driver.
+
+QUEUES_LISTED: Final = 1000
+"""Queues that are listed one by one: those with differences, then those with the most units."""
+MISSING: Final = "queue-unit-missing"
+IN_ORDER, LOGICAL, BROKER, REMADE, SKIPPED = "in order", "logical", "broker", "made anew", "skipped"
+"""The orders that a queue may have; of a SKIPPED one a sample says too little."""
+EMPTY_ENDS: Final = "empty ends"
+"""Count of queues with an empty file at their end."""
+IDLE: Final = "idle"
+"""Count of queues with units of expired records only."""
+FOLDER: Final = "consumequeue"
+
+
+@dataclass(frozen=True)
+class QueueTask:
+    """What a task needs of the store. All offsets are phy_offsets."""
+
+    folder: str
+    """the folder of the queues"""
+    file_size: int
+    segments: tuple[Segment, ...]
+    log: tuple[int, int]
+    """where the log begins and ends"""
+    unread: tuple[tuple[int, int], ...] = ()
+    """stretches [low, high) that a sample leaves out"""
+    opens_empty: bool = False
+    """whether the broker starts on a last file without a unit, and leaves such files"""
+    stale: tuple[int, int] | None = None
+    """[low, high) of old records behind the log's end"""
+
+
+@dataclass
+class QueueEntry:
+    """One queue as the summary lists it. Queues are ordered: the greatest ones are listed first."""
+
+    topic: str
+    """escaped"""
+    queue: int
+    units: int
+    """units that the log has for it"""
+    there: int
+    """of those, how many the store has"""
+    first: int
+    """queue offset of the first one"""
+    end: int
+    """queue offset behind the last one"""
+    folder: bool
+    """whether the store has a folder for it"""
+    files: int
+    order: str
+    differences: int
+    kinds: dict[str, int]
+    """differences by kind"""
+    first_bad: int
+    """queue offset of the first difference"""
+
+    def __lt__(self, other: QueueEntry) -> bool:
+        return self._rank < other._rank
+
+    @property
+    def _rank(self) -> tuple[bool, int, str]:
+        return self.differences > 0, self.units, f"{self.topic}/{self.queue}"
+
+
+@dataclass
+class QueuesResult(Result):
+    """What one task found in its queues."""
+
+    tally: Tally = field(default_factory=Tally)
+    counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    """of queues, of units, and of queues by order"""
+    queues: list[QueueEntry] = field(default_factory=list)
+    """the QUEUES_LISTED greatest queues, as a heap"""
+
+    @classmethod
+    def of_fields(cls, fields: dict[str, Any]) -> QueuesResult:
+        fields["queues"] = [QueueEntry(**entry) for entry in fields["queues"]]
+        return cls(**fields)
+
+    def add(
+        self, key: tuple[bytes, int], checked: UnitChecker, found: QueueFiles, order: str, listed: bool, task: QueueTask,
+        empty: int | None = None,
+    ) -> None:  # fmt: skip
+        """Take in the queue ``key``, compared in the order that fits it best.
+
+        ``listed``: the store has a folder for it. ``empty`` is the position of the first slot of an empty file at its end.
+        """
+        name = escape(key[0].decode("utf-8", "surrogateescape"))
+        tally = Tally() if order == SKIPPED else checked.tally
+        if empty is not None:
+            tally.add("queue-file-empty", 1, found.path(empty), empty, "holds no unit, and the queue goes up to it")
+        lost = tally.counts.get(MISSING, 0)
+        if lost and not len(found):
+            what = "file" if listed else "folder"
+            text = f"queue has no {what}: {counted(lost, 'unit')} from {checked.named(checked.first)} on"
+            tally.replace(MISSING, Example(found.shown, checked.first, text))
+        self.counts["queues"] += 1
+        self.counts["differing"] += tally.total > 0
+        self.counts[order] += 1
+        self.counts["units"] += checked.units
+        self.counts["there"] += checked.there
+        self.counts["stale"] += checked.stale
+        if not checked.units and task.log[0] > 0 and not task.unread:
+            self.counts[IDLE] += found.holds_expired(task.log[0])
+        self.tally.merge(tally)
+        entry = QueueEntry(
+            topic=name, queue=key[1], units=checked.units, there=checked.there, first=checked.first, end=checked.next,
+            folder=listed, files=len(found), order=order, differences=tally.total, kinds=tally.counts,
+            first_bad=checked.first_bad,
+        )  # fmt: skip
+        if len(self.queues) < QUEUES_LISTED:
+            heapq.heappush(self.queues, entry)
+        else:
+            heapq.heappushpop(self.queues, entry)

@@ -1,40 +1,27 @@
-"""Compare the files of ConsumeQueues with the units of the log: one task gets all of a queue, in the order of the log."""
-
-from __future__ import annotations
+"""Compare the files of ConsumeQueues, plain and batch ones, with the log: one task gets all of a queue."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex.storage_format.checks.queue_view import QueueView
-from rocketmq_reindex.storage_format.checks.queues import UnitChecker
+from rocketmq_reindex.storage_format.checks.queues import QueueView, UnitChecker
 from rocketmq_reindex.storage_format.names import WAITING_TOPICS
-from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.order import Placement, order_broker
-from rocketmq_reindex.storage_format.queue.placement import PlacementTable
-from rocketmq_reindex.storage_format.queue.runs import Run
-from rocketmq_reindex.udfs import results, schemas
+from rocketmq_reindex.storage_format.queue import cells, consume_queue, order as queue_order, placement as queue_placement
+from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.order.placements import Placements
-from rocketmq_reindex.udfs.progress import BucketsPosition
-from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.verify.queue_files import QueueFiles
-from rocketmq_reindex.udfs.verify.queue_results import (
-    BROKER,
-    EMPTY_ENDS,
-    FOLDER,
-    IN_ORDER,
-    LOGICAL,
-    REMADE,
-    SKIPPED,
-    QueuesResult,
-    QueueTask,
-)
-from rocketmq_reindex.udfs.verify.record_heads import RecordHeads
-from rocketmq_reindex.udfs.verify.scan import FILES_FIRST, RUNS_NEXT
+from rocketmq_reindex.udfs.staging import BucketsPosition, StagingFolder
+from rocketmq_reindex.udfs.verify import queue_files
+from rocketmq_reindex.udfs.verify.listing import FILES_FIRST, RUNS_NEXT
+from rocketmq_reindex.udfs.write.queues import BATCH_FOLDER
+
+# ----------------------------------------------------------------------------------------------------------------------- queues
+# Compare the files of ConsumeQueues with the units of the log: one task gets all of a queue, in the order of the log.
 
 Int64s = npt.NDArray[np.int64]
 OffsetOf = Callable[[int], int | None]
@@ -49,8 +36,8 @@ class _Queue:
     """whether the store has a folder for it"""
     table: list[tuple[int, int]] = field(default_factory=list)
     runs: list[Int64s] = field(default_factory=list)
-    checks: list[tuple[str, UnitChecker, PlacementTable | None]] | None = None
-    files: QueueFiles | None = None
+    checks: list[tuple[str, UnitChecker, queue_placement.PlacementTable | None]] | None = None
+    files: queue_files.QueueFiles | None = None
 
 
 @dataclass(frozen=True)
@@ -63,15 +50,15 @@ class VerifyQueues:
 
     staging: StagingFolder
     mean: int
-    task: QueueTask
+    task: queue_files.QueueTask
     placements: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        result, heads = QueuesResult(), RecordHeads(self.task.segments)
-        odd = Placements(self.placements, lambda key, kept, fills: PlacementTable(kept, fills, _waits(key[0])))
+        result, heads = queue_files.QueuesResult(), queue_files.RecordHeads(self.task.segments)
+        odd = Placements(self.placements, lambda key, kept, fills: queue_placement.PlacementTable(kept, fills, _waits(key[0])))
         queues: dict[tuple[bytes, int], _Queue] = {}
         position = BucketsPosition(self.staging, "queues", self.mean)
-        for cells_of_bucket in schemas.by_bucket(batches):
+        for cells_of_bucket in handover.by_bucket(batches):
             for cell in cells_of_bucket:
                 for name, queue_id, rows in cells.unpack(cell.data, cells.UNIT_COLUMNS).parts():
                     queue = queues.setdefault((name, queue_id), _Queue())
@@ -85,15 +72,20 @@ class VerifyQueues:
                         position.moved(cell.bucket, rows.shape[1])
             self._finish(queues, result, heads, odd)
         position.ended()
-        yield results.batch([result])
+        yield handover.batch([result])
 
     def _take(
-        self, key: tuple[bytes, int], queue: _Queue, rows: Int64s, heads: RecordHeads, odd: Placements[PlacementTable]
+        self,
+        key: tuple[bytes, int],
+        queue: _Queue,
+        rows: Int64s,
+        heads: queue_files.RecordHeads,
+        odd: Placements[queue_placement.PlacementTable],
     ) -> None:
         if queue.checks is None:
             self._open(key, queue, heads, odd)
         for order, check, table in queue.checks or ():
-            if order == SKIPPED:
+            if order == queue_files.SKIPPED:
                 continue
             if table is None:
                 check.expect(rows)
@@ -101,9 +93,15 @@ class VerifyQueues:
                 placed = table.apply(rows)
                 check.expect(placed[:, np.argsort(placed[0], kind="stable")])
 
-    def _open(self, key: tuple[bytes, int], queue: _Queue, heads: RecordHeads, odd: Placements[PlacementTable]) -> None:
+    def _open(
+        self,
+        key: tuple[bytes, int],
+        queue: _Queue,
+        heads: queue_files.RecordHeads,
+        odd: Placements[queue_placement.PlacementTable],
+    ) -> None:
         task = self.task
-        queue.files = found = QueueFiles(task.folder, FOLDER, key, queue.table, task.file_size)
+        queue.files = found = queue_files.QueueFiles(task.folder, queue_files.FOLDER, key, queue.table, task.file_size)
         name = key[0].decode("utf-8", "surrogateescape")
 
         def offset_of(phy_offset: int) -> int | None:
@@ -119,46 +117,55 @@ class VerifyQueues:
         logical = odd.get(key) if queue.runs else None
         for order, table in self._orders(queue.runs, found, logical, _waits(key[0])):
             # Where a broker appends in the wrong place, a unit does not stand at its record's offset.
-            mine = view if order not in (BROKER, REMADE) else dataclasses.replace(view, look=_without_offsets(offset_of))
+            mine = (
+                view
+                if order not in (queue_files.BROKER, queue_files.REMADE)
+                else dataclasses.replace(view, look=_without_offsets(offset_of))
+            )
             queue.checks.append((order, UnitChecker(mine), table))
         queue.runs = []
 
     def _orders(
-        self, parts: list[Int64s], found: QueueFiles, logical: PlacementTable | None, waits: bool
-    ) -> list[tuple[str, PlacementTable | None]]:
+        self, parts: list[Int64s], found: queue_files.QueueFiles, logical: queue_placement.PlacementTable | None, waits: bool
+    ) -> list[tuple[str, queue_placement.PlacementTable | None]]:
         """The orders that the queue may have: one, or several for a queue out of order. ``logical``: where that puts it."""
         if not parts:
-            return [(IN_ORDER, None)]
+            return [(queue_files.IN_ORDER, None)]
         columns = np.concatenate(parts, axis=1)
         columns = columns[:, np.argsort(columns[2], kind="stable")]
         follows = columns[0, 1:] == columns[0, :-1] + columns[1, :-1]
         used_up = (columns[2] == columns[3]).any()
         if follows.all() and not used_up and logical is None:
-            return [(IN_ORDER, None)]
+            return [(queue_files.IN_ORDER, None)]
         if self.task.unread and used_up:
-            return [(SKIPPED, None)]
+            return [(queue_files.SKIPPED, None)]
         if self.task.unread:
             # With part of the log unread, a jump up may be none; nothing is known about a fall.
             fine = follows | (self._is_between(columns) & (columns[0, 1:] > columns[0, :-1]))
-            return [(IN_ORDER, None)] if fine.all() else [(SKIPPED, None)]
-        runs = [Run(*run) for run in columns.T.tolist()]
+            return [(queue_files.IN_ORDER, None)] if fine.all() else [(queue_files.SKIPPED, None)]
+        runs = [queue_order.Run(*run) for run in columns.T.tolist()]
 
-        def table(placement: Placement) -> PlacementTable:
-            return PlacementTable(placement.kept, placement.fills, waits)
+        def table(placement: queue_order.Placement) -> queue_placement.PlacementTable:
+            return queue_placement.PlacementTable(placement.kept, placement.fills, waits)
 
         if follows.all():
             # Where a record names a light queue twice, the units behind it stand before the offsets that they name. In logical
             # order there may be units before the first record, in the place of lost ones.
-            return [(IN_ORDER, table(order_broker(runs, 0))), *([(LOGICAL, logical)] if logical else [])]
-        orders: list[tuple[str, PlacementTable | None]] = [(BROKER, table(order_broker(runs, 0)))]
+            return [
+                (queue_files.IN_ORDER, table(queue_order.order_broker(runs, 0))),
+                *([(queue_files.LOGICAL, logical)] if logical else []),
+            ]
+        orders: list[tuple[str, queue_placement.PlacementTable | None]] = [
+            (queue_files.BROKER, table(queue_order.order_broker(runs, 0)))
+        ]
         if logical is not None:
-            orders.insert(0, (LOGICAL, logical))
+            orders.insert(0, (queue_files.LOGICAL, logical))
         # A deleted topic takes its queues' files along: there is only what a broker dispatched since then.
         falls = [k for k in range(1, len(runs)) if runs[k].first < runs[k - 1].stop]
         if falls:
             first = found.first_offset(self.task.log[0])
             anew = {falls[-1], *(k for k in falls if runs[k].phy_offset == first)}
-            orders += [(REMADE, table(order_broker(runs[k:], 0))) for k in sorted(anew)]
+            orders += [(queue_files.REMADE, table(queue_order.order_broker(runs[k:], 0))) for k in sorted(anew)]
         return orders
 
     def _is_between(self, columns: Int64s) -> npt.NDArray[np.bool_]:
@@ -168,8 +175,8 @@ class VerifyQueues:
         return between
 
     def _finish(
-        self, queues: dict[tuple[bytes, int], _Queue], result: QueuesResult, heads: RecordHeads,
-        odd: Placements[PlacementTable],
+        self, queues: dict[tuple[bytes, int], _Queue], result: queue_files.QueuesResult, heads: queue_files.RecordHeads,
+        odd: Placements[queue_placement.PlacementTable],
     ) -> None:  # fmt: skip
         for key, queue in sorted(queues.items()):
             if queue.checks is None:
@@ -177,17 +184,17 @@ class VerifyQueues:
             self._close(key, queue, result)
         queues.clear()
 
-    def _close(self, key: tuple[bytes, int], queue: _Queue, result: QueuesResult) -> None:
+    def _close(self, key: tuple[bytes, int], queue: _Queue, result: queue_files.QueuesResult) -> None:
         assert queue.checks is not None
         assert queue.files is not None
         for order, check, _ in queue.checks:
-            if order != SKIPPED:
+            if order != queue_files.SKIPPED:
                 check.finish()
         # The order that fits best; of two equal ones, that of a build.
-        order, check, _ = min(queue.checks, key=lambda c: c[1].tally.total if c[0] != SKIPPED else 0)
+        order, check, _ = min(queue.checks, key=lambda c: c[1].tally.total if c[0] != queue_files.SKIPPED else 0)
         empty = queue.files.empty_end()
         if empty is not None and self.task.opens_empty:
-            result.counts[EMPTY_ENDS] += 1  # its own dispatcher leaves such files
+            result.counts[queue_files.EMPTY_ENDS] += 1  # its own dispatcher leaves such files
             empty = None
         result.add(key, check, queue.files, order, queue.listed, self.task, empty)
 
@@ -204,3 +211,119 @@ def _without_offsets(offset_of: OffsetOf) -> OffsetOf:
         return None if offset_of(phy_offset) is None else -1
 
     return known
+
+
+# ---------------------------------------------------------------------------------------------------------------------- batches
+# Compare the files of batch ConsumeQueues with the records of the log, one unit for each.
+
+Check = tuple[str, UnitChecker, queue_placement.BatchPlacement | None]
+"""A comparison with one order, and how that order places units."""
+_FIELDS: Final = len(consume_queue.BATCH_UNIT.names or ())
+
+
+@dataclass
+class _Batch:
+    """One queue of a bucket while its rows come. Each order is checked by itself, since fills and empty units differ."""
+
+    listed: bool = False
+    table: list[tuple[int, int]] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    files: queue_files.QueueFiles | None = None
+    start: int = 0
+    """position of the first unit that has not expired"""
+
+
+@dataclass(frozen=True)
+class VerifyBatches:
+    """Reduces rows of BATCHES (files and units) to one result (``QueuesResult``).
+
+    ``placements`` is the plan of the logical placements of queues out of order (``PlanWriter``), or "". In a broker's order
+    each unit is appended (``BatchConsumeQueue``, RocketMQ 5.3). ``mean`` is as in ``BucketsPosition``.
+    """
+
+    staging: StagingFolder
+    mean: int
+    task: queue_files.QueueTask
+    placements: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        odd = Placements(self.placements, lambda _, kept, fills: queue_placement.BatchPlacement(kept, fills))
+        result, heads = queue_files.QueuesResult(), queue_files.RecordHeads(self.task.segments)
+        queues: dict[tuple[bytes, int], _Batch] = {}
+        position = BucketsPosition(self.staging, "batches", self.mean)
+        for cells_of_bucket in handover.by_bucket(batches):
+            for cell in cells_of_bucket:
+                pieces = cells.unpack(cell.data, cells.BATCH_COLUMNS)
+                key = (pieces.names[0], int(pieces.queue_ids[0]))
+                queue = queues.setdefault(key, _Batch())
+                if cell.sort_key == FILES_FIRST:
+                    queue.listed = True
+                    queue.table += zip(*pieces.columns[:2].tolist(), strict=True)
+                else:
+                    self._take(queue, pieces.columns, self._opened(key, queue, heads, odd))
+                    position.moved(cell.bucket, pieces.columns.shape[1])
+            for key, queue in sorted(queues.items()):
+                self._close(key, queue, result, self._opened(key, queue, heads, odd))
+            queues.clear()
+        position.ended()
+        yield handover.batch([result])
+
+    @staticmethod
+    def _take(queue: _Batch, units: Int64s, checks: list[Check]) -> None:
+        for order, check, placement in checks:
+            mine = units if order == queue_files.BROKER else units[:, units[5] > 0]
+            image = consume_queue.batch_units(placement.apply(mine) if placement else mine)
+            rows = np.empty((1 + _FIELDS, len(image)), np.int64)
+            first = queue.start if check.next < 0 else check.next
+            rows[0] = np.arange(first, first + len(image))
+            for row, name in enumerate(consume_queue.BATCH_UNIT.names or (), 1):
+                rows[row] = image[name]
+            check.expect(rows)
+
+    def _opened(
+        self,
+        key: tuple[bytes, int],
+        queue: _Batch,
+        heads: queue_files.RecordHeads,
+        odd: Placements[queue_placement.BatchPlacement],
+    ) -> list[Check]:
+        """The checks of a queue, one for each order that it may have; all rows of its files have come."""
+        if queue.checks:
+            return queue.checks
+        task = self.task
+        queue.files = found = queue_files.QueueFiles(
+            task.folder, BATCH_FOLDER, key, queue.table, task.file_size, consume_queue.BATCH_UNIT
+        )
+        queue.start = _first_left(found, task.log[0])
+
+        def offset_of(phy_offset: int) -> int | None:
+            return None if heads.at(phy_offset) is None else -1
+
+        spans = tuple((max(low, queue.start), high) for low, high in found.spans if high > queue.start)
+        view = QueueView(found.read, spans, found.data_from, offset_of, found.path, task.log, task.unread, batch=True,
+                         stale=task.stale)  # fmt: skip
+        placement = odd.get(key)
+        # A broker also writes units without a message.
+        queue.checks = [
+            (queue_files.LOGICAL if placement else queue_files.IN_ORDER, UnitChecker(view), placement),
+            (queue_files.BROKER, UnitChecker(view), None),
+        ]
+        return queue.checks
+
+    def _close(self, key: tuple[bytes, int], queue: _Batch, result: queue_files.QueuesResult, checks: list[Check]) -> None:
+        assert queue.files is not None
+        for _, check, _ in checks:
+            check.finish()
+        order, check, _ = min(checks, key=lambda c: c[1].tally.total)
+        result.add(key, check, queue.files, order, queue.listed, self.task)
+
+
+def _first_left(found: queue_files.QueueFiles, log_start: int) -> int:
+    """The position of the first unit whose record has not expired: the units of the log begin there."""
+    for low, high in found.spans:
+        for position in range(low, high, 1 << 16):
+            phy_offset, size = found.read(position, min(1 << 16, high - position))[:2]
+            left = ~((phy_offset >= 0) & (size >= RECORD_MIN) & (phy_offset + size <= log_start))
+            if left.any():
+                return position + int(np.argmax(left))
+    return found.end

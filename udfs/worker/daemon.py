@@ -9,8 +9,6 @@ Whoever starts it does so in FOLDER, and with PYTHONSAFEPATH: ``-m`` puts the wo
 does not know that variable, but only root can put a file into FOLDER.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -21,7 +19,7 @@ import sys
 from collections.abc import Callable
 from typing import Final, cast
 
-from rocketmq_reindex.udfs.worker.folder import FOLDER as FOLDER
+from rocketmq_reindex.udfs.worker.link import FOLDER as FOLDER
 
 VARIABLE = "REINDEX_DAEMON_AHEAD"
 """The name of the socket, in Linux's abstract namespace: no file remains, whatever ends first."""

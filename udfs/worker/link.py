@@ -1,14 +1,24 @@
-"""What passes between the driver of the local engine and one of its processes: pickled objects, each behind its length.
+"""Where the processes of an engine work, and what passes between them and the driver.
 
-Only the two processes have the two ends, by inheritance: nobody else can write to them.
+By itself: both ends import it before anything slow.
 """
-
-from __future__ import annotations
 
 import pickle
 import socket
 import struct
 from typing import Any, Final, NamedTuple
+
+# ----------------------------------------------------------------------------------------------------------------------- folder
+# Where the processes of an engine work.
+
+FOLDER: Final = "/"
+"""only root can put files there that Python or Java would load"""
+
+
+# ------------------------------------------------------------------------------------------------------------------------- link
+# What passes between the driver of the local engine and one of its processes: pickled objects, each behind its length.
+#
+# Only the two processes have the two ends, by inheritance: nobody else can write to them.
 
 _LENGTH: Final = struct.Struct("<Q")
 

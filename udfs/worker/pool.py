@@ -6,8 +6,6 @@ while it starts it, so they stay blocked in all of these processes: a signal to 
 on. They end with the driver, whatever ends it: its end of the first socket closes then.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc
@@ -24,18 +22,16 @@ import traceback
 from typing import Any, Final, NoReturn
 
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.plurals import counted
-from rocketmq_reindex.udfs.worker.folder import FOLDER
-from rocketmq_reindex.udfs.worker.link import Waits, receive, send
+from rocketmq_reindex.storage_format.names import counted
+from rocketmq_reindex.udfs.worker.link import FOLDER, Waits, receive, send
 
 READY: Final = "ready"
-_BUILD: Final = ("scan.ranges", "order.decide", "order.reroute", "write.queues", "write.batches", "write.index")
+_BUILD: Final = ("scan.ranges", "order.decide", "order.placements", "write.queues", "write.index")
 _NEEDED: Final = {
     "build": _BUILD,
     "repair": (*_BUILD, "repair.mend", "repair.segments"),
     "verify": (
-        "scan.ranges", "order.decide", "verify.scan", "verify.listing", "verify.queues", "verify.batches", "verify.index",
-        "verify.index_items", "verify.against",
+        "scan.ranges", "order.decide", "verify.listing", "verify.queues", "verify.index", "verify.items", "verify.against",
     ),
 }  # fmt: skip
 """Modules of ``udfs`` with the functions of each command's tasks. What is missing here is imported by the first task."""
@@ -88,7 +84,7 @@ def _answer(task: Any) -> tuple[bool, Any, str]:
 
 def _work(link: socket.socket) -> NoReturn:
     """Run the tasks that come, one after another, until the driver is gone."""
-    from rocketmq_reindex.udfs.files import waiting
+    from rocketmq_reindex.udfs.files import object_store
 
     sending = threading.Lock()
 
@@ -98,7 +94,7 @@ def _work(link: socket.socket) -> NoReturn:
             send(link, Waits(text))
 
     try:
-        with waiting.heard_by(waits):
+        with object_store.heard_by(waits):
             while True:
                 answer = _answer(receive(link))
                 with sending:

@@ -1,6 +1,7 @@
-"""Save a Python worker of Spark what it need not do again for each task."""
+"""Save a Python worker of Spark what it need not do again for each task.
 
-from __future__ import annotations
+By itself: a worker of Spark imports it for each task, and no engine.
+"""
 
 import os
 import zipimport

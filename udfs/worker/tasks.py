@@ -1,14 +1,221 @@
-"""What a process of the local engine is asked to do: each task is called once, in the worker, and its result goes back."""
+"""What a process of an engine is asked to do, and the rows that a task leaves for other tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex.udfs.worker.kept_rows import RowsWriter, read_rows
+from rocketmq_reindex.udfs import files, handover
 from rocketmq_reindex.udfs.worker.setup import Batches
+
+# -------------------------------------------------------------------------------------------------------------------- kept_rows
+# Rows that a task leaves for other tasks (``handover.ROWS``), in files of the machine that all of them run on.
+#
+# Each task writes one file. What it holds back in memory is bounded; what it has is written as a chunk: the cells of the chunk,
+# sorted by kind, key, bucket and ``sort_key``, then an entry for each of them. At the end of the file a table says where the
+# entries of each kind and key are. So a task that takes the rows of one key reads stretches of cells, and of the rest nothing.
+#
+#     cells, entries (ENTRY), cells, entries, ..., table (PART), int64 rows of the table
+
+HELD_BYTES: Final = 16 << 20
+"""Cells that a task holds back before it writes a chunk."""
+BATCH_BYTES: Final = 4 << 20
+BATCH_ROWS: Final = 4096
+"""A batch ends before it has more, unless a single cell has."""
+
+ENTRY: Final = np.dtype(
+    [
+        ("kind", "<i4"),
+        ("key", "<i4"),
+        ("bucket", "<i4"),
+        ("range_number", "<i4"),
+        ("sort_key", "<i8"),
+        ("at", "<i8"),
+        ("size", "<i8"),
+    ]
+)
+"""One row; its cell is ``size`` bytes from the byte ``at`` of the file on."""
+PART: Final = np.dtype([("kind", "<i4"), ("key", "<i4"), ("at", "<i8"), ("rows", "<i8")])
+"""``rows`` entries of one kind and key, from the byte ``at`` of the file on."""
+_COUNT: Final = np.dtype("<i8")
+_PLAIN: Final = ("kind", "key", "bucket", "range_number", "sort_key")
+Entries = npt.NDArray[np.void]
+
+
+class RowsWriter:
+    """Writes the rows of one task into the file ``path``, which is made with the first of them. Use it as a context."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._entries: list[Entries] = []
+        self._cells: list[memoryview] = []
+        self._held = self._at = 0
+        self._parts: list[Entries] = []
+
+    @property
+    def wrote(self) -> bool:
+        """Whether there is a file, once the context has ended."""
+        return self._file is not None
+
+    def __enter__(self) -> RowsWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._end()
+        finally:
+            if self._file is not None:
+                self._file.close()
+
+    def take(self, batch: pa.RecordBatch) -> list[bytes]:
+        """Keep the rows of a batch of ``handover.ROWS``. Returns the data of its summaries, which are not kept."""
+        data = batch.column(batch.schema.get_field_index("data"))
+        entries = np.zeros(len(data), ENTRY)
+        for name in _PLAIN:
+            entries[name] = batch.column(batch.schema.get_field_index(name)).to_numpy(zero_copy_only=False)
+        _, offsets, cells = data.buffers()
+        bounds = np.frombuffer(offsets, np.int32)[data.offset : data.offset + len(data) + 1].tolist()
+        view = memoryview(cells) if cells is not None else memoryview(b"")
+        kept = entries["kind"] != handover.SUMMARY
+        summaries = [bytes(view[bounds[k] : bounds[k + 1]]) for k in np.flatnonzero(~kept).tolist()]
+        if kept.any():
+            numbers = np.flatnonzero(kept).tolist()
+            entries["size"] = np.diff(bounds)
+            self._entries.append(entries[kept])
+            self._cells += [view[bounds[k] : bounds[k + 1]] for k in numbers]
+            self._held += int(entries["size"][kept].sum())
+            if self._held >= HELD_BYTES:
+                self._chunk()
+        return summaries
+
+    def _chunk(self) -> None:
+        """Write what is held back."""
+        if not self._entries:
+            return
+        entries = np.concatenate(self._entries)
+        order = np.lexsort((entries["sort_key"], entries["bucket"], entries["key"], entries["kind"]))
+        entries = entries[order]
+        entries["at"] = self._at + np.cumsum(entries["size"]) - entries["size"]
+        with files.naming(self._path):
+            if self._file is None:
+                self._file = open(self._path, "xb", buffering=1 << 20)  # noqa: SIM115  closed as the context ends
+            for k in order.tolist():
+                self._file.write(self._cells[k])
+            self._file.write(entries.data)
+        self._at += int(entries["size"].sum())
+        begins = np.flatnonzero(np.concatenate([[True], (np.diff(entries["kind"]) != 0) | (np.diff(entries["key"]) != 0)]))
+        parts = np.zeros(len(begins), PART)
+        parts["kind"], parts["key"] = entries["kind"][begins], entries["key"][begins]
+        parts["at"] = self._at + begins * ENTRY.itemsize
+        parts["rows"] = np.diff(np.append(begins, len(entries)))
+        self._parts.append(parts)
+        self._at += entries.nbytes
+        self._entries, self._cells, self._held = [], [], 0
+
+    def _end(self) -> None:
+        self._chunk()
+        if self._file is None:
+            return
+        table = np.concatenate(self._parts)
+        with files.naming(self._path):
+            self._file.write(table.data)
+            self._file.write(np.array([len(table)], _COUNT).data)
+            self._file.flush()
+
+
+def _read(file: BinaryIO, at: int, kind: Any, count: int) -> npt.NDArray[Any]:
+    """``count`` values of the dtype ``kind`` from the byte ``at`` on."""
+    out = np.empty(count, kind)
+    _fill(file, at, out.view(np.uint8))
+    return out
+
+
+def _fill(file: BinaryIO, at: int, out: npt.NDArray[np.uint8]) -> None:
+    left = out.data
+    while left:
+        done = os.preadv(file.fileno(), [left], at)
+        if not done:
+            raise OSError(f"{file.name}: ends within its rows")
+        left, at = left[done:], at + done
+
+
+def _entries(path: str, kind: int, key: int | None) -> Iterator[Entries]:
+    with files.naming(path), open(path, "rb", buffering=0) as file:
+        end = os.fstat(file.fileno()).st_size - _COUNT.itemsize
+        count = int(_read(file, end, _COUNT, 1)[0])
+        table = _read(file, end - count * PART.itemsize, PART, count)
+        wanted = table["kind"] == kind
+        if key is not None:
+            wanted &= table["key"] == key
+        for part in table[wanted]:
+            yield _read(file, int(part["at"]), ENTRY, int(part["rows"]))
+
+
+def read_rows(paths: Sequence[str], kind: int, left_out: Iterable[int], key: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of one kind in some files, without some ranges, of one key or of all: sorted by bucket and ``sort_key``.
+
+    At most one batch is held in memory, and the entries.
+    """
+    found, sources = [np.empty(0, ENTRY)], [np.empty(0, np.int64)]
+    for number, path in enumerate(paths):
+        for entries in _entries(path, kind, key):
+            found.append(entries)
+            sources.append(np.full(len(entries), number, np.int64))
+    entries, source = np.concatenate(found), np.concatenate(sources)
+    without = np.fromiter(left_out, np.int64)
+    if len(without):
+        kept = ~np.isin(entries["range_number"], without)
+        entries, source = entries[kept], source[kept]
+    order = np.lexsort((entries["at"], source, entries["sort_key"], entries["bucket"]))
+    entries, source = entries[order], source[order]
+    for low, high in _cut(entries["size"]):
+        yield _batch(paths, entries[low:high], source[low:high])
+
+
+def _cut(sizes: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Where batches of cells of these sizes begin and end."""
+    ends, low = np.cumsum(sizes), 0
+    while low < len(sizes):
+        before = int(ends[low] - sizes[low])
+        high = max(low + 1, int(np.searchsorted(ends, before + BATCH_BYTES, "right")))
+        high = min(high, low + BATCH_ROWS)
+        yield low, high
+        low = high
+
+
+def _batch(paths: Sequence[str], entries: Entries, source: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    sizes = entries["size"]
+    offsets = np.zeros(len(entries) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    cells = np.empty(int(offsets[-1]), np.uint8)
+    # Cells that lie together are read together.
+    apart = (entries["at"][1:] != (entries["at"] + sizes)[:-1]) | (source[1:] != source[:-1])
+    begins = np.append(np.flatnonzero(np.append(True, apart)), len(entries)).tolist()
+    for low, high in itertools.pairwise(begins):
+        path = paths[int(source[low])]
+        with files.naming(path), open(path, "rb", buffering=0) as file:
+            _fill(file, int(entries["at"][low]), cells[offsets[low] : offsets[high]])
+    columns = []
+    for field in handover.ROWS:
+        if field.name == "data":
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(cells)]
+        else:
+            buffers = [None, pa.py_buffer(np.ascontiguousarray(entries[field.name]))]
+        columns.append(pa.Array.from_buffers(field.type, len(entries), buffers))
+    return pa.RecordBatch.from_arrays(columns, schema=handover.ROWS)
+
+
+# ------------------------------------------------------------------------------------------------------------------------ tasks
+# What a process of the local engine is asked to do: each task is called once, in the worker, and its result goes back.
 
 
 def _number(number: int) -> Iterator[pa.RecordBatch]:

@@ -16,10 +16,9 @@ from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, Stretch
 from rocketmq_reindex.storage_format.versions import RULES
-from rocketmq_reindex.udfs import files, plans, results
-from rocketmq_reindex.udfs.progress import Position
-from rocketmq_reindex.udfs.results import Result
-from rocketmq_reindex.udfs.staging import StagingFolder
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 CHUNK_ITEMS = 1 << 20
 """Items that are read at once."""
@@ -71,9 +70,9 @@ class WriteIndex:
     seal: bool
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        planned = [_index_file_plan(*fields) for fields in plans.read_plan(self.plan)]
-        for number in plans.numbers(batches):
-            yield results.batch([self._write(planned[number])])
+        planned = [_index_file_plan(*fields) for fields in handover.read_plan(self.plan)]
+        for number in handover.numbers(batches):
+            yield handover.batch([self._write(planned[number])])
 
     def _write(self, plan: IndexFilePlan) -> IndexFileResult:
         before = staged_items(plan.before)[-1] if plan.before else None

@@ -1,22 +1,76 @@
-"""Write whole ConsumeQueue files from the cells of a bucket."""
-
-from __future__ import annotations
+"""Write the files of ConsumeQueues, plain and batch ones."""
 
 import dataclasses
+import json
+import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.consume_queue import file_units
-from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
-from rocketmq_reindex.udfs import files, results, schemas
+from rocketmq_reindex.storage_format.digest import Digest, new_digest
+from rocketmq_reindex.storage_format.names import path_component
+from rocketmq_reindex.storage_format.queue import cells, consume_queue, placement as queue_placement, units as queue_units
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.order.placements import Placements
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.write.queue_files import FilesResult, Line, entry_line, queue_path, write_part
+
+# ------------------------------------------------------------------------------------------------------------------ queue_files
+# What the writers of queue files share: a file's path, its line in the manifest, and the result of a task.
+
+Line = tuple[str, str]
+"""(path, line of a part: the file's entry in the manifest as JSON, a tab, its units)"""
+
+
+@dataclass
+class FilesResult(Result):
+    """Files that a task wrote, or took over from an earlier build."""
+
+    part: str
+    """path of a part of the manifest: a line for each file, by path"""
+    files: int = 0
+    units: int = 0
+    bytes: int = 0
+    """bytes in use"""
+
+    def add(self, units: int, used: int) -> None:
+        """Count one more file, with so many units and bytes in use."""
+        self.files += 1
+        self.units += units
+        self.bytes += used
+
+
+def queue_path(folder: str, name: str, queue_id: int, start: int) -> str:
+    """The path below the output folder of a queue's file: ``FOLDER/TOPIC/QUEUE/START``.
+
+    ``start`` is the logical offset of its first byte. Raises ValueError for a topic that cannot be the name of a folder.
+    """
+    topic = path_component(name)
+    if topic is None:
+        raise ValueError("a name that is no path component reached the writer")
+    return f"{folder}/{topic}/{queue_id}/{start:020d}"
+
+
+def entry_line(path: str, size: int, used: int, digest: str, units: int) -> Line:
+    """The line of one file: ``size`` bytes, ``used`` of them in use, which have this ``digest``, and ``units`` units.
+
+    The manifest takes the text before the tab; an incremental build counts the units of files that it keeps.
+    """
+    return path, json.dumps({"path": path, "size": size, "used": used, "digest": digest}) + f"\t{units}"
+
+
+def write_part(staging: StagingFolder, folder: str, lines: Iterable[Line]) -> str:
+    """Write lines as a part of the manifest, by path (parts are merged in that order); returns its path."""
+    part = files.join(staging.parts, f"{folder}-{uuid.uuid4().hex}")
+    files.write_bytes(staging.temporary, part, [f"{line}\n".encode() for _, line in sorted(lines)])
+    return part
+
+
+# ----------------------------------------------------------------------------------------------------------------------- queues
+# Write whole ConsumeQueue files from the cells of a bucket.
 
 FOLDER = "consumequeue"
 """``StorePathConfigHelper.getStorePathConsumeQueue``"""
@@ -34,7 +88,7 @@ def write_empty_files(staging: StagingFolder, file_size: int, wanted: Iterable[t
     """
     lines = []
     for name, queue_id, position in wanted:
-        relative = queue_path(FOLDER, name, queue_id, position * UNIT_SIZE)
+        relative = queue_path(FOLDER, name, queue_id, position * queue_units.UNIT_SIZE)
         with files.writing(staging.temporary, files.join(staging.tree, relative)) as writer:
             writer.finish(staging.stored(file_size))
         lines.append(entry_line(relative, file_size, 0, new_digest([]).digest().hex(), 0))
@@ -53,7 +107,7 @@ class WriteQueues:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         lines, folders, counts = list[Line](), set[str](), FilesResult("")
-        for cells_of_bucket in schemas.by_bucket(batches):
+        for cells_of_bucket in handover.by_bucket(batches):
             found: dict[FileKey, list[Rows]] = {}
             for cell in cells_of_bucket:
                 for key, rows in self._pieces(cell.data):
@@ -67,11 +121,11 @@ class WriteQueues:
             yield self._result(lines, counts)
 
     def _result(self, lines: list[Line], counts: FilesResult) -> pa.RecordBatch:
-        return results.batch([dataclasses.replace(counts, part=write_part(self.staging, FOLDER, lines))])
+        return handover.batch([dataclasses.replace(counts, part=write_part(self.staging, FOLDER, lines))])
 
     def _write(self, key: FileKey, parts: list[Rows], counts: FilesResult, folders: set[str]) -> Line:
         raw, queue_id, file_number = key
-        start, used, image = file_units(self.file_size // UNIT_SIZE, file_number, parts)
+        start, used, image = consume_queue.file_units(self.file_size // queue_units.UNIT_SIZE, file_number, parts)
         relative = queue_path(FOLDER, raw.decode(), queue_id, start)
         target = files.join(self.staging.tree, relative)
         folder = files.parent(target)
@@ -87,6 +141,102 @@ class WriteQueues:
         return entry_line(relative, self.file_size, used, new_digest([image.view(np.uint8)]).digest().hex(), units)
 
     def _pieces(self, cell: bytes) -> Iterator[tuple[FileKey, Rows]]:
-        units_per_file = self.file_size // UNIT_SIZE
+        units_per_file = self.file_size // queue_units.UNIT_SIZE
         for name, queue_id, rows in cells.unpack(cell, cells.UNIT_COLUMNS).parts():
             yield (name, queue_id, int(rows[0, 0]) // units_per_file), rows
+
+
+# ---------------------------------------------------------------------------------------------------------------------- batches
+# Write the files of batch ConsumeQueues. The units of a queue come in the order of the log and fill its files in turn.
+
+BATCH_FOLDER = "batchconsumequeue"
+"""``StorePathConfigHelper.getStorePathBatchConsumeQueue``"""
+
+
+@dataclass
+class _Queue:
+    """One queue while its files are written."""
+
+    name: str
+    queue_id: int
+    placement: queue_placement.BatchPlacement | None
+    file_number: int = 0
+    filled: int = 0
+    """units in the open file"""
+    writer: files.Writer | None = None
+    digest: Digest = field(default_factory=new_digest)
+
+
+@dataclass(frozen=True)
+class WriteBatches:
+    """Reduces rows of BATCHES to files of ``file_size`` bytes (``BatchConsumeQueue``, RocketMQ 5.3).
+
+    Rows come by bucket and ``sort_key``. ``placements`` is the plan of the queues out of order (``PlanWriter``), or "".
+    ``empty``: whether units without a message are written, as the broker does. Leaves a result (``FilesResult``).
+    """
+
+    staging: StagingFolder
+    file_size: int
+    placements: str
+    empty: bool
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        odd = Placements(self.placements, lambda _, kept, fills: queue_placement.BatchPlacement(kept, fills))
+        lines, counts = list[Line](), FilesResult("")
+        queues: dict[tuple[bytes, int], _Queue] = {}
+        try:
+            for cells_of_bucket in handover.by_bucket(batches):
+                for cell in cells_of_bucket:
+                    pieces = cells.unpack(cell.data, cells.BATCH_COLUMNS)
+                    name, queue_id = pieces.names[0], int(pieces.queue_ids[0])
+                    queue = queues.get((name, queue_id))
+                    if queue is None:
+                        placement = odd.get((name, queue_id))
+                        queue = queues[name, queue_id] = _Queue(name.decode(), queue_id, placement)
+                    lines += self._append(queue, pieces.columns, counts)
+                lines += self._finish(queues, counts)
+        except BaseException:
+            for queue in queues.values():
+                if queue.writer is not None:
+                    queue.writer.abandon()
+            raise
+        if lines:
+            yield handover.batch([dataclasses.replace(counts, part=write_part(self.staging, BATCH_FOLDER, lines))])
+
+    def _append(self, queue: _Queue, units: npt.NDArray[np.int64], counts: FilesResult) -> Iterator[Line]:
+        if not self.empty:
+            units = units[:, units[5] > 0]
+        image = consume_queue.batch_units(queue.placement.apply(units) if queue.placement else units)
+        units_per_file = self.file_size // queue_units.BATCH_UNIT_SIZE
+        while len(image):
+            if queue.writer is None:
+                target = files.join(self.staging.tree, _path(queue, self.file_size))
+                files.make_folder(files.parent(target), below=self.staging.tree)
+                queue.writer = files.Writer(self.staging.temporary, target)
+            some = image[: units_per_file - queue.filled].view(np.uint8)
+            queue.writer.append(some)
+            queue.digest.update(some.data)
+            queue.filled += len(some) // queue_units.BATCH_UNIT_SIZE
+            image = image[len(some) // queue_units.BATCH_UNIT_SIZE :]
+            if queue.filled == units_per_file:
+                yield self._close(queue, counts)
+
+    def _close(self, queue: _Queue, counts: FilesResult) -> Line:
+        """Finish the open file: the next units go to the next one. Returns its line of the manifest."""
+        assert queue.writer is not None
+        queue.writer.finish(self.staging.stored(self.file_size))
+        relative, used = _path(queue, self.file_size), queue.filled * queue_units.BATCH_UNIT_SIZE
+        line = entry_line(relative, self.file_size, used, queue.digest.digest().hex(), queue.filled)
+        counts.add(queue.filled, used)
+        queue.writer, queue.digest, queue.filled = None, new_digest(), 0
+        queue.file_number += 1
+        return line
+
+    def _finish(self, queues: dict[tuple[bytes, int], _Queue], counts: FilesResult) -> list[Line]:
+        lines = [self._close(queue, counts) for queue in queues.values() if queue.writer is not None]
+        queues.clear()
+        return lines
+
+
+def _path(queue: _Queue, file_size: int) -> str:
+    return queue_path(BATCH_FOLDER, queue.name, queue.queue_id, queue.file_number * file_size)

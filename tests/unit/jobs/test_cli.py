@@ -18,10 +18,9 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.jobs.verifying.options import build_parser as verify_parser
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
+from rocketmq_reindex.jobs.verifying.options import VerifySettings, build_parser as verify_parser
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 

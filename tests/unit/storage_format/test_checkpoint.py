@@ -5,10 +5,9 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from rocketmq_reindex.storage_format.checkpoint import SIZE, Checkpoint
+from rocketmq_reindex.storage_format.findings import SIZE, Checkpoint
 from rocketmq_reindex.storage_format.versions import RULES
 
 LONG = st.integers(-(2**63), 2**63 - 1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.storage_format.file_names import FIRST_BYTE_MAX, first_byte, is_index_file, is_number, queue_id
+from rocketmq_reindex.storage_format.layouts import FIRST_BYTE_MAX, first_byte, is_index_file, is_number, queue_id
 from tests.tools.compare import SMALL
 from tests.tools.local_engine import local_build
 from tests.tools.local_verify import kinds, local_verify

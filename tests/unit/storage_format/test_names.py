@@ -6,8 +6,7 @@ import posixpath
 import re
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from rocketmq_reindex.storage_format.names import escape, is_usual, path_component
 from tests.reference import java

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.building.estimate import dry_run_lines
-from rocketmq_reindex.jobs.building.planning import scan_settings
+from rocketmq_reindex.jobs.building.planning import dry_run_lines, scan_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.store.segments import list_segments
-from rocketmq_reindex.storage_format.plurals import counted, form
+from rocketmq_reindex.jobs.store.settings import list_segments
+from rocketmq_reindex.storage_format.names import counted, form
 from tests import ROOT
 from tests.tools.encode import Message
 from tests.tools.local_engine import local_build

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.storage_format.rocksdb import rocksdb_files
+from rocketmq_reindex.storage_format.layouts import rocksdb_files
 
 OF_A_BROKER = ["000004.log", "000010.sst", "CURRENT", "IDENTITY", "LOCK", "MANIFEST-000005", "OPTIONS-000007", "OPTIONS-000009"]
 """what RocketMQ 5.5.0 leaves with storeType=defaultRocksDB"""

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.udfs import progress
-from rocketmq_reindex.udfs.progress import BucketsPosition, Position, Positions, mean_of
-from rocketmq_reindex.udfs.staging import StagingFolder
+from rocketmq_reindex.udfs import staging as udfs_staging
+from rocketmq_reindex.udfs.staging import BucketsPosition, Position, Positions, StagingFolder, mean_of
 
 
 @pytest.fixture
@@ -36,7 +35,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(progress, "time", made)
+    monkeypatch.setattr(udfs_staging, "time", made)
     return made
 
 
@@ -76,8 +75,8 @@ def test_at_most_two_writes_a_second(staging: StagingFolder, clock: Clock, monke
     for done in range(100_000):
         clock.seconds += rng.uniform(0, 0.001)
         position.moved(done)
-    assert all(later - one >= progress.INTERVAL for one, later in pairwise(writes))
-    assert begin + progress.INTERVAL <= writes[0] < begin + 0.5
+    assert all(later - one >= udfs_staging.INTERVAL for one, later in pairwise(writes))
+    assert begin + udfs_staging.INTERVAL <= writes[0] < begin + 0.5
     assert len(writes) > (clock.seconds - begin) / 0.5
 
 

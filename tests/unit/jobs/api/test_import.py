@@ -22,7 +22,7 @@ print(rocketmq_reindex.build.__module__, "pyspark" in sys.modules)
 
 def test_an_import_loads_nothing_else() -> None:
     printed = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True).stdout
-    assert printed.splitlines() == ["[] []", "rocketmq_reindex.jobs.api.build False"]
+    assert printed.splitlines() == ["[] []", "rocketmq_reindex.jobs.api.with_engine False"]
 
 
 @pytest.mark.parametrize("command", ["build", "repair", "query", "report"])

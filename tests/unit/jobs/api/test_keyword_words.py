@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.jobs.api.keyword_words import _COMMAND, _actions, in_keywords
+from rocketmq_reindex.jobs.api.keywords import _COMMAND, _actions, in_keywords
 from tests.docs.pages import ROOT
 
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")

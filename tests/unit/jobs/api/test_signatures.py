@@ -17,16 +17,12 @@ from rocketmq_reindex.jobs.api import keywords
 from rocketmq_reindex.jobs.building.options import build_parser
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.describing.options import build_parser as info_parser
-from rocketmq_reindex.jobs.fetching.options import KEEP, THREADS
-from rocketmq_reindex.jobs.fetching.options import build_parser as fetch_parser
+from rocketmq_reindex.jobs.fetching.options import KEEP, THREADS, build_parser as fetch_parser
 from rocketmq_reindex.jobs.inspecting.options import build_parser as inspect_parser
 from rocketmq_reindex.jobs.preflighting.options import build_parser as preflight_parser
-from rocketmq_reindex.jobs.querying.options import BODY_MAX
-from rocketmq_reindex.jobs.querying.options import build_parser as query_parser
-from rocketmq_reindex.jobs.repairing.options import build_parser as repair_parser
-from rocketmq_reindex.jobs.repairing.settings import RepairSettings
-from rocketmq_reindex.jobs.reporting.options import OUT
-from rocketmq_reindex.jobs.reporting.options import build_parser as report_parser
+from rocketmq_reindex.jobs.querying.options import BODY_MAX, build_parser as query_parser
+from rocketmq_reindex.jobs.repairing.options import RepairSettings, build_parser as repair_parser
+from rocketmq_reindex.jobs.reporting.options import OUT, build_parser as report_parser
 from rocketmq_reindex.jobs.verifying.options import build_parser as verify_parser
 from rocketmq_reindex.storage_format.start.rules import DEFAULT_COUNT_LIMIT
 from rocketmq_reindex.storage_format.versions import NEWEST

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.building.estimate import check_free, dry_run_lines, sample
-from rocketmq_reindex.jobs.building.planning import scan_settings
+from rocketmq_reindex.jobs.building.planning import check_free, dry_run_lines, sample, scan_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.store.segments import list_segments
+from rocketmq_reindex.jobs.store.settings import list_segments
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder

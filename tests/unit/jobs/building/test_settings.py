@@ -9,7 +9,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings, parse_delay_levels, parse_parts, parse_time, parse_window
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import shlex
 import pytest
 
 from rocketmq_reindex.jobs.cli import COMMANDS, main
-from rocketmq_reindex.jobs.command.help import ABOUT, GROUPS, STATUSES, TITLES
-from rocketmq_reindex.jobs.command.parsers import parser_of
+from rocketmq_reindex.jobs.command.options import ABOUT, GROUPS, STATUSES, TITLES, parser_of
 from tests.docs.pages import text_of
 
 OWN_GROUPS = {"object stores", "watching a run", "Delta tables", "verify again"}

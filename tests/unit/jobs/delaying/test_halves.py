@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.udfs.delay import pending
+from rocketmq_reindex.udfs import delay
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build
@@ -74,10 +74,10 @@ def test_one_that_was_given_up_is_passed(tmp_path: Path) -> None:
 
 def test_the_search_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In windows of four offsets, and at most so many of them: what is not looked at is not passed."""
-    monkeypatch.setattr(pending, "_WINDOW", 4)
+    monkeypatch.setattr(delay, "_WINDOW", 4)
     records = [*(half(f"K{number}") for number in range(30)), op("".join(f"{number}," for number in range(30))), half("K29", 1)]
     assert build(tmp_path / "all", records)[0] == 30
-    monkeypatch.setattr(pending, "_WINDOWS_MAX", 3)
+    monkeypatch.setattr(delay, "_WINDOWS_MAX", 3)
     assert build(tmp_path / "some", records)[0] == 12
 
 

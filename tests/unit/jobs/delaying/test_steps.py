@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.fetching.build import find_build
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.timer.check import TimerCheckpoint
+from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.building.planning import even_range_size
-from rocketmq_reindex.jobs.building.scan_memory import ScanMemory
-from rocketmq_reindex.jobs.engines.tasks import DERIVED_BYTES, plan_shuffle, task_count
+from rocketmq_reindex.jobs.building.scanning import ScanMemory
+from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, plan_shuffle, task_count
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 
 GIB = 1 << 30

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.fetch import fetch
-from rocketmq_reindex.jobs.fetching.log_read import ReadLog, ReadSegment, Stretch
+from rocketmq_reindex.jobs.fetching.build import ReadLog, ReadSegment, Stretch
 from tests.tools.compare import SMALL
 from tests.tools.encode import Message
 from tests.tools.local_engine import local_build

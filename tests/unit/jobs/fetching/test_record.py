@@ -11,7 +11,7 @@ import pytest
 
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD, Copy, Laid, Record, files_of
-from rocketmq_reindex.storage_format.digest_kinds import EARLIER_KIND
+from rocketmq_reindex.storage_format.layouts import EARLIER_KIND
 from tests.tools.compare import SMALL
 from tests.tools.encode import Message
 from tests.tools.local_engine import local_build

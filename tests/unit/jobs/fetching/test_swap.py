@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.fetching.swap import FOLDER, JOURNAL, Swap
-from rocketmq_reindex.storage_format.digest_kinds import EARLIER_KIND, KIND
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.layouts import EARLIER_KIND, KIND
 
 AWAY: dict[str, Any] = {"part": "index", "name": "index.previous.2", "inode": 5, "modified": 7}
 SOUND: dict[str, Any] = {"build": "b", "parts": ["index"], "files": {"index": "d"}, "digest": KIND, "away": [AWAY]}

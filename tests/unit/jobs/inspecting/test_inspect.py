@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.inspecting.kinds import kind_of
+from rocketmq_reindex.jobs.inspecting.options import kind_of
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.tools.batch_log import MADE, batch
 from tests.tools.encode import COMMIT, EPOCH, PREPARED, ROLLBACK, Message

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.inspecting import first_offset
-from rocketmq_reindex.jobs.inspecting.first_offset import Begin, by_records
+from rocketmq_reindex.jobs.inspecting import segment
+from rocketmq_reindex.jobs.inspecting.segment import Begin, by_records
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import find_record
 from tests.tools.encode import Message
@@ -65,8 +65,8 @@ def test_the_first_good_record_tells(copied: Path) -> None:
     copied.write_bytes(content)
     assert by_records(str(copied), len(content)) == Begin(SEGMENT, f"record at byte {size}")
     # A head without any record, and the good one behind the edge of what is read at once.
-    copied.write_bytes(bytes(first_offset._STEP - 2) + bytes(content[size:]))
-    step = first_offset._STEP - 2
+    copied.write_bytes(bytes(segment._STEP - 2) + bytes(content[size:]))
+    step = segment._STEP - 2
     begin = SEGMENT + size - step
     assert by_records(str(copied), step + len(content) - size) is None, "it would begin before the log"
     struct.pack_into(">q", content, size + r.AT_PHYSICAL_OFFSET, step)
@@ -86,7 +86,7 @@ def test_nothing_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_what_only_looks_like_records_costs_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At every 16 bytes begins what has the head of a record of 512 KiB: of that no more is read than a bound."""
-    monkeypatch.setattr(first_offset, "_WORK_MAX", 1 << 22)
+    monkeypatch.setattr(segment, "_WORK_MAX", 1 << 22)
     checked = 0
 
     def counted(data: Any, *more: Any) -> tuple[int, int]:
@@ -94,7 +94,7 @@ def test_what_only_looks_like_records_costs_little(tmp_path: Path, monkeypatch: 
         checked += len(data)
         return find_record(data, *more)
 
-    monkeypatch.setattr("rocketmq_reindex.jobs.inspecting.first_offset.find_record", counted)
+    monkeypatch.setattr("rocketmq_reindex.jobs.inspecting.segment.find_record", counted)
     head = struct.pack(">iiii", 1 << 19, r.MAGIC_V1, 1, 0)
     path = tmp_path / "seg.bak"
     path.write_bytes(head * (1 << 16))

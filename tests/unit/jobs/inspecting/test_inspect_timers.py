@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketmq_reindex.jobs.inspecting.look import look
-from rocketmq_reindex.jobs.inspecting.options import inspection
+from rocketmq_reindex.jobs.inspecting.options import inspection, look
 from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from tests.tools.timer_files import put_files

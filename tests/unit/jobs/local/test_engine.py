@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from rocketmq_reindex.jobs.local.engine import LocalEngine
-from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.jobs.local.engines import LocalEngine
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 
@@ -26,7 +26,7 @@ class HerePool:
 def one_row(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         (number,) = batch.column(0).to_pylist()
-        yield from schemas.batches([schemas.Row(schemas.UNITS, 0, 0, number, b"row")])
+        yield from handover.batches([handover.Row(handover.UNITS, 0, 0, number, b"row")])
 
 
 def test_forget(tmp_path: Path) -> None:
@@ -34,8 +34,8 @@ def test_forget(tmp_path: Path) -> None:
     engine = LocalEngine(HerePool())  # type: ignore[arg-type]
     engine.buckets(1, staging)
     engine.scan(one_row, 3)
-    assert engine.collect(schemas.UNITS, []) == [b"row"] * 3
+    assert engine.collect(handover.UNITS, []) == [b"row"] * 3
     assert len(list(Path(staging.rows).iterdir())) == 3
     engine.forget()
     assert list(Path(staging.rows).iterdir()) == []
-    assert engine.collect(schemas.UNITS, []) == []
+    assert engine.collect(handover.UNITS, []) == []

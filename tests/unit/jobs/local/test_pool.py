@@ -16,7 +16,7 @@ import pytest
 
 import rocketmq_reindex
 from rocketmq_reindex.jobs.command.failures import outcome
-from rocketmq_reindex.jobs.engines.lost import WorkerLostError
+from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError
 from rocketmq_reindex.jobs.local.pool import Pool, Task
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from tests.tools.faulty_processes import ROOT, in_session, wait_until

@@ -8,9 +8,9 @@ import subprocess
 import pytest
 
 from rocketmq_reindex.jobs.building.advice import shell
-from rocketmq_reindex.jobs.preflighting.commands import Commands
-from rocketmq_reindex.jobs.preflighting.settings import BrokerSettings, PreflightSettings
-from rocketmq_reindex.jobs.preflighting.sizes import StoreSizes
+from rocketmq_reindex.jobs.preflighting.losses import Commands
+from rocketmq_reindex.jobs.preflighting.model import StoreSizes
+from rocketmq_reindex.jobs.preflighting.options import BrokerSettings, PreflightSettings
 from rocketmq_reindex.storage_format.start.loading import FileSizes
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.preflighting.options import parse_preflight
-from rocketmq_reindex.jobs.preflighting.settings import LINES
+from rocketmq_reindex.jobs.preflighting.options import LINES, parse_preflight
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError, UsageError
 from rocketmq_reindex.storage_format.start.rules import RELEASES
 from rocketmq_reindex.storage_format.start.store import StartSettings

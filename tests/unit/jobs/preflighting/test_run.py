@@ -17,10 +17,9 @@ import pytest
 from rocketmq_reindex.jobs.preflight import preflight
 from rocketmq_reindex.jobs.preflighting import run
 from rocketmq_reindex.jobs.preflighting.options import preflight_settings
-from rocketmq_reindex.jobs.preflighting.show import lines_of
-from rocketmq_reindex.jobs.preflighting.summary import PreflightSummary
+from rocketmq_reindex.jobs.preflighting.run import PreflightSummary, lines_of
+from rocketmq_reindex.storage_format.errors import Nobody
 from rocketmq_reindex.storage_format.start.predict import predict
-from rocketmq_reindex.storage_format.told import Nobody
 from tests.tools.encode import EPOCH
 from tests.tools.local_engine import local_build
 from tests.unit.jobs.preflighting.told import SIZES, error_of, kinds, state_of, told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketmq_reindex.jobs.preflighting.spool import TemporarySpool
+from rocketmq_reindex.jobs.preflighting.folders import TemporarySpool
 
 
 def test_what_is_put_behind_what_was_read() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rocketmq_reindex.jobs.publishing import builds, pointers
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
+from rocketmq_reindex.jobs.publishing.layout import Leftovers
 
 
 def test_a_run_that_publishes_nothing_leaves_nothing_of_its_own(tmp_path: Path) -> None:

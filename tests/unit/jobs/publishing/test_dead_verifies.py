@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.publishing import builds
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
+from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.udfs.files import systems
 
 

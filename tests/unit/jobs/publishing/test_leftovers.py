@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
+from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.udfs import files
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.jobs.publishing.local import lacks_manifest, strangers
 from rocketmq_reindex.jobs.publishing.output import check_places
-from rocketmq_reindex.jobs.publishing.places import lacks_manifest, strangers
 from rocketmq_reindex.storage_format.errors import InputError
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.publishing import local as output_local
-from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.jobs.publishing import local as output_local, output
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.api.query import query
+from rocketmq_reindex.jobs.api.looking import query
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.querying import tags
+from rocketmq_reindex.jobs.querying import search
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.store import tag_items
-from rocketmq_reindex.jobs.store.notes import Notes
+from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from tests.reference import java
 from tests.reference.index_file import IndexService
@@ -114,8 +114,8 @@ def test_without_tag_items(seed: int, tmp_path: Path, monkeypatch: pytest.Monkey
     """Stores of 4.9 and 5.3, and without an index: all of the log is read, record by record or by a scan."""
     write(tmp_path, tagged(150, random.Random(seed)))
     index(tmp_path, lambda _: False)
-    for most in (tags.RECORDS_MAX, 3):
-        monkeypatch.setattr(tags, "RECORDS_MAX", most)
+    for most in (search.RECORDS_MAX, 3):
+        monkeypatch.setattr(search, "RECORDS_MAX", most)
         assert check(tmp_path).endswith(" bytes of the log: the index has no tag items")
     shutil.rmtree(tmp_path / "index")
     assert check(tmp_path).endswith(" bytes of the log: the index has no tag items")
@@ -135,7 +135,7 @@ def test_after_upgrades_and_downgrades(seed: int, items: int, tmp_path: Path, mo
             return spells[sum(record.offset >= edge for edge in edges)]
 
         index(tmp_path, is_new, items)
-        monkeypatch.setattr(tags, "RECORDS_MAX", rng.choice((0, 7, 4096)))
+        monkeypatch.setattr(search, "RECORDS_MAX", rng.choice((0, 7, 4096)))
         said = check(tmp_path)
         if spells == (False, True):
             assert "the tag items of" in said

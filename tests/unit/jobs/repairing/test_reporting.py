@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketmq_reindex.jobs.repairing.reporting import apart
-from rocketmq_reindex.storage_format.repair.pieces import BLANK, COPY, FILLER, Piece
+from rocketmq_reindex.storage_format.repair import BLANK, COPY, FILLER, Piece
 from rocketmq_reindex.udfs.repair.mend import Mended
 
 

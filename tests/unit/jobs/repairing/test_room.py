@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.repairing.room import log_bytes
+from rocketmq_reindex.jobs.repairing.replicas import log_bytes
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs.repair.links import HARD, NONE
 from rocketmq_reindex.udfs.staging import StagingFolder

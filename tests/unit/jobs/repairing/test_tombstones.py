@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from rocketmq_reindex.jobs.repairing.odd import Gap
-from rocketmq_reindex.jobs.repairing.tombstones import with_tombstones
-from rocketmq_reindex.storage_format.repair.pieces import BLANK, FILLER, TOMBSTONE, Piece
-from rocketmq_reindex.storage_format.repair.records import Demands, tombstone_min
+from rocketmq_reindex.jobs.repairing.odd import Gap, with_tombstones
+from rocketmq_reindex.storage_format.repair import BLANK, FILLER, TOMBSTONE, Demands, Piece, tombstone_min
 from rocketmq_reindex.udfs.repair.mend import Mended
 
 SIZE = tombstone_min(b"T", Demands())

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.reporting import times as report_times
+from rocketmq_reindex.jobs.reporting import page as report_times
 from rocketmq_reindex.jobs.reporting.make import make_page
 from rocketmq_reindex.jobs.reporting.model import Queue, of_build
 from tests.tools import spoil

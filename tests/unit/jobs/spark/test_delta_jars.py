@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.jobs.spark import delta_jars
+from rocketmq_reindex.jobs.spark import java
 from rocketmq_reindex.storage_format.errors import InputError
 from tests import ROOT
 
@@ -28,7 +28,7 @@ def test_which_jars_and_where_to(own: bool, way: str) -> None:
 
     pinned = [line.split()[1] for line in (ROOT / "conf" / "jars.txt").read_text().splitlines() if not line.startswith("#")]
     with pytest.raises(InputError) as raised:
-        delta_jars.check_delta(Session(), own)
+        java.check_delta(Session(), own)
     told = str(raised.value)
     assert told.startswith("--tables: Spark has no Delta Lake, whose jars are no part of the wheel: ")
     assert f"{way}{pinned[0]}" in told

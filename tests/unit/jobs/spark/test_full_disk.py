@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.jobs.spark import full_disk
+from rocketmq_reindex.jobs.spark import engine
 from rocketmq_reindex.storage_format.errors import InputError
 
 SAID = """Job aborted: Lost task 3.0 in stage 0.0 (TID 3) (host executor 1): java.io.IOException: No space left on device
@@ -16,7 +16,7 @@ def test_another_full_disk_is_not_taken_for_it() -> None:
     """Of a table, or of what a worker writes: their own words name the file."""
     others = ["OSError: [Errno 28] No space left on device: '/out/x'", SAID.replace("org.apache.spark.storage", "io.delta")]
     for said in others:
-        with pytest.raises(RuntimeError), full_disk.named(None):
+        with pytest.raises(RuntimeError), engine.named(None):
             raise RuntimeError(said)
 
 
@@ -27,5 +27,5 @@ def test_on_a_cluster_the_host_is_told() -> None:
     class Session:
         sparkContext = Context()
 
-    with pytest.raises(InputError, match="Spark's own folder on host: No space left on device"), full_disk.named(Session()):
+    with pytest.raises(InputError, match="Spark's own folder on host: No space left on device"), engine.named(Session()):
         raise RuntimeError(SAID)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.spark import worker_python
+from rocketmq_reindex.jobs.spark import gateway
 from rocketmq_reindex.storage_format.errors import InputError
 
 HERE = platform.node()
@@ -36,7 +36,7 @@ def test_of_a_local_session(script: str, told: str, tmp_path: Path) -> None:
         python.write_text(f"#!/bin/sh\n{script}\n")
         python.chmod(0o755)
     with pytest.raises(InputError) as raised:
-        worker_python.check(str(python), (worker_python.PACKAGE, *worker_python.THIRD_PARTY))
+        gateway.check(str(python), (gateway.PACKAGE, *gateway.THIRD_PARTY))
     assert str(raised.value).startswith(f"PYSPARK_PYTHON, on {HERE}: {python} {told}")
 
 
@@ -45,7 +45,7 @@ def test_one_that_has_all(tmp_path: Path) -> None:
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     for path in (str(python), sys.executable):
-        worker_python.check(path, worker_python.THIRD_PARTY)
+        gateway.check(path, gateway.THIRD_PARTY)
 
 
 LOST = "Job aborted due to stage failure: most recent failure: Lost task 0.3 in stage 0.0 (TID 5) "
@@ -87,7 +87,7 @@ class Session:
     ],
 )  # fmt: skip
 def test_of_an_executor(error: Exception, host: str, told: str) -> None:
-    with pytest.raises(InputError) as raised, worker_python.named(Session()):
+    with pytest.raises(InputError) as raised, gateway.named(Session()):
         raise error
     assert str(raised.value).startswith(f"PYSPARK_PYTHON, on {host}: ./environment/bin/python {told}")
     assert "\n" not in str(raised.value)
@@ -97,11 +97,11 @@ def test_of_an_executor(error: Exception, host: str, told: str) -> None:
     "error", [InputError("ImportError: of a file's name"), ValueError(f"{WORKER}OSError: disk"), KeyError()]
 )
 def test_another_error_passes(error: Any) -> None:
-    with pytest.raises(type(error)) as raised, worker_python.named(None):
+    with pytest.raises(type(error)) as raised, gateway.named(None):
         raise error
     assert raised.value is error
 
 
 def test_a_session_that_does_not_say_which() -> None:
-    with pytest.raises(InputError, match="the Python of the workers lacks numba"), worker_python.named(None):
+    with pytest.raises(InputError, match="the Python of the workers lacks numba"), gateway.named(None):
         raise Worker(f"{WORKER}ModuleNotFoundError: No module named 'numba'\n")

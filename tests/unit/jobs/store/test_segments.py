@@ -10,7 +10,7 @@ import pytest
 
 from rocketmq_reindex.jobs.preflight import preflight
 from rocketmq_reindex.jobs.query import query
-from rocketmq_reindex.jobs.store.segments import Commitlog, check_unchanged, list_segments
+from rocketmq_reindex.jobs.store.settings import Commitlog, check_unchanged, list_segments
 from rocketmq_reindex.storage_format.errors import InputError
 
 

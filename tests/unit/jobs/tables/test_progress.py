@@ -7,27 +7,27 @@ import time
 
 import pytest
 
-from rocketmq_reindex.jobs.tables import progress
-from rocketmq_reindex.jobs.tables.progress import Progress
+from rocketmq_reindex.jobs.tables import recorder
+from rocketmq_reindex.jobs.tables.recorder import Progress
 from tests.tools.local_engine import QuietReporter
 
 
 def updates(seconds: float) -> int:
-    age, count = progress.pause(0), 0
+    age, count = recorder.pause(0), 0
     while age < seconds:
-        age, count = age + progress.pause(age), count + 1
+        age, count = age + recorder.pause(age), count + 1
     return count
 
 
 def test_a_long_run_leaves_few_versions() -> None:
     assert [updates(59), updates(600)] == [0, 9]
     assert 100 < updates(86_400) < 160
-    assert progress.pause(86_400) < 3600
+    assert recorder.pause(86_400) < 3600
 
 
 def test_stages_and_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest of them; an update that fails ends nothing; the end of the run does."""
-    monkeypatch.setattr(progress, "INTERVAL", 0.01)
+    monkeypatch.setattr(recorder, "INTERVAL", 0.01)
     monkeypatch.setattr("rocketmq_reindex.jobs.watching.progress.INTERVAL", 0.01)
     reporter, told, enough = QuietReporter(), list[tuple[str, int, int]](), threading.Event()
 

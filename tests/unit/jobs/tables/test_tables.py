@@ -20,16 +20,13 @@ from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.tables_place import check_place, quoted, spark_path, table_path
-from rocketmq_reindex.jobs.tables.hadoop import hadoop_settings, hdfs_user
-from rocketmq_reindex.jobs.tables.making import create_statement
+from rocketmq_reindex.jobs.tables.making import create_statement, hadoop_settings, hdfs_user
 from rocketmq_reindex.jobs.tables.rows import Attempt, build_row, quarantine_rows, text
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs.messages.batches import fields
 from rocketmq_reindex.udfs.scan.segments import Commitlog
-from rocketmq_reindex.udfs.tables.files_table import ManifestFiles
-from rocketmq_reindex.udfs.tables.messages import with_keys
-from rocketmq_reindex.udfs.tables.quarantine import first_bytes, read_first_bytes
+from rocketmq_reindex.udfs.tables.rows import ManifestFiles, first_bytes, read_first_bytes, with_keys
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, TABLES
 from tests.reference import java
 from tests.reference.index_file import key_hash

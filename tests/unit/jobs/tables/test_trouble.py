@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.jobs.tables.trouble import reason
+from rocketmq_reindex.jobs.tables.making import reason
 
 TRACE = (
     "\tat org.apache.spark.sql.delta.DeltaErrorsBase.cannotCreateLogPathException(DeltaErrors.scala:1955)\n"

@@ -8,15 +8,12 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.publishing.alive import VERIFY_NAME, last_beat
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
-from rocketmq_reindex.jobs.publishing.pointers import Pointer
+from rocketmq_reindex.jobs.publishing.layout import Leftovers
+from rocketmq_reindex.jobs.publishing.pointers import VERIFY_NAME, Pointer, last_beat
 from rocketmq_reindex.jobs.verifying.log import sampled
-from rocketmq_reindex.jobs.verifying.options import build_parser, parse_verify
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
-from rocketmq_reindex.jobs.verifying.sizes import take_sizes
+from rocketmq_reindex.jobs.verifying.options import VerifySettings, build_parser, parse_verify
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
-from rocketmq_reindex.jobs.verifying.work import work_folder
+from rocketmq_reindex.jobs.verifying.work import take_sizes, work_folder
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files

@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.run import Build
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.run import Verify
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from tests.tools import spoil

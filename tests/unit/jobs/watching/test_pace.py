@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rocketmq_reindex.jobs.watching.pace import Pace
+from rocketmq_reindex.jobs.watching.progress import Pace
 
 Lefts = list[tuple[float, float]]
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from rocketmq_reindex.jobs.building.summary import Summary
-from rocketmq_reindex.jobs.watching import pace, progress, progress_shown
+from rocketmq_reindex.jobs.watching import progress, progress_shown
 from rocketmq_reindex.jobs.watching.progress import Reporter, Stage
 from rocketmq_reindex.jobs.watching.progress_shown import Bar, usual
 
@@ -105,7 +105,7 @@ def test_lines_become_ever_more_seldom(capsys: pytest.CaptureFixture[str], monke
 def test_lines_of_a_stage_with_a_pace(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "INTERVAL", 0.01)
     monkeypatch.setattr(progress_shown, "LINE_INTERVAL", 0.03)
-    monkeypatch.setattr(pace, "_SECONDS", 0.05)
+    monkeypatch.setattr(progress, "_SECONDS", 0.05)
     asked: list[int] = []
 
     def probe() -> tuple[int, float]:

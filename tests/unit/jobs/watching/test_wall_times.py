@@ -11,8 +11,8 @@ import pytest
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.run import Build
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.run import Verify
-from rocketmq_reindex.jobs.verifying.settings import VerifySettings
 from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching import clock
 from tests.golden.stores import GoldenStore

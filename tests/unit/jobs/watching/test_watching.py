@@ -27,11 +27,10 @@ from rocketmq_reindex.jobs.spark.gateway import JvmErrors
 from rocketmq_reindex.jobs.verifying.mend import Mend
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.watch import Watch
-from rocketmq_reindex.jobs.watching import pace, progress, progress_json
-from rocketmq_reindex.jobs.watching.logs import JsonLog
+from rocketmq_reindex.jobs.watching import logs, progress
+from rocketmq_reindex.jobs.watching.logs import JsonLines, JsonLog
 from rocketmq_reindex.jobs.watching.options import wants_json_log
 from rocketmq_reindex.jobs.watching.progress import Reporter
-from rocketmq_reindex.jobs.watching.progress_json import JsonLines
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.errors import UsageError
 from tests.tools import spoil
@@ -71,10 +70,10 @@ def watched(settings: BuildSettings, *words: str) -> Summary:
 
 def test_stages_for_schedulers(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "INTERVAL", 0.01)
-    monkeypatch.setattr(progress_json, "LINE_INTERVAL", 0.03)
+    monkeypatch.setattr(logs, "LINE_INTERVAL", 0.03)
     asked: Counter[str] = Counter()
 
-    monkeypatch.setattr(pace, "_SECONDS", 0.02)
+    monkeypatch.setattr(progress, "_SECONDS", 0.02)
 
     def probe(name: str, things: int, share: float) -> tuple[int, float]:
         asked[name] += 1
@@ -107,7 +106,7 @@ def test_stages_for_schedulers(capsys: pytest.CaptureFixture[str], monkeypatch: 
 def test_numbers_only_rise(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever tasks leave that are tried again, and whatever of it is removed: never back, never above the total."""
     monkeypatch.setattr(progress, "INTERVAL", 0.001)
-    monkeypatch.setattr(progress_json, "LINE_INTERVAL", 0.0)
+    monkeypatch.setattr(logs, "LINE_INTERVAL", 0.0)
     found = iter([(1, 0.1), (3, 0.9), (2, 0.4), (9, 2.0), (4, 1.0)])
     last = (1, 0.01)
 
@@ -315,7 +314,7 @@ def test_lines_of_the_jvm_are_json_too(capfd: pytest.CaptureFixture[str]) -> Non
 def test_what_nobody_asks_for_is_not_imported() -> None:
     code = (
         "import sys; from rocketmq_reindex.jobs.cli import main; status = main(['build', '/none', '--out', '/o']);"
-        "absent = ('rocketmq_reindex.jobs.watching.logs', 'rocketmq_reindex.jobs.watching.metrics',"
+        "absent = ('rocketmq_reindex.jobs.watching.logs', 'rocketmq_reindex.jobs.watching.logs',"
         " 'pyspark', 'prometheus_client');"
         "print(status, [name for name in sys.modules if name in absent])"
     )

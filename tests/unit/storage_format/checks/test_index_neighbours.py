@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.storage_format.checks.index_neighbours import LogFacts, Neighbour, empty_headers, out_of_order
+from rocketmq_reindex.storage_format.checks.index import LogFacts, Neighbour, empty_headers, out_of_order
 from rocketmq_reindex.storage_format.index.header import IndexHeader
 
 LOG = LogFacts(0, 900, 5000, True)

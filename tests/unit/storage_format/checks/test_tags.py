@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.checks.items import Found, match_items
-from rocketmq_reindex.storage_format.checks.tags import tag_states, unmarked, wanted_items
-from rocketmq_reindex.storage_format.integers import INT32_MIN
+from rocketmq_reindex.storage_format.checks.items import Found, match_items, tag_states, unmarked, wanted_items
+from rocketmq_reindex.storage_format.layouts import INT32_MIN
 
 KEY, TAG, WRONG = 7, 9, 11
 

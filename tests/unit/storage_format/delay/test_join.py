@@ -7,10 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.delay.decide import LevelOffset, doubtful, level_offset
 from rocketmq_reindex.storage_format.delay.evidence import COPY, DISCARD, EVIDENCE, FIRED, HALF, SCHEDULED, TIMED, Rows
-from rocketmq_reindex.storage_format.delay.join import OPEN, SETTLED, UNCLEAR, join, last_check, recalled
-from rocketmq_reindex.storage_format.delay.policies import DELIVER, DROP
+from rocketmq_reindex.storage_format.delay.waiting import (
+    OPEN,
+    SETTLED,
+    UNCLEAR,
+    LevelOffset,
+    doubtful,
+    join,
+    last_check,
+    level_offset,
+    recalled,
+)
+from rocketmq_reindex.storage_format.timer.settings import DELIVER, DROP
 
 
 def rows(*given: dict[str, Any]) -> Rows:

@@ -6,8 +6,7 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash

@@ -13,6 +13,7 @@ import pytest
 
 from rocketmq_reindex.storage_format.checks.index import check_index, slot_lengths
 from rocketmq_reindex.storage_format.findings import UnreadableError
+from rocketmq_reindex.storage_format.index.file import guess_sizes, open_index
 from rocketmq_reindex.storage_format.index.header import IndexHeader
 from rocketmq_reindex.storage_format.index.lookup import (
     BAD_LINK,
@@ -28,7 +29,6 @@ from rocketmq_reindex.storage_format.index.lookup import (
     LookupHeader,
     lookup,
 )
-from rocketmq_reindex.storage_format.index.reader import guess_sizes, open_index
 from tests.golden.stores import NAMES, GoldenStore, index_in_order
 from tests.reference.index_file import IndexFile, key_hash
 from tests.tools.local_engine import local_build

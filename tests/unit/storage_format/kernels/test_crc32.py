@@ -13,8 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rocketmq_reindex.storage_format.kernels.compiler import numba
 from rocketmq_reindex.storage_format.kernels.crc32 import crc32, crc32_by

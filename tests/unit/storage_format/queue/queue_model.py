@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from hypothesis import strategies as st
 
-from rocketmq_reindex.storage_format.queue.grouping import QueueBlock
+from rocketmq_reindex.storage_format.queue.cells import QueueBlock
+from rocketmq_reindex.storage_format.queue.order import Run
 from rocketmq_reindex.storage_format.queue.placement import PlacementTable
-from rocketmq_reindex.storage_format.queue.runs import Run
 from tests.reference.queue_order import Unit
 
 QUEUE, OTHER = 3, 1

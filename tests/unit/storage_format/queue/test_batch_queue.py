@@ -12,15 +12,13 @@ import numpy.typing as npt
 import pytest
 
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.batch_queue import batch_runs, batch_units
-from rocketmq_reindex.storage_format.queue.logical_order import order_logical
-from rocketmq_reindex.storage_format.queue.placement import BatchPlacement
-from rocketmq_reindex.storage_format.queue.runs import Run
+from rocketmq_reindex.storage_format.queue.consume_queue import batch_runs, batch_units
+from rocketmq_reindex.storage_format.queue.order import Run
+from rocketmq_reindex.storage_format.queue.placement import BatchPlacement, order_logical
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
-from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.write.batches import WriteBatches
-from rocketmq_reindex.udfs.write.queue_files import FilesResult
+from rocketmq_reindex.udfs.write.queues import FilesResult, WriteBatches
 from tests.tools.batch_log import batch_files, batch_queue
 
 Unit = tuple[int, int, int, int, int, int]
@@ -79,9 +77,9 @@ def test_placement_goes_block_by_block(cut: int) -> None:
     assert order_logical([Run(0, 20, 0, 90, 1), Run(20, 40, 100, 290, 2)], []).lost == []
 
 
-def row(bucket: int, queue: int, units: list[Unit]) -> schemas.Row:
+def row(bucket: int, queue: int, units: list[Unit]) -> handover.Row:
     cell = cells.pack([b"B"], np.array([queue], np.int32), np.array([len(units)], np.int32), columns(units))
-    return schemas.Row(schemas.BATCHES, bucket, 0, 0, cell, units[0][1])
+    return handover.Row(handover.BATCHES, bucket, 0, 0, cell, units[0][1])
 
 
 def test_queues_that_share_a_bucket(tmp_path: Path) -> None:
@@ -90,7 +88,7 @@ def test_queues_that_share_a_bucket(tmp_path: Path) -> None:
     staging.make()
     parts = [units_of([(5 * k + at, 1) for at in range(5)], 1000 * k) for k in range(4)]
     rows = [row(1, queue, part) for part in parts for queue in (0, 1)] + [row(2, 2, parts[0])]
-    result = FilesResult.from_json(next(WriteBatches(staging, 46 * 8, "", False)(schemas.batches(rows))).column(0)[0].as_py())
+    result = FilesResult.from_json(next(WriteBatches(staging, 46 * 8, "", False)(handover.batches(rows))).column(0)[0].as_py())
     for queue in (0, 1):
         assert [unit[4] for unit in batch_queue(Path(staging.tree), "B", queue)] == list(range(20))
     assert [unit[4] for unit in batch_queue(Path(staging.tree), "B", 2)] == list(range(5))
@@ -102,8 +100,8 @@ def test_queues_that_share_a_bucket(tmp_path: Path) -> None:
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
     staging = StagingFolder(str(tmp_path))
     staging.make()
-    rows = [row(1, 0, units_of([(0, 1)])), schemas.Row(schemas.BATCHES, 1, 0, 0, b"no cell", 1)]
+    rows = [row(1, 0, units_of([(0, 1)])), handover.Row(handover.BATCHES, 1, 0, 0, b"no cell", 1)]
     with pytest.raises(ValueError, match="buffer"):
-        list(WriteBatches(staging, 46 * 8, "", False)(schemas.batches(rows)))
+        list(WriteBatches(staging, 46 * 8, "", False)(handover.batches(rows)))
     assert not list(Path(staging.temporary).iterdir())
     assert batch_files(Path(staging.tree)) == {}

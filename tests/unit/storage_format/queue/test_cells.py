@@ -7,11 +7,10 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.grouping import bucket_of, cut_cells, rows_of
+from rocketmq_reindex.storage_format.queue.cells import bucket_of, cut_cells, rows_of
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 PIECES = st.lists(

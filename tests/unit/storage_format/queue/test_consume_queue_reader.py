@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex.storage_format.findings import UnreadableError
-from rocketmq_reindex.storage_format.queue.consume_queue import file_units
-from rocketmq_reindex.storage_format.queue.reader import (
+from rocketmq_reindex.storage_format.queue.consume_queue import (  # fmt: skip
     BAD,
     EMPTY,
+    HAS_UNIT,
     PRE_BLANK,
-    UNIT,
     QueueFile,
+    file_units,
     read_queue_file,
-)  # fmt: skip
+)
 from tests.golden.stores import NAMES, GoldenStore
 
 Unit = tuple[int, int, int]
@@ -54,7 +54,7 @@ def test_the_brokers_own_files(name: str, golden_store: Callable[[str], GoldenSt
             assert [file.findings for file in files] == [[]] * len(files)
             for file in files:
                 assert file.used == file.present == file.pre_blank + file.units
-                for slot in np.flatnonzero(file.kind == UNIT).tolist():
+                for slot in np.flatnonzero(file.kind == HAS_UNIT).tolist():
                     place, length, _ = file.unit(slot)
                     if place >= first:
                         segment = max(base for base in log if base <= place)
@@ -77,14 +77,14 @@ def test_round_trip(seed: int) -> None:
             files.append(read_queue_file(image.tobytes().ljust(20 * per_file, b"\0"), start, 20 * per_file))
             assert (files[-1].findings, files[-1].units) == ([], mine.shape[1])
             assert files[-1].position == number * per_file
-        found = [file.unit(slot) for file in files for slot in np.flatnonzero(file.kind == UNIT).tolist()]
+        found = [file.unit(slot) for file in files for slot in np.flatnonzero(file.kind == HAS_UNIT).tolist()]
         assert found == list(zip(*rows[1:].tolist(), strict=True))
         assert sum(file.pre_blank for file in files) == first % per_file
 
 
 def test_kinds() -> None:
     file = read([PRE, A, (-1, 5, 0), (5, 0, 0), (2**63 - 5, 10, 0), (0, 0, 1), ZERO, B, ZERO])
-    assert file.kind.tolist() == [PRE_BLANK, UNIT, BAD, BAD, BAD, BAD, EMPTY, UNIT, EMPTY]
+    assert file.kind.tolist() == [PRE_BLANK, HAS_UNIT, BAD, BAD, BAD, BAD, EMPTY, HAS_UNIT, EMPTY]
     assert (file.used, file.pre_blank, file.present, file.units) == (8, 1, 2, 2)
     assert (file.first_unit, file.last_unit, file.first_bad) == (1, 7, 2)
 

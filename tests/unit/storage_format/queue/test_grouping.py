@@ -7,11 +7,10 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.grouping import QueueBlock, rows_of
+from rocketmq_reindex.storage_format.queue.cells import QueueBlock, rows_of
 
 Unit = tuple[int, int, int, int, int]
 """queue, queue offset, place, size, tagsCode"""

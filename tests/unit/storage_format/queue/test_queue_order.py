@@ -6,13 +6,10 @@ import itertools
 from collections import Counter
 
 import numpy as np
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
-from rocketmq_reindex.storage_format.queue.logical_order import order_logical
-from rocketmq_reindex.storage_format.queue.order import RolledBack, irregular, order_broker
-from rocketmq_reindex.storage_format.queue.placement import PlacementTable
-from rocketmq_reindex.storage_format.queue.runs import Run, fewer_runs, join_runs
+from rocketmq_reindex.storage_format.queue.order import RolledBack, Run, fewer_runs, irregular, join_runs, order_broker
+from rocketmq_reindex.storage_format.queue.placement import PlacementTable, order_logical
 from tests.reference import queue_order as reference
 from tests.reference.consume_queue import BrokerQueue, pack
 from tests.reference.queue_order import Unit

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.record import frame
-from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record import frame, layout as r
 from tests.reference import records
 from tests.reference.settings import Settings
 from tests.tools.encode import Message, blank, encode

@@ -6,11 +6,9 @@ import struct
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
-from rocketmq_reindex.storage_format.record import frame
-from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record import frame, layout as r
 from tests.reference import java, records
 from tests.reference.settings import Settings
 from tests.tools.encode import EPOCH, Message, blank, encode

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from rocketmq_reindex.storage_format.kernels.words import BLOCK
 from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE

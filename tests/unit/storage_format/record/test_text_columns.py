@@ -7,12 +7,17 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
-from rocketmq_reindex.storage_format.record.hosts import read_hosts
-from rocketmq_reindex.storage_format.record.property_maps import read_maps
-from rocketmq_reindex.storage_format.record.text_columns import Bytes, Int64s, TextColumn, read_bytes, read_texts
+from rocketmq_reindex.storage_format.record.text_columns import (
+    Bytes,
+    Int64s,
+    TextColumn,
+    read_bytes,
+    read_hosts,
+    read_maps,
+    read_texts,
+)
 from rocketmq_reindex.storage_format.text.java_string import java_text
 from tests.reference import java
 from tests.reference.records import parse_properties

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketmq_reindex.storage_format.repair.damage import SHORT, Place, damages, whole_segments
+from rocketmq_reindex.storage_format.repair import SHORT, Place, damages, whole_segments
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 
 

@@ -6,8 +6,7 @@ import struct
 
 import pytest
 
-from rocketmq_reindex.storage_format.repair.pieces import BLANK, COPY, FILLER, Piece, covered, lost_pieces
-from rocketmq_reindex.storage_format.repair.records import Demands, small_filler
+from rocketmq_reindex.storage_format.repair import BLANK, COPY, FILLER, Demands, Piece, covered, lost_pieces, small_filler
 
 PLAIN = Demands()
 SEGMENT = (0, 10_000)

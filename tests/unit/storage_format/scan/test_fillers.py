@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.storage_format.repair.pieces import lost_pieces
-from rocketmq_reindex.storage_format.repair.records import Demands
+from rocketmq_reindex.storage_format.repair import Demands, lost_pieces
 from rocketmq_reindex.storage_format.scan import range_notes
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary

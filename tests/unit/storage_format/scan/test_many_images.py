@@ -10,7 +10,7 @@ import zlib
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.kernels.crc_ranges import STEP, crc32_of_range, prefix_sums
+from rocketmq_reindex.storage_format.kernels.crc32 import SUM_STEP, crc32_of_range, prefix_sums
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_BODY, MAGIC_V1
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
@@ -95,7 +95,7 @@ def test_a_true_record_among_them_is_found(crc_mode: int, seed: int) -> None:
     for _ in range(20):
         size = rng.randrange(20_000, 60_000)
         log, place = all_to_the_end(size), rng.randrange(10_000, size - 9_000)
-        body = rng.randbytes(rng.choice((0, 10, STEP, 8_000)))
+        body = rng.randbytes(rng.choice((0, 10, SUM_STEP, 8_000)))
         record = encode(Message(body=body, properties={"KEYS": "k"}, crc_property=rng.random() < 0.5), place)
         log[place : place + len(record)] = record
         log += encode(Message(body=b"behind"), size)
@@ -120,11 +120,11 @@ def test_a_wrong_sum_of_the_record_among_them(seed: int) -> None:
 
 def test_sums_of_ranges(seed: int) -> None:
     rng = random.Random(seed)
-    raw = rng.randbytes(rng.randrange(3 * STEP, 6 * STEP))
-    for filled in (0, 1, STEP - 1, STEP, STEP + 1, len(raw)):
+    raw = rng.randbytes(rng.randrange(3 * SUM_STEP, 6 * SUM_STEP))
+    for filled in (0, 1, SUM_STEP - 1, SUM_STEP, SUM_STEP + 1, len(raw)):
         data = np.frombuffer(raw, np.uint8)
         sums = prefix_sums(data, filled)
-        assert len(sums) == filled // STEP + 1
+        assert len(sums) == filled // SUM_STEP + 1
         edges = [0, filled, *(rng.randrange(filled + 1) for _ in range(20))]
         for start in edges:
             for end in edges:

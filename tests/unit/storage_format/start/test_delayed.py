@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.start.delayed import (
     kept_offsets,
     newest_time,
 )
-from rocketmq_reindex.storage_format.start.prediction import Prediction, QueueOutcome
+from rocketmq_reindex.storage_format.start.loading import Prediction, QueueOutcome
 from rocketmq_reindex.storage_format.start.store import StoreFile
 from tests.tools.encode import EPOCH, PREPARED, Message
 from tests.tools.log_writer import LogWriter

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.storage_format.start.prediction import DispatchOutcome
+from rocketmq_reindex.storage_format.start.loading import DispatchOutcome
 from rocketmq_reindex.storage_format.start.rules import RELEASES
 from rocketmq_reindex.storage_format.start.store import Store
 from tests.tools.encode import Message

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX
-from rocketmq_reindex.storage_format.start.lives import HiddenRecords, QueueLives
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.storage_format.start.kept import HiddenRecords, QueueLives
 
 SIZE = 100
 

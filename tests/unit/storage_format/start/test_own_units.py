@@ -7,9 +7,9 @@ import sys
 
 import numpy as np
 
-from rocketmq_reindex.jobs.preflighting.spool import TemporarySpool
+from rocketmq_reindex.jobs.preflighting.folders import TemporarySpool
+from rocketmq_reindex.storage_format.start.kept import MemorySpool
 from rocketmq_reindex.storage_format.start.own_units import OwnUnits, QueueNumbers
-from rocketmq_reindex.storage_format.start.work import MemorySpool
 
 
 def test_any_steps(seed: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex.storage_format.record.layout import AT_PHYSICAL_OFFSET, BAD_POSITION, BAD_PROPERTY_CRC, REASONS
-from rocketmq_reindex.storage_format.start.prediction import DispatchOutcome, IndexOutcome, LogOutcome, QueueOutcome
+from rocketmq_reindex.storage_format.start.loading import DispatchOutcome, IndexOutcome, LogOutcome, QueueOutcome
 from rocketmq_reindex.storage_format.start.rules import RELEASES
 from rocketmq_reindex.storage_format.start.store import IndexFileData, Store
 from tests.tools.batch_log import batch

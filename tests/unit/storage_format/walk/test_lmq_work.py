@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.storage_format.scan import name_tables, range_scan
+from rocketmq_reindex.storage_format.scan import range_scan, settings
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.walk import name_table
@@ -56,7 +56,7 @@ def test_names_do_not_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     log = log_of(tmp_path, 60, 40)
     scans = []
     for limit in (1_000_000, 300, 1):
-        monkeypatch.setattr(name_tables, "NAMES_KEPT", limit)
+        monkeypatch.setattr(settings, "NAMES_KEPT", limit)
         most, add = 0, name_table.NameTable.add
 
         def counted(table: name_table.NameTable, raw: bytes, add: Any = add) -> int:

@@ -7,8 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from rocketmq_reindex.storage_format import names as n
 from rocketmq_reindex.storage_format.text.java_text import signed32

@@ -7,11 +7,10 @@ import struct
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import Stretch, new_record
-from rocketmq_reindex.storage_format.walk import stale_passes as passes
-from rocketmq_reindex.storage_format.walk import state as w
+from rocketmq_reindex.storage_format.walk import state as w, window as passes
 from rocketmq_reindex.storage_format.walk.name_table import NameTable
 
 STEP = 96

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from rocketmq_reindex.udfs.files import parts
-from rocketmq_reindex.udfs.files.parts import PartsAhead, read_parts
+from rocketmq_reindex.udfs.files import reading
+from rocketmq_reindex.udfs.files.reading import PartsAhead, read_parts
 
 PART = 1000
 SIZE = 50_500
@@ -18,7 +18,7 @@ SIZE = 50_500
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "PART_BYTES", PART)
+    monkeypatch.setattr(reading, "PART_BYTES", PART)
 
 
 class Object:

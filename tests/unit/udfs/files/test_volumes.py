@@ -8,7 +8,7 @@ import pytest
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import volumes
+from rocketmq_reindex.udfs.files import uris
 
 ABOVE = "is no folder of a volume: name /Volumes/CATALOG/SCHEMA/VOLUME or a folder in it"
 ABSENT = "is no volume that this user sees: make it first, or name another"
@@ -18,7 +18,7 @@ ABSENT = "is no volume that this user sees: make it first, or name another"
 def top(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A folder in the place of /Volumes."""
     (tmp_path / "main" / "rocketmq" / "built" / "deep").mkdir(parents=True)
-    monkeypatch.setattr(volumes, "_TOP", str(tmp_path))
+    monkeypatch.setattr(uris, "_TOP", str(tmp_path))
     return str(tmp_path)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KIND, new_digest
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs import schemas
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.incremental.scan_store import Head, KeptFile, ScanEntry, ScanStore, sealed, unsealed
 from rocketmq_reindex.udfs.incremental.stored_rows import RowWriter, stored_rows
 
@@ -84,7 +84,7 @@ def test_a_store_that_leads_elsewhere(name: str, tmp_path: Path) -> None:
 def test_rows_that_are_not_what_was_written(tmp_path: Path) -> None:
     path = tmp_path / "rows"
     writer = RowWriter(str(tmp_path), str(path))
-    rows = [schemas.Row(schemas.UNITS, 3, 0, number, b"x" * 100) for number in range(3)]
+    rows = [handover.Row(handover.UNITS, 3, 0, number, b"x" * 100) for number in range(3)]
     for row in rows:
         writer.add(row)
     digest = writer.finish()

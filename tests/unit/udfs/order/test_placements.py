@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.building import odd_queues
-from rocketmq_reindex.jobs.building.odd_queues import FirstHoles
+from rocketmq_reindex.jobs.building import decisions
+from rocketmq_reindex.jobs.building.decisions import FirstHoles
 from rocketmq_reindex.storage_format.queue.order import Fill, Kept, Placement
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.udfs import files
@@ -56,13 +56,13 @@ def test_no_queue_is_out_of_order(tmp_path: Path) -> None:
 def test_the_segment_of_an_offset() -> None:
     segments = [Segment(name, "", start, start + 100, start + 100) for name, start in (("a", 100), ("b", 200))]
     offsets = (0, 99, 100, 199, 200, 999)
-    assert [odd_queues.segment_of(segments, offset) for offset in offsets] == ["", "", "a", "a", "b", "b"]
-    assert odd_queues.segment_of([], 5) == ""
+    assert [decisions.segment_of(segments, offset) for offset in offsets] == ["", "", "a", "a", "b", "b"]
+    assert decisions.segment_of([], 5) == ""
 
 
 @pytest.mark.parametrize("count", [0, 5, 6, 7, 200])
 def test_the_lowest_of_many(count: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(odd_queues, "DAMAGE_MAX", 5)
+    monkeypatch.setattr(decisions, "DAMAGE_MAX", 5)
     rng = random.Random(seed)
     holes = [Hole("", rng.randrange(1000), rng.randrange(90), f"{k}") for k in range(count)]
     lowest = FirstHoles()

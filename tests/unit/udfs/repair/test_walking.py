@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.storage_format.repair.damage import RecordAt
+from rocketmq_reindex.storage_format.repair import RecordAt
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.udfs.repair.walking import Walker, is_completed, record_bytes
+from rocketmq_reindex.udfs.repair.replicas import Walker, is_completed, record_bytes
 from tests.tools.encode import Message
 from tests.tools.log_writer import LogWriter, Put
 

@@ -9,10 +9,9 @@ from typing import Any
 import mmh3
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
-from rocketmq_reindex.storage_format.bloom import BloomShape, bloom_shape
+from rocketmq_reindex.storage_format.text.hashes import BloomShape, bloom_shape
 from rocketmq_reindex.storage_format.text.java_string import tag_hash
 from rocketmq_reindex.udfs.sql import functions
 from tests import ROOT
@@ -64,9 +63,9 @@ def test_bloom_bits_are_rocketmqs() -> None:
 
 
 def test_bloom_bits_of_any_text_are_rocketmqs() -> None:
-    from rocketmq_reindex.storage_format.bloom import bloom_bits
     from rocketmq_reindex.storage_format.kernels.murmur3 import murmur3_128
-    from rocketmq_reindex.udfs.messages.arrow_columns import string_buffers
+    from rocketmq_reindex.storage_format.text.hashes import bloom_bits
+    from rocketmq_reindex.udfs.messages.batches import string_buffers
 
     hashed = murmur3_128(*string_buffers(strings([known["text"] for known in KNOWN["texts"]])))
     for number, fn in enumerate(KNOWN["filters"]):

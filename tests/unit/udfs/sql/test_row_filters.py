@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import datasource as ds
 
-from rocketmq_reindex.udfs.sql.row_filters import row_filter
+from rocketmq_reindex.udfs.sql.base import row_filter
 
 UTC = dt.timezone.utc
 TIMES = [dt.datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3)]

@@ -18,8 +18,7 @@ from pyspark.sql.types import StructType
 
 from rocketmq_reindex.storage_format.errors import RefusedError, UsageError
 from rocketmq_reindex.udfs.sql.commitlog import CommitlogSource
-from tests.reference import java
-from tests.reference import log as reference_log
+from tests.reference import java, log as reference_log
 from tests.reference.records import Record
 from tests.reference.settings import Settings
 from tests.tools import spoil

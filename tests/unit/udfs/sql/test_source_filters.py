@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import datasource as ds
 
-from rocketmq_reindex.storage_format.integers import INT64_MAX
-from rocketmq_reindex.udfs.sql.filters import narrow_bounds, narrow_topics, pushed_numbers
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.udfs.sql.base import narrow_bounds, narrow_topics, pushed_numbers
 from rocketmq_reindex.udfs.sql.options import Bounds, Topics
 
 OFFSET, TIME, STAMP, TOPIC = ("commitLogOffset",), ("storeTimestamp",), ("storeTime",), ("topic",)

@@ -9,16 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rocketmq_reindex.udfs import schemas
-from rocketmq_reindex.udfs.worker import kept_rows
-from rocketmq_reindex.udfs.worker.kept_rows import RowsWriter, read_rows
-from rocketmq_reindex.udfs.worker.tasks import Number, Reduce
+from rocketmq_reindex.udfs import handover
+from rocketmq_reindex.udfs.worker import tasks
+from rocketmq_reindex.udfs.worker.tasks import Number, Reduce, RowsWriter, read_rows
 
 
-def some_rows(rng: random.Random, count: int) -> list[schemas.Row]:
+def some_rows(rng: random.Random, count: int) -> list[handover.Row]:
     """Rows of all kinds, also with empty cells."""
     return [
-        schemas.Row(
+        handover.Row(
             rng.randrange(4),
             rng.randrange(1 << 31),
             rng.randrange(3),
@@ -30,34 +29,34 @@ def some_rows(rng: random.Random, count: int) -> list[schemas.Row]:
     ]
 
 
-def write(path: Path, rows: list[schemas.Row]) -> list[bytes]:
+def write(path: Path, rows: list[handover.Row]) -> list[bytes]:
     with RowsWriter(str(path)) as writer:
-        return [data for batch in schemas.batches(rows) for data in writer.take(batch)]
+        return [data for batch in handover.batches(rows) for data in writer.take(batch)]
 
 
-def read(paths: list[Path], kind: int, left_out: list[int], key: int | None = None) -> Iterator[schemas.Row]:
+def read(paths: list[Path], kind: int, left_out: list[int], key: int | None = None) -> Iterator[handover.Row]:
     for batch in read_rows([str(path) for path in paths], kind, left_out, key):
         batch.validate(full=True)
-        assert batch.num_rows <= kept_rows.BATCH_ROWS
-        yield from schemas.rows_of(batch)
+        assert batch.num_rows <= tasks.BATCH_ROWS
+        yield from handover.rows_of(batch)
 
 
-def order(row: schemas.Row) -> tuple[int, int]:
+def order(row: handover.Row) -> tuple[int, int]:
     return row.bucket, row.sort_key
 
 
 @pytest.mark.parametrize("held", [1, 5000, 1 << 24])
 def test_rows_come_back(held: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(kept_rows, "HELD_BYTES", held)
-    monkeypatch.setattr(kept_rows, "BATCH_BYTES", rng.choice((1, 7000, 1 << 22)))
-    monkeypatch.setattr(kept_rows, "BATCH_ROWS", rng.choice((1, 7, 4096)))
-    rows, paths = list[schemas.Row](), list[Path]()
+    monkeypatch.setattr(tasks, "HELD_BYTES", held)
+    monkeypatch.setattr(tasks, "BATCH_BYTES", rng.choice((1, 7000, 1 << 22)))
+    monkeypatch.setattr(tasks, "BATCH_ROWS", rng.choice((1, 7, 4096)))
+    rows, paths = list[handover.Row](), list[Path]()
     for number in range(3):
         mine = some_rows(rng, rng.randrange(1, 200))
         paths.append(tmp_path / f"{number}")
         told = write(paths[-1], mine)
-        assert told == [row.data for row in mine if row.kind == schemas.SUMMARY]
+        assert told == [row.data for row in mine if row.kind == handover.SUMMARY]
         rows += mine
     for kind in range(1, 4):
         for left_out in ([], [-1, 2], list(range(-1, 5))):
@@ -70,27 +69,27 @@ def test_rows_come_back(held: int, seed: int, tmp_path: Path, monkeypatch: pytes
 
 
 def test_rows_of_one_place_stay_in_their_order(tmp_path: Path) -> None:
-    rows = [schemas.Row(schemas.UNITS, 3, 0, 1, b"%d" % number) for number in range(100)]
+    rows = [handover.Row(handover.UNITS, 3, 0, 1, b"%d" % number) for number in range(100)]
     write(tmp_path / "rows", rows)
-    assert list(read([tmp_path / "rows"], schemas.UNITS, [], 0)) == rows
+    assert list(read([tmp_path / "rows"], handover.UNITS, [], 0)) == rows
 
 
 def test_no_file_without_rows(tmp_path: Path) -> None:
     with RowsWriter(str(tmp_path / "rows")) as writer:
-        (batch,) = schemas.batches([schemas.summary(1, b"{}")])
+        (batch,) = handover.batches([handover.summary(1, b"{}")])
         assert writer.take(batch) == [b"{}"]
     assert not writer.wrote
     assert list(tmp_path.iterdir()) == []
-    assert list(read_rows([], schemas.UNITS, [], 0)) == []
+    assert list(read_rows([], handover.UNITS, [], 0)) == []
 
 
 def test_a_file_that_was_cut_is_no_rows(tmp_path: Path) -> None:
     path = tmp_path / "rows"
-    write(path, [schemas.Row(schemas.UNITS, 3, 0, 1, b"x" * 100)])
+    write(path, [handover.Row(handover.UNITS, 3, 0, 1, b"x" * 100)])
     whole = path.read_bytes()
     path.write_bytes(whole[:50] + whole[-40:])
     with pytest.raises(OSError, match="ends within its rows"):
-        list(read_rows([str(path)], schemas.UNITS, [], 0))
+        list(read_rows([str(path)], handover.UNITS, [], 0))
 
 
 def test_results_of_tasks(tmp_path: Path) -> None:
@@ -101,5 +100,5 @@ def test_results_of_tasks(tmp_path: Path) -> None:
             yield pa.RecordBatch.from_arrays([pa.array([f"{batch.num_rows}", batch.schema.names[0]])], ["result"])
 
     assert Number(tell, 7)() == ["1", "id"]
-    write(tmp_path / "rows", [schemas.Row(schemas.UNITS, 3, 0, number, b"x") for number in range(4)])
-    assert Reduce(tell, (str(tmp_path / "rows"),), schemas.UNITS, (), 0)() == ["4", schemas.ROWS.names[0]]
+    write(tmp_path / "rows", [handover.Row(handover.UNITS, 3, 0, number, b"x") for number in range(4)])
+    assert Reduce(tell, (str(tmp_path / "rows"),), handover.UNITS, (), 0)() == ["4", handover.ROWS.names[0]]

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rocketmq_reindex.jobs.building.writing import WrittenFiles, name_index_files
-from rocketmq_reindex.jobs.publishing.leftovers import Leftovers
+from rocketmq_reindex.jobs.building.full import WrittenFiles, name_index_files
+from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import plan_index_files
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
-from rocketmq_reindex.udfs import plans
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write import index as write_index
 from tests.reference.index_file import IndexService
@@ -48,7 +48,7 @@ def write(
     for one in ranges:
         stage_block(staging, one)
     planned = plan_index_files([one.summary for one in ranges], items)
-    plan = plans.write_plan(staging, "index", planned)
+    plan = handover.write_plan(staging, "index", planned)
     writer = write_index.WriteIndex(staging, plan, SLOTS, items, version, seal)
     found = []
     for number in reversed(range(len(planned))):

@@ -1,0 +1,386 @@
+"""``--write-delay`` and ``--consumer-offsets``: the files by which a restored broker knows what was delivered."""
+
+import json
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.engines.engine import Engine
+from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS
+from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, SCHEDULED, TIMED, Rows
+from rocketmq_reindex.storage_format.delay.waiting import REASONS, Bools, HalfOffsets, doubtful, level_offset, recalled
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, counted, escape, path_component
+from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
+from rocketmq_reindex.storage_format.record.message import Message, read_message
+from rocketmq_reindex.storage_format.scan.chain import Chain
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
+from rocketmq_reindex.storage_format.text import java_string
+from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
+from rocketmq_reindex.storage_format.timer.settings import DROP
+from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs.delay import FirstPending, JoinDelayed, JoinedResult
+from rocketmq_reindex.udfs.sql.option_words import show_time
+from rocketmq_reindex.udfs.staging import StagingFolder
+
+# --------------------------------------------------------------------------------------------------------------------- evidence
+# Merge what tasks found out of delayed messages: of each queue what was delivered, and what was not.
+
+
+@dataclass(frozen=True)
+class Level:
+    """One queue of SCHEDULE_TOPIC_XXXX: the highest offset delivered (-1: none), messages delivered and pending."""
+
+    queue: int
+    highest: int
+    delivered: int
+    pending: int
+    undecided: Rows
+    reasons: npt.NDArray[np.int64]
+    """of each, the number of its reason in ``decide.REASONS``"""
+
+
+@dataclass(frozen=True)
+class Timers:
+    """The timer topic: rows of EVIDENCE without a copy, by queue offset; which of them are undecided, and why."""
+
+    end: QueueEnd
+    rows: Rows
+    reasons: npt.NDArray[np.int64]
+    """-1 where a message is pending for sure"""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that the log says of delayed and timer messages."""
+
+    levels: list[Level]
+    timers: Timers
+
+
+def merge(found: Sequence[JoinedResult], last_gap: int, last_time: int) -> Evidence:
+    """Merge the results of all tasks; see ``decide.doubtful``. Of the levels only undecided messages are held."""
+    highest, delivered, pending = dict[int, int](), dict[int, int](), dict[int, int]()
+    undecided: dict[int, list[tuple[Rows, npt.NDArray[np.int64]]]] = {}
+    timed: list[tuple[Rows, npt.NDArray[np.int64]]] = [(np.zeros(0, EVIDENCE), np.zeros(0, np.int64))]
+    for result in found:
+        for queue, offset, count in result.delivered:
+            highest[queue] = max(highest.get(queue, -1), offset)
+            delivered[queue] = delivered.get(queue, 0) + count
+    for result in found:
+        rows = np.frombuffer(files.read_bytes(result.part), EVIDENCE) if result.part else np.zeros(0, EVIDENCE)
+        unclear = np.array(result.unclear, np.int64)
+        timers = rows[rows["kind"] == TIMED]
+        timed.append((timers, _reasons(doubtful(timers, -1, last_gap, last_time, unclear))))
+        for queue in np.unique(rows["queue"][rows["kind"] == SCHEDULED]).tolist():
+            mine = rows[(rows["kind"] == SCHEDULED) & (rows["queue"] == queue)]
+            reasons = _reasons(doubtful(mine, highest.get(queue, -1), last_gap, last_time, unclear))
+            undecided.setdefault(queue, []).append((mine[reasons >= 0], reasons[reasons >= 0]))
+            pending[queue] = pending.get(queue, 0) + int((reasons < 0).sum())
+    levels = []
+    for queue in sorted(highest.keys() | pending.keys()):
+        rows, reasons = _sorted(undecided.get(queue, timed[:1]))
+        levels.append(Level(queue, highest.get(queue, -1), delivered.get(queue, 0), pending.get(queue, 0), rows, reasons))
+    ends = [result.timer_end for result in found if result.timer_end]
+    last = max(ends, default=[-1, 0, 0])
+    timers = Timers(QueueEnd(last[0] + 1, last[1], last[2]), *_sorted(timed))
+    return Evidence(levels, timers)
+
+
+def _reasons(masks: tuple[Bools, ...]) -> npt.NDArray[np.int64]:
+    found = np.full(len(masks[0]), -1, np.int64)
+    for number, mask in enumerate(masks):
+        found[mask] = number
+    return found
+
+
+def _sorted(parts: list[tuple[Rows, npt.NDArray[np.int64]]]) -> tuple[Rows, npt.NDArray[np.int64]]:
+    rows, reasons = np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+    order = np.argsort(rows["queue_offset"], kind="stable")
+    return rows[order], reasons[order]
+
+
+# ----------------------------------------------------------------------------------------------------------------------- halves
+# How far a broker was with half messages: its own offset in config/consumerOffset.json, by what the log says of them.
+
+_TRANSACTIONS: Final = f"{HALF_TOPIC}@CID_RMQ_SYS_TRANS"
+"""``TransactionalMessageUtil.buildConsumerGroup``: how far the broker has checked half messages"""
+
+
+def pass_halves(
+    table: dict[str, Any], results: Sequence[JoinedResult], engine: Engine, staging: StagingFolder, summary: Summary
+) -> bool:  # fmt: skip
+    """Put the broker's own offset into the table of consumerOffset.json; returns whether it changed.
+
+    Without it a broker asks again about half messages that were committed after a check, and commits them twice.
+    """
+    given = table.get("offsetTable", {}).get(_TRANSACTIONS, {}).get("0")
+    found = _half_offsets(results, given or 0, engine, staging)
+    offset = found.goes_on(given)
+    if found.pending < offset:
+        summary.warn(
+            f"{CONSUMER_OFFSETS}: {_TRANSACTIONS} stands at {offset}, but by the log the half message at {found.pending} is "
+            f"neither committed nor rolled back: the broker asks about none below {offset}"
+        )
+    if offset == (given or 0):
+        return False
+    table.setdefault("offsetTable", {}).setdefault(_TRANSACTIONS, {})["0"] = offset
+    summary.warn(f"{CONSUMER_OFFSETS}: {_TRANSACTIONS} goes on at {offset}: half messages below it are decided or written anew")
+    return True
+
+
+def _half_offsets(results: Sequence[JoinedResult], given: int, engine: Engine, staging: StagingFolder) -> HalfOffsets:
+    """What the results of all buckets say of half messages; those from the offset ``given`` on were not passed."""
+    passed = max(result.passed for result in results) + 1 if results else 0
+    end = max(passed, given)
+    if not end:
+        return HalfOffsets(0, 0, -1)
+    plan = handover.write_plan(staging, "halves", [result.halves for result in results if result.halves])
+    (pending,) = map(int, engine.numbers(FirstPending(plan, end), 1))
+    _, checked = max((result.last_check for result in results), default=[-1, -1])
+    return HalfOffsets(min(passed, pending), pending, checked)
+
+
+# -------------------------------------------------------------------------------------------------------------------- consumers
+# A backup's config/consumerOffset.json, checked against the queues that were built.
+
+NAMED: Final = 20
+"""Groups that are named one by one."""
+_BYTES_MAX: Final = 256 << 20
+
+
+def given(path: str) -> tuple[dict[str, Any], bytes]:
+    """Return the JSON of the file at ``path``, and its bytes; both are empty for "".
+
+    Raises InputError for what is no consumerOffset.json.
+
+    ``ConsumerOffsetManager`` (4.9 to 5.5): {"offsetTable": {"topic@group": {queue id: offset}}}. fastjson leaves queue ids
+    without quotes.
+    """
+    if not path:
+        return {}, b""
+    try:
+        data = files.read_bytes(path, _BYTES_MAX)
+        found = java_string.loads(data.decode("utf-8", "replace"))
+        for _ in _offsets(found):
+            pass
+    except OSError as error:
+        raise InputError(f"--consumer-offsets {escape(path)}: {escape(error.strerror or str(error))}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        kept = f"{path}.bak"
+        # ConfigManager.load: a file that was cut by a crash is passed over, and the one before it is read.
+        instead = kept if files.entry_of(kept).kind == files.FILE else "that of a backup"
+        raise InputError(f"--consumer-offsets {escape(path)}: is no consumerOffset.json: name {escape(instead)}") from None
+    return dict(found), data
+
+
+def _offsets(table: dict[str, Any]) -> Iterator[tuple[str, str, int, int]]:
+    """(topic, group, queue id, offset) of each entry. Raises ValueError, KeyError, TypeError, AttributeError."""
+    for name, offsets in table["offsetTable"].items():
+        topic, _, group = name.partition("@")
+        for queue, offset in offsets.items():
+            if type(offset) is not int or not layouts.INT64_MIN <= offset <= layouts.INT64_MAX:
+                raise ValueError("has no offset")
+            yield topic, group, int(queue), offset
+
+
+def check(table: dict[str, Any], staging: StagingFolder, summary: Summary) -> None:
+    """Warn of each group whose offset is not one of its queue, as it was built into the tree."""
+    bounds: dict[tuple[str, int], tuple[int, int] | None] = {}
+    found = 0
+    for topic, group, queue, offset in _offsets(table):
+        if (topic, queue) not in bounds:
+            bounds[topic, queue] = _bounds(staging, topic, queue)
+        known = bounds[topic, queue]
+        if known is None:
+            # A queue that never had a message has offset 0.
+            what = "" if offset == 0 else "the log has no message of that queue"
+        else:
+            low, high = known
+            what = f"the queue begins at {low}" if offset < low else ""
+            if offset > high:
+                what = f"the queue ends at {high}: set it to that, else the group misses what is sent next"
+        found += bool(what)
+        if what and found <= NAMED:
+            summary.warn(
+                f"{CONSUMER_OFFSETS}: group {escape(group)} stands at offset {offset} of {escape(topic)}/{queue}: {what}"
+            )
+    if found > NAMED:
+        summary.warn(f"{CONSUMER_OFFSETS}: {counted(found - NAMED, 'more offset')} outside of their queues")
+
+
+def _bounds(staging: StagingFolder, topic: str, queue: int) -> tuple[int, int] | None:
+    """The first queue offset and the end of a queue in the tree; None for none."""
+    name = path_component(topic)
+    folder = files.join(staging.tree, f"consumequeue/{name}/{queue}")
+    if name is None or files.entry_of(folder).kind != files.FOLDER:
+        return None
+    names = sorted(found for found in files.names(folder) if layouts.first_byte(found) is not None)
+    if not names:
+        return None
+    first = last = _sizes(files.join(folder, names[0]))
+    if len(names) > 1:
+        last = _sizes(files.join(folder, names[-1]))
+    real, end = np.flatnonzero((first != 0) & (first != PRE_BLANK_SIZE)), np.flatnonzero(last)
+    low, high = int(names[0]) // UNIT_SIZE, int(names[-1]) // UNIT_SIZE
+    return low + (int(real[0]) if len(real) else np.count_nonzero(first)), high + (int(end[-1]) + 1 if len(end) else 0)
+
+
+def _sizes(path: str) -> npt.NDArray[np.int32]:
+    """The size that each unit of a file has."""
+    with files.Reader(path) as reader:
+        data = reader.whole()
+    return data[: len(data) // UNIT_SIZE * UNIT_SIZE].view(UNIT_LAYOUT.dtype)["size"].astype(np.int32)
+
+
+# ------------------------------------------------------------------------------------------------------------------------ steps
+# Write the files by which a broker goes on with the pending messages alone, from what the log says was delivered.
+
+LISTED: Final = 1000
+"""Undecided messages that the summary lists one by one; it counts all."""
+
+
+def write_config(
+    scan: Scan, settings: BuildSettings, segments: Sequence[Segment], chain: Chain, accepted: list[RangeSummary],
+    summary: Summary,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Write what ``--write-delay`` and ``--consumer-offsets`` ask for into the tree; return its entries for the manifest.
+
+    ``chain`` is that of the whole log, ``segments`` its files, and ``accepted`` the ranges that are built from.
+    """
+    entries = list[dict[str, Any]]()
+    table, text = given(settings.consumer_offsets)
+    if settings.consumer_offsets:
+        check(table, scan.staging, summary)
+    if settings.write_delay:
+        results = JoinedResult.read(
+            scan.engine.reduce(handover.DELAYED, scan.left_out(accepted), None, JoinDelayed(scan.staging))
+        )
+        entries += _write_delay(scan.staging, settings, _evidence(results, chain, accepted), segments, summary)
+        if pass_halves(table, results, scan.engine, scan.staging, summary):
+            text = json.dumps(table).encode()
+    if text:
+        entries.append(_write(scan.staging, CONSUMER_OFFSETS, len(text), [(0, text)]))
+    return entries
+
+
+def _evidence(results: list[JoinedResult], chain: Chain, accepted: list[RangeSummary]) -> Evidence:
+    last_time = max((found.time_max for found in accepted if found.records), default=0)
+    lost = max(chain.gaps(chain.holes), default=-1)
+    if sum(found.records for found in accepted) < sum(found.records for found in chain.accepted):
+        # A broker cuts the log there, with the copies that lie behind.
+        lost = layouts.INT64_MAX
+    return merge(results, lost, last_time)
+
+
+def _write_delay(
+    staging: StagingFolder, settings: BuildSettings, found: Evidence, segments: Sequence[Segment], summary: Summary
+) -> list[dict[str, Any]]:  # fmt: skip
+    drop = settings.undecided == DROP
+    offsets = {level.queue + 1: level_offset(level.highest, level.undecided, settings.undecided) for level in found.levels}
+    table = {str(number): one.offset for number, one in offsets.items()}
+    text = json.dumps({"offsetTable": table}, indent=1).encode()
+    entries = [_write(staging, DELAY_OFFSETS, len(text), [(0, text)])]
+    timers = found.timers
+    wanted = timers.rows[timers.reasons < 0] if drop else timers.rows
+    # Where queue offsets repeat a broker reads one record of each.
+    wanted = wanted[np.unique(wanted["queue_offset"], return_index=True)[1]]
+    pending = np.zeros(len(wanted), PENDING)
+    for name in PENDING.names or ():
+        pending[name] = wanted[name]
+    now = time.time_ns() // 1_000_000
+    broker = settings.timer_settings
+    written = timer_files(pending, timers.end, now, broker, recalled(wanted, broker.precision_ms))
+    entries += [_write(staging, "/".join(file.path), file.size, file.parts()) for file in written.files]
+    undecided = sum(len(level.undecided) for level in found.levels) + int((timers.reasons >= 0).sum())
+    summary.delay = {
+        "policy": settings.undecided,
+        "levels": [
+            {"level": level.queue + 1, "offset": offsets[level.queue + 1].offset, "delivered": level.delivered,
+             "pending": level.pending, "undecided": len(level.undecided), "again": offsets[level.queue + 1].again}
+            for level in found.levels
+        ],
+        "timers": {"pending": int((timers.reasons < 0).sum()), "undecided": int((timers.reasons >= 0).sum())},
+        "undecided_count": undecided,
+        "undecided": _listed(found, segments),
+    }  # fmt: skip
+    if undecided:
+        again = sum(one.again for one in offsets.values())
+        fate = "are not delivered" if drop else f"are delivered, perhaps again, and {counted(again, 'message')} for certain"
+        summary.warn(
+            f"--write-delay: of {counted(undecided, 'delayed message')} the log does not tell whether they were delivered: "
+            f"they {fate} (--undecided {settings.undecided}); the manifest lists them"
+        )
+    if timers.end.queue_offset:
+        summary.warn(
+            f"--write-delay: start the broker before {show_time(written.start_by)}, else it passes over timer messages that "
+            "were due; config/timercheck, timerlog/ and timerwheel are one set: put all three in together, as fetch does"
+        )
+        if settings.timer_rocksdb:
+            summary.warn(
+                "--broker-conf: has timerRocksDBEnable=true: this broker reads timers from RocksDB, not from these files"
+            )
+    return entries
+
+
+def _listed(found: Evidence, segments: Sequence[Segment]) -> list[dict[str, Any]]:
+    """The first undecided messages, read from the log once more."""
+    chosen: list[tuple[str, Rows, np.ndarray[Any, Any]]] = [
+        (SCHEDULE_TOPIC, level.undecided, level.reasons) for level in found.levels
+    ]
+    some = found.timers.reasons >= 0
+    chosen.append((TIMER_TOPIC, found.timers.rows[some], found.timers.reasons[some]))
+    listed: list[dict[str, Any]] = []
+    for topic, rows, reasons in chosen:
+        for row, reason in zip(rows[: LISTED - len(listed)], reasons, strict=False):
+            at, size = int(row["phy_offset"]), int(row["size"])
+            message = _message(segments, at, size)
+            properties = message.properties if message else {}
+            listed.append(
+                {
+                    "topic": topic,
+                    "level": int(row["queue"]) + 1 if topic == SCHEDULE_TOPIC else None,
+                    "queue_offset": int(row["queue_offset"]),
+                    "offset": at,
+                    "real_topic": escape(properties.get("REAL_TOPIC", "")),
+                    "uniq_key": escape(properties.get("UNIQ_KEY", "")),
+                    "reason": REASONS[int(reason)],
+                }
+            )
+    return listed
+
+
+def _message(segments: Sequence[Segment], at: int, size: int) -> Message | None:
+    segment = segments[bisect_right([one.start for one in segments], at) - 1]
+    with files.Reader(segment.path) as reader:
+        data = reader.read(at - segment.start, size)
+    found = read_message(lambda low, count: bytes(data[low : low + count]), at, size)
+    return found if isinstance(found, Message) else None
+
+
+def _write(staging: StagingFolder, path: str, size: int, parts: Iterable[tuple[int, bytes]]) -> dict[str, Any]:
+    """Write a file of ``size`` bytes with zeros between its parts; returns its entry for the manifest."""
+    digest, used = new_digest([]), 0
+    target = files.join(staging.tree, path)
+    files.make_folder(files.parent(target), below=staging.tree)
+    with files.writing(staging.temporary, target) as writer:
+        for at, data in parts:
+            while used < at:
+                gap = min(at - used, 1 << 20)
+                digest.update(bytes(gap))
+                used += gap
+            writer.write_at(at, data)
+            digest.update(data)
+            used += len(data)
+        writer.finish(staging.stored(size))
+    return {"path": path, "size": size, "used": used, "digest": digest.digest().hex()}

@@ -1,1 +1,0 @@
-"""``--write-delay`` and ``--consumer-offsets``: the files by which a restored broker knows what was delivered."""

@@ -1,0 +1,203 @@
+"""A ConsumeQueue file, or a file of timer messages: what each holds."""
+
+import itertools
+import struct
+from collections.abc import Iterator
+from dataclasses import astuple
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.jobs.inspecting.options import Inspected, Row, Rows
+from rocketmq_reindex.jobs.inspecting.segment import OPTION
+from rocketmq_reindex.storage_format.findings import UnreadableError
+from rocketmq_reindex.storage_format.layouts import first_byte
+from rocketmq_reindex.storage_format.queue.consume_queue import BAD, EMPTY, HAS_UNIT, PRE_BLANK, QueueFile, read_queue_file
+from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, BATCH_UNIT_SIZE
+from rocketmq_reindex.storage_format.timer import layout
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.sql.option_words import show_time
+
+# ------------------------------------------------------------------------------------------------------------------------ queue
+# A ConsumeQueue file, or a batch one: first and last unit, blanks, order.
+
+_KINDS = {EMPTY: "empty", HAS_UNIT: "unit", PRE_BLANK: "pre-blank", BAD: "no unit"}
+
+
+def _start(path: str, given: int | None) -> int:
+    """The first logical byte, as it is given or by the name. Raises UnreadableError."""
+    start = first_byte(files.base(path)) if given is None else given
+    if start is None:
+        raise UnreadableError(f"its name is not the first logical byte of the file, in 20 digits: give it as {OPTION}")
+    return start
+
+
+def _unit(file: QueueFile, slot: int) -> Row | None:
+    if slot < 0:
+        return None
+    phy_offset, size, tags = file.unit(slot)
+    return {"offset": file.position + slot, "physicalOffset": phy_offset, "size": size, "tagsCode": tags}
+
+
+def queue(path: str, first: int | None = None) -> Inspected:
+    """What a ConsumeQueue file holds, with a row for each slot up to the last one in use."""
+    start = _start(path, first)
+    with files.Reader(path) as reader:
+        data = reader.whole()
+    file = read_queue_file(data, start)
+    summary = {
+        "bytes": len(data),
+        "firstLogicalByte": start,
+        "slots": len(file.kind),
+        "preBlank": file.pre_blank,
+        "units": file.units,
+        "repeatedUnits": file.repeats,
+        "emptyAtTheEnd": len(file.kind) - file.used,
+        "present": file.present,
+        "first": _unit(file, file.first_unit),
+        "last": _unit(file, file.last_unit),
+        "findings": [{"code": one.code, "at": one.at, "count": one.count, "text": one.text} for one in file.findings],
+    }
+    return Inspected(summary, Rows(lambda: _rows(file)))
+
+
+def _rows(file: QueueFile) -> Iterator[Row]:
+    for slot in range(file.used):
+        phy_offset, size, tags = file.unit(slot)
+        kind = _KINDS[int(file.kind[slot])]
+        yield {"offset": file.position + slot, "kind": kind, "physicalOffset": phy_offset, "size": size, "tagsCode": tags}
+
+
+def batch_queue(path: str, first: int | None = None) -> Inspected:
+    """What a ConsumeQueue file holds, with a row for each slot up to the last one in use."""
+    start = _start(path, first)
+    with files.Reader(path) as reader:
+        data = reader.whole()
+    units = data[: len(data) - len(data) % BATCH_UNIT_SIZE].view(BATCH_LAYOUT.dtype)
+    slots, used = len(units), int(np.max(np.flatnonzero((units["size"] != 0) | (units["phy_offset"] != 0)), initial=-1)) + 1
+    # Most of a queue's last file is empty.
+    some = BATCH_LAYOUT.iter_unpack(units[:used].tobytes())
+    rows = [_batch_row(start // BATCH_UNIT_SIZE + slot, *fields) for slot, fields in enumerate(some)]
+    filled = [row for row in rows[:used] if row["size"] > 0]
+    backwards = [b["unit"] for a, b in itertools.pairwise(filled) if b["physicalOffset"] < a["physicalOffset"]]
+    unsorted = [b["unit"] for a, b in itertools.pairwise(filled) if b["baseOffset"] < a["baseOffset"] + a["messages"]]
+    gaps = [b["unit"] for a, b in itertools.pairwise(filled) if b["baseOffset"] > a["baseOffset"] + a["messages"]]
+    found = [
+        ("zeros where a unit should be, before a later one", [row["unit"] for row in rows[:used] if row["size"] <= 0]),
+        ("unit that lies before the one before it", backwards),
+        ("offsets that overlap or go back", unsorted),
+        ("offsets left out", gaps),
+        ("unit without a message", [row["unit"] for row in filled if row["messages"] < 1]),
+        ("file size is no multiple of a unit", [slots] if len(data) % BATCH_UNIT_SIZE else []),
+    ]
+    summary = {
+        "bytes": len(data),
+        "firstLogicalByte": start,
+        "slots": slots,
+        "units": len(filled),
+        "messages": sum(max(row["messages"], 0) for row in filled),
+        "emptyAtTheEnd": slots - used,
+        "first": filled[0] if filled else None,
+        "last": filled[-1] if filled else None,
+        "findings": [{"code": "batch", "at": at[0], "count": len(at), "text": text} for text, at in found if at],
+    }
+    return Inspected(summary, Rows(lambda: iter(rows[:used])))
+
+
+def _batch_row(
+    unit: int, phy_offset: int, size: int, tags: int, time: int, base: int, count: int, compacted: int, _reserved: int
+) -> Row:
+    return {
+        "unit": unit, "baseOffset": base, "messages": count, "physicalOffset": phy_offset, "size": size, "tagsCode": tags,
+        "storeTimestamp": time, "storeTime": show_time(time), "compactedOffset": compacted,
+    }  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------------------------- timers
+# The files of timer messages: ``config/timercheck``, a file of ``timerlog``, ``timerwheel``.
+
+_CHECK_MAX: Final = 1 << 20
+_WHEEL_MAX: Final = 4 * layout.WHEEL_SIZE
+"""bytes that are read at most; a broker takes WHEEL_SIZE alone"""
+_MAGIC: Final = struct.Struct(">i")
+
+
+def timer_check(path: str) -> Inspected:
+    """What ``timercheck`` holds, with a row for each field."""
+    data = files.read_bytes(path, _CHECK_MAX)
+    check = layout.TimerCheckpoint.from_bytes(data)
+    fields = dict(zip(layout.CHECK_LAYOUT.names, astuple(check), strict=True))
+    summary = {"bytes": len(data), "lastReadTime": show_time(check.read_time) if check.read_time else None, **fields}
+    return Inspected(summary, Rows(lambda: iter([{"field": name, "value": value} for name, value in fields.items()])))
+
+
+def timer_log(path: str) -> Inspected:
+    """What a file of ``timerlog`` holds, with a row for each unit in front of the first that is none."""
+    with files.Reader(path) as reader:
+        data = reader.whole()
+    units = data[: len(data) - len(data) % layout.LOG_UNIT.itemsize].view(layout.LOG_UNIT)
+    good = (units["size"] == layout.LOG_UNIT.itemsize) & ((units["magic"] | layout.MAGIC_BITS) == layout.MAGIC_BITS)
+    count = len(units) if good.all() else int(np.argmin(good))
+    end, used = count * layout.LOG_UNIT.itemsize, units[:count]
+    # The blank unit may be cut off: a file closes where no whole one fits.
+    closed = (
+        end + layout.BLANK_SIZE <= len(data)
+        and _MAGIC.unpack_from(data.data, end + layout.LOG_LAYOUT.at["magic"])[0] == layout.MAGIC_BLANK
+    )
+    rest = not closed and bool(data[end:].any())
+    summary = {
+        "bytes": len(data),
+        "units": count,
+        "rolled": int(np.count_nonzero(used["magic"] & layout.MAGIC_ROLL)),
+        "deleting": int(np.count_nonzero(used["magic"] & layout.MAGIC_DELETE)),
+        "end": end,
+        "closed": closed,
+        "first": _timer_unit(used, 0) if count else None,
+        "last": _timer_unit(used, count - 1) if count else None,
+        "findings": [{"code": "timer", "at": end, "count": 1, "text": "bytes that are no unit"}] if rest else [],
+    }
+    return Inspected(summary, Rows(lambda: (_timer_unit(used, number) for number in range(count))))
+
+
+def timer_wheel(path: str) -> Inspected:
+    """What ``timerwheel`` holds, with a row for each slot in use, by its time in units of ``timerPrecisionMs``."""
+    data = files.read_bytes(path, _WHEEL_MAX)
+    slots = np.frombuffer(data[: len(data) - len(data) % layout.SLOT.itemsize], layout.SLOT)
+    used = slots[slots["time"] != 0]
+    used = used[np.argsort(used["time"], kind="stable")]
+    summary: dict[str, Any] = {
+        "bytes": len(data),
+        "slots": len(slots),
+        "used": len(used),
+        "messages": int(used["count"].sum(dtype=np.int64)),
+        "first": _slot(used, 0) if len(used) else None,
+        "last": _slot(used, len(used) - 1) if len(used) else None,
+        "findings": [] if len(data) == layout.WHEEL_SIZE
+        else [{"code": "timer", "at": len(data), "count": 1, "text": f"a broker takes {layout.WHEEL_SIZE} bytes alone"}],
+    }  # fmt: skip
+    return Inspected(summary, Rows(lambda: _slots(used)))
+
+
+def _timer_unit(units: npt.NDArray[np.void], number: int) -> Row:
+    unit = units[number]
+    time = int(unit["written"]) + int(unit["delayed"])
+    return {
+        "position": number * layout.LOG_UNIT.itemsize, "previous": int(unit["prev_pos"]), "magic": int(unit["magic"]),
+        "time": time, "slotTime": show_time(time), "written": int(unit["written"]), "physicalOffset": int(unit["phy_offset"]),
+        "size": int(unit["record_size"]), "topicHash": int(unit["topic_hash"]),
+    }  # fmt: skip
+
+
+def _slots(slots: npt.NDArray[np.void]) -> Iterator[Row]:
+    return (_slot(slots, number) for number in range(len(slots)))
+
+
+def _slot(slots: npt.NDArray[np.void], number: int) -> Row:
+    slot = slots[number]
+    return {
+        "time": int(slot["time"]),
+        "first": int(slot["first_pos"]),
+        "last": int(slot["last_pos"]),
+        "num": int(slot["count"]),
+    }

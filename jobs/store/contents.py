@@ -1,0 +1,321 @@
+"""What a store holds, whole or broken: the message at an offset of its log, and the offsets of a key by its IndexFiles."""
+
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from rocketmq_reindex.jobs.store.folders import Notes, entries, reason
+from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, file_size, quick_sizes
+from rocketmq_reindex.storage_format.index.lookup import FOUND_ALL, LookupHeader, all_hits
+from rocketmq_reindex.storage_format.names import escape, form
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.message import Message, read_message
+from rocketmq_reindex.storage_format.scan.ranges import HEAD, foreign
+from rocketmq_reindex.udfs import files
+from rocketmq_reindex.udfs.files.reading import Pages
+
+# -------------------------------------------------------------------------------------------------------------------------- log
+# The commitlog of a store, whole or not: which segment holds an offset, and the message there.
+
+EXPIRED: Final = "lies before the log's first byte (expired)"
+BEYOND: Final = "lies behind the log's last byte"
+HOLE: Final = "lies in a segment that is missing"
+FILLER: Final = "is the BLANK at a segment's end"
+LOST: Final = "stands for lost bytes: a repair put it there"
+NOTHING: Final = r.REASONS[r.ZERO]
+_OPEN_MAX: Final = 64
+_LOOK_BACK: Final = (1 << 16, 1 << 20, 1 << 23)
+"""bytes before an offset in which the record around it is looked for: a body has 4 MiB at most by default"""
+_MAGIC: Final = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (r.MAGIC_V1, r.MAGIC_V2)))
+
+
+@dataclass(frozen=True)
+class SegmentFile:
+    """One file of the log: absolute offset of its first byte, bytes."""
+
+    path: str
+    start: int
+    size: int
+
+
+def list_log(roots: Sequence[str], notes: Notes) -> list[SegmentFile]:
+    """Return the segments in ``roots`` by their start. Other files are added to ``notes``."""
+    found = []
+    for root in roots:
+        listed = entries(root, notes)
+        if listed is None:
+            notes.add("no commitlog", f"{escape(root)}: is not there: no message can be read")
+        for entry in listed or []:
+            start = layouts.first_byte(entry.name)
+            if entry.kind == files.FILE and start is not None:
+                found.append(SegmentFile(entry.path, start, entry.size))
+            else:
+                notes.add("not a segment", f"{escape(entry.path)}: is no segment: not looked at", lost=False)
+    return sorted(found, key=lambda segment: segment.start)
+
+
+def message_at(pages: Pages, start: int, phy_offset: int) -> Message | int:
+    """Return the message at an absolute offset of a segment that begins at ``start``, or the code of what stands there.
+
+    Raises OSError and InputError where it cannot be read.
+    """
+    low = phy_offset - start
+    return read_message(lambda at, count: pages.read(low + at, count), phy_offset, pages.size - low)
+
+
+def _magics(data: bytes) -> list[int]:
+    """Where the magic code of a record may stand, the last one first."""
+    return [found.start() for found in _MAGIC.finditer(data)][::-1]
+
+
+class StoreLog:
+    """Messages by their physical offset. For a message that cannot be read there is a text that says why."""
+
+    def __init__(self, roots: Sequence[str], notes: Notes) -> None:
+        self.segments = list_log(roots, notes)
+        self._starts = [segment.start for segment in self.segments]
+        self._open: dict[str, Pages] = {}
+
+    @property
+    def start(self) -> int:
+        """The offset of the first byte; 0 without segments."""
+        return self.segments[0].start if self.segments else 0
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last byte; 0 without segments."""
+        return self.segments[-1].start + self.segments[-1].size if self.segments else 0
+
+    def pages(self, segment: SegmentFile) -> Pages:
+        """Return an open segment, read in pages. Raises OSError and InputError."""
+        found = self._open.get(segment.path)
+        if found is None:
+            if len(self._open) >= _OPEN_MAX:
+                self._open.pop(next(iter(self._open))).close()
+            found = self._open[segment.path] = Pages(segment.path)
+        return found
+
+    def segment_of(self, phy_offset: int) -> SegmentFile | str:
+        """Return the segment that holds an absolute offset, or a text that says why there is none."""
+        number = bisect_right(self._starts, phy_offset) - 1
+        if number < 0:
+            return EXPIRED
+        segment = self.segments[number]
+        if phy_offset >= segment.start + segment.size:
+            return BEYOND if number == len(self.segments) - 1 else HOLE
+        return segment
+
+    def message(self, phy_offset: int) -> Message | str:
+        """Return the message at an absolute offset, or a text that says why there is none."""
+        segment = self.segment_of(phy_offset)
+        if isinstance(segment, str):
+            return segment
+        try:
+            pages = self.pages(segment)
+            found = message_at(pages, segment.start, phy_offset)
+        except (OSError, InputError) as error:
+            return f"cannot be read: {reason(error)}"
+        if isinstance(found, Message):
+            return LOST if found.is_filler else found
+        if found == r.FILLER:
+            return FILLER
+        if phy_offset == segment.start and (begins := foreign(pages.read(0, HEAD))):
+            return f"{r.REASONS.get(found, 'is no record')}: the segment {begins}"
+        return r.REASONS.get(found, "is no record")
+
+    def around(self, phy_offset: int) -> Message | None:
+        """Return the message whose record holds an absolute offset behind its first byte, if that is found.
+
+        A record names its own place: the nearest one before the offset that does so, and reaches over it, is the one.
+        """
+        segment = self.segment_of(phy_offset)
+        if isinstance(segment, str):
+            return None
+        for length in _LOOK_BACK:
+            low = max(segment.start, phy_offset - length)
+            try:
+                pages = self.pages(segment)
+                # The offset may be one of the record's first bytes.
+                end = min(phy_offset + r.AT_BODY_CRC, segment.start + segment.size)
+                for at in _magics(pages.read(low - segment.start, end - low)):
+                    begin = low + at - r.AT_MAGIC
+                    found = message_at(pages, segment.start, begin) if segment.start <= begin < phy_offset else None
+                    if isinstance(found, Message) and found.phy_offset + found.size > phy_offset:
+                        return found
+            except (OSError, InputError):
+                return None
+            if low == segment.start:
+                break
+        return None
+
+    def body(self, message: Message, most: int) -> bytes:
+        """Return at most ``most`` bytes of the body as it is stored. Raises OSError and InputError."""
+        segment = self.segment_of(message.phy_offset)
+        if isinstance(segment, str):
+            raise InputError(f"offset {message.phy_offset}: {segment}")
+        at = message.phy_offset - segment.start + message.body_at
+        return self.pages(segment).read(at, min(most, message.body_size))
+
+    def close(self) -> None:
+        """Close all open segments."""
+        for pages in self._open.values():
+            pages.close()
+        self._open.clear()
+
+
+# ------------------------------------------------------------------------------------------------------------------ index_files
+# The physical offsets of a key, from all IndexFiles of a store.
+#
+# The broker leaves files and items out by their times. These are rounded, and they are wrong for a file's first item and where
+# a clock went back. They are not used here: to look into a file costs a slot and a chain, and the record has its own store
+# time.
+
+
+class IndexSizes(NamedTuple):
+    """How many slots and items an IndexFile has."""
+
+    slots: int
+    items: int
+
+
+def _sizes(found: tuple[int, int] | None) -> IndexSizes | None:
+    return None if found is None else IndexSizes(*found)
+
+
+@dataclass
+class OpenIndexFile:
+    """An IndexFile that has a header; ``sizes`` is None where they are not known."""
+
+    path: str
+    pages: Pages
+    sizes: IndexSizes | None = None
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header as it stands in the file now."""
+        return IndexHeader.from_bytes(self.pages.read(0, HEADER_SIZE))
+
+
+class IndexFiles:
+    """The IndexFiles in a folder, or so many of the ``newest``. ``present`` is false where there is no such folder."""
+
+    def __init__(self, folder: str, sizes: IndexSizes | None, notes: Notes, newest: int | None = None) -> None:
+        self._notes = notes
+        listed = entries(folder, notes)
+        self.present = listed is not None
+        self.files: list[OpenIndexFile] = []
+        """oldest first"""
+        named = []
+        for entry in listed or []:
+            if entry.kind == files.FILE and layouts.is_index_file(entry.name):
+                named.append(entry)
+            else:
+                notes.add("not an IndexFile", f"{escape(entry.path)}: is no IndexFile: not looked at", lost=False)
+        for entry in named if newest is None else named[-newest:]:
+            self._open(entry)
+        self._find_sizes(sizes)
+
+    def _open(self, entry: files.Entry) -> None:
+        try:
+            pages = Pages(entry.path)
+        except (OSError, InputError) as error:
+            self.unread(entry.path, reason(error))
+            return
+        if pages.size > files.MAPPED_MAX:
+            self.unread(entry.path, f"has {pages.size:,} bytes, more than any IndexFile")
+            pages.close()
+            return
+        if pages.size < HEADER_SIZE:
+            self.unread(entry.path, f"has {pages.size} {form(pages.size, 'byte', 'bytes')}, less than a header")
+            pages.close()
+            return
+        self.files.append(OpenIndexFile(entry.path, pages))
+
+    def unread(self, path: str, why: str) -> None:
+        """Note that a file cannot be read, or not whole."""
+        self._notes.add("unreadable IndexFile", f"{escape(path)}: {why}: its keys are not found; --scan reads the log instead")
+
+    def _find_sizes(self, given: IndexSizes | None) -> None:
+        """Of each file: given, said by itself, or said by another one; a broker's files are alike."""
+        known = given
+        for file in self.files:
+            if given is not None:
+                file.sizes = given
+                continue
+            file.sizes = self._quick(file)
+            known = known or file.sizes
+        for file in self.files:
+            # Of another size than its neighbours: a broker whose settings were changed, or a torn file.
+            if file.sizes is None and (known is None or file.pages.size != file_size(*known)):
+                file.sizes = self._slow(file)
+            known = known or file.sizes
+        for file in self.files:
+            file.sizes = file.sizes or known
+
+    def _quick(self, file: OpenIndexFile) -> IndexSizes | None:
+        try:
+            return _sizes(quick_sizes(file.pages.read, file.pages.size))
+        except (OSError, InputError) as error:
+            self.unread(file.path, reason(error))
+            return None
+
+    def _slow(self, file: OpenIndexFile) -> IndexSizes | None:
+        """From all of a file that is not full."""
+        from rocketmq_reindex.storage_format.index.file import guess_sizes
+
+        try:
+            with files.Reader(file.path) as reader:
+                return _sizes(guess_sizes(reader.whole()))
+        except (OSError, InputError):
+            return None
+
+    def phy_offsets(self, key_hash: int) -> Iterator[int]:
+        """Physical offsets of the items with a hash, newest file first, newest item first, read as they are asked for."""
+        for file in reversed(self.files):
+            yield from self._offsets_in(file, key_hash)
+
+    def _offsets_in(self, file: OpenIndexFile, key_hash: int) -> Iterator[int]:
+        try:
+            yield from self._lookup(file, key_hash)
+        except (OSError, InputError) as error:
+            self.unread(file.path, reason(error))
+
+    def _lookup(self, file: OpenIndexFile, key_hash: int) -> Iterator[int]:
+        header = file.header
+        if file.sizes is None:
+            if header.index_count > 1:
+                self.unread(file.path, "its slots and items are not known (--hash-slots, --index-items)")
+            return
+        slots, items = file.sizes
+        if file.pages.size != file_size(slots, items):
+            self._notes.add(
+                "IndexFile of a wrong size",
+                f"{escape(file.path)}: has {file.pages.size:,} bytes, not the {file_size(slots, items):,} of {slots:,} slots "
+                f"and {items:,} items: looked into all the same",
+                lost=file.pages.size < file_size(slots, items),
+            )
+        read = file.pages.read
+        found = all_hits(read, LookupHeader(header.begin_time, header.index_count, slots, items), key_hash)
+        yield from (hit.phy_offset for hit in found)
+        end = found.ended.end
+        if end == FOUND_ALL and header.index_count > 1:
+            return
+        # A header that counts too few items hides the others: what lies in the file is looked at, too.
+        more = [hit.phy_offset for hit in all_hits(read, LookupHeader(header.begin_time, items, slots, items), key_hash)]
+        if end != FOUND_ALL or more:
+            where = end if end != FOUND_ALL else "indexCount is below the number of items"
+            self._notes.add(
+                "broken IndexFile",
+                f"{escape(file.path)}: {where}: some of its entries may not be found; --scan reads the log instead, and "
+                "`rmq-reindex build STORE --out DIR --only index,checkpoint` makes it anew",
+            )
+        yield from more
+
+    def close(self) -> None:
+        for file in self.files:
+            file.pages.close()

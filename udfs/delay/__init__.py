@@ -1,1 +1,0 @@
-"""Join scheduled messages with their delivered copies, in tasks."""
