@@ -1,21 +1,25 @@
 """Make the Delta tables that are not there: how Hadoop reaches their place, and what is wrong with it."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import random
 import re
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
-
-from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
 
 from rocketmq_reindex.jobs.command.tables_place import quoted
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.tables.schema import Column, Table
+
+if TYPE_CHECKING:
+    # A build asks here for the user of Hadoop before it knows whether it needs Spark.
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 # ----------------------------------------------------------------------------------------------------------------------- hadoop
 # Settings with which Spark's Hadoop reaches the tables as ``udfs.files`` reaches the files beside them.

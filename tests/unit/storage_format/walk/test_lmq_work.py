@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from rocketmq_reindex.storage_format.scan import range_scan, settings
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.storage_format.walk import name_table
+from rocketmq_reindex.storage_format.walk import loop, name_table
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 from tests.tools.scans import MemoryLog, scan_range
@@ -19,11 +20,11 @@ ROWS = 20_000
 
 
 class Calls:
-    """Counts calls of a function of ``range_scan``, and the bytes that they are given."""
+    """Counts calls of a function of a module."""
 
-    def __init__(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count, self._inner = 0, getattr(range_scan, name)
-        monkeypatch.setattr(range_scan, name, self)
+    def __init__(self, module: ModuleType, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count, self._inner = 0, getattr(module, name)
+        monkeypatch.setattr(module, name, self)
 
     def __call__(self, *arguments: Any) -> Any:
         self.count += 1
@@ -43,7 +44,7 @@ def log_of(folder: Path, records: int, names: int) -> MemoryLog:
 def test_a_record_is_walked_as_often_whatever_it_names(names: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each new name once began the walk anew: 4,600 names in a record cost the sum of its body and list 4,600 times."""
     log = log_of(tmp_path, 20, names)
-    walks = Calls("walk", monkeypatch)
+    walks = Calls(loop, "walk", monkeypatch)
     (specs,) = log.cut([]).values()
     found = scan_range(RangeScanner(ScanSettings(lmq=True, block_rows=ROWS)), specs[0], log)
     assert len(found.units) == 20 * (names + 1)
@@ -94,7 +95,7 @@ def test_what_a_search_behind_a_stop_costs(tmp_path: Path, monkeypatch: pytest.M
         for _ in range(500):
             writer.append(Message(topic=b"a\tb"))
     log = MemoryLog(tmp_path, 1 << 20)
-    walks, searches = Calls("walk", monkeypatch), Calls("find_record", monkeypatch)
+    walks, searches = Calls(loop, "walk", monkeypatch), Calls(range_scan, "find_record", monkeypatch)
     (specs,) = log.cut([]).values()
     found = scan_range(RangeScanner(ScanSettings(stop_at_damage=True)), specs[0], log)
     assert (found.summary.records, found.summary.after_tail - found.summary.tail) == (500, 9)
