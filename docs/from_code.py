@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +12,7 @@ from typing import Final
 
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from docs import hex_dumps
+from docs import hex_dumps, structures
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.cli import COMMANDS
 from rocketmq_reindex.jobs.command.options import parser_of
@@ -24,7 +25,15 @@ from rocketmq_reindex.udfs.sql import functions
 from rocketmq_reindex.udfs.sql.sources import CommitlogSource, ConsumeQueueSource, IndexSource
 from rocketmq_reindex.udfs.tables.schema import TABLES
 
-RACE: Final = Path(__file__).resolve().parents[1] / "tests" / "bench"
+ROOT: Final = Path(__file__).resolve().parents[1]
+RACE: Final = ROOT / "tests" / "bench"
+FLOORS: Final = {
+    "jobs": "on the driver: plan, decide, publish",
+    "udfs": "on executors: read, call storage_format, write",
+    "storage_format": "anywhere: bytes and arrays; no Spark, no files, no clock",
+}
+"""Where each of the three packages runs, the upper one first."""
+_WIDTH: Final = 92
 SOURCES: Final = (CommitlogSource, ConsumeQueueSource, IndexSource)
 _DEFAULT: Final = re.compile(r" \((?!repeatable|ms|one,)([^();]+)(?:; ([^()]+))?\)$")
 """The help of an option ends with its default, and perhaps more. Other things in brackets there are no default."""
@@ -163,6 +172,35 @@ def race() -> str:
     return re.sub(r"\]\((?!https?:)([^)]+)\)", r"](../../tests/bench/\1)", text)
 
 
+def layers_of(package: str) -> list[list[str]]:
+    """What stands in one of the three packages, the upper layer first: the layers that ``make lint`` holds."""
+    contracts = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[[tool.importlinter.contracts]]")
+    (contract,) = (text for text in contracts if f'containers = ["rocketmq_reindex.{package}"]' in text)
+    layers: list[str] = ast.literal_eval(re.findall(r"^layers = (\[.*?^\])", contract, re.MULTILINE | re.DOTALL)[0])
+    return [layer.split(" | ") for layer in layers]
+
+
+def floors() -> str:
+    """The three packages, one upon the other, with their layers."""
+    lines = list[str]()
+    for package, where in FLOORS.items():
+        lines += ["+" + "-" * (_WIDTH + 2) + "+", f"| {f'{package}/  {where}':<{_WIDTH}} |"]
+        lines += [f"|     {'  '.join(layer):<{_WIDTH - 4}} |" for layer in layers_of(package)]
+    return "```text\n" + "\n".join([*lines, lines[0]]) + "\n```\n"
+
+
+def packages(package: str) -> str:
+    """Each package and file of one of the three, the upper layer first, with what its docstring says first."""
+    rows = []
+    for name in (name for layer in layers_of(package) for name in layer):
+        place = ROOT / package / name
+        file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+        first = " ".join(text.split("\n\n", maxsplit=1)[0].split()).replace("``", "`")
+        rows.append((f"`{package}/{name}{'' if place.is_dir() else '.py'}`", first))
+    return table(("package", "what it is"), rows)
+
+
 MADE: Final[dict[str, Callable[..., str]]] = {
     "usage": usage,
     "options": options,
@@ -177,6 +215,9 @@ MADE: Final[dict[str, Callable[..., str]]] = {
     "sql-functions": sql_functions,
     "race": race,
     "bytes": hex_dumps.shown,
+    "floors": floors,
+    "packages": packages,
+    "example": structures.shown,
 }
 
 

@@ -16,6 +16,8 @@ from rocketmq_reindex.jobs.cli import COMMANDS
 from rocketmq_reindex.jobs.command.failures import ENDING
 from rocketmq_reindex.storage_format.checks.differences import KINDS, PARTS
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
+from rocketmq_reindex.storage_format.start.rules import RELEASES
+from rocketmq_reindex.storage_format.versions import VERSIONS
 from rocketmq_reindex.udfs.sql import functions
 from rocketmq_reindex.udfs.sql.options import RANGE_SIZE, UNPACKED_MAX
 from rocketmq_reindex.udfs.tables.schema import TABLES
@@ -64,6 +66,14 @@ def test_every_policy_is_explained(option: str, page: str, title: str) -> None:
     (action,) = (action for action in from_code.options_of("build") if option in action.option_strings)
     stated = [row[0] for row in rows(text_of(page).split(f"# {title}\n", 1)[1].split("\n## ", 1)[0])]
     assert stated == [f"`{choice}`" for choice in action.choices or ()]
+
+
+def test_the_page_of_versions_has_every_release_and_line() -> None:
+    text = text_of("reference/versions")
+    heads = [line.strip("| ").split(" | ") for line in re.findall(r"^\| \|( .+)$", text, re.MULTILINE)]
+    assert len(heads) > 3
+    assert all(tuple(word for word in head if word != "tried") == RELEASES for head in heads)
+    assert tuple(row[0] for row in rows(text.split("\n## ")[0])) == VERSIONS[::-1]
 
 
 def test_every_difference_is_in_one_table() -> None:

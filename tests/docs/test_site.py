@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from docs import from_code, structures
 from rocketmq_reindex.jobs import demo
 from rocketmq_reindex.jobs.cli import COMMANDS
 from tests.docs.pages import AROUND, DOCS, ROOT, anchors, links, names, rows, section, text_of
@@ -73,8 +74,33 @@ def test_files_of_the_project_exist() -> None:
         if path.name == "CHANGELOG.md":
             continue
         text = path.read_text(encoding="utf-8")
-        for name in re.findall(r"\b(?:jobs|conf|notebooks|scripts|tests)/[\w./-]*\w", text):
+        for name in re.findall(r"\b(?:jobs|udfs|storage_format|conf|notebooks|scripts|tests)/[\w./-]*\w", text):
             assert (ROOT / name).exists(), f"{path}: {name}"
+
+
+def test_files_have_what_the_map_says_of_them() -> None:
+    """A name in brackets behind a file, or in front of it, is defined in it."""
+    said = list[tuple[str, str]]()
+    for path in (ROOT / "CONTRIBUTING.md", DOCS / "explanation/architecture.md"):
+        text = " ".join(path.read_text(encoding="utf-8").split())
+        for file, names_of in re.findall(r"`([\w/]+/\w+\.py)`,? \(?((?:`\w+`(?:, | and )?)+)\)", text):
+            said += [(file, name) for name in re.findall(r"`(\w+)`", names_of)]
+        said += [(file, name) for name, file in re.findall(r"`(\w+)`\)? (?:in|of) `([\w/]+/\w+\.py)`", text)]
+    assert len(said) > 80
+    for file, name in said:
+        source = (ROOT / file).read_text(encoding="utf-8")
+        assert re.search(rf"^ *(?:def|class) {name}\b|^{name}\b", source, re.MULTILINE), f"{file}: {name}"
+
+
+def test_the_map_has_every_package() -> None:
+    for package in from_code.FLOORS:
+        here = ROOT / package
+        there = {path.stem for path in here.glob("[a-z]*.py")} | {path.parent.name for path in here.glob("*/__init__.py")}
+        assert {name for layer in from_code.layers_of(package) for name in layer} == there
+
+
+def test_every_example_of_what_crosses_a_border_is_on_the_map() -> None:
+    assert re.findall(r"\{from-code\} example (\w+)", text_of("explanation/architecture")) == [*structures.EXAMPLES]
 
 
 def test_tests_that_security_names_exist() -> None:

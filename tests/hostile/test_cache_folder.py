@@ -159,9 +159,9 @@ from rocketmq_reindex.storage_format.kernels import cache_folder
 cache_folder.__file__ = "/proc/nowhere/cache_folder.py"
 os.environ["XDG_CACHE_HOME"] = "relative"
 from rocketmq_reindex.jobs.command.failures import Interrupts
-from rocketmq_reindex.jobs.command import kernels
+from rocketmq_reindex.jobs.watching import compiling
 child = [sys.executable, "-c", {HASH!r}]
-with contextlib.suppress(KeyboardInterrupt), Interrupts(), kernels.kept() as anew:
+with contextlib.suppress(KeyboardInterrupt), Interrupts(), compiling.kept() as anew:
     both = [subprocess.Popen(child, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     print(anew, *sorted(one.communicate()[0].strip() for one in both))
     print(os.environ[cache_folder.VARIABLE], flush=True)

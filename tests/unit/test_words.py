@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.cli import COMMANDS, main
 from rocketmq_reindex.jobs.preflighting import losses
 from rocketmq_reindex.storage_format import findings
 from rocketmq_reindex.storage_format.checks import differences
@@ -38,7 +38,7 @@ def test_a_word_with_two_senses_is_said_with_one() -> None:
     assert not [text for text in layout.REASONS.values() if "filler" in text]
 
 
-@pytest.mark.parametrize("command", ["build", "fetch", "info", "inspect", "preflight", "query", "repair", "report", "verify"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_is_called_by_its_name_and_explained(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])

@@ -1,1 +1,1 @@
-"""Spark's Python daemon, and what its workers need."""
+"""The processes that tasks run in, Spark's workers and those of the local engine, and how each runs one task."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 import rocketmq_reindex as rr
+from rocketmq_reindex.jobs import cli
 from rocketmq_reindex.jobs.api import keywords
 from rocketmq_reindex.jobs.building.options import build_parser
 from rocketmq_reindex.jobs.building.settings import BuildSettings
@@ -69,6 +70,10 @@ DEFAULTS: dict[str, dict[str, object]] = {
     "fetch": {"threads": THREADS, "keep": KEEP},
     "preflight": {"broker_version": NEWEST, "count_limit": DEFAULT_COUNT_LIMIT},
 }
+
+
+def test_every_command_is_a_function() -> None:
+    assert set(COMMANDS) == set(cli.COMMANDS)
 
 
 @pytest.fixture(params=sorted(COMMANDS))

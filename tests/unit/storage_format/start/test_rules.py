@@ -1,0 +1,24 @@
+"""Every release whose start is modelled can be started, so that the model is held against it."""
+
+from __future__ import annotations
+
+import re
+
+from rocketmq_reindex.storage_format.start.rules import RELEASES
+from rocketmq_reindex.storage_format.versions import VERSIONS, line_of
+from tests import ROOT
+from tests.oracle import scenarios
+
+
+def test_the_real_store_of_every_release_can_be_run() -> None:
+    assert RELEASES[::-1] == scenarios.VERSIONS
+    run, make = ((ROOT / name).read_text(encoding="utf-8") for name in ("tests/oracle/run", "Makefile"))
+    for release in RELEASES:
+        assert re.search(rf"^ +[^)\n]*\b{re.escape(release)}\b[^)\n]*\) profile=", run, re.MULTILINE), release
+        assert re.search(rf"tests/oracle/run {re.escape(release)} build|for version in [^;]*\b{re.escape(release)}\b", make), (
+            release
+        )
+
+
+def test_every_line_has_a_release() -> None:
+    assert {line_of(release) for release in RELEASES} == set(VERSIONS)
