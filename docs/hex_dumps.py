@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rocketmq_reindex.storage_format.findings import CHECKPOINT_LAYOUT, SIZE as CHECKPOINT_SIZE
+from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT, SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_LAYOUT, SLOT_SIZE
 from rocketmq_reindex.storage_format.layouts import Layout
 from rocketmq_reindex.storage_format.queue.units import UNIT_LAYOUT, UNIT_SIZE

@@ -16,8 +16,8 @@ from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.publishing.output import CONFIG, TOPICS, entries, few_parts, joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.digest import CHUNK, KIND, new_digest
-from rocketmq_reindex.storage_format.findings import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment

@@ -23,8 +23,8 @@ from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, list_
 from rocketmq_reindex.jobs.store.sizes import index_files, newest_index_sizes
 from rocketmq_reindex.jobs.store.versions import Sign, fit, of_store
 from rocketmq_reindex.storage_format import versions
+from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
-from rocketmq_reindex.storage_format.findings import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.names import NEAR_MAX, counted, escape
 from rocketmq_reindex.storage_format.record import layout as r

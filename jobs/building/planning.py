@@ -11,9 +11,9 @@ from rocketmq_reindex.jobs.building.settings import CRC_MODES, BuildSettings
 from rocketmq_reindex.jobs.engines.engine import LOG_BYTES
 from rocketmq_reindex.jobs.local.engines import cores_of
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.findings import Checkpoint
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.names import counted, escape

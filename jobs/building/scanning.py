@@ -13,9 +13,9 @@ from rocketmq_reindex.jobs.engines.engine import Engine, task_count
 from rocketmq_reindex.jobs.store.lock import read_times
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, new_digest
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.findings import Checkpoint
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.order import RolledBack

@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.lock import LOCK, holder, read_times
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.store.sizes import QUEUES, FileSizes, index_files, index_sizes, sampled_sizes
-from rocketmq_reindex.storage_format import findings
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import file_size
 from rocketmq_reindex.storage_format.names import counted, escape
@@ -133,12 +133,12 @@ def _stores(settings: StoreSettings) -> Iterator[str]:
 # A file ``abort`` in STORE: the broker did not stop cleanly, and recovers from the checkpoint when it starts.
 
 
-def old_checkpoint(settings: BuildSettings) -> findings.Checkpoint | None:
+def old_checkpoint(settings: BuildSettings) -> Checkpoint | None:
     """Return STORE's own checkpoint, where a file ``abort`` lies there and a part is not built; None otherwise."""
     return old_of(settings.store_folder, settings.only) if settings.store_folder else None
 
 
-def old_of(store: str, parts: Collection[str]) -> findings.Checkpoint | None:
+def old_of(store: str, parts: Collection[str]) -> Checkpoint | None:
     """Return the same for a store that gets new ``parts``."""
     if "checkpoint" not in parts or not unbuilt(parts):
         return None
@@ -151,7 +151,7 @@ def unbuilt(parts: Collection[str]) -> list[str]:
     return [part for part in ("consumequeue", "index") if part not in parts]
 
 
-def bounded(checkpoint: findings.Checkpoint, old: findings.Checkpoint, parts: Collection[str]) -> findings.Checkpoint:
+def bounded(checkpoint: Checkpoint, old: Checkpoint, parts: Collection[str]) -> Checkpoint:
     """Return a new checkpoint that promises no more than the ``old`` one for the parts that stay."""
     less = dataclasses.replace(
         checkpoint,
@@ -163,7 +163,7 @@ def bounded(checkpoint: findings.Checkpoint, old: findings.Checkpoint, parts: Co
     return less.loadable() if checkpoint.logics_offset else less
 
 
-def vouched(settings: BuildSettings, checkpoint: findings.Checkpoint, warnings: list[str]) -> findings.Checkpoint:
+def vouched(settings: BuildSettings, checkpoint: Checkpoint, warnings: list[str]) -> Checkpoint:
     """Return the checkpoint. Where a file ``abort`` lies in STORE, it promises no more than STORE's own for what is not built.
 
     The next start of that broker is an abnormal one (``CommitLog.recoverAbnormally``, 5.3): it dispatches again from where the

@@ -11,8 +11,8 @@ from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_signs import old_checkpoint
 from rocketmq_reindex.jobs.publishing.layout import CONFIG, Leftovers
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.findings import Checkpoint
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import EarlierFiles
 from rocketmq_reindex.udfs import files

@@ -6,7 +6,7 @@ By itself: a checkpoint is shown without numpy.
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.inspecting.options import Inspected, Rows
-from rocketmq_reindex.storage_format.findings import read_checkpoint
+from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.sql.option_words import show_time
 

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from typing import Final
 
-from rocketmq_reindex.storage_format import errors, findings, names as storage_format_names
+from rocketmq_reindex.storage_format import errors, names as storage_format_names
+from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE, Checkpoint
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.local import open_regular
 
@@ -139,10 +140,10 @@ def _held(store: str, path: str, is_new: bool) -> Iterator[None]:
 # The times, and the offset, in a store's checkpoint, for who only asks how far it vouches.
 
 
-def read_times(path: str) -> findings.Checkpoint:
+def read_times(path: str) -> Checkpoint:
     """The fields of a checkpoint: 0 for what is not there or below it."""
     if files.entry_of(path).kind != files.FILE:
-        return findings.Checkpoint()
+        return Checkpoint()
     with files.Reader(path) as reader:
-        found = findings.Checkpoint.from_bytes(reader.read(0, min(reader.size(), findings.SIZE)).ljust(findings.SIZE, b"\0"))
-    return findings.Checkpoint(*(max(0, value) for value in astuple(found)))
+        found = Checkpoint.from_bytes(reader.read(0, min(reader.size(), CHECKPOINT_SIZE)).ljust(CHECKPOINT_SIZE, b"\0"))
+    return Checkpoint(*(max(0, value) for value in astuple(found)))

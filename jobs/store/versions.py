@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 from rocketmq_reindex.jobs.store import contents, folders, lock, tag_items
 from rocketmq_reindex.storage_format import (
-    findings,
     layouts,
     names as storage_format_names,
     versions as storage_format_versions,
 )
+from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs import files
@@ -84,7 +84,7 @@ def of_files(store: str, log: contents.StoreLog, index_names: Mapping[str, str])
 
 
 def _of_checkpoint(path: str, log: contents.StoreLog) -> Iterator[Sign]:
-    if files.entry_of(path).size != findings.SIZE:
+    if files.entry_of(path).size != CHECKPOINT_SIZE:
         # Brokers of all versions make a whole page. Another file says nothing.
         return
     found = lock.read_times(path)

@@ -13,8 +13,8 @@ from rocketmq_reindex.jobs.verifying import (
     work as verifying_work,
 )
 from rocketmq_reindex.jobs.watching.progress import Reporter, Work
+from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.findings import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.names import counted, escape, redacted
 from rocketmq_reindex.udfs import files, handover
 from rocketmq_reindex.udfs.repair.differing import CompareLogs, LogDifference, overlap

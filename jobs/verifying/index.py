@@ -12,8 +12,8 @@ from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import FILES_LISTED, LOST_LISTED, VerifySummary, lost_example
 from rocketmq_reindex.jobs.watching.progress import Work
+from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.checks import checkpoint, differences as checks_differences, index as checks_index
-from rocketmq_reindex.storage_format.findings import SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, is_index_file
 from rocketmq_reindex.storage_format.names import counted, escape

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
+from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT, SIZE, Checkpoint, read_checkpoint
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.findings import CHECKPOINT_LAYOUT, SIZE, Checkpoint, Finding, read_checkpoint
+from rocketmq_reindex.storage_format.findings import Finding
 from rocketmq_reindex.storage_format.versions import VersionRules
 
 WHERE: Final = "checkpoint"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import astuple
 
-from rocketmq_reindex.storage_format.findings import CODES, SIZE, Checkpoint, read_checkpoint
+from rocketmq_reindex.storage_format.checkpoint import SIZE, Checkpoint, read_checkpoint
+from rocketmq_reindex.storage_format.findings import CODES
 
 MAX_LEN = 4200
 DICTIONARY = [b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"\x80" + bytes(7), bytes(8)]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.checks.differences import KINDS
-from rocketmq_reindex.storage_format.findings import Checkpoint
 from tests.golden.test_verify_mend import built, mended, written, zero_unit
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message

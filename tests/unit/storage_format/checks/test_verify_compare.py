@@ -9,11 +9,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.checks.checkpoint import A_DAY, IndexEnd, StoreTimes, compare_checkpoint
 from rocketmq_reindex.storage_format.checks.differences import EXAMPLES_MAX, KINDS, PARTS, Tally
 from rocketmq_reindex.storage_format.checks.items import Expected, Found, match_items
 from rocketmq_reindex.storage_format.checks.queues import Int64s, QueueView, UnitChecker
-from rocketmq_reindex.storage_format.findings import Checkpoint
 from rocketmq_reindex.storage_format.versions import RULES
 
 Item = tuple[int, int]
