@@ -30,8 +30,8 @@ from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer
 from rocketmq_reindex.storage_format.timer.settings import DROP
 from rocketmq_reindex.udfs import files, handover
 from rocketmq_reindex.udfs.delay import FirstPending, JoinDelayed, JoinedResult
-from rocketmq_reindex.udfs.sql.option_words import show_time
 from rocketmq_reindex.udfs.staging import StagingFolder
+from rocketmq_reindex.udfs.times import show_time
 
 # --------------------------------------------------------------------------------------------------------------------- evidence
 # Merge what tasks found out of delayed messages: of each queue what was delivered, and what was not.

@@ -32,7 +32,7 @@ from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges, settings as scan_settings
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.reading import Pages
-from rocketmq_reindex.udfs.sql.option_words import show_time
+from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------------- empty_log
 # A log without records, as of a disk that is not mounted: a build of it replaces one with records only on demand.

@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.store.settings import (
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX
 from rocketmq_reindex.storage_format.timer.settings import DELIVER, UNDECIDED
-from rocketmq_reindex.udfs.sql.option_words import UNITS, parse_time as parse_time
+from rocketmq_reindex.udfs.times import UNITS, parse_time as parse_time
 
 PARTS: Final = ("consumequeue", "index", "checkpoint")
 

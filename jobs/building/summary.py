@@ -11,7 +11,7 @@ from typing import Any
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
 from rocketmq_reindex.storage_format.names import counted, escape
-from rocketmq_reindex.udfs.sql.option_words import now
+from rocketmq_reindex.udfs.times import now
 
 WARNING_LINES_MAX = 1000
 DAMAGE_MAX = DECISIONS_MAX = 10_000

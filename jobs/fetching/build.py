@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.digest import CHUNK, EARLIER_KIND, KINDS, new_digest
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.sql.option_words import show_time
+from rocketmq_reindex.udfs.times import show_time
 
 # --------------------------------------------------------------------------------------------------------------------- log_read
 # What a manifest says of the log that its build read: its segments, and stretches of bytes with their digests.

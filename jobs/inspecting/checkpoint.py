@@ -8,7 +8,7 @@ from typing import Any, Final
 from rocketmq_reindex.jobs.inspecting.options import Inspected, Rows
 from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.sql.option_words import show_time
+from rocketmq_reindex.udfs.times import show_time
 
 _MOST: Final = 1 << 20
 """bytes that are read at most: a broker's has 4,096"""

@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.queue.consume_queue import BAD, EMPTY, HAS_
 from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, BATCH_UNIT_SIZE
 from rocketmq_reindex.storage_format.timer import layout
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.sql.option_words import show_time
+from rocketmq_reindex.udfs.times import show_time
 
 # ------------------------------------------------------------------------------------------------------------------------ queue
 # A ConsumeQueue file, or a batch one: first and last unit, blanks, order.

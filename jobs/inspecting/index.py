@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.reading import Pages
-from rocketmq_reindex.udfs.sql.option_words import show_time
+from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------------- index_log
 # What the log beside an IndexFile says of its items: which key or tag each one stands for.

@@ -19,7 +19,7 @@ from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, s
 from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.reading import Pages
-from rocketmq_reindex.udfs.sql.option_words import show_time
+from rocketmq_reindex.udfs.times import show_time
 
 # ----------------------------------------------------------------------------------------------------------------- first_offset
 # Where a segment begins in the log: by its name, by an option, or by the PHYSICALOFFSET of a record in it.

@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.names import form
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, FLAG_MULTI_TAGS, FLAG_NEED_UNWRAP, Host, Message
-from rocketmq_reindex.udfs.sql.option_words import show_time
+from rocketmq_reindex.udfs.times import show_time
 
 # ----------------------------------------------------------------------------------------------------------------------- fields
 # The fields of a message as ``query --json`` gives them, by the names that RocketMQ's tools use.

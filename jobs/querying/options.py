@@ -14,7 +14,7 @@ from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.sql.option_words import parse_time, show_time
+from rocketmq_reindex.udfs.times import parse_time, show_time
 
 BODIES: Final = ("text", "json", "hex", "none")
 BODY_MAX: Final = 4 << 20

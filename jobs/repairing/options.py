@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.store.settings import checked_paths
 from rocketmq_reindex.jobs.watching.options import add_watch_options
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.repair.links import LINKS, REFLINK
+from rocketmq_reindex.udfs.files.folders import LINKS, REFLINK
 
 # --------------------------------------------------------------------------------------------------------------------- settings
 # Settings of a repair: those of a build of the repaired log, and what may stand in the place of damage.

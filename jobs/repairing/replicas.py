@@ -20,7 +20,8 @@ from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.repair import differing, links, mend, replicas as repair_replicas
+from rocketmq_reindex.udfs.files import folders
+from rocketmq_reindex.udfs.repair import differing, mend, replicas as repair_replicas
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------------- room
@@ -38,7 +39,7 @@ def link_of(link: str, segment: Segment, last: int) -> str:
     A broker writes on in the segment in which the log ends, and in those that it has made for later: a hard link would take
     that to the old log.
     """
-    return links.NONE if link == links.HARD and segment.segment_end > last else link
+    return folders.NONE if link == folders.HARD and segment.segment_end > last else link
 
 
 def log_bytes(staging: StagingFolder, link: str, segments: Sequence[Segment], last: int, changed: frozenset[int]) -> int:
@@ -47,7 +48,7 @@ def log_bytes(staging: StagingFolder, link: str, segments: Sequence[Segment], la
 
     def shared(segment: Segment) -> bool:
         wanted = link_of(link, segment, last)
-        if wanted == links.NONE or segment.start in changed or segment.data_end < segment.segment_end:
+        if wanted == folders.NONE or segment.start in changed or segment.data_end < segment.segment_end:
             return False
         # The folders of one log may lie in several file systems.
         key = wanted, files.parent(segment.path)
@@ -81,7 +82,7 @@ def _can_share(link: str, path: str, staging: StagingFolder) -> bool:
     """Whether a file can be shared with the staging folder: tried."""
     trial = files.join(staging.temporary, uuid.uuid4().hex)
     try:
-        return (link == links.HARD and files.link(path, trial)) or files.clone(path, staging.temporary, trial)
+        return (link == folders.HARD and files.link(path, trial)) or files.clone(path, staging.temporary, trial)
     finally:
         files.remove_tree(trial)
 

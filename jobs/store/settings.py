@@ -8,10 +8,11 @@ from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names, versions
 from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS, are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, FILL_MAX, UNIT_SIZE
+from rocketmq_reindex.storage_format.record.layout import CRC_MODES as CRC_MODES
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.segments import Commitlog, check_unchanged, entries_of, list_segments, meant_by, no_folder
-from rocketmq_reindex.udfs.sql.option_words import CRC_MODES as CRC_MODES, DELAY_LEVELS as DELAY_LEVELS, delay_levels
+from rocketmq_reindex.udfs.times import DELAY_LEVELS as DELAY_LEVELS, delay_levels
 
 # --------------------------------------------------------------------------------------------------------------------- segments
 # The commitlog's segments, listed by the same code on the driver as for Spark SQL's data sources; and what is no store.

@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
 from rocketmq_reindex.storage_format.checks.differences import INDEX, KINDS, PARTS, QUEUES, Example, Tally
 from rocketmq_reindex.storage_format.names import counted
 from rocketmq_reindex.storage_format.scan.ranges import Hole
-from rocketmq_reindex.udfs.sql.option_words import now
+from rocketmq_reindex.udfs.times import now
 
 QUEUES_LISTED: Final = 1000
 FILES_LISTED: Final = 1000

@@ -18,6 +18,8 @@ from typing import Final
 from rocketmq_reindex.storage_format.layouts import INT32, INT64, INT64_MAX, Field, Layout
 
 CRC_NONE, CRC_BODY, CRC_ALL = range(3)
+CRC_MODES: Final = {"none": CRC_NONE, "body": CRC_BODY, "all": CRC_ALL}
+"""by the words of options"""
 """Which checksums are verified: none, the body's, the whole record's as well where it has one"""
 MAGIC_V1: Final = -626843481
 """``MessageDecoder.MESSAGE_MAGIC_CODE``"""

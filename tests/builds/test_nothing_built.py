@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.query import query
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.record.layout import MAGIC_V1
 from rocketmq_reindex.storage_format.scan.settings import near
-from rocketmq_reindex.udfs.sql.option_words import parse_time
+from rocketmq_reindex.udfs.times import parse_time
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build, local_repair
 from tests.tools.local_verify import local_verify

@@ -17,6 +17,11 @@ from rocketmq_reindex.udfs.files import entries, systems, uris
 # ---------------------------------------------------------------------------------------------------------------------- folders
 # Make, rename, copy and sync folders and files as a whole.
 
+REFLINK: Final = "reflink"
+HARD: Final = "hard"
+NONE: Final = "none"
+LINKS: Final = (REFLINK, HARD, NONE)
+"""How a copy may share its bytes with the old file."""
 _REPLACE_ATTEMPTS: Final = 9
 _FICLONE: Final = 0x40049409
 """Linux: share the bytes of a file; Python 3.10 has no name for it."""

@@ -18,8 +18,8 @@ from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files, handover
 from rocketmq_reindex.udfs.files.digests import UsedDigest
+from rocketmq_reindex.udfs.files.folders import HARD, NONE, REFLINK
 from rocketmq_reindex.udfs.handover import Result
-from rocketmq_reindex.udfs.repair.links import HARD, NONE, REFLINK
 from rocketmq_reindex.udfs.repair.replicas import Walker
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 

@@ -19,8 +19,8 @@ from pyspark.sql.types import StructType
 
 from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names
 from rocketmq_reindex.udfs.messages.batches import nulls
-from rocketmq_reindex.udfs.sql.option_words import EPOCH
 from rocketmq_reindex.udfs.sql.options import FAIL, ROWS, SKIP, Bounds, Topics, Words
+from rocketmq_reindex.udfs.times import EPOCH
 
 # --------------------------------------------------------------------------------------------------------------------- one_line
 # Errors of the data sources without Python's stack: Spark shows the user what a worker writes about an error.

@@ -10,8 +10,9 @@ from typing import Final
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.record.layout import CRC_MODES
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.sql.option_words import CRC_MODES, DELAY_LEVELS, delay_levels, moment
+from rocketmq_reindex.udfs.times import DELAY_LEVELS, delay_levels, moment
 
 # ---------------------------------------------------------------------------------------------------------------------- options
 # Options of the data sources: texts from Spark, checked before anything is read.

@@ -15,7 +15,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.udfs.sql.option_words import show_time
+from rocketmq_reindex.udfs.times import show_time
 from tests.golden.stores import NAMES, GoldenStore, index_in_order, read_files, unpack
 from tests.reference.log import read_segments, walk
 from tests.reference.settings import Settings

@@ -1,18 +1,13 @@
-"""Values that options of the command line and of the data sources share, and times as they are given and shown."""
+"""Times and durations in words of options, and times as they are shown: milliseconds since 1970 in the store."""
 
 import datetime as dt
 import re
 from typing import Final
 
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_BODY, CRC_NONE
-
-# ----------------------------------------------------------------------------------------------------------------- option_words
-# Values that options of the command line and of the data sources share.
 
 DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """``MessageStoreConfig.messageDelayLevel``"""
-CRC_MODES: Final = {"none": CRC_NONE, "body": CRC_BODY, "all": CRC_ALL}
 EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SECONDS: Final = re.compile(r"[1-9][0-9]{9}")
@@ -60,10 +55,6 @@ def _too_small(text: str) -> str:
     if _YEAR.fullmatch(text):
         return f"{text}: a year? Take a time with its zone, such as {text}-01-01T00:00:00Z, or milliseconds since 1970"
     return f"{text}: seconds? Take milliseconds since 1970, from {_LEAST_MILLISECONDS} on, or a time with its zone"
-
-
-# ------------------------------------------------------------------------------------------------------------------------ times
-# Times as words of the command line, and as they are shown: milliseconds since 1970 in the store.
 
 
 def parse_time(text: str, option: str = "--until-time") -> int:
