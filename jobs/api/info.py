@@ -47,9 +47,6 @@ class InfoResult(results.Result):
     seconds: float
     error: str | None
 
-    def _order(self, names: list[str]) -> list[str]:
-        return [*names[:-1], "exit", "error"]
-
     def _facts(self) -> dict[str, str]:
         log = self.log
         if not log:

@@ -54,9 +54,6 @@ class PreflightResult(results.Result):
     seconds: float
     error: str | None
 
-    def _order(self, names: list[str]) -> list[str]:
-        return [*names[:-1], "exit", "error"]
-
     def _facts(self) -> dict[str, str]:
         return {
             "release": self.release,

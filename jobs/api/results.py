@@ -27,7 +27,8 @@ class Result:
         return {name: found[name] for name in self._order(names)}
 
     def _order(self, names: list[str]) -> list[str]:
-        return ["exit", *names]
+        # A run that may end in an error has written this one last, behind how it ended.
+        return [*names[:-1], "exit", "error"] if names[-1] == "error" else ["exit", *names]
 
     def _facts(self) -> dict[str, str]:
         """What a short form shows, by label."""
@@ -242,9 +243,6 @@ class FetchResult(Result):
     """what was left as it is"""
     seconds: float
     error: str | None
-
-    def _order(self, names: list[str]) -> list[str]:
-        return [*names[:-1], "exit", "error"]
 
     def _facts(self) -> dict[str, str]:
         return {

@@ -150,22 +150,19 @@ def _of_version(settings: BuildSettings, defaults: Sequence[str]) -> tuple[Build
             # The files may have other sizes than those that were named for the new ones.
             named = IndexSizes(settings.hash_slots, settings.index_items)
             signs = of_store(store, log, newest_index_sizes(index_files(store)) or named)
-    found = fit(signs)
-    if settings.is_named("broker_version"):
-        if version in found.versions:
-            return settings, _defaults("", defaults), []
-        fits, why = " or ".join(found.versions), _why(signs)
-        text = f"{escape(store)}: its files fit RocketMQ {fits} ({why}): the build is for {version}, as --broker-version says"
-        return settings, _defaults("", defaults), [text]
-    if not signs:
-        return settings, _defaults(version, defaults), []
-    fits = f"the newest of {' and '.join(found.versions)} that fit" if len(found.versions) > 1 else "taken from"
-    taken = f"version: {found.best}, {fits} the files ({_why(signs)}): --broker-version names another"
-    return dataclasses.replace(settings, broker_version=found.best), [*_defaults("", defaults), taken], []
-
-
-def _why(signs: Sequence[Sign]) -> str:
-    return ", ".join(sign.text for sign in signs)
+    found, named_version = fit(signs), settings.is_named("broker_version")
+    notes, warnings = _defaults("" if named_version or signs else version, defaults), list[str]()
+    why = ", ".join(sign.text for sign in signs)
+    if named_version and version not in found.versions:
+        fits = " or ".join(found.versions)
+        warnings.append(
+            f"{escape(store)}: its files fit RocketMQ {fits} ({why}): the build is for {version}, as --broker-version says"
+        )
+    elif signs and not named_version:
+        fits = f"the newest of {' and '.join(found.versions)} that fit" if len(found.versions) > 1 else "taken from"
+        notes.append(f"version: {found.best}, {fits} the files ({why}): --broker-version names another")
+        settings = dataclasses.replace(settings, broker_version=found.best)
+    return settings, notes, warnings
 
 
 def _defaults(version: str, sizes: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.building.settings import (
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
 from rocketmq_reindex.jobs.command.options import checked, command_parser
 from rocketmq_reindex.jobs.publishing.layout import SIZES
-from rocketmq_reindex.jobs.store.settings import ENGINES, StoreSettings, default_of, parse_version
+from rocketmq_reindex.jobs.store.settings import ENGINES, StoreSettings, default_of, parse_version, topics_config
 from rocketmq_reindex.jobs.watching.options import add_watch_options, watch_environment
 from rocketmq_reindex.storage_format import topics as storage_format_topics
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
@@ -233,6 +233,12 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     values |= {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     values.setdefault("store", "")
     return values
+
+
+def batch_topics_of(store: str) -> tuple[str, ...]:
+    """Return the batch topics of the store's own topics.json; none where it has no such file. Raises UsageError."""
+    path = topics_config(store)
+    return read_batch_topics(path) if files.entry_of(path).kind == files.FILE else ()
 
 
 def read_batch_topics(path: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building import advice
-from rocketmq_reindex.jobs.building.options import read_batch_topics
+from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.building.store_signs import brokers
 from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching.record import Record
@@ -200,15 +200,13 @@ class Look:
 
     def _judge_batch_queues(self, log: contents.StoreLog) -> None:
         """Look whether records of batch topics have files: only these topics' configuration says that they should."""
-        config, folder = files.join(self._store, "config", "topics.json"), files.join(self._store, "batchconsumequeue")
-        if files.entry_of(config).kind != files.FILE:
-            return
         try:
-            batch = read_batch_topics(config)
+            batch = batch_topics_of(self._store)
         except errors.UsageError as error:
             self._problem(str(error).removeprefix("--topics-config "))
             return
         self._settings = replace(self._settings, batch_topics=batch)
+        folder = files.join(self._store, "batchconsumequeue")
         if batch and next(store_sizes.queue_files(folder), None) is None and describing_queues.sampled_topics(log) & set(batch):
             self._wrong.add(_QUEUES)
             self._problem("batchconsumequeue/: no queue has a file, and the log has records of batch topics")
@@ -303,6 +301,6 @@ class Look:
         if not storage_format_versions.alike(summary.fits["versions"]):
             words += ["--broker-version", advice.VERSION]
             told.append(f"{advice.VERSION} its release")
-        if _QUEUES in self._wrong and files.entry_of(files.join(self._store, "config", "topics.json")).kind == files.ABSENT:
+        if _QUEUES in self._wrong and files.entry_of(settings.topics_config(self._store)).kind == files.ABSENT:
             words += ["--write-topics", "--write-delay"]
         return words, f"; {', '.join(told)}: the files do not show them" if told else ""

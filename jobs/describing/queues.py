@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.querying.queue import BATCH, PLAIN, StoreQueue
 from rocketmq_reindex.jobs.store import contents, first_bytes, folders
+from rocketmq_reindex.jobs.store.settings import topics_config
 from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names, topics as storage_format_topics
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits
 from rocketmq_reindex.storage_format.record import layout as r
@@ -133,7 +134,6 @@ QUEUES_MAX: Final = 2000
 SAMPLED: Final = 2000
 """records of a sample, from places that are evenly spread over the log"""
 PLACES: Final = 10
-_CONFIG_MAX: Final = 64 << 20
 
 
 @dataclass
@@ -282,8 +282,9 @@ def undispatched(log: contents.StoreLog, reach: int, known: Collection[str], mos
 
 def configured(store: str) -> frozenset[str] | None:
     """Return the topics of STORE/config/topics.json; None where it cannot be read."""
-    path = files.join(store, "config", "topics.json")
     try:
-        return storage_format_topics.topic_names(files.read_bytes(path, _CONFIG_MAX).decode("utf-8", "surrogateescape"))
+        return storage_format_topics.topic_names(
+            files.read_bytes(topics_config(store), files.CONFIG_MAX).decode("utf-8", "surrogateescape")
+        )
     except (OSError, errors.InputError, ValueError, RecursionError):
         return None

@@ -32,6 +32,11 @@ __all__ = [
 _PARTS = ("commitlog", "consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
 
 
+def topics_config(store: str) -> str:
+    """Return where a broker keeps the topics of a store (``BrokerPathConfigHelper.getTopicConfigPath``)."""
+    return files.join(store, "config", "topics.json")
+
+
 def check_is_folder(store: str) -> None:
     """Raise InputError for a store that is no folder."""
     if wrong := no_folder(store):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from rocketmq_reindex.jobs.building.options import read_batch_topics
+from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.fetching.build import find_build
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import SIZES, Leftovers
@@ -110,10 +110,9 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
         notes.append("index: files without an item: their slots and items are not known")
     elif (slots, items) != (settings.hash_slots, settings.index_items):
         notes.append(f"index: {slots:,} slots and {items:,} items a file, taken from the files")
-    topics = files.join(settings.store, "config", "topics.json")
-    if not settings.batch_topics and settings.rules.batch_queues and files.entry_of(topics).kind == files.FILE:
+    if not settings.batch_topics and settings.rules.batch_queues:
         try:
-            changes["batch_topics"] = read_batch_topics(topics)
+            changes["batch_topics"] = batch_topics_of(settings.store)
         except UsageError:
             notes.append("config/topics.json cannot be read: batch queues are not known")
     names = [entry.name for entry in entries_in(files.join(settings.store, "consumequeue"))]
