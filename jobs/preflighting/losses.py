@@ -120,6 +120,10 @@ _VERIFY: Final = (
     "verify the store, and do what it says: a rebuild makes units that are missing",
     "where verify finds none missing, these records have no place in their queue: a rebuild gives the same bytes",
 )
+_OUT_OF_ORDER: Final = (
+    "verify the store, and do what it says: offsets of a queue repeat or leave a gap in the log, and a build may refuse that"
+)
+_NOT_READ: Final = "rebuild before the start; if the build refuses the log, run the repair that it names first"
 IN_BROKERS_ORDER: Final = (
     (
         "rebuild with --queue-order broker: the recovery begins an empty file for a record below the end of a queue whose "
@@ -180,6 +184,11 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
     elif dispatch.stopped_at >= 0:
         # A build refuses the record as damage, and a start that dispatches again meets it again.
         rebuild = Advised((f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}",), (commands.repaired(),))
+    elif found.in_order is False:
+        # A build may refuse such a log as damaged. A verify tells whether, and then names the repair.
+        rebuild = Advised((_OUT_OF_ORDER,), (commands.verified(),))
+    elif found.in_order is None:
+        rebuild = Advised((_NOT_READ,), rebuild.commands)
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
         advised = Advised(_VERIFY, (commands.verified(),))

@@ -119,6 +119,8 @@ class Prediction:
     dispatch: DispatchOutcome | None = None
     queues: Sequence[QueueOutcome] = ()
     index: IndexOutcome | None = None
+    in_order: bool | None = None
+    """the offsets of each queue in the kept log count up by one, so that a build has none to refuse; None: not looked at"""
     notes: tuple[str, ...] = field(default=())
 
 

@@ -70,6 +70,7 @@ def outcome(
         dispatch=_dispatch(started, count),
         queues=_queues(started, count, settings.segment_size),
         index=_index(started, count),
+        in_order=count.in_order if count.whole else None,
         notes=tuple(dict.fromkeys(started.reader.notes)),
     )
 
@@ -92,6 +93,10 @@ class _Count:
         self._lives: dict[int, start_kept.QueueLives] = {}
         """of queues with records of which a unit should point to each, and none does"""
         self._light = set[int]()
+        self.in_order = True
+        """the offsets of each queue count up by one, as far as the rows were taken in the log's order"""
+        self._next = np.full(_QUEUES, -1, np.int64)
+        """of each queue the offset behind its last record, by its number; -1 where none was met"""
 
     def take_any(self, rows: record_loop.Rows) -> None:
         """Count those of the rows that are sound."""
@@ -99,6 +104,7 @@ class _Count:
 
     def take(self, rows: record_loop.Rows) -> None:
         """Count the next rows."""
+        self._follow(rows)
         for number, which in start_kept.by_queue(rows, (rows.flags & record_loop.HAS_UNIT) > 0):
             hidden = self._are_hidden(number, rows.at[which]) if self.whole else np.zeros(len(which), np.bool_)
             if number in self._lives or hidden.any():
@@ -107,6 +113,21 @@ class _Count:
             self._take_offsets(number, rows.offset[which], rows.messages[which])
         if self.whole and self._keeps_index:
             self.items_missing += self._started.index.missing(rows)
+
+    def _follow(self, rows: record_loop.Rows) -> None:
+        """Whether the next rows go on where their queues ended."""
+        which = np.flatnonzero((rows.flags & record_loop.HAS_UNIT) > 0)
+        if not self.in_order or not len(which):
+            return
+        which = which[np.lexsort((rows.at[which], rows.queue[which]))]
+        queue, first = rows.queue[which], rows.offset[which]
+        behind = first + rows.messages[which]
+        self._next = np.concatenate((self._next, np.full(max(0, int(queue[-1]) + 1 - len(self._next)), -1, np.int64)))
+        begins = np.concatenate(([True], queue[1:] != queue[:-1]))
+        expected = np.where(begins, self._next[queue], np.roll(behind, 1))
+        self.in_order = bool(((expected < 0) | (first == expected)).all())
+        ends = np.concatenate((begins[1:], [True]))
+        self._next[queue[ends]] = behind[ends]
 
     def _take_offsets(self, number: int, offsets: start_kept.Int64s, messages: npt.NDArray[np.int16]) -> None:
         while number >= len(self._low):

@@ -154,6 +154,34 @@ def test_no_rebuild_of_what_has_no_place(tmp_path: Path, capsys: pytest.CaptureF
     assert (again / "consumequeue/T/0" / f"{0:020d}").read_bytes() == (out / "consumequeue/T/0" / f"{0:020d}").read_bytes()
 
 
+@pytest.mark.parametrize("spoilt", ["offset", "bytes"])
+def test_a_recovery_limit_and_a_record_that_a_build_refuses(
+    spoilt: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A broker of 5.5 looks at ten segments of a log that a plain build refuses (exit status 5)."""
+    store, sizes = tmp_path / "store", {name: SMALL[name] for name in ("cq_file_size", "hash_slots", "index_items")}
+    with LogWriter(store / "commitlog", 1 << 12) as writer:
+        for offset in range(700):
+            writer.append(Message(topic="T", queue_offset=offset if spoilt == "bytes" or offset != 8 else 5000))
+    if spoilt == "bytes":
+        spoil.bad_magic(store, 8)
+    told(capsys, 5, "build", store, "--out", tmp_path / "refused", "--engine", "local", *SIZES)
+    found = rr.preflight(store, broker_version="5.5.1", **sizes)
+    assert found.log is not None
+    assert (found.log["limited"], found.log["cut_bytes"]) == (True, 0)
+    for loss in found.losses:
+        (command,) = loss["commands"]
+        assert (command.split()[:2], loss["advice"][0][:16]) == (["rmq-reindex", "verify"], "verify the store")
+    said = told(capsys, 4, *shlex.split(command)[1:], "--engine", "local")
+    repairing = next(line for line in said.splitlines() if line.startswith("mend     rmq-reindex repair "))
+    _, _, *words = shlex.split(repairing)
+    place, out = words.index("--replica"), tmp_path / "mended"
+    words[words.index("DIR")] = str(out)
+    told(capsys, 3, *words[:place], *words[place + 2 :])
+    told(capsys, 0, "verify", out, "--engine", "local", *SIZES)
+    assert rr.preflight(out, broker_version="5.5.1", **sizes).losses == []
+
+
 def test_other_ways_are_taken_as_printed(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damage(store, "late")
     found = json.loads(told(capsys, 4, "verify", store, *ASKED, "--json").splitlines()[0])
