@@ -37,6 +37,8 @@ _USUAL: Final = frozenset({
 _NO_MISTAKES: Final = frozenset({"mappedFileSizeConsumeQueueExt"})
 """the only names of ``MessageStoreConfig`` and ``BrokerConfig`` that look like another one that is taken"""
 _SIMILAR: Final = 0.85
+_NO_TEXT: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+"""control characters that no properties file has, in whatever encoding; terminals' own (ESC) are shown as escapes"""
 _NAMED: Final = 5
 
 
@@ -63,9 +65,14 @@ def check_names(text: str, path: str, more: Iterable[str] = ()) -> tuple[str, ..
 def read_conf(path: str, more: Iterable[str] = (), most: int = files.CONFIG_MAX) -> tuple[str, tuple[str, ...]]:
     """Return the text of a broker.conf of at most ``most`` bytes, and the notes of ``check_names``. Raises UsageError."""
     try:
-        text = files.read_bytes(path, most).decode("utf-8", "replace")
+        data = files.read_bytes(path, most)
     except (OSError, InputError):
         raise UsageError(f"--broker-conf {escape(path)}: cannot be read: name the broker's properties file") from None
+    if _NO_TEXT.search(data):
+        raise UsageError(
+            f"--broker-conf {escape(path)}: is not a broker.conf: it holds bytes that are no text: name its properties file"
+        )
+    text = data.decode("utf-8", "replace")
     return text, check_names(text, escape(path), more)
 
 

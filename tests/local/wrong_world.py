@@ -28,6 +28,7 @@ def make_world(world: Path) -> None:
     (world / "file").write_text("hello\n")
     (world / "bad.conf").write_text("mappedFileSizeCommitLog=abc\n")
     (world / "typo.conf").write_text("mapedFileSizeCommitLog=1048576\n")
+    (world / "binary.conf").write_bytes(bytes(range(256)) * 16)
     (world / "my.cnf").write_text("[mysqld]\nport=3306\n")
     (world / "broken.json").write_text("{")
     os.mkfifo(world / "fifo")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+from pathlib import Path
+
 import pytest
 
-from rocketmq_reindex.jobs.command.broker_conf import check_names, read_properties, settings_of
+from rocketmq_reindex.jobs.command.broker_conf import check_names, read_conf, read_properties, settings_of
 from rocketmq_reindex.storage_format.errors import UsageError
 
 
@@ -86,6 +89,23 @@ def test_a_file_of_no_broker_is_refused(text: str) -> None:
         check_names(text, "a.conf")
     assert "\x1b" not in str(refused.value)
     assert ("is mappedFileSizeConsumeQueue meant?" in str(refused.value)) == text.startswith("mapped")
+
+
+@pytest.mark.parametrize("data", [gzip.compress(b"brokerName=a"), "brokerName=a\n".encode("utf-16"), bytes(range(256))])
+def test_a_file_that_is_no_text_is_refused_in_few_words(data: bytes, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_bytes(data)
+    with pytest.raises(UsageError) as refused:
+        read_conf(str(conf))
+    said = f"--broker-conf {conf}: is not a broker.conf: it holds bytes that are no text: name its properties file"
+    assert str(refused.value) == said
+
+
+@pytest.mark.parametrize("text", ["brokerName=a\t\f\r\n", "# Gr\xf6\xdfe\nbrokerName=a\n"])
+def test_a_text_of_another_encoding_is_taken(text: str, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_bytes(text.encode("latin-1"))
+    assert read_conf(str(conf))[1] == ()
 
 
 @pytest.mark.parametrize(
