@@ -26,7 +26,7 @@ _WIDTH: Final = 8
 _MOST_LINES: Final = 4
 _LEAST_BODY: Final = 8
 """Bytes of a body that is worth showing"""
-NAMES: Final = {"prev": "prevItem", "item": "slot"}
+NAMES: Final = {"item": "slot"}
 """What the page calls fields that RocketMQ's code has no name for, by column."""
 
 

@@ -1,7 +1,6 @@
 """``--write-delay`` and ``--consumer-offsets``: the files by which a restored broker knows what was delivered."""
 
 import json
-import time
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -252,11 +251,12 @@ LISTED: Final = 1000
 
 def write_config(
     scan: Scan, settings: BuildSettings, segments: Sequence[Segment], chain: Chain, accepted: list[RangeSummary],
-    summary: Summary,
+    summary: Summary, clock: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Write what ``--write-delay`` and ``--consumer-offsets`` ask for into the tree; return its entries for the manifest.
 
-    ``chain`` is that of the whole log, ``segments`` its files, and ``accepted`` the ranges that are built from.
+    ``chain`` is that of the whole log, ``segments`` its files, and ``accepted`` the ranges that are built from. ``clock`` is
+    the time now in milliseconds since 1970: timer messages that are due before it are delivered when the broker starts.
     """
     entries = list[dict[str, Any]]()
     table, text = given(settings.consumer_offsets)
@@ -266,7 +266,7 @@ def write_config(
         results = JoinedResult.read(
             scan.engine.reduce(handover.DELAYED, scan.left_out(accepted), None, JoinDelayed(scan.staging))
         )
-        entries += _write_delay(scan.staging, settings, _evidence(results, chain, accepted), segments, summary)
+        entries += _write_delay(scan.staging, settings, _evidence(results, chain, accepted), segments, summary, clock)
         if pass_halves(table, results, scan.engine, scan.staging, summary):
             text = json.dumps(table).encode()
     if text:
@@ -284,7 +284,8 @@ def _evidence(results: list[JoinedResult], chain: Chain, accepted: list[RangeSum
 
 
 def _write_delay(
-    staging: StagingFolder, settings: BuildSettings, found: Evidence, segments: Sequence[Segment], summary: Summary
+    staging: StagingFolder, settings: BuildSettings, found: Evidence, segments: Sequence[Segment], summary: Summary,
+    clock: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
     drop = settings.undecided == DROP
     offsets = {level.queue + 1: level_offset(level.highest, level.undecided, settings.undecided) for level in found.levels}
@@ -298,9 +299,8 @@ def _write_delay(
     pending = np.zeros(len(wanted), PENDING)
     for name in PENDING.names or ():
         pending[name] = wanted[name]
-    now = time.time_ns() // 1_000_000
     broker = settings.timer_settings
-    written = timer_files(pending, timers.end, now, broker, recalled(wanted, broker.precision_ms))
+    written = timer_files(pending, timers.end, clock, broker, recalled(wanted, broker.precision_ms))
     entries += [_write(staging, "/".join(file.path), file.size, file.parts()) for file in written.files]
     undecided = sum(len(level.undecided) for level in found.levels) + int((timers.reasons >= 0).sum())
     summary.delay = {

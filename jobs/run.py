@@ -4,6 +4,7 @@ The steps that differ in an incremental build are those of ``FullBuild``, which 
 recorded of the run is up to ``Unrecorded``, which ``jobs.tables`` overrides.
 """
 
+import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -172,7 +173,7 @@ class Build:
         more += [finishing.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
         if settings.write_delay or settings.consumer_offsets:
             with self.reporter.step("decide delayed messages"):
-                more += delaying.write_config(scan, settings, segments, chain, accepted, summary)
+                more += delaying.write_config(scan, settings, segments, chain, accepted, summary, time.time_ns() // 1_000_000)
         with self.reporter.step("finish"):
             recorder.built_from(scan, accepted, until)
             entries, parts = finishing.finish(scan, settings, log, segments, accepted, plans, written, until, more, summary)

@@ -300,21 +300,20 @@ class IndexFiles:
                 lost=file.pages.size < file_size(slots, items),
             )
         read = file.pages.read
-        found = all_hits(read, LookupHeader(header.begin_time, header.index_count, slots, items), key_hash)
-        yield from (hit.phy_offset for hit in found)
-        end = found.ended.end
-        if end == FOUND_ALL and header.index_count > 1:
+        hits = all_hits(read, LookupHeader(header.index_count, slots, items), key_hash)
+        yield from hits
+        if hits.end == FOUND_ALL and header.index_count > 1:
             return
         # A header that counts too few items hides the others: what lies in the file is looked at, too.
-        more = [hit.phy_offset for hit in all_hits(read, LookupHeader(header.begin_time, items, slots, items), key_hash)]
-        if end != FOUND_ALL or more:
-            where = end if end != FOUND_ALL else "indexCount is below the number of items"
+        hidden = list(all_hits(read, LookupHeader(items, slots, items), key_hash))
+        if hits.end != FOUND_ALL or hidden:
+            where = hits.end if hits.end != FOUND_ALL else "indexCount is below the number of items"
             self._notes.add(
                 "broken IndexFile",
                 f"{escape(file.path)}: {where}: some of its entries may not be found; --scan reads the log instead, and "
                 "`rmq-reindex build STORE --out DIR --only index,checkpoint` makes it anew",
             )
-        yield from more
+        yield from hidden
 
     def close(self) -> None:
         for file in self.files:

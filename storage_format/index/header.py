@@ -33,7 +33,7 @@ ITEM_LAYOUT: Final = Layout(
     Field("keyHash", "key_hash", INT32),
     Field("phyOffset", "phy_offset", INT64),
     Field("timeDiff", "time_diff", INT32),  # seconds since the header's beginTimestamp
-    Field("slotValue", "prev", INT32),  # the item that the slot held before, 0 for none
+    Field("prevItem", "prev", INT32),  # RocketMQ's slotValue: the item that the slot held before, 0 for none
 )
 """``IndexFile.putKey`` of 4.9 to 5.5; ``indexSize``"""
 HEADER_SIZE: Final = HEADER_LAYOUT.size

@@ -109,26 +109,26 @@ class PlainIndex:
             number = self.after(number)
         return False
 
-    def select(self, key_hash: int, most: int, begin: int, end: int) -> tuple[list[int], bool]:
-        """(IndexFile.selectPhyOffset, whether it ends by itself): Java's own ints, and a map that refuses what lies outside."""
+    def select(self, key_hash: int) -> tuple[list[int], bool]:
+        """(What IndexFile.selectPhyOffset finds of any time, whether it ends by itself).
+
+        Java's own ints, and a map that refuses what lies outside.
+        """
         count = self.header[5] if self.header[5] > 0 else 1
         number, found, met = self.heads[key_hash % self.slots], list[int](), set[int]()
         if not 0 < number <= count or count <= 1:
             return found, True
-        while len(found) < most:
+        while True:
             if number in met:
                 return found, False
             met.add(number)
             at = java.int32(40 + 4 * self.slots + 20 * number)
             if at < 0 or at + 20 > len(self.content):
                 break
-            hashed, place, seconds, prev = struct.unpack_from(">iqii", self.content, at)
-            if seconds < 0:
-                break
-            time = java.int64(self.header[0] + seconds * 1000)
-            if hashed == key_hash and begin <= time <= end:
+            hashed, place, _, prev = struct.unpack_from(">iqii", self.content, at)
+            if hashed == key_hash:
                 found.append(place)
-            if prev <= 0 or prev > count or prev == number or time < begin:
+            if prev <= 0 or prev > count or prev == number:
                 break
             number = prev
         return found, True

@@ -12,7 +12,14 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.checks.queues import named_fields
 from rocketmq_reindex.storage_format.index.file import ITEM
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.index.header import (
+    HEADER_LAYOUT,
+    HEADER_SIZE,
+    ITEM_LAYOUT,
+    ITEM_SIZE,
+    SLOT_SIZE,
+    IndexHeader,
+)
 from rocketmq_reindex.storage_format.layouts import first_byte
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, UNIT
@@ -23,8 +30,6 @@ from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 CHUNK: Final = 8 << 20
 """Bytes that are compared at once."""
-HEADER_FIELDS: Final = ("beginTimestamp", "endTimestamp", "beginPhyOffset", "endPhyOffset", "hashSlotCount", "indexCount")
-ITEM_FIELDS: Final = ("keyHash", "phyOffset", "timeDiff", "prevItem")
 BATCH_FOLDER: Final = "batchconsumequeue"
 
 
@@ -162,9 +167,9 @@ class CompareIndex:
                 return at, f"slot {(at - HEADER_SIZE) // SLOT_SIZE}: {_slot(a, at)} in A, {_slot(b, at)} in B"
             number = (at - items_at) // ITEM_SIZE
             items = [np.frombuffer(reader.read(items_at + number * ITEM_SIZE, ITEM_SIZE), ITEM)[0].item() for reader in (a, b)]
-            texts = [named_fields(item, ITEM_FIELDS) for item in items]
+            texts = [named_fields(item, ITEM_LAYOUT.names) for item in items]
             return number, f"item {number}: {texts[0]} in A; {texts[1]} in B"
-        for name, one, other in zip(HEADER_FIELDS, *values, strict=True):
+        for name, one, other in zip(HEADER_LAYOUT.names, *values, strict=True):
             if one != other:
                 return 0, f"{name}: {one} in A, {other} in B"
         return None

@@ -6,7 +6,6 @@ import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,16 +17,12 @@ from rocketmq_reindex.storage_format.index.header import IndexHeader
 from rocketmq_reindex.storage_format.index.lookup import (
     BAD_LINK,
     BAD_SLOT,
-    BAD_TIME,
     CIRCULAR,
-    ENOUGH,
     FOUND_ALL,
-    OLDER,
     OUTSIDE,
-    TOO_LONG,
-    Lookup,
+    Hits,
     LookupHeader,
-    lookup,
+    all_hits,
 )
 from tests.golden.stores import NAMES, GoldenStore, index_in_order
 from tests.reference.index_file import IndexFile, key_hash
@@ -91,9 +86,9 @@ def test_the_brokers_own_files(name: str, golden_store: Callable[[str], GoldenSt
     for text in random.Random(1).sample(sorted(wanted), 300):
         found: list[int] = []
         for view, content in zip(reversed(views), reversed(contents), strict=True):
-            one = lookup(reader(content), lookup_header(view.header, slots, items), key_hash(text))
-            assert one.end == FOUND_ALL
-            found += one.phy_offsets
+            hits = all_hits(reader(content), lookup_header(view.header, slots, items), key_hash(text))
+            found += hits
+            assert hits.end == FOUND_ALL
         assert found == sorted(hashes[key_hash(text)], reverse=True)
 
 
@@ -269,25 +264,38 @@ def test_files_of_another_size() -> None:
 
 def lookup_header(header: IndexHeader, slots: int, items: int) -> LookupHeader:
     """As ``IndexHeader.load`` takes it: a count below 1 is 1."""
-    return LookupHeader(header.begin_time, max(header.index_count, 1), slots, items)
+    return LookupHeader(max(header.index_count, 1), slots, items)
 
 
-def look(content: bytes | bytearray, key: str, **limits: Any) -> Lookup:
+def hits_of(content: bytes | bytearray, key: str, read: Callable[[int, int], bytes] | None = None) -> Hits:
     header = IndexHeader.from_bytes(bytes(content[:40]))
-    return lookup(reader(content), lookup_header(header, SLOTS, ITEMS), key_hash(key), **limits)
+    return all_hits(read or reader(content), lookup_header(header, SLOTS, ITEMS), key_hash(key))
+
+
+def look(content: bytes | bytearray, key: str) -> tuple[list[int], str]:
+    """The physical offsets that a lookup finds, and why it ended."""
+    hits = hits_of(content, key)
+    return list(hits), hits.end
 
 
 def test_lookups() -> None:
     content = small()
-    assert look(content, "T#a") == Lookup(
-        [7, 4, 1], [700, 400, 100], [TIME + 7000, TIME + 4000, TIME + 1000], 7, FOUND_ALL
-    ) or (look(content, "T#a").phy_offsets == [700, 400, 100])
-    assert look(content, "T#Aa").phy_offsets == look(content, "T#BB").phy_offsets == [600, 500]
-    assert look(content, "T#none").phy_offsets == []
-    assert (look(content, "T#a", most=2).phy_offsets, look(content, "T#a", most=2).end) == ([700, 400], ENOUGH)
-    assert look(content, "T#a", begin=TIME + 4000, end=TIME + 6999).phy_offsets == [400]
-    assert look(content, "T#a", begin=TIME + 7001).end == OLDER
-    assert look(content, "T#a", steps_max=1).end == TOO_LONG
+    assert look(content, "T#a") == ([700, 400, 100], FOUND_ALL)
+    assert look(content, "T#Aa") == look(content, "T#BB") == ([600, 500], FOUND_ALL)
+    assert look(content, "T#none") == ([], FOUND_ALL)
+
+
+def test_no_more_is_read_than_is_asked_for() -> None:
+    content, reads = small(), list[int]()
+
+    def read(at: int, size: int) -> bytes:
+        reads.append(at)
+        return bytes(content[at : at + size])
+
+    hits = hits_of(content, "T#a", read)
+    assert reads == []
+    assert next(iter(hits)) == 700
+    assert (reads, hits.end) == ([40 + 4 * (key_hash("T#a") % SLOTS), item_at(7)], "")
 
 
 def test_lookups_in_broken_chains() -> None:
@@ -295,23 +303,22 @@ def test_lookups_in_broken_chains() -> None:
     for value, end in ((-1, BAD_SLOT), (9, BAD_SLOT), (0, FOUND_ALL)):
         content = small()
         put(content, slot, value)
-        assert look(content, "T#a") == Lookup([], [], [], 0, end)
+        assert look(content, "T#a") == ([], end)
     content = small()
     put(content, item_at(7, 16), 7)
-    assert (look(content, "T#a").phy_offsets, look(content, "T#a").end) == ([700], BAD_LINK)
+    assert look(content, "T#a") == ([700], BAD_LINK)
     content = small()
-    put(content, item_at(7, 12), -1)
-    assert (look(content, "T#a").phy_offsets, look(content, "T#a").end) == ([], BAD_TIME)
+    put(content, item_at(7, 12), -1)  # the broker ends there
+    assert look(content, "T#a") == ([700, 400, 100], FOUND_ALL)
     content = small()
     put(content, 36, 2**31 - 1)
     put(content, item_at(7, 16), ITEMS)
-    assert (look(content, "T#a").phy_offsets, look(content, "T#a").end) == ([700], OUTSIDE)
+    assert look(content, "T#a") == ([700], OUTSIDE)
     content = small()
     put(content, item_at(1, 16), 7)
-    found = look(content, "T#a")
-    assert (found.phy_offsets[:3], found.end) == ([700, 400, 100], CIRCULAR)
-    assert found.steps <= 2 * ITEMS
-    assert look(content, "T#a", most=64).end == CIRCULAR
+    phy_offsets, end = look(content, "T#a")
+    assert (phy_offsets[:3], end) == ([700, 400, 100], CIRCULAR)
+    assert len(phy_offsets) <= 2 * ITEMS
 
 
 def test_a_place_that_wraps_in_a_java_int() -> None:
@@ -321,7 +328,7 @@ def test_a_place_that_wraps_in_a_java_int() -> None:
     number = 2**32 // 20 + 3  # 4 bytes before item 3
     put(content, 40 + 4 * (key_hash("T#a") % SLOTS), number)
     plain = index_lookup_of(content, number)
-    assert look(content, "T#a").phy_offsets == plain
+    assert look(content, "T#a")[0] == plain
 
 
 def index_lookup_of(content: bytearray, number: int) -> list[int]:
@@ -331,9 +338,7 @@ def index_lookup_of(content: bytearray, number: int) -> list[int]:
         at = (item_at(number) + 2**31) % 2**32 - 2**31
         if not 0 <= at <= len(content) - 20:
             break
-        hashed, place, seconds, prev = struct.unpack_from(">iqii", content, at)
-        if seconds < 0:
-            break
+        hashed, place, _, prev = struct.unpack_from(">iqii", content, at)
         if hashed == wanted:
             found.append(place)
         if prev <= 0 or prev == number:
@@ -349,9 +354,10 @@ def test_lookups_as_the_brokers(seed: int) -> None:
         begin = TIME + rng.randrange(-2000, 14_000)
         end = begin + rng.choice((0, 999, 5000, 10**6))
         for key in KEYS:
+            # By ``small`` the time of an item follows from its physical offset.
+            in_time = [offset for offset in look(content, key)[0] if begin <= TIME + 10 * offset <= end]
             for most in (1, 2, 64):
-                expected = index_lookup.select(bytes(content), SLOTS, key, most, begin, end)
-                assert look(content, key, most=most, begin=begin, end=end).phy_offsets == expected
+                assert index_lookup.select(bytes(content), SLOTS, key, most, begin, end) == in_time[:most]
 
 
 def test_sizes_nobody_knows() -> None:
