@@ -67,16 +67,16 @@ class Evidence:
     timers: Timers
 
 
-def merge(found: Sequence[JoinedResult], last_gap: int, last_time: int) -> Evidence:
+def merge(results: Sequence[JoinedResult], last_gap: int, last_time: int) -> Evidence:
     """Merge the results of all tasks; see ``decide.doubtful``. Of the levels only undecided messages are held."""
     highest, delivered, pending = dict[int, int](), dict[int, int](), dict[int, int]()
     undecided: dict[int, list[tuple[Rows, npt.NDArray[np.int64]]]] = {}
     timed: list[tuple[Rows, npt.NDArray[np.int64]]] = [(np.zeros(0, EVIDENCE), np.zeros(0, np.int64))]
-    for result in found:
+    for result in results:
         for queue, offset, count in result.delivered:
             highest[queue] = max(highest.get(queue, -1), offset)
             delivered[queue] = delivered.get(queue, 0) + count
-    for result in found:
+    for result in results:
         rows = np.frombuffer(files.read_bytes(result.part), EVIDENCE) if result.part else np.zeros(0, EVIDENCE)
         unclear = np.array(result.unclear, np.int64)
         timers = rows[rows["kind"] == TIMED]
@@ -90,17 +90,17 @@ def merge(found: Sequence[JoinedResult], last_gap: int, last_time: int) -> Evide
     for queue in sorted(highest.keys() | pending.keys()):
         rows, reasons = _sorted(undecided.get(queue, timed[:1]))
         levels.append(Level(queue, highest.get(queue, -1), delivered.get(queue, 0), pending.get(queue, 0), rows, reasons))
-    ends = [result.timer_end for result in found if result.timer_end]
+    ends = [result.timer_end for result in results if result.timer_end]
     last = max(ends, default=[-1, 0, 0])
     timers = Timers(QueueEnd(last[0] + 1, last[1], last[2]), *_sorted(timed))
     return Evidence(levels, timers)
 
 
 def _reasons(masks: tuple[Bools, ...]) -> npt.NDArray[np.int64]:
-    found = np.full(len(masks[0]), -1, np.int64)
+    numbers = np.full(len(masks[0]), -1, np.int64)
     for number, mask in enumerate(masks):
-        found[mask] = number
-    return found
+        numbers[mask] = number
+    return numbers
 
 
 def _sorted(parts: list[tuple[Rows, npt.NDArray[np.int64]]]) -> tuple[Rows, npt.NDArray[np.int64]]:
@@ -119,16 +119,16 @@ _TRANSACTIONS: Final = f"{HALF_TOPIC}@CID_RMQ_SYS_TRANS"
 def pass_halves(
     table: dict[str, Any], results: Sequence[JoinedResult], engine: Engine, staging: StagingFolder, summary: Summary
 ) -> bool:  # fmt: skip
-    """Put the broker's own offset into the table of consumerOffset.json; returns whether it changed.
+    """Put the broker's own offset into the table of consumerOffset.json; return whether it changed.
 
     Without it a broker asks again about half messages that were committed after a check, and commits them twice.
     """
     given = table.get("offsetTable", {}).get(_TRANSACTIONS, {}).get("0")
-    found = _half_offsets(results, given or 0, engine, staging)
-    offset = found.goes_on(given)
-    if found.pending < offset:
+    halves = _half_offsets(results, given or 0, engine, staging)
+    offset = halves.goes_on(given)
+    if halves.pending < offset:
         summary.warn(
-            f"{CONSUMER_OFFSETS}: {_TRANSACTIONS} stands at {offset}, but by the log the half message at {found.pending} is "
+            f"{CONSUMER_OFFSETS}: {_TRANSACTIONS} stands at {offset}, but by the log the half message at {halves.pending} is "
             f"neither committed nor rolled back: the broker asks about none below {offset}"
         )
     if offset == (given or 0):
@@ -139,7 +139,7 @@ def pass_halves(
 
 
 def _half_offsets(results: Sequence[JoinedResult], given: int, engine: Engine, staging: StagingFolder) -> HalfOffsets:
-    """What the results of all buckets say of half messages; those from the offset ``given`` on were not passed."""
+    """Return what the results of all buckets say of half messages; those from the offset ``given`` on were not passed."""
     passed = max(result.passed for result in results) + 1 if results else 0
     end = max(passed, given)
     if not end:
@@ -170,8 +170,8 @@ def given(path: str) -> tuple[dict[str, Any], bytes]:
         return {}, b""
     try:
         data = files.read_bytes(path, _BYTES_MAX)
-        found = java_string.loads(data.decode("utf-8", "replace"))
-        for _ in _offsets(found):
+        table = java_string.loads(data.decode("utf-8", "replace"))
+        for _ in _offsets(table):
             pass
     except OSError as error:
         raise InputError(f"--consumer-offsets {escape(path)}: {escape(error.strerror or str(error))}") from None
@@ -180,11 +180,11 @@ def given(path: str) -> tuple[dict[str, Any], bytes]:
         # ConfigManager.load: a file that was cut by a crash is passed over, and the one before it is read.
         instead = kept if files.entry_of(kept).kind == files.FILE else "that of a backup"
         raise InputError(f"--consumer-offsets {escape(path)}: is no consumerOffset.json: name {escape(instead)}") from None
-    return dict(found), data
+    return dict(table), data
 
 
 def _offsets(table: dict[str, Any]) -> Iterator[tuple[str, str, int, int]]:
-    """(topic, group, queue id, offset) of each entry. Raises ValueError, KeyError, TypeError, AttributeError."""
+    """Yield (topic, group, queue id, offset) of each entry. Raises ValueError, KeyError, TypeError, AttributeError."""
     for name, offsets in table["offsetTable"].items():
         topic, _, group = name.partition("@")
         for queue, offset in offsets.items():
@@ -196,7 +196,7 @@ def _offsets(table: dict[str, Any]) -> Iterator[tuple[str, str, int, int]]:
 def check(table: dict[str, Any], staging: StagingFolder, summary: Summary) -> None:
     """Warn of each group whose offset is not one of its queue, as it was built into the tree."""
     bounds: dict[tuple[str, int], tuple[int, int] | None] = {}
-    found = 0
+    outside = 0
     for topic, group, queue, offset in _offsets(table):
         if (topic, queue) not in bounds:
             bounds[topic, queue] = _bounds(staging, topic, queue)
@@ -209,22 +209,22 @@ def check(table: dict[str, Any], staging: StagingFolder, summary: Summary) -> No
             what = f"the queue begins at {low}" if offset < low else ""
             if offset > high:
                 what = f"the queue ends at {high}: set it to that, else the group misses what is sent next"
-        found += bool(what)
-        if what and found <= NAMED:
+        outside += bool(what)
+        if what and outside <= NAMED:
             summary.warn(
                 f"{CONSUMER_OFFSETS}: group {escape(group)} stands at offset {offset} of {escape(topic)}/{queue}: {what}"
             )
-    if found > NAMED:
-        summary.warn(f"{CONSUMER_OFFSETS}: {counted(found - NAMED, 'more offset')} outside of their queues")
+    if outside > NAMED:
+        summary.warn(f"{CONSUMER_OFFSETS}: {counted(outside - NAMED, 'more offset')} outside of their queues")
 
 
 def _bounds(staging: StagingFolder, topic: str, queue: int) -> tuple[int, int] | None:
-    """The first queue offset and the end of a queue in the tree; None for none."""
+    """Return the first queue offset and the end of a queue in the tree; None for none."""
     name = path_component(topic)
     folder = files.join(staging.tree, f"consumequeue/{name}/{queue}")
     if name is None or files.entry_of(folder).kind != files.FOLDER:
         return None
-    names = sorted(found for found in files.names(folder) if layouts.first_byte(found) is not None)
+    names = sorted(file_name for file_name in files.names(folder) if layouts.first_byte(file_name) is not None)
     if not names:
         return None
     first = last = _sizes(files.join(folder, names[0]))
@@ -236,7 +236,7 @@ def _bounds(staging: StagingFolder, topic: str, queue: int) -> tuple[int, int] |
 
 
 def _sizes(path: str) -> npt.NDArray[np.int32]:
-    """The size that each unit of a file has."""
+    """Return the size that each unit of a file has."""
     with files.Reader(path) as reader:
         data = reader.whole()
     return data[: len(data) // UNIT_SIZE * UNIT_SIZE].view(UNIT_LAYOUT.dtype)["size"].astype(np.int32)
@@ -275,24 +275,24 @@ def write_config(
 
 
 def _evidence(results: list[JoinedResult], chain: Chain, accepted: list[RangeSummary]) -> Evidence:
-    last_time = max((found.time_max for found in accepted if found.records), default=0)
+    last_time = max((summary.time_max for summary in accepted if summary.records), default=0)
     lost = max(chain.gaps(chain.holes), default=-1)
-    if sum(found.records for found in accepted) < sum(found.records for found in chain.accepted):
+    if sum(summary.records for summary in accepted) < sum(summary.records for summary in chain.accepted):
         # A broker cuts the log there, with the copies that lie behind.
         lost = layouts.INT64_MAX
     return merge(results, lost, last_time)
 
 
 def _write_delay(
-    staging: StagingFolder, settings: BuildSettings, found: Evidence, segments: Sequence[Segment], summary: Summary,
+    staging: StagingFolder, settings: BuildSettings, evidence: Evidence, segments: Sequence[Segment], summary: Summary,
     clock: int,
 ) -> list[dict[str, Any]]:  # fmt: skip
     drop = settings.undecided == DROP
-    offsets = {level.queue + 1: level_offset(level.highest, level.undecided, settings.undecided) for level in found.levels}
-    table = {str(number): one.offset for number, one in offsets.items()}
+    offsets = {level.queue + 1: level_offset(level.highest, level.undecided, settings.undecided) for level in evidence.levels}
+    table = {str(number): level_start.offset for number, level_start in offsets.items()}
     text = json.dumps({"offsetTable": table}, indent=1).encode()
     entries = [_write(staging, DELAY_OFFSETS, len(text), [(0, text)])]
-    timers = found.timers
+    timers = evidence.timers
     wanted = timers.rows[timers.reasons < 0] if drop else timers.rows
     # Where queue offsets repeat a broker reads one record of each.
     wanted = wanted[np.unique(wanted["queue_offset"], return_index=True)[1]]
@@ -302,20 +302,20 @@ def _write_delay(
     broker = settings.timer_settings
     written = timer_files(pending, timers.end, clock, broker, recalled(wanted, broker.precision_ms))
     entries += [_write(staging, "/".join(file.path), file.size, file.parts()) for file in written.files]
-    undecided = sum(len(level.undecided) for level in found.levels) + int((timers.reasons >= 0).sum())
+    undecided = sum(len(level.undecided) for level in evidence.levels) + int((timers.reasons >= 0).sum())
     summary.delay = {
         "policy": settings.undecided,
         "levels": [
             {"level": level.queue + 1, "offset": offsets[level.queue + 1].offset, "delivered": level.delivered,
              "pending": level.pending, "undecided": len(level.undecided), "again": offsets[level.queue + 1].again}
-            for level in found.levels
+            for level in evidence.levels
         ],
         "timers": {"pending": int((timers.reasons < 0).sum()), "undecided": int((timers.reasons >= 0).sum())},
         "undecided_count": undecided,
-        "undecided": _listed(found, segments),
+        "undecided": _listed(evidence, segments),
     }  # fmt: skip
     if undecided:
-        again = sum(one.again for one in offsets.values())
+        again = sum(level_start.again for level_start in offsets.values())
         fate = "are not delivered" if drop else f"are delivered, perhaps again, and {counted(again, 'message')} for certain"
         summary.warn(
             f"--write-delay: of {counted(undecided, 'delayed message')} the log does not tell whether they were delivered: "
@@ -333,13 +333,13 @@ def _write_delay(
     return entries
 
 
-def _listed(found: Evidence, segments: Sequence[Segment]) -> list[dict[str, Any]]:
-    """The first undecided messages, read from the log once more."""
+def _listed(evidence: Evidence, segments: Sequence[Segment]) -> list[dict[str, Any]]:
+    """Return the first undecided messages, read from the log once more."""
     chosen: list[tuple[str, Rows, np.ndarray[Any, Any]]] = [
-        (SCHEDULE_TOPIC, level.undecided, level.reasons) for level in found.levels
+        (SCHEDULE_TOPIC, level.undecided, level.reasons) for level in evidence.levels
     ]
-    some = found.timers.reasons >= 0
-    chosen.append((TIMER_TOPIC, found.timers.rows[some], found.timers.reasons[some]))
+    undecided = evidence.timers.reasons >= 0
+    chosen.append((TIMER_TOPIC, evidence.timers.rows[undecided], evidence.timers.reasons[undecided]))
     listed: list[dict[str, Any]] = []
     for topic, rows, reasons in chosen:
         for row, reason in zip(rows[: LISTED - len(listed)], reasons, strict=False):
@@ -361,15 +361,15 @@ def _listed(found: Evidence, segments: Sequence[Segment]) -> list[dict[str, Any]
 
 
 def _message(segments: Sequence[Segment], at: int, size: int) -> Message | None:
-    segment = segments[bisect_right([one.start for one in segments], at) - 1]
+    segment = segments[bisect_right([part.start for part in segments], at) - 1]
     with files.Reader(segment.path) as reader:
         data = reader.read(at - segment.start, size)
-    found = read_message(lambda low, count: bytes(data[low : low + count]), at, size)
-    return found if isinstance(found, Message) else None
+    message = read_message(lambda low, count: bytes(data[low : low + count]), at, size)
+    return message if isinstance(message, Message) else None
 
 
 def _write(staging: StagingFolder, path: str, size: int, parts: Iterable[tuple[int, bytes]]) -> dict[str, Any]:
-    """Write a file of ``size`` bytes with zeros between its parts; returns its entry for the manifest."""
+    """Write a file of ``size`` bytes with zeros between its parts; return its entry for the manifest."""
     digest, used = new_digest([]), 0
     target = files.join(staging.tree, path)
     files.make_folder(files.parent(target), below=staging.tree)

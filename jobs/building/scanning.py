@@ -69,12 +69,12 @@ class ScanMemory:
 
     def take(self, data: bytes) -> RangeSummary:
         """Return a range's summary from the data of its row."""
-        found = RememberedRange.from_json(data)
-        entry = ScanEntry(**found.entry)
-        self.entries[found.number] = entry
-        self.bytes_read += found.bytes_read
-        self.known += found.known
-        return self.store.summary(entry, found.number)
+        remembered = RememberedRange.from_json(data)
+        entry = ScanEntry(**remembered.entry)
+        self.entries[remembered.number] = entry
+        self.bytes_read += remembered.bytes_read
+        self.known += remembered.known
+        return self.store.summary(entry, remembered.number)
 
 
 # ------------------------------------------------------------------------------------------------------------------ stale_tails
@@ -99,14 +99,14 @@ def mark_stale_tail(segments: list[Segment], chain: Chain, store: str = "") -> N
     later = [other for other in segments if other.start > segment.start]
     if any(has_data(other.path, other.data_end - other.start) for other in later):
         return
-    mine = [
+    damage = [
         stale_tail.Damage.of(hole.offset, hole.length, _CODES.get(hole.reason, 0))
         for hole in holes
         if hole.offset >= segment.start
     ]
     bounds = segment.start, segment.data_end, segment.segment_end
     checkpoint = read_times(files.join(store, "checkpoint")) if store else Checkpoint()
-    tail = find_stale_tail(segment.path, bounds, mine, (checkpoint.physic, checkpoint.logics))
+    tail = find_stale_tail(segment.path, bounds, damage, (checkpoint.physic, checkpoint.logics))
     if isinstance(tail, stale_tail.StaleTail):
         chain.stale = Hole(segment.name, tail.offset, tail.length, tail.reason)
     if isinstance(tail, stale_tail.Doubt):
@@ -276,7 +276,7 @@ class Scan:
     def _renewed(
         self, ends: dict[int, int], segment: Segment, changed: list[tuple[int, int]], again: list[RangeSpec]
     ) -> list[RangeSpec]:  # fmt: skip
-        """The ranges of a segment: each run of those with changes is one new range, which is added to ``again``."""
+        """Return the ranges of a segment: each run of those with changes is one new range, which is added to ``again``."""
         renewed: list[RangeSpec] = []
         expected, in_run = segment.start, False
         old = self.ranges.get(segment.start, [])
@@ -335,7 +335,7 @@ class Scan:
         self._round(again, settings)
 
     def _below(self, segments: list[Segment], chain: Chain, settings: scan_settings.ScanSettings | None) -> Chain:
-        """The chain without what lies behind --until-offset, and without old records behind the log's end."""
+        """Return the chain without what lies behind --until-offset, and without old records behind the log's end."""
         mark_stale_tail(segments, chain, self.store)
         until = min(self.until_read, chain.stale.offset) if chain.stale else self.until_read
         chain.accepted = self.cut(chain.accepted, until, settings)
@@ -349,7 +349,10 @@ class Scan:
     def cut(
         self, accepted: list[RangeSummary], at: int, settings: scan_settings.ScanSettings | None = None
     ) -> list[RangeSummary]:
-        """The accepted ranges without the records from the phy_offset ``at`` on; its range is scanned again up to there."""
+        """Return the accepted ranges without the records from the phy_offset ``at`` on.
+
+        The range that has ``at`` in it is scanned again up to there.
+        """
         kept: list[RangeSummary] = []
         again: list[RangeSpec] = []
         specs = {spec.number: spec for specs in self.ranges.values() for spec in specs}
@@ -375,5 +378,5 @@ class Scan:
             self.ranges[start] = [spec for spec in specs if spec.number not in self._cuts]
 
     def left_out(self, accepted: list[RangeSummary]) -> list[int]:
-        """The numbers of the ranges whose rows must not be used."""
+        """Return the numbers of the ranges whose rows must not be used."""
         return sorted(set(self.summaries) - {summary.number for summary in accepted})

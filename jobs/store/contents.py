@@ -45,7 +45,7 @@ class SegmentFile:
 
 def list_log(roots: Sequence[str], notes: Notes) -> list[SegmentFile]:
     """Return the segments in ``roots`` by their start. Other files are added to ``notes``."""
-    found = []
+    segments = []
     for root in roots:
         listed = entries(root, notes)
         if listed is None:
@@ -53,10 +53,10 @@ def list_log(roots: Sequence[str], notes: Notes) -> list[SegmentFile]:
         for entry in listed or []:
             start = layouts.first_byte(entry.name)
             if entry.kind == files.FILE and start is not None:
-                found.append(SegmentFile(entry.path, start, entry.size))
+                segments.append(SegmentFile(entry.path, start, entry.size))
             else:
                 notes.add("not a segment", f"{escape(entry.path)}: is no segment: not looked at", lost=False)
-    return sorted(found, key=lambda segment: segment.start)
+    return sorted(segments, key=lambda segment: segment.start)
 
 
 def message_at(pages: Pages, start: int, phy_offset: int) -> Message | int:
@@ -69,8 +69,8 @@ def message_at(pages: Pages, start: int, phy_offset: int) -> Message | int:
 
 
 def _magics(data: bytes) -> list[int]:
-    """Where the magic code of a record may stand, the last one first."""
-    return [found.start() for found in _MAGIC.finditer(data)][::-1]
+    """Return where the magic code of a record may stand, the last one first."""
+    return [magic.start() for magic in _MAGIC.finditer(data)][::-1]
 
 
 class StoreLog:
@@ -93,12 +93,12 @@ class StoreLog:
 
     def pages(self, segment: SegmentFile) -> Pages:
         """Return an open segment, read in pages. Raises OSError and InputError."""
-        found = self._open.get(segment.path)
-        if found is None:
+        pages = self._open.get(segment.path)
+        if pages is None:
             if len(self._open) >= _OPEN_MAX:
                 self._open.pop(next(iter(self._open))).close()
-            found = self._open[segment.path] = Pages(segment.path)
-        return found
+            pages = self._open[segment.path] = Pages(segment.path)
+        return pages
 
     def segment_of(self, phy_offset: int) -> SegmentFile | str:
         """Return the segment that holds an absolute offset, or a text that says why there is none."""
@@ -117,16 +117,16 @@ class StoreLog:
             return segment
         try:
             pages = self.pages(segment)
-            found = message_at(pages, segment.start, phy_offset)
+            record = message_at(pages, segment.start, phy_offset)
         except (OSError, InputError) as error:
             return f"cannot be read: {reason(error)}"
-        if isinstance(found, Message):
-            return LOST if found.is_filler else found
-        if found == r.FILLER:
+        if isinstance(record, Message):
+            return LOST if record.is_filler else record
+        if record == r.FILLER:
             return FILLER
         if phy_offset == segment.start and (begins := foreign(pages.read(0, HEAD))):
-            return f"{r.REASONS.get(found, 'is no record')}: the segment {begins}"
-        return r.REASONS.get(found, "is no record")
+            return f"{r.REASONS.get(record, 'is no record')}: the segment {begins}"
+        return r.REASONS.get(record, "is no record")
 
     def around(self, phy_offset: int) -> Message | None:
         """Return the message whose record holds an absolute offset behind its first byte, if that is found.
@@ -144,22 +144,22 @@ class StoreLog:
                 end = min(phy_offset + r.AT_BODY_CRC, segment.start + segment.size)
                 for at in _magics(pages.read(low - segment.start, end - low)):
                     begin = low + at - r.AT_MAGIC
-                    found = message_at(pages, segment.start, begin) if segment.start <= begin < phy_offset else None
-                    if isinstance(found, Message) and found.phy_offset + found.size > phy_offset:
-                        return found
+                    record = message_at(pages, segment.start, begin) if segment.start <= begin < phy_offset else None
+                    if isinstance(record, Message) and record.phy_offset + record.size > phy_offset:
+                        return record
             except (OSError, InputError):
                 return None
             if low == segment.start:
                 break
         return None
 
-    def body(self, message: Message, most: int) -> bytes:
-        """Return at most ``most`` bytes of the body as it is stored. Raises OSError and InputError."""
+    def body(self, message: Message, size_max: int) -> bytes:
+        """Return at most ``size_max`` bytes of the body as it is stored. Raises OSError and InputError."""
         segment = self.segment_of(message.phy_offset)
         if isinstance(segment, str):
             raise InputError(f"offset {message.phy_offset}: {segment}")
         at = message.phy_offset - segment.start + message.body_at
-        return self.pages(segment).read(at, min(most, message.body_size))
+        return self.pages(segment).read(at, min(size_max, message.body_size))
 
     def close(self) -> None:
         """Close all open segments."""
@@ -183,8 +183,8 @@ class IndexSizes(NamedTuple):
     items: int
 
 
-def _sizes(found: tuple[int, int] | None) -> IndexSizes | None:
-    return None if found is None else IndexSizes(*found)
+def _sizes(pair: tuple[int, int] | None) -> IndexSizes | None:
+    return None if pair is None else IndexSizes(*pair)
 
 
 @dataclass
@@ -265,7 +265,7 @@ class IndexFiles:
             return None
 
     def _slow(self, file: OpenIndexFile) -> IndexSizes | None:
-        """From all of a file that is not full."""
+        """Return the sizes, guessed from all of a file that is not full; None where none fit."""
         from rocketmq_reindex.storage_format.index.file import guess_sizes
 
         try:
@@ -275,7 +275,7 @@ class IndexFiles:
             return None
 
     def phy_offsets(self, key_hash: int) -> Iterator[int]:
-        """Physical offsets of the items with a hash, newest file first, newest item first, read as they are asked for."""
+        """Yield the physical offsets of the items with a hash, newest file first, newest item first."""
         for file in reversed(self.files):
             yield from self._offsets_in(file, key_hash)
 

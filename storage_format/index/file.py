@@ -33,14 +33,17 @@ Words = npt.NDArray[np.uint32]
 
 
 def empty_header(before: tuple[int, int] | None, rules: VersionRules) -> IndexHeader:
-    """The header of a file without items. ``before``: time and physical offset of the last item of the file before, if any."""
+    """Return the header of a file without items.
+
+    ``before``: time and physical offset of the last item of the file before, if any.
+    """
     time, phy_offset = before or (0, 0)
     time, phy_offset = max(time, 0), max(phy_offset, 0)
     return IndexHeader(time, time, phy_offset, phy_offset, 0, rules.empty_index_count)
 
 
 def words_of(staged: npt.NDArray[np.void]) -> Words:
-    """Staged items as compiled loops take them: the same bytes, uint32 (n, WORDS).
+    """Return staged items as compiled loops take them: the same bytes, uint32 (n, WORDS).
 
     The words are physical offset (low, high), time (low, high), keyHash.
     """
@@ -49,8 +52,10 @@ def words_of(staged: npt.NDArray[np.void]) -> Words:
 
 @jit
 def link_items(staged: Words, first: int, slots: npt.NDArray[np.int32], prev: npt.NDArray[np.int32]) -> int:
-    """Put items, numbered from ``first`` on, into ``slots``; ``prev[i]`` becomes what the slot held. Returns slots newly in
-    use."""
+    """Put items, numbered from ``first`` on, into ``slots``; ``prev[i]`` becomes what the slot held.
+
+    Return how many slots are newly in use.
+    """
     used = 0
     count = np.uint32(len(slots))
     for i in range(len(staged)):
@@ -65,8 +70,10 @@ def link_items(staged: Words, first: int, slots: npt.NDArray[np.int32], prev: np
 
 @inlined
 def _seconds_since(begin: int, time: int) -> int:
-    """timeDiff as ``IndexFile.putKey`` has it: seconds as a Java long, which wraps, cut to 0..2147483647; 0 if ``begin`` is not
-    above 0."""
+    """Return timeDiff as ``IndexFile.putKey`` has it: seconds as a Java long, which wraps, cut to 0..2147483647.
+
+    It is 0 if ``begin`` is not above 0.
+    """
     if begin <= 0:
         return 0
     if time < begin:
@@ -155,13 +162,13 @@ class IndexView:
         return self.header.index_count >= self.items
 
     def heads(self, first: int = 0, count: int | None = None) -> Int32s:
-        """What ``count`` slots from ``first`` on hold, int32: the number of each one's newest item, 0 for none."""
+        """Return what ``count`` slots from ``first`` on hold, int32: the number of each one's newest item, 0 for none."""
         stop = self.slots if count is None else min(self.slots, first + count)
         raw = self.data[HEADER_SIZE + SLOT_SIZE * first : HEADER_SIZE + SLOT_SIZE * stop]
         return np.frombuffer(raw, ">i4").astype(np.int32)
 
     def read(self, first: int, count: int) -> Items:
-        """Those of the items ``first`` to ``first + count`` for which the file has room."""
+        """Return those of the items ``first`` to ``first + count`` for which the file has room."""
         first, stop = max(first, 0), max(0, min(first + count, self.items))
         raw = self.data[self.item_start + ITEM_SIZE * first : self.item_start + ITEM_SIZE * max(first, stop)]
         table = np.frombuffer(raw, ITEM)
@@ -174,7 +181,7 @@ class IndexView:
         )
 
     def last_written(self) -> int:
-        """The number of the last item that is not all zeros, 0 for none."""
+        """Return the number of the last item that is not all zeros, 0 for none."""
         stop = self.items
         while stop > 1:
             start = max(1, stop - _CHUNK_ITEMS)
@@ -185,7 +192,10 @@ class IndexView:
         return 0
 
     def times(self, time_diff: Int32s) -> Int64s:
-        """Store times of items, int64 in milliseconds, as a lookup takes them: beginTimestamp + seconds, as a Java ``long``."""
+        """Return store times of items, int64 in milliseconds, as a lookup takes them.
+
+        They are beginTimestamp + seconds, as a Java ``long``.
+        """
         with np.errstate(over="ignore"):
             wrapped: Int64s = np.int64(self.header.begin_time) + time_diff.astype(np.int64) * 1000
         return wrapped
@@ -214,7 +224,7 @@ def open_index(data: Bytes | bytes | memoryview, slots: int, items: int) -> Inde
 
 
 def guess_sizes(data: Bytes | bytes | memoryview) -> tuple[int, int] | None:
-    """(slots, items) of a file whose settings are not known, guessed from what it holds; None where no sizes fit."""
+    """Return (slots, items) of a file whose settings are not known, guessed from what it holds; None where no sizes fit."""
     raw = np.frombuffer(data, np.uint8)
     if len(raw) < HEADER_SIZE or len(raw) > FILE_MAX:
         return None
@@ -227,9 +237,9 @@ def guess_sizes(data: Bytes | bytes | memoryview) -> tuple[int, int] | None:
         return None
     # The last item is the newest of its slot: try all numbers of slots that agree with that.
     step = ITEM_SIZE // SLOT_SIZE
-    most = (room - ITEM_SIZE * count) // SLOT_SIZE
+    highest = (room - ITEM_SIZE * count) // SLOT_SIZE
     first = (room // SLOT_SIZE) % step or step
-    tried = np.arange(first, most + 1, step, dtype=np.int64)
+    tried = np.arange(first, highest + 1, step, dtype=np.int64)
     words = np.frombuffer(raw, ">i4")
     hashes = words[HEADER_SIZE // SLOT_SIZE + tried + step * (count - 1)].astype(np.int64)
     fits = hashes >= 0

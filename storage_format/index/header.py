@@ -53,24 +53,24 @@ class IndexHeader:
     index_count: int
 
     def to_bytes(self) -> bytes:
-        """The header as it stands in the file: HEADER_SIZE bytes."""
+        """Return the header as it stands in the file: HEADER_SIZE bytes."""
         return HEADER_LAYOUT.pack(*astuple(self))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> IndexHeader:
-        """The header at the start of ``data``. Raises ValueError where it is too short."""
+        """Return the header at the start of ``data``. Raises ValueError where it is too short."""
         if len(data) < HEADER_SIZE:
             raise ValueError(f"an index header has {HEADER_SIZE} bytes, not {len(data)}")
         return cls(*HEADER_LAYOUT.unpack_from(data))
 
 
 def file_size(slots: int, items: int) -> int:
-    """The bytes of an IndexFile with ``slots`` slots and room for ``items`` items (``IndexFile``'s ``fileTotalSize``)."""
+    """Return the bytes of a file with ``slots`` slots and room for ``items`` items (``IndexFile``'s ``fileTotalSize``)."""
     return HEADER_SIZE + slots * SLOT_SIZE + items * ITEM_SIZE
 
 
 def are_possible(slots: int, items: int) -> bool:
-    """Whether a broker may have these settings: its file has room for an item, and is no larger than ``MappedFile`` can map."""
+    """Return whether a broker may have these settings: its file has room for an item, and ``MappedFile`` can map it."""
     return slots >= 1 and items >= 2 and file_size(slots, items) <= INT32_MAX
 
 
@@ -85,7 +85,7 @@ _LOOKED_AT: Final = 64
 
 
 def quick_sizes(read: Callable[[int, int], bytes], size: int) -> tuple[int, int] | None:
-    """(slots, items) of a file of the default size, or of one that is full or sealed; else None.
+    """Return (slots, items) of a file of the default size, or of one that is full or sealed; else None.
 
     ``read(at, count)`` gives bytes of the file, ``size`` is its bytes.
     """
@@ -102,8 +102,10 @@ def quick_sizes(read: Callable[[int, int], bytes], size: int) -> tuple[int, int]
 
 
 def first_items_fit(read: Callable[[int, int], bytes], slots: int, items: int) -> bool:
-    """Whether a file may have these sizes: its first items link to those before them, and their slots hold these or newer
-    ones."""
+    """Return whether a file may have these sizes.
+
+    Then its first items link to those before them, and their slots hold these or newer ones.
+    """
     start = HEADER_SIZE + SLOT_SIZE * slots
     raw = read(start, ITEM_SIZE * min(items, _LOOKED_AT))
     table = list(ITEM_LAYOUT.iter_unpack(raw[: len(raw) - len(raw) % ITEM_SIZE]))

@@ -63,8 +63,10 @@ _NOTHING: Final = EarlierFiles()
 def _boundaries(
     ranges: Sequence[RangeSummary], starts: list[int], total: int, capacity: int, earlier: EarlierFiles
 ) -> list[int]:
-    """The first item of each file, and the total: a file ends at its capacity, and where the highest time window so far
-    rises."""
+    """Return the first item of each file, and the total.
+
+    A file ends at its capacity, and where the highest time window so far rises.
+    """
     rises: list[int] = []
     highest = earlier.window
     for start, summary in zip(starts, ranges, strict=True):
@@ -86,7 +88,7 @@ def _boundaries(
 
 
 def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, earlier: EarlierFiles = _NOTHING) -> list[IndexFilePlan]:
-    """The files of a log whose accepted ranges are given in order; ``index_items`` is maxIndexNum.
+    """Return the files of a log whose accepted ranges are given in order; ``index_items`` is maxIndexNum.
 
     Raises RefusedError where time windows would cut too many files.
     """
@@ -105,18 +107,20 @@ def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, earlier: 
         return bisect_right(starts, item) - 1 if item < total else len(ranges) - 1
 
     def stretches(low: int, high: int) -> tuple[Stretch, ...]:
-        found, k = [], locate(low)
+        parts, k = [], locate(low)
         while low < high:
             inside = min(high, starts[k] + ranges[k].items)
             if inside > low:
-                found.append(Stretch(ranges[k].block, low - starts[k], inside - low))
+                parts.append(Stretch(ranges[k].block, low - starts[k], inside - low))
                 low = inside
             k += 1
-        return tuple(found)
+        return tuple(parts)
 
     def next_dispatched(item: int) -> int:
-        """The physical offset of the first record dispatched after that of ``item``, the last item of its range; -1 for
-        none."""
+        """Return the physical offset of the first record dispatched after that of ``item``; -1 for none.
+
+        ``item`` is the last item of its range.
+        """
         k = locate(item)
         if ranges[k].waiting >= 0:
             return ranges[k].waiting

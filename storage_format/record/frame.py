@@ -59,14 +59,14 @@ def moved(stretch: Stretch, distance: int) -> Stretch:
 
 @inlined
 def addresses_extra(sys_flag: int) -> int:
-    """How many bytes longer the two addresses of a record are than two IPv4 ones."""
+    """Return how many bytes longer the two addresses of a record are than two IPv4 ones."""
     extra = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
     return extra + (r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0)
 
 
 @jit
 def _stored_property_crc(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
-    """The number in a ``__CRC32#`` value: decimal digits, lowest first (``MessageDecoder.createCrc32``), in 32 bits."""
+    """Return the number in a ``__CRC32#`` value: decimal digits, lowest first (``MessageDecoder.createCrc32``), in 32 bits."""
     value = np.int64(0)
     for at in range(end - 1, start - 1, -1):
         value = (value * 10 + np.int64(data[at]) - 0x30) & UINT32_MAX
@@ -155,7 +155,10 @@ def check_record(stretch: Stretch, at: int, crc_mode: int, record: RecordArrays)
 
 @jit
 def _body_crc_fits(data: npt.NDArray[np.uint8], filled: int, at: int, sums: npt.NDArray[np.int64]) -> bool:
-    """Whether the body of what may be a record at ``at`` has the CRC that its head says; true where not all of it is there."""
+    """Return whether the body of what may be a record at ``at`` has the CRC that its head says.
+
+    It is true where not all of the body is there.
+    """
     start = at + r.HEADER_SIZE + addresses_extra(int32_at(data, at + r.AT_SYS_FLAG))
     if start > filled:
         return True
@@ -167,7 +170,7 @@ def _body_crc_fits(data: npt.NDArray[np.uint8], filled: int, at: int, sums: npt.
 
 @jit
 def _next_magic(data: npt.NDArray[np.uint8], start: int, stop: int) -> int:
-    """The first index below ``stop`` where the first byte of a magic code stands in its place; ``stop`` if there is none.
+    """Return the first index below ``stop`` where the first byte of a magic code stands in its place; ``stop`` for none.
 
     A loop that asks nothing else passes over zeros and bodies at the speed of memory.
     """

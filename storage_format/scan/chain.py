@@ -186,7 +186,7 @@ class _SegmentChain:
             self._note(self._hole, self._specs[-1].high - self._hole, self._hole_code)
 
     def _joins(self, index: int, spec: scan_ranges.RangeSpec, summary: scan_ranges.RangeSummary) -> bool:
-        """Whether the range goes on where the ones before it end. If it does not, what is to be done is noted."""
+        """Return whether the range goes on where the ones before it end. If it does not, what is to be done is noted."""
         if self._unseen >= 0 and (summary.first >= 0 or summary.last_nonzero >= 0):
             self._scan_again(self._unseen, self._hole)
             return False
@@ -206,7 +206,7 @@ class _SegmentChain:
         return False
 
     def _ends_hole(self, summary: scan_ranges.RangeSummary) -> bool:
-        """Whether damage that begins in a range before this one ends in it."""
+        """Return whether damage that begins in a range before this one ends in it."""
         if summary.first < 0:
             self._trail.nonzero = max(self._trail.nonzero, summary.last_nonzero)
             return False

@@ -250,7 +250,7 @@ class _RangeScan:
             self._notes.hole(offset, length, code)
 
     def _flush(self) -> scan_settings.Block:
-        """The block of all rows since the one before, counted in the summary."""
+        """Return the block of all rows since the one before, counted in the summary."""
         block = scan_settings.block_of(self._rows, self._state, self._window)
         self._notes.count(block, self._state, self._settings.window)
         scan_settings.empty_rows(self._state)

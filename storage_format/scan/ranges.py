@@ -50,7 +50,7 @@ def foreign(head: bytes) -> str:
 
 
 def _has_units(head: bytes) -> bool:
-    """Whether it looks like a ConsumeQueue file: two units of records, the later one behind the earlier."""
+    """Return whether it looks like a ConsumeQueue file: two units of records, the later one behind the earlier."""
     if len(head) < 2 * UNIT_SIZE:
         return False
     (first, size, _), (second, second_size, _) = UNIT_LAYOUT.iter_unpack(head[: 2 * UNIT_SIZE])
@@ -61,7 +61,7 @@ def _has_units(head: bytes) -> bool:
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether it is UTF-8 without control characters, up to the zeros at its end."""
+    """Return whether it is UTF-8 without control characters, up to the zeros at its end."""
     try:
         # The head may end inside of a character.
         text = head.rstrip(b"\0").decode("utf-8", "strict" if len(head) < HEAD else "ignore")
@@ -119,7 +119,7 @@ class RangeSpec:
 
 
 def cut_ranges(segments: Sequence[Segment], size: int, until: int) -> list[RangeSpec]:
-    """Ranges of at most ``size`` bytes of all that lies below the absolute offset ``until``, numbered from 0."""
+    """Return ranges of at most ``size`` bytes of all that lies below the absolute offset ``until``, numbered from 0."""
     specs: list[RangeSpec] = []
     for segment in segments:
         high = min(segment.data_end, until)
@@ -205,17 +205,17 @@ class RangeSummary:
     """entries of the block's table of makers"""
 
     def to_json(self) -> str:
-        """All fields as JSON."""
+        """Return all fields as JSON."""
         return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RangeSummary:
-        """The inverse of ``to_json``."""
+        """Return the inverse of ``to_json``."""
         return cls(**json.loads(text))
 
 
 def may_lie_elsewhere(summaries: Sequence[RangeSummary], start: int) -> bool:
-    """Whether a segment looks like a torn tail only because its records lie at a distance from the offsets that they name.
+    """Return whether a segment looks like a torn tail only because its records name other offsets than where they lie.
 
     ``summaries`` are those of its ranges from its ``start`` on. True where they end as a torn tail does, and hold no record
     that is good or refused as one: behind a first record that is damaged, a search that asks for their offsets does not find

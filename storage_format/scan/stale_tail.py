@@ -87,7 +87,7 @@ class SegmentReading:
         return window
 
     def times(self, holes: Sequence[tuple[int, int]]) -> Times | None:
-        """The times around ``holes``, (offset, length) ascending. None where a good record should stand, and does not."""
+        """Return the times around ``holes``, (offset, length) ascending; None where no good record stands in front of them."""
         starts, lengths = (np.array(column, np.int64) for column in zip(*holes, strict=True))
         around = HoleArrays(starts, starts + lengths, *(np.full(len(holes), NO_TIME) for _ in range(3)))
         state = np.zeros(STATE_SIZE, np.int64)
@@ -110,7 +110,7 @@ class SegmentReading:
         return Times(around.before, around.after, np.maximum.accumulate(around.behind[::-1])[::-1])
 
     def queues(self, holes: Sequence[tuple[int, int]], live: int) -> QueuesAround | None:
-        """The records in front of the last of ``holes``, and those behind it that were stored before ``live`` (milliseconds).
+        """Return the records in front of the last of ``holes``, and those behind it stored before ``live`` (milliseconds).
 
         None where other damage lies in front of it, or too much would have to be read.
         """
@@ -148,7 +148,7 @@ class SegmentReading:
                 at = window.more(at, min(HEAD, self._data_end - phy_offset), limit)
 
     def last_byte(self, low: int) -> int:
-        """The last byte that is not zero from ``low`` on."""
+        """Return the last byte that is not zero from ``low`` on."""
         high = self._data_end
         while high > low:
             at = max(low, high - CHUNK)
@@ -291,7 +291,7 @@ class StaleTailSearch:
         self._named = {time for time in checkpoint_times if time > 0}
 
     def find(self, holes: Sequence[Damage]) -> StaleTail | Doubt | None:
-        """The segment's stale tail; a Doubt where it is not certain; None where the damage is damage.
+        """Return the segment's stale tail; a Doubt where it is not certain; None where the damage is damage.
 
         ``holes`` are all stretches that are no good records, ascending; good records follow each.
         """
@@ -321,7 +321,10 @@ class StaleTailSearch:
         return None
 
     def _prove(self, holes: list[tuple[int, int]], live: int) -> StaleTail | Doubt | None:
-        """All that lies behind the last of these holes is older than ``live``, the last record's time: is it a stale tail?"""
+        """Return the stale tail behind the last of these holes, or why it is doubtful.
+
+        All that lies there is older than ``live``, the time of the last record.
+        """
         offset = holes[-1][0]
         around = self._reading.queues(holes, live)
         if around is None or around.first < 0:
@@ -338,7 +341,7 @@ class StaleTailSearch:
         return StaleTail(offset, end - offset, around.records, f"older than what lies before them, {proof}")
 
     def _proof(self, around: QueuesAround, gap: int, live: int) -> str | None:
-        """Why damage cannot explain the records behind a gap of so many bytes; None where it can."""
+        """Return why damage cannot explain the records behind a gap of so many bytes; None where it can."""
         if gap < r.HEADER_SIZE:
             return f"and {gap} bytes between are less than a record"
         if around.repeats > around.going_on:

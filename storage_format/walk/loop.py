@@ -27,7 +27,7 @@ _NO_FILE: Final = -2
 
 @jit
 def is_blank(data: npt.NDArray[np.uint8], start: int, end: int) -> bool:
-    """Whether a text has only characters of ``Character.isWhitespace`` (``StringUtils.isBlank``)."""
+    """Return whether a text has only characters of ``Character.isWhitespace`` (``StringUtils.isBlank``)."""
     at = start
     while at < end:
         c, at = decode_at(data, at, end)
@@ -41,7 +41,7 @@ def is_blank(data: npt.NDArray[np.uint8], start: int, end: int) -> bool:
 
 @jit
 def _pieces(data: npt.NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
-    """How many pieces ``String.split(",")`` gives, and where the last of them ends (trailing empty ones are dropped)."""
+    """Return how many pieces ``String.split(",")`` gives, and where the last of them ends (trailing empty ones are dropped)."""
     stop = end
     while stop > start and data[stop - 1] == _COMMA:
         stop -= 1
@@ -72,7 +72,7 @@ def _has_slash(data: npt.NDArray[np.uint8], start: int, end: int) -> bool:
 
 @jit
 def _find_lmq(names: NameArrays, data: npt.NDArray[np.uint8], start: int, end: int) -> int:
-    """The entry of a light queue's name; -1 when it has not been met, _NO_FILE for a name that is too long for a file.
+    """Return the entry of a light queue's name; -1 when it has not been met, _NO_FILE for a name that is too long for a file.
 
     As Java reads it no name is shorter: at most three malformed bytes become U+FFFD, which has three bytes.
     """
@@ -122,7 +122,10 @@ def check_lmq(
 
 @jit
 def lmq_stops_dispatch(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64]) -> bool:
-    """Whether ``Long.parseLong`` throws at an offset of a record that is LMQ_MALFORMED: its broker then dispatches no more."""
+    """Return whether ``Long.parseLong`` throws at an offset of a record that is LMQ_MALFORMED.
+
+    Its broker then dispatches no more.
+    """
     q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
     count, q_end = _pieces(data, q, spans[2 * p.MULTI_DISPATCH + 1])
     offsets, o_end = _pieces(data, o, spans[2 * p.MULTI_OFFSET + 1])
@@ -247,7 +250,7 @@ def walk(
     state: npt.NDArray[np.int64],
     record: RecordArrays,
 ) -> tuple[int, int]:
-    """Walk the records that start in ``data[start:limit]``; returns why it stopped (a code of ``record.layout``) and where.
+    """Walk the records that start in ``data[start:limit]``; return why it stopped (a code of ``record.layout``) and where.
 
     The loop fills ``rows`` and ``queues``, and counts in ``state``. At every stop but LIMIT the record there has left no trace
     yet: the caller removes the cause (more data, more room, a new name) and calls again from there, or passes over the record.

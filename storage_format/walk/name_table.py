@@ -69,7 +69,7 @@ def _slot_hash(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
 
 @inlined
 def find_name(names: NameArrays, data: npt.NDArray[np.uint8], start: int, end: int) -> int:
-    """The entry of the raw name ``data[start:end]``, or -1 when it has not been met."""
+    """Return the entry of the raw name ``data[start:end]``, or -1 when it has not been met."""
     mask = len(names.slots) - 1
     slot = _slot_hash(data, start, end) & mask
     length = end - start
@@ -152,18 +152,18 @@ class NameTable:
         self.arrays.flags[:] &= ~(SEEN | TOPIC)
 
     def topics(self) -> npt.NDArray[np.int64]:
-        """The canonical entries that are topics of the range's records."""
+        """Return the canonical entries that are topics of the range's records."""
         count = len(self.texts)
         topics: npt.NDArray[np.int64] = np.unique(self.arrays.canonical[:count][self.arrays.flags[:count] & TOPIC > 0])
         return topics
 
     def raw(self, entry: int) -> bytes:
-        """The bytes of a name as the log has them."""
+        """Return the bytes of a name as the log has them."""
         a = self.arrays
         return a.raw[a.start[entry] : a.end[entry]].tobytes()
 
     def seen_unusual(self, limit: int) -> list[str]:
-        """The first unusual names, in their order, that the range's records were dispatched to."""
+        """Return the first unusual names, in their order, that the range's records were dispatched to."""
         wanted = UNUSUAL | SEEN
         entries = np.flatnonzero((self.arrays.flags[: len(self.texts)] & wanted) == wanted)
         return sorted({self.texts[k] for k in entries})[:limit]
@@ -177,7 +177,7 @@ class NameTable:
         a.slots[slot] = entry
 
     def add(self, raw: bytes) -> int:
-        """Enter a raw name; returns its entry."""
+        """Enter a raw name; return its entry."""
         self._grow()
         a = self.arrays
         if self._used + len(raw) > len(a.raw):

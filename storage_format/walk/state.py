@@ -56,7 +56,7 @@ STATE_SIZE: Final = 31
 
 
 def new_state() -> State:
-    """The state before the first record of a range."""
+    """Return the state before the first record of a range."""
     state = np.zeros(STATE_SIZE, np.int64)
     for k in (FIRST_DISPATCHED, LAST_DISPATCHED, LAST_UNIT, WAITING, LAST_GOOD, LOST_START, LOST_END):
         state[k] = -1
@@ -112,7 +112,7 @@ class MessageArrays(NamedTuple):
 
 @inlined
 def enter_queue(queues: QueueArrays, state: npt.NDArray[np.int64], name: int, queue_id: int) -> int:
-    """The number of a queue, which is entered if it is new. The caller has made sure that there is room."""
+    """Return the number of a queue, which is entered if it is new. The caller has made sure that there is room."""
     mask = len(queues.slots) - 1
     slot = ((name * 0x9E3779B1 + (queue_id & UINT32_MAX) * 0x85EBCA77) >> 7) & mask
     while True:
@@ -131,7 +131,7 @@ def enter_queue(queues: QueueArrays, state: npt.NDArray[np.int64], name: int, qu
 
 
 def new_queues(slots: int) -> QueueArrays:
-    """Room for ``slots // 2`` queues; ``slots`` is a power of two."""
+    """Return room for ``slots // 2`` queues; ``slots`` is a power of two."""
     return QueueArrays(
         np.full(slots, -1, np.int32), np.zeros(slots // 2, np.int32),
         np.zeros(slots // 2, np.int32), np.full(slots // 2, -1, np.int64),
@@ -139,7 +139,7 @@ def new_queues(slots: int) -> QueueArrays:
 
 
 def grown_queues(queues: QueueArrays, state: State) -> QueueArrays:
-    """The same queues under the same numbers, with room for twice as many."""
+    """Return the same queues under the same numbers, with room for twice as many."""
     grown, count = new_queues(2 * len(queues.slots)), int(state[QUEUES])
     state[QUEUES] = 0
     for k in range(count):
@@ -269,7 +269,7 @@ def put_item(items: ItemArrays, state: npt.NDArray[np.int64], key_hash: int, phy
 
 @inlined
 def tag_seed(seed: int) -> int:
-    """The hash of ``topic#T#``; ``seed`` is that of ``topic#``."""
+    """Return the hash of ``topic#T#``; ``seed`` is that of ``topic#``."""
     return (seed * 961 + TAG_TYPE * 31 + SEPARATOR) & UINT32_MAX
 
 
@@ -284,7 +284,7 @@ def index_record(
     time: int,
     tag_items: int,
 ) -> bool:
-    """Put the items of a record (``IndexService.buildIndex``, 4.9 to 5.5); whether it has any.
+    """Put the items of a record (``IndexService.buildIndex``, 4.9 to 5.5); return whether it has any.
 
     UNIQ_KEY comes first, then each of KEYS, split on single spaces without empty pieces; then, unless
     ``tag_items`` is NO_TAGS, TAGS as one text behind ``topic#T#`` (5.4.0 on). ``seed`` is the hash of ``topic#``.

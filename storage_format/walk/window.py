@@ -92,7 +92,7 @@ class Window:
         return properties_at + 2 + max(0, int16_at(length, 0)) == end
 
     def more(self, at: int, want: int, limit: int, ahead: int = 0) -> int:
-        """Get at least ``want`` bytes from ``data[at]`` on; returns the new index of that byte.
+        """Get at least ``want`` bytes from ``data[at]`` on; return the new index of that byte.
 
         A chunk is filled, but not past the absolute offset ``limit``. ``ahead`` bytes behind those wanted are read as well,
         limit or not.
@@ -176,7 +176,7 @@ class OffsetArrays(NamedTuple):
 
 @jit
 def _is_head(data: npt.NDArray[np.uint8], base: int, at: int) -> bool:
-    """Whether a magic code stands at ``data[at]``, and a physical offset that is its own."""
+    """Return whether a magic code stands at ``data[at]``, and a physical offset that is its own."""
     if data[at + 4] != 0xDA or data[at + 5] != 0xA3:
         return False
     magic = int32_at(data, at + 4)
@@ -193,7 +193,7 @@ def _time_of(data: npt.NDArray[np.uint8], at: int) -> int:
 def note_times(stretch: Stretch, start: int, limit: int, around: HoleArrays, state: Int64s) -> int:
     """Note the times around each hole.
 
-    Good records are walked up to the first hole; behind it every byte is looked at. Returns where to go on, or -1 where a good
+    Good records are walked up to the first hole; behind it every byte is looked at. Return where to go on, or -1 where a good
     record should stand in front of the first hole, and does not.
     """
     data, base, holes, ends = stretch.data, stretch.base, around.starts, around.ends
@@ -243,7 +243,7 @@ def note_queues(
 ) -> tuple[int, int]:
     """Walk good records in front of ``end``, and search for sound ones behind it: note the queue offsets of both.
 
-    What stands at ``end`` itself is damaged, and is passed over: perhaps only the CRC of the whole record says so. Returns a
+    What stands at ``end`` itself is damaged, and is passed over: perhaps only the CRC of the whole record says so. Return a
     code of ``record.layout`` and where, as ``walk`` does.
     """
     data, base, rec = stretch.data, stretch.base, record.rec

@@ -65,7 +65,7 @@ class BlockCells:
         self._texts = [scanner.names.texts[k].encode() for k in range(len(scanner.names.texts))]
 
     def pieces(self, units_per_file: int) -> tuple[Int64s, Pieces]:
-        """The units (``cells.UNIT_COLUMNS`` columns), cut by queue and file.
+        """Return the units (``cells.UNIT_COLUMNS`` columns), cut by queue and file.
 
         Returns for each piece the number of its file (int64), and the pieces.
         """
@@ -73,22 +73,22 @@ class BlockCells:
         return file_number, Pieces(queue, starts, counts, self._block.columns)
 
     def runs(self) -> Pieces:
-        """The runs of queue offsets (``cells.RUN_COLUMNS`` columns), one piece for each queue."""
+        """Return the runs of queue offsets (``cells.RUN_COLUMNS`` columns), one piece for each queue."""
         queue, columns = self._block.runs()
         return Pieces(*np.unique(queue, return_index=True, return_counts=True), columns)
 
     def bucket(self, queue: Int64s, part: Int64s, buckets: int) -> Int64s:
-        """The bucket of each pair of queue and part (a file number, or 0), out of ``buckets``; all are int64."""
+        """Return the bucket of each pair of queue and part (a file number, or 0), out of ``buckets``; all are int64."""
         return bucket_of(self._crc[queue], self._ids[queue], part, buckets)
 
     def cut(self, bucket: Int64s, pieces: Pieces) -> list[tuple[int, bytes]]:
-        """The pieces packed into cells: (bucket, cell) in the order of buckets."""
+        """Return the pieces packed into cells: (bucket, cell) in the order of buckets."""
         names, ids = self._names[pieces.queue], self._ids[pieces.queue]
         return cut_cells(bucket, self._texts, names, ids, pieces.starts, pieces.counts, pieces.columns)
 
 
 def batch_rows(scanner: RangeScanner, number: int, batches: BatchArrays, keys: tuple[int, ...]) -> Iterator[handover.Row]:
-    """The rows of one scanned block of range ``number``: units (BATCHES), and the runs that show their order (BATCH_RUNS).
+    """Yield the rows of a scanned block of range ``number``: units (BATCHES), and the runs that show their order (BATCH_RUNS).
 
     ``keys[b]`` is the key of bucket b. Rows of BATCHES are sorted by the phy_offset of their first record.
     """
@@ -120,7 +120,7 @@ def batch_rows(scanner: RangeScanner, number: int, batches: BatchArrays, keys: t
 
 
 def delay_rows(block: Block, number: int, keys: tuple[int, ...]) -> Iterator[handover.Row]:
-    """Rows of DELAYED from one scanned block of range ``number``: cells of EVIDENCE. ``keys[b]`` is the key of bucket b."""
+    """Yield rows of DELAYED from a scanned block of range ``number``: cells of EVIDENCE. ``keys[b]`` is the key of bucket b."""
     rows = read_evidence(block.data, block.base, block.messages)
     bucket = rows["digest"] % len(keys)
     order = np.argsort(bucket, kind="stable")
@@ -132,7 +132,7 @@ def delay_rows(block: Block, number: int, keys: tuple[int, ...]) -> Iterator[han
 
 
 def topic_rows(scanner: RangeScanner, number: int, keys: tuple[int, ...]) -> Iterator[handover.Row]:
-    """Rows of TOPICS (``cells.TOPIC_COLUMNS`` columns) from the range ``number``, which ``scanner`` has just scanned.
+    """Yield rows of TOPICS (``cells.TOPIC_COLUMNS`` columns) from the range ``number``, which ``scanner`` has just scanned.
 
     ``keys[b]`` is the key of bucket b.
     """
@@ -185,7 +185,7 @@ class SegmentReader:
             self._watch(at, out)
 
     def view(self, at: int, count: int) -> npt.NDArray[np.uint8] | None:
-        """``count`` bytes (uint8) from offset ``at`` on, mapped into memory; None where only ``read`` works."""
+        """Return ``count`` bytes (uint8) from offset ``at`` on, mapped into memory; None where only ``read`` works."""
         data = self._reader.view(at - self._start, count)
         if data is not None and self._watch is not None:
             self._watch(at, data)
@@ -201,7 +201,7 @@ class SegmentReader:
 def find_stale_tail(
     path: str, bounds: tuple[int, int, int], holes: Sequence[Damage], checkpoint_times: tuple[int, int] = (0, 0)
 ) -> StaleTail | Doubt | None:
-    """The stale tail of the segment at ``path``, doubt whether there is one, or None.
+    """Return the stale tail of the segment at ``path``, doubt whether there is one, or None.
 
     ``bounds`` are phy_offsets: of the segment's first byte, of its file's end, and of its end when it is whole. ``holes`` are
     stretches without a good record that have one behind them. ``checkpoint_times`` are physicMsgTimestamp and
@@ -214,7 +214,7 @@ def find_stale_tail(
 
 
 def has_data(path: str, size: int) -> bool:
-    """Whether the file at ``path`` of ``size`` bytes holds a byte that is not zero.
+    """Return whether the file at ``path`` of ``size`` bytes holds a byte that is not zero.
 
     A broker allocates the next segment ahead: that one holds zeros.
     """
@@ -258,7 +258,7 @@ class ScanTask:
             yield from handover.batches(self._scan(scanner, spec))
 
     def specs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[RangeSpec]:
-        """The ranges of the tasks whose numbers are in ``batches``."""
+        """Yield the ranges of the tasks whose numbers are in ``batches``."""
         planned = [RangeSpec(*fields) for fields in handover.read_plan(self.plan)]
         for task in handover.numbers(batches):
             yield from handover.share(planned, task, self.tasks)
@@ -270,7 +270,7 @@ class ScanTask:
     def rows(
         self, scanner: RangeScanner, spec: RangeSpec, temporary: str, block_path: str, watch: Watch | None = None
     ) -> Iterator[handover.Row]:
-        """The rows of the range ``spec``, its SUMMARY last.
+        """Yield the rows of the range ``spec``, its SUMMARY last.
 
         Its index items (dtype STAGED, then a table of dtype MAKER) go to the file ``block_path``, which is written by way of
         the folder ``temporary``. ``watch`` gets the bytes that are read.
@@ -309,7 +309,7 @@ class ScanTask:
         yield handover.summary(spec.number, self.done(summary))
 
     def done(self, summary: RangeSummary) -> bytes:
-        """Stage a range's summary, by which the driver sees how far the scan is; returns it as the data of a row."""
+        """Stage a range's summary, by which the driver sees how far the scan is; return it as the data of a row."""
         text = summary.to_json().encode()
         files.write_bytes(self.staging.temporary, files.join(self.staging.ranges, f"{summary.number}"), [text])
         return text
@@ -324,7 +324,7 @@ class ScanTask:
         yield from self._runs(scanner, spec, block)
 
     def _runs(self, scanner: RangeScanner, spec: RangeSpec, block: BlockCells) -> Iterator[handover.Row]:
-        """Rows of RUNS: those of a queue go to one bucket."""
+        """Yield rows of RUNS: those of a queue go to one bucket."""
         runs = block.runs()
         scanner.summary.runs += runs.columns.shape[1]
         for number, cell in block.cut(block.bucket(runs.queue, np.zeros_like(runs.queue), len(self.keys)), runs):

@@ -62,30 +62,30 @@ class CompareQueues:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         names = handover.read_plan(self.plan)
         for task in handover.numbers(batches):
-            result, mine = AgainstResult(), names[task :: self.tasks]
-            position = Position(self.staging, f"{self.folder}-{task}", len(mine))
-            for done, name in enumerate(mine):
+            result, share = AgainstResult(), names[task :: self.tasks]
+            position = Position(self.staging, f"{self.folder}-{task}", len(share))
+            for done, name in enumerate(share):
                 position.moved(done)
                 paths = [_below(files.join(store, self.folder, name)) for store in (self.a, self.b)]
                 for path in sorted(paths[0] | paths[1]):
                     self._pair(f"{self.folder}/{name}/{path}", result)
-            position.ended(len(mine))
+            position.ended(len(share))
             yield handover.batch([result])
 
     def _pair(self, path: str, result: AgainstResult) -> None:
-        one, other = files.entry_of(files.join(self.a, path)), files.entry_of(files.join(self.b, path))
+        entry_a, entry_b = files.entry_of(files.join(self.a, path)), files.entry_of(files.join(self.b, path))
         result.files += 1
         tally, shown, unit = result.tally, escape(path), BATCH_UNIT if self.folder == BATCH_FOLDER else UNIT
-        if files.ABSENT in (one.kind, other.kind):
-            there = other if one.kind == files.ABSENT else one
-            units, store = _units(there, unit), "B" if there is other else "A"
-            mine = np.flatnonzero(~self._gone(units))
-            if len(mine):
-                tally.add("against-queue-file", 1, shown, int(mine[0]), f"only in {store}, {counted(len(mine), 'unit')}")
+        if files.ABSENT in (entry_a.kind, entry_b.kind):
+            present = entry_b if entry_a.kind == files.ABSENT else entry_a
+            units, store = _units(present, unit), "B" if present is entry_b else "A"
+            lacking = np.flatnonzero(~self._gone(units))
+            if len(lacking):
+                tally.add("against-queue-file", 1, shown, int(lacking[0]), f"only in {store}, {counted(len(lacking), 'unit')}")
             return
-        a, b = _units(one, unit), _units(other, unit)
+        a, b = _units(entry_a, unit), _units(entry_b, unit)
         if len(a) != len(b):
-            tally.add("against-queue-file", 1, shown, len(a), f"{one.size} bytes in A, {other.size} in B")
+            tally.add("against-queue-file", 1, shown, len(a), f"{entry_a.size} bytes in A, {entry_b.size} in B")
         shorter = min(len(a), len(b))
         a, b = a[:shorter], b[:shorter]
         result.units += shorter
@@ -106,7 +106,7 @@ class CompareQueues:
 
 
 def _below(topic: str) -> set[str]:
-    """QUEUE/FILE of all files of a topic."""
+    """Return QUEUE/FILE of all files of a topic."""
     if files.entry_of(topic).kind != files.FOLDER:
         return set()
     queues = [entry for entry in files.listing(topic) if entry.kind == files.FOLDER]
@@ -137,25 +137,25 @@ class CompareIndex:
         pairs = handover.read_plan(self.plan)
         for number in handover.numbers(batches):
             result = AgainstResult()
-            one, other = pairs[number]
-            self._pair(one, other, result.tally)
+            path_a, path_b = pairs[number]
+            self._pair(path_a, path_b, result.tally)
             Position(self.staging, f"index-{number}", 1).ended(1)
             yield handover.batch([result])
 
-    def _pair(self, one: str, other: str, tally: Tally) -> None:
-        shown = f"index/{escape(one)}" + ("" if one == other else f" and {escape(other)}")
-        with files.Reader(files.join(self.a, "index", one)) as a, files.Reader(files.join(self.b, "index", other)) as b:
+    def _pair(self, path_a: str, path_b: str, tally: Tally) -> None:
+        shown = f"index/{escape(path_a)}" + ("" if path_a == path_b else f" and {escape(path_b)}")
+        with files.Reader(files.join(self.a, "index", path_a)) as a, files.Reader(files.join(self.b, "index", path_b)) as b:
             sizes = (a.size(), b.size())
             if min(sizes) < HEADER_SIZE or sizes[0] != sizes[1]:
                 tally.add("against-index-item", 1, shown, sizes[0], f"{sizes[0]} bytes in A, {sizes[1]} in B")
                 return
-            found = self._differing(a, b, sizes[0])
-        if found:
-            at, text = found
+            difference = self._differing(a, b, sizes[0])
+        if difference:
+            at, text = difference
             tally.add("against-index-item", 1, shown, at, text)
 
     def _differing(self, a: files.Reader, b: files.Reader, size: int) -> tuple[int, str] | None:
-        """Where two files of ``size`` bytes differ, and how: in an item, else in a slot, else in a field of the header."""
+        """Return where two files of ``size`` bytes differ, and how: in an item, a slot or a field of the header."""
         heads = [IndexHeader.from_bytes(reader.read(0, HEADER_SIZE)) for reader in (a, b)]
         values = [list(vars(head).values()) for head in heads]
         items_at = HEADER_SIZE + SLOT_SIZE * self.slots
@@ -169,25 +169,25 @@ class CompareIndex:
             items = [np.frombuffer(reader.read(items_at + number * ITEM_SIZE, ITEM_SIZE), ITEM)[0].item() for reader in (a, b)]
             texts = [named_fields(item, ITEM_LAYOUT.names) for item in items]
             return number, f"item {number}: {texts[0]} in A; {texts[1]} in B"
-        for name, one, other in zip(HEADER_LAYOUT.names, *values, strict=True):
-            if one != other:
-                return 0, f"{name}: {one} in A, {other} in B"
+        for name, value_a, value_b in zip(HEADER_LAYOUT.names, *values, strict=True):
+            if value_a != value_b:
+                return 0, f"{name}: {value_a} in A, {value_b} in B"
         return None
 
 
 def _slot(reader: files.Reader, at: int) -> int:
-    """The slot that has the byte ``at``."""
+    """Return the slot that has the byte ``at``."""
     at -= (at - HEADER_SIZE) % SLOT_SIZE
     return int.from_bytes(reader.read(at, SLOT_SIZE), "big", signed=True)
 
 
 def _first_difference(a: files.Reader, b: files.Reader, low: int, high: int) -> int:
-    """The first byte in [low, high) that differs, -1 for none; holes of both files are not read."""
+    """Return the first byte in [low, high) that differs, -1 for none; holes of both files are not read."""
     at = low
     while (at := min(max(low, a.next_data(at)), max(low, b.next_data(at)))) < high:
         size = min(CHUNK, high - at)
-        one, other = (np.frombuffer(reader.read(at, size), np.uint8) for reader in (a, b))
-        differ = one != other
+        bytes_a, bytes_b = (np.frombuffer(reader.read(at, size), np.uint8) for reader in (a, b))
+        differ = bytes_a != bytes_b
         if differ.any():
             return at + int(np.argmax(differ))
         at += size
@@ -195,6 +195,6 @@ def _first_difference(a: files.Reader, b: files.Reader, low: int, high: int) -> 
 
 
 def topics_of(*folders: str) -> list[str]:
-    """The names in any of the folders, sorted as bytes; a folder may be missing."""
-    found = [entry.name for folder in folders if files.entry_of(folder).kind == files.FOLDER for entry in files.listing(folder)]
-    return sorted(set(found), key=os.fsencode)
+    """Return the names in any of the folders, sorted as bytes; a folder may be missing."""
+    names = [entry.name for folder in folders if files.entry_of(folder).kind == files.FOLDER for entry in files.listing(folder)]
+    return sorted(set(names), key=os.fsencode)
