@@ -19,28 +19,36 @@ from rocketmq_reindex.storage_format.kernels.cache_folder import SUFFIX
 
 
 @contextlib.contextmanager
+def _without(name: str) -> Iterator[None]:
+    """Have imports of a package fail."""
+    missing = object()
+    found: Any = sys.modules.get(name, missing)
+    sys.modules[name] = None  # type: ignore[assignment]  # an import of it fails
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+        if found is not missing:
+            sys.modules[name] = found
+
+
+@contextlib.contextmanager
 def _without_settings_of_working_folder() -> Iterator[None]:
     """numba reads ``.numba_config.yaml`` of the working folder, where yaml is, when it is imported and at each compilation.
 
-    Among others they name a folder with code to be run, and anybody may have written into the working folder.
+    Among others they name a folder with code to be run, and anybody may have written into the working folder. Nor does numba
+    import coverage.py, where that is installed and does not run: it takes a sixth of the time.
     """
     if "numba" in sys.modules:
         yield
         return
-    missing = object()
-    yaml: Any = sys.modules.get("yaml", missing)
-    sys.modules["yaml"] = None  # type: ignore[assignment]  # an import of it fails
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "A Numba config file is found")
-            yield
-            from numba import config
+    coverage = contextlib.nullcontext() if "coverage" in sys.modules else _without("coverage")
+    with _without("yaml"), coverage, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "A Numba config file is found")
+        yield
+        from numba import config
 
-            config._config_fname = ""
-    finally:
-        del sys.modules["yaml"]
-        if yaml is not missing:
-            sys.modules["yaml"] = yaml
+        config._config_fname = ""
 
 
 with _without_settings_of_working_folder():

@@ -116,9 +116,11 @@ def _times(a: int, b: int) -> int:
 
 def _powers() -> Sums:
     """x to the power of 8, 16, 32, ...: over 1, 2, 4, ... bytes."""
+    # Plain Python: the first compiled loop that a process calls costs it 0.4 s, and many commands call none.
+    times = getattr(_times, "py_func", _times)
     powers = [0x00800000]  # x^8, the highest bit being x^0
     for _ in range(40):
-        powers.append(int(_times(powers[-1], powers[-1])))
+        powers.append(int(times(powers[-1], powers[-1])))
     return np.array(powers, np.int64)
 
 
