@@ -48,7 +48,9 @@ docs: setup ## the pages of docs/ as HTML in .docs/: fails on a broken link, anc
 # A test belongs to a tier by its folder: `make test` runs the folders named here, `make test-all` runs all of tests/.
 FIRST = $(wildcard $(addprefix tests/,builds docs golden hostile incremental local reference smoke tools unit))
 JOBS = 2
-PYTEST = $(ENV) scripts/test-folder $(PY) -m pytest -n $(JOBS) --dist loadfile -m "not slow and not matrix"
+# Files are handed out in the order of their names: xdist's own order, by the number of tests, leaves to the end files of few
+# and long tests, in which one process works alone.
+PYTEST = $(ENV) scripts/test-folder $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow and not matrix"
 
 test: test-setup ## the tests that a change needs: minutes, and nothing to install but RocketMQ 5.5.0
 	$(PYTEST) $(FIRST)
