@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from rocketmq_reindex.jobs.api.run_build import run_build
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.command.options import wants_json_log
 from rocketmq_reindex.jobs.watch import Watch
-from rocketmq_reindex.jobs.watching.options import wants_json_log
 
 
 def build(arguments: Sequence[str]) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.api.ended import show
 from rocketmq_reindex.jobs.api.run_info import run_info
-from rocketmq_reindex.jobs.describing.options import parse_info
+from rocketmq_reindex.jobs.describing.look import parse_info
 
 
 def info(arguments: Sequence[str]) -> int:

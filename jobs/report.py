@@ -6,8 +6,7 @@ By itself: the start of report imports no other command.
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api.report import write_page
-from rocketmq_reindex.jobs.reporting.options import parse_report
+from rocketmq_reindex.jobs.api.report import parse_report, write_page
 from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.api.run_verify import run_verify
 from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.command.options import wants_json_log
 from rocketmq_reindex.jobs.verifying.options import parse_verify
 from rocketmq_reindex.jobs.watch import Watch
-from rocketmq_reindex.jobs.watching.options import wants_json_log
 
 
 def verify(arguments: Sequence[str]) -> int:

@@ -2,7 +2,7 @@
 
 from rocketmq_reindex.jobs.api import keywords as api_keywords, results, run_fetch as api_run_fetch
 from rocketmq_reindex.jobs.command.failures import Interrupts
-from rocketmq_reindex.jobs.fetching.options import build_parser, fetch_settings
+from rocketmq_reindex.jobs.fetching.options import fetch_settings
 
 
 @api_keywords.says_keywords
@@ -56,7 +56,5 @@ def fetch(
     keywords = dict(locals())
     return api_keywords.result_of(
         results.FetchResult,
-        api_run_fetch.run_fetch(
-            lambda: fetch_settings(api_keywords.given(build_parser(), keywords)), Interrupts(install=False)
-        ),
+        api_run_fetch.run_fetch(lambda: fetch_settings(api_keywords.given("fetch", keywords)), Interrupts(install=False)),
     )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocketmq_reindex.jobs.api import keywords as api_keywords, results, run_info as api_run_info
-from rocketmq_reindex.jobs.describing.options import build_parser, info_settings
+from rocketmq_reindex.jobs.describing.look import info_settings
 from rocketmq_reindex.storage_format.names import counted
 
 # ------------------------------------------------------------------------------------------------------------------ info_result
@@ -93,5 +93,5 @@ def info(store: api_keywords.PathLike, *, commitlog: api_keywords.Paths | None =
     """
     keywords = dict(locals())
     return api_keywords.result_of(
-        InfoResult, api_run_info.run_info(lambda: info_settings(api_keywords.given(build_parser(), keywords)))
+        InfoResult, api_run_info.run_info(lambda: info_settings(api_keywords.given("info", keywords)))
     )

@@ -57,13 +57,13 @@ def keywords_in(parser: argparse.ArgumentParser, text: str) -> dict[str, Any]:
     return {keyword: value for keyword, value in named.items() if value is not None and value is not False}
 
 
-def given(parser: argparse.ArgumentParser, keywords: Mapping[str, object]) -> dict[str, Any]:
-    """The options that keywords stand for, by the names of the parser and with its types. Raises UsageError.
+def given(command: str, keywords: Mapping[str, object]) -> dict[str, Any]:
+    """The options that keywords of a command stand for, by the names of the parser and with its types. Raises UsageError.
 
     A keyword that is None, and a switch that is False, is left out, as an option is. One that is required cannot be None.
     """
-    options = options_of(parser)
-    found = {action.dest: action.default for action in parser._actions if action.default is not argparse.SUPPRESS}
+    parser = parser_of(command)
+    options, found = options_of(parser), dict[str, Any]()
     for keyword, value in keywords.items():
         switched = keyword == "progress" and isinstance(value, bool)
         if keyword in NOT_KEYWORDS or switched:
@@ -251,12 +251,6 @@ def options(command: Literal["build", "verify"], text: str) -> dict[str, Any]:
         >>> rr.options("build", "--only index,checkpoint --hash-slots 500 --lmq")
         {'only': ('index', 'checkpoint'), 'hash_slots': 500, 'lmq': True}
     """
-    if command == "build":
-        from rocketmq_reindex.jobs.building.options import build_parser
-
-        return keywords_in(build_parser(), text)
-    if command != "verify":
+    if command not in ("build", "verify"):
         raise UsageError(f"options: no command {command!r}: take 'build' or 'verify'")
-    from rocketmq_reindex.jobs.verifying.options import build_parser
-
-    return keywords_in(build_parser(), text)
+    return keywords_in(parser_of(command), text)

@@ -3,8 +3,8 @@
 from typing import Literal
 
 from rocketmq_reindex.jobs.api import failing, keywords as api_keywords, messages
-from rocketmq_reindex.jobs.inspecting.options import build_parser as inspect_parser, inspection, summary_text
-from rocketmq_reindex.jobs.querying.options import build_parser as query_parser, question
+from rocketmq_reindex.jobs.inspecting.options import inspection, summary_text
+from rocketmq_reindex.jobs.querying.options import question
 from rocketmq_reindex.storage_format.errors import InputError
 
 # ---------------------------------------------------------------------------------------------------------------------- inspect
@@ -55,7 +55,7 @@ def inspect(
     with failing.failures_as_errors(str(file)):
         from rocketmq_reindex.jobs.inspecting.options import look
 
-        asked = inspection(api_keywords.given(inspect_parser(), keywords))
+        asked = inspection(api_keywords.given("inspect", keywords))
         found = look(asked.files[0], asked)
     rows = found.found.rows if records else ()
     return messages.InspectResult(0, summary_text(found.summary), found.file, found.kind, found.found.summary, rows)
@@ -139,7 +139,7 @@ def query(
         from rocketmq_reindex.jobs.querying.search import Search
         from rocketmq_reindex.jobs.store.folders import Notes
 
-        asked, notes = question(api_keywords.given(query_parser(), keywords)), Notes(warnings.append, searched.append)
+        asked, notes = question(api_keywords.given("query", keywords)), Notes(warnings.append, searched.append)
         with Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan) as search:
             rows = [row_of(found, search.log, asked, notes) for found in answer(asked, search)]
         notes.close()

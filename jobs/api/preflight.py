@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rocketmq_reindex.jobs.api import keywords as api_keywords, results, run_preflight as api_run_preflight
-from rocketmq_reindex.jobs.preflighting.options import build_parser, preflight_settings
+from rocketmq_reindex.jobs.preflighting.options import preflight_settings
 
 # ------------------------------------------------------------------------------------------------------------- preflight_result
 # What ``preflight`` of the Python API returns.
@@ -114,5 +114,5 @@ def preflight(
     keywords = dict(locals())
     return api_keywords.result_of(
         PreflightResult,
-        api_run_preflight.run_preflight(lambda: preflight_settings(api_keywords.given(build_parser(), keywords)), quiet=True),
+        api_run_preflight.run_preflight(lambda: preflight_settings(api_keywords.given("preflight", keywords)), quiet=True),
     )

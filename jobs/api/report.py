@@ -3,9 +3,34 @@
 By itself: the start of report imports nothing of another command.
 """
 
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
 from rocketmq_reindex.jobs.api import failing, keywords, results
-from rocketmq_reindex.jobs.reporting.options import ReportSettings, build_parser, report_settings
+from rocketmq_reindex.jobs.command.option_table import default_of
+from rocketmq_reindex.jobs.command.options import reader
+from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.names import escape
+
+
+class ReportSettings(NamedTuple):
+    """What the page is about, and where it goes. ``source`` is a build's folder or a verify's file."""
+
+    source: str
+    out: str = default_of("out", "report")
+    store: str | None = None
+    summary: str | None = None
+
+
+def report_settings(given: Mapping[str, Any]) -> ReportSettings:
+    """Return the settings that options make, by the names of the parser. Raises UsageError."""
+    if not given["source"]:
+        raise UsageError("rmq-reindex report: name DIR, or the file of verify --report: see --help")
+    return ReportSettings(**given)
+
+
+parse_report: Final = reader("report", report_settings)
+"""Return the settings that the words behind ``report`` make. Raises UsageError."""
 
 
 @keywords.says_keywords
@@ -40,7 +65,7 @@ def report(
         >>> rr.report("rebuilt", out="page.html", store="store").out
         'page.html'
     """
-    return write_page(report_settings(keywords.given(build_parser(), dict(locals()))))
+    return write_page(report_settings(keywords.given("report", dict(locals()))))
 
 
 def write_page(settings: ReportSettings) -> results.ReportResult:

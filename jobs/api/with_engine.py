@@ -11,10 +11,10 @@ from rocketmq_reindex.jobs.api import (
     run_build as api_run_build,
     run_verify as api_run_verify,
 )
-from rocketmq_reindex.jobs.building.options import build_parser, build_settings
+from rocketmq_reindex.jobs.building.options import build_settings
 from rocketmq_reindex.jobs.command.failures import Interrupts
-from rocketmq_reindex.jobs.repairing.options import build_parser as repair_parser, repair_settings
-from rocketmq_reindex.jobs.verifying.options import build_parser as verify_parser, verify_settings
+from rocketmq_reindex.jobs.repairing.options import repair_settings
+from rocketmq_reindex.jobs.verifying.options import verify_settings
 from rocketmq_reindex.jobs.watch import Watch
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ def build(
     keywords = dict(locals())
     watch = Watch("build", json_log=log_format == "json", quiet=progress is False)
     ended = api_run_build.run_build(
-        lambda: build_settings(api_keywords.given(build_parser(), keywords)), watch, Interrupts(install=False), spark
+        lambda: build_settings(api_keywords.given("build", keywords)), watch, Interrupts(install=False), spark
     )
     return api_keywords.result_of(results.BuildResult, ended)
 
@@ -268,7 +268,7 @@ def repair(
     watch = Watch("repair", json_log=log_format == "json", quiet=progress is False)
     interrupts = Interrupts(install=False)
     ended = api_run_build.run_build(
-        lambda: repair_settings(api_keywords.given(repair_parser(), keywords)), watch, interrupts, spark, command="repair"
+        lambda: repair_settings(api_keywords.given("repair", keywords)), watch, interrupts, spark, command="repair"
     )
     return api_keywords.result_of(results.RepairResult, ended)
 
@@ -320,7 +320,7 @@ def verify(
     Args:
         store: Folder of the store, or of a build, which needs ``commitlog``.
         only: The parts to compare: any of ``consumequeue``, ``index``, ``checkpoint``, ``log``. Default: all.
-        sample: Share of the segments to read, above 0 and up to 1. Default: 1.
+        sample: Share of the segments to read, above 0 and up to 1. Default: 1.0.
         against: Another store: compare ``store`` with it instead of with its log.
         report: File for the same summary as JSON, for :func:`rocketmq_reindex.report`.
         work: Folder for index items while the run goes on. On a cluster all executors share it. Default: a temporary one.
@@ -367,6 +367,6 @@ def verify(
     keywords = dict(locals())
     watch = Watch("verify", json_log=log_format == "json", quiet=progress is False)
     ended = api_run_verify.run_verify(
-        lambda: verify_settings(api_keywords.given(verify_parser(), keywords)), watch, Interrupts(install=False), spark
+        lambda: verify_settings(api_keywords.given("verify", keywords)), watch, Interrupts(install=False), spark
     )
     return api_keywords.result_of(results.VerifyResult, ended)

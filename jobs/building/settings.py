@@ -5,22 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
+from rocketmq_reindex.jobs.command.option import PARTS as PARTS, parse_window
 from rocketmq_reindex.jobs.command.tables_place import given_place
-from rocketmq_reindex.jobs.store.settings import (
-    CRC_MODES as CRC_MODES,
-    DELAY_LEVELS as DELAY_LEVELS,
-    StoreSettings,
-    checked_paths,
-    parse_delay_levels as parse_delay_levels,
-)
-from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.jobs.store.settings import CRC_MODES as CRC_MODES, StoreSettings, checked_paths
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX
 from rocketmq_reindex.storage_format.timer.settings import DELIVER, UNDECIDED
-from rocketmq_reindex.udfs.times import UNITS, parse_time as parse_time
-
-PARTS: Final = ("consumequeue", "index", "checkpoint")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +58,7 @@ class BuildSettings(StoreSettings):
     @property
     def window(self) -> int:
         """Milliseconds of ``--index-policy window:...``, 0 for ``capacity``."""
-        return 0 if self.index_policy == "capacity" else parse_window(self.index_policy)
+        return parse_window(self.index_policy)
 
     @property
     def strict_lmq(self) -> bool:
@@ -197,23 +188,3 @@ class BuildSettings(StoreSettings):
             "file_reserved_hours": self.file_reserved_hours,
             "batch_topics": list(self.batch_topics),
         }
-
-
-def parse_window(policy: str) -> int:
-    """Return ``window:1h`` as milliseconds. Raises UsageError."""
-    found = re.fullmatch(r"window:(\d{1,12})(ms|s|m|h|d)", policy)
-    window = int(found[1]) * UNITS[found[2]] if found else 0
-    if not window:
-        raise UsageError(f"--index-policy {policy!a}: take capacity, or window: and a time such as 30m, 1h or 1d")
-    if window > INT64_MAX:
-        raise UsageError(f"--index-policy {policy!a}: more milliseconds than 64 bits hold: take a shorter time")
-    return window
-
-
-def parse_parts(text: str) -> tuple[str, ...]:
-    """Return ``index,checkpoint`` as parts, in their usual order. Raises UsageError."""
-    asked = [name.strip() for name in text.split(",") if name.strip()]
-    unknown = [name for name in asked if name not in PARTS]
-    if unknown or not asked:
-        raise UsageError(f"--only {text!a}: take one or more of {', '.join(PARTS)}, separated by commas")
-    return tuple(part for part in PARTS if part in asked)

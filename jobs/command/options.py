@@ -1,51 +1,24 @@
 """What the parsers of all commands share: words, groups, what ``--help`` shows beside the options."""
 
 import argparse
-import importlib
 import io
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
+from rocketmq_reindex.jobs.command.option_table import COMMANDS, GROUPS, NOTES, OPTIONS, WATCHING, options_of
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.names import escape, near_names
 
 # ------------------------------------------------------------------------------------------------------------------------- help
-# What ``--help`` shows beside the options: the group of each, an example, the exit statuses, and where to read more.
-#
-# One command has forty options. In a group stand those that a reader looks for together.
-
-INPUT, WHAT, DAMAGE, SIZES, OUTPUT, RUN = "input", "what", "damage", "sizes and version", "output", "run"
-GROUPS: Final = {
-    INPUT: (
-        "commitlogs", "commitlog", "broker_conf", "topics_config", "snapshot", "replicas", "against", "sample", "abort",
-        "explain", "consumer_offsets", "kind", "store", "summary",
-    ),
-    WHAT: (
-        "only", "index_policy", "checkpoint", "include_topics", "exclude_topics", "until_offset", "until_time", "lmq",
-        "write_topics", "write_delay", "undecided", "topic", "key", "tag", "queue", "offset", "time", "id", "physical", "begin",
-        "end", "max", "scan", "records", "topics", "partial", "allow_empty", "other_log",
-    ),
-    DAMAGE: (
-        "on_damage", "queue_order", "max_fill", "crc", "extend", "majority", "tombstones", "include_broken", "count_limit",
-    ),
-    SIZES: (
-        "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "segment_size", "first_offset", "delay_levels",
-        "broker_version",
-    ),
-    OUTPUT: ("out", "to", "overwrite", "keep", "link", "json", "report", "body", "body_max"),
-    RUN: ("dry_run", "engine", "master", "range_size", "threads", "work"),
-}  # fmt: skip
-"""The options of each group, by the names that the parsers give them, in the order of the groups in ``--help``."""
-
-TITLES: Final = {name: title for title, names in GROUPS.items() for name in names}
-"""The group of an option. One without a group here belongs to a group that its parser makes, such as that of Delta tables."""
+# What ``--help`` shows beside the options: what a command is, an example, the exit statuses, and where to read more.
 
 
 class About(NamedTuple):
-    """What ``--help`` says of a command behind its options."""
+    """What ``--help`` says of a command before its options, and behind them."""
 
+    description: str
     examples: tuple[str, ...]
     statuses: tuple[int, ...] = (0, 1, 2)
 
@@ -61,8 +34,12 @@ STATUSES: Final = {
 """Exit statuses in short; docs/reference/exit-statuses.md has them for each command."""
 
 ABOUT: Final = {
-    "info": About(("rmq-reindex info /data/store",)),
+    "info": About(
+        "Say what is in a store, what is missing or stale, and what to run next. Nothing is written.",
+        ("rmq-reindex info /data/store",),
+    ),
     "build": About(
+        "Rebuild ConsumeQueue, IndexFiles and checkpoint from raw segments.",
         (
             "rmq-reindex build /data/store --broker-conf broker.conf --out /data/rebuilt",
             "rmq-reindex build /data/store --out /data/rebuilt --only index,checkpoint --engine local",
@@ -70,26 +47,42 @@ ABOUT: Final = {
         (0, 1, 2, 3, 5),
     ),
     "query": About(
+        "Find messages in a store, whole or broken, without a broker.",
         (
             "rmq-reindex query /data/store --topic Orders --key order-17",
             "rmq-reindex query /data/store --topic Orders --queue 0 --time 2026-11-20T08:00:00Z --max 10",
-        )
+        ),
     ),
-    "inspect": About(("rmq-reindex inspect /data/store/checkpoint /data/store/index/*",)),
+    "inspect": About(
+        "Say what a segment, ConsumeQueue file, IndexFile, checkpoint or timer file holds, and what is wrong with it.",
+        ("rmq-reindex inspect /data/store/checkpoint /data/store/index/*",),
+    ),
     "verify": About(
+        "Compare a store's commitlog with its ConsumeQueue, IndexFiles and checkpoint, both ways.",
         (
             "rmq-reindex verify /data/store",
             "rmq-reindex verify /data/store --report verified.json",
         ),
         (0, 1, 2, 4),
     ),
-    "preflight": About(("rmq-reindex preflight /data/store --broker-version 5.3.3 --broker-conf broker.conf",), (0, 1, 2, 4)),
+    "preflight": About(
+        "Say what the start of a broker will do to a store. Nothing is written.",
+        ("rmq-reindex preflight /data/store --broker-version 5.3.3 --broker-conf broker.conf",),
+        (0, 1, 2, 4),
+    ),
     "repair": About(
+        "Write a new commitlog that a broker accepts whole, and the files derived from it. The old one is only read.",
         ("rmq-reindex repair /data/store --replica /backup/store --broker-conf broker.conf --out /data/repaired",),
         (0, 1, 2, 3, 5),
     ),
-    "fetch": About(("rmq-reindex fetch /data/rebuilt --to /data/store",)),
-    "report": About(("rmq-reindex report /data/rebuilt --out report.html",)),
+    "fetch": About(
+        "Lay a build out in a broker's store: check every file, then put it in the place of the store's own.",
+        ("rmq-reindex fetch /data/rebuilt --to /data/store",),
+    ),
+    "report": About(
+        "One HTML page, complete in itself, about what a build wrote or a verify found.",
+        ("rmq-reindex report /data/rebuilt --out report.html",),
+    ),
 }
 
 
@@ -114,30 +107,12 @@ _PLACES: Final = {"DIR": "folder", "URI": "folder", "STORE": "store", "STORE2": 
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises UsageError instead of ending the process, and puts each option into its group (``GROUPS``).
-
-    The error has a line for each word that is wrong.
-    """
+    """A parser that raises UsageError instead of ending the process: with a line for each word that is wrong."""
 
     def __init__(self, *words: Any, **settings: Any) -> None:
         self._given: list[str] = []
         self._wrong: list[str] = []
-        self._groups: dict[str, argparse._ArgumentGroup] = {}
         super().__init__(*words, **settings)
-
-    def add_argument(self, *names: str, **settings: Any) -> argparse.Action:
-        name = settings.get("dest", names[0].removeprefix("--").replace("-", "_"))
-        title = TITLES.get(name, "") if names[0].startswith("--") else ""
-        return self._group(title).add_argument(*names, **settings) if title else super().add_argument(*names, **settings)
-
-    def _group(self, title: str) -> argparse._ArgumentGroup:
-        found = self._groups.get(title)
-        if found is None:
-            found = self._groups[title] = self.add_argument_group(title)
-            made = [group for group in self._action_groups if group.title not in GROUPS]
-            # Behind arguments and --help, before the groups that a command makes of its own.
-            self._action_groups[:] = [*made[:2], *(self._groups[each] for each in GROUPS if each in self._groups), *made[2:]]
-        return found
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, rest = self.parse_known_args(args, namespace)
@@ -203,28 +178,6 @@ class Parser(argparse.ArgumentParser):
         return ""
 
 
-def command_parser(prog: str, description: str, *, absent: bool = False) -> Parser:
-    """The parser of one command. ``absent``: options left out are absent from its result."""
-    return Parser(
-        prog=prog,
-        description=description,
-        epilog=epilog(prog.rpartition(" ")[2]),
-        argument_default=argparse.SUPPRESS if absent else None,
-        allow_abbrev=False,
-        formatter_class=_wide_help,
-    )
-
-
-def checked(check: Callable[[str], object]) -> Callable[[str], str]:
-    """The type of an option whose text is kept as it is, once ``check`` has taken it."""
-
-    def text_of(text: str) -> str:
-        check(text)
-        return text
-
-    return text_of
-
-
 def any_text() -> None:
     """From now on stdout shows a character that its encoding lacks as an escape, instead of failing."""
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -248,21 +201,81 @@ def _wide_help(prog: str) -> argparse.HelpFormatter:
 
 
 # ---------------------------------------------------------------------------------------------------------------------- parsers
-# The parser of each command, by the command's name. What none asks for is not imported.
-
-_PACKAGES: Final = {
-    "info": "describing", "build": "building", "query": "querying", "inspect": "inspecting", "verify": "verifying",
-    "preflight": "preflighting", "repair": "repairing", "fetch": "fetching", "report": "reporting",
-}  # fmt: skip
-"""The package that has the options of each command, in its module ``options``."""
+# The parser of each command, as the table of options has it.
 
 
 def parser_of(command: str) -> Parser:
-    """Return the parser of a command."""
-    found: Parser = importlib.import_module(f"rocketmq_reindex.jobs.{_PACKAGES[command]}.options").build_parser()
-    return found
+    """Return the parser of a command. Options left out are absent from its result, so that a broker.conf can stand for them."""
+    parser = Parser(
+        prog=f"rmq-reindex {command}",
+        description=ABOUT[command].description,
+        epilog=epilog(command),
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+        formatter_class=_wide_help,
+    )
+    options = options_of(command)
+    titles = {option.group for option in options.values()} - {""}
+    groups = {title: parser.add_argument_group(title, NOTES.get(title)) for title in GROUPS if title in titles}
+    for name, option in options.items():
+        settings: dict[str, Any] = {"help": option.full_help}
+        if option.is_switch:
+            settings["action"] = "store_true"
+        else:
+            settings |= {"metavar": option.metavar or None, "type": option.type, "choices": option.choices or None}
+        if option.nargs == "append":
+            settings["action"] = "append"
+        elif option.nargs in ("?", "+"):
+            settings["nargs"] = option.nargs
+        if option.is_argument:
+            parser.add_argument(name, **settings)
+        else:
+            settings |= {"dest": option.dest or name, "required": option.required}
+            groups[option.group].add_argument(f"--{name.replace('_', '-')}", **settings)
+    return parser
+
+
+Settings = TypeVar("Settings")
+
+
+def reader(command: str, settings_of: Callable[[dict[str, Any]], Settings]) -> Callable[[Sequence[str]], Settings]:
+    """Return what makes settings of the words behind a command; ``settings_of`` makes them of options by their settings' names.
+
+    It raises UsageError, and what ``settings_of`` raises.
+    """
+    return lambda arguments: settings_of(vars(parser_of(command).parse_args(arguments)))
 
 
 def all_parsers() -> dict[str, Parser]:
     """Return the parsers of all commands, by their names."""
-    return {command: parser_of(command) for command in _PACKAGES}
+    return {command: parser_of(command) for command in COMMANDS}
+
+
+# ------------------------------------------------------------------------------------------------------------------ environment
+# How a run is watched by the environment: each option of watching has a variable beside it.
+
+_WATCHED: Final = {name: option for name, option in OPTIONS.items() if option.group == WATCHING}
+
+
+def variable(name: str) -> str:
+    """Return the variable of the environment that stands for an option."""
+    return f"RMQ_REINDEX_{name.upper()}"
+
+
+def watch_environment() -> dict[str, str]:
+    """Return what the environment says, by names of settings. Raises UsageError."""
+    found = {name: os.environ[variable(name)] for name in _WATCHED if os.environ.get(variable(name))}
+    for name, value in found.items():
+        if (choices := _WATCHED[name].choices) and value not in choices:
+            raise UsageError(f"{variable(name)} {value!a}: take {' or '.join(choices)}")
+    return found
+
+
+def wants_json_log(arguments: Sequence[str]) -> bool:
+    """Whether the words ask for a JSON log. Words that no parser takes count as well, since their error is logged, too."""
+    asked = os.environ.get(variable("log_format"))
+    for word, after in zip(arguments, [*arguments, ""][1:], strict=True):
+        name, equals, value = word.partition("=")
+        if name == "--log-format":
+            asked = value if equals else after
+    return asked == "json"

@@ -1,5 +1,6 @@
 """Look at a store: its log, queues, index, checkpoint, lock and earlier builds; and what to run next."""
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -8,11 +9,31 @@ from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building import advice
 from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.building.store_signs import brokers
+from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.store import contents, folders, lock, settings, sizes as store_sizes, versions as store_versions
 from rocketmq_reindex.storage_format import errors, names, versions as storage_format_versions
 from rocketmq_reindex.udfs import files
+
+# ---------------------------------------------------------------------------------------------------------------------- options
+# The settings that the options of ``rmq-reindex info`` make.
+
+
+def info_settings(given: Mapping[str, Any]) -> settings.StoreSettings:
+    """Return the settings that options make, by the names of the parser. Raises UsageError."""
+    roots = given.get("commitlogs", ())
+    if not given["store"]:
+        raise errors.UsageError("rmq-reindex info: name a STORE: see --help")
+    try:
+        store, *roots = map(files.checked, (given["store"], *roots))
+    except errors.InputError as error:
+        raise errors.UsageError(f"rmq-reindex info: {names.escape(str(error))}") from None
+    return settings.StoreSettings(store, commitlogs=tuple(roots), json=bool(given.get("json")))
+
+
+parse_info: Final = reader("info", info_settings)
+"""Return the settings that the arguments behind ``info`` make. Raises UsageError."""
 
 # ---------------------------------------------------------------------------------------------------------------------- summary
 # What ``info`` knows of a store, as one JSON object or as text.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.jobs.command.options import command_parser
+from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.jobs.querying.bodies import to_json
 from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
@@ -143,48 +142,13 @@ class Inspection:
         return self
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of ``rmq-reindex inspect``."""
-    parser = command_parser(
-        "rmq-reindex inspect",
-        "Say what a segment, ConsumeQueue file, IndexFile, checkpoint or timer file holds, and what is wrong with it.",
-    )
-    add = parser.add_argument
-    add("files", nargs="+", metavar="FILE", help="files of a store")
-    add("--kind", choices=KINDS, help="kind of the files (by folder, name and content)")
-    add("--records", action="store_true", help="also list every record, unit or item of the file")
-    add("--json", action="store_true", help="print one JSON object per line")
-    add("--hash-slots", type=int, metavar="N", help="number of slots of an IndexFile (taken from the file)")
-    add(
-        "--index-items",
-        type=int,
-        metavar="N",
-        help="number of items of an IndexFile, as maxIndexNum (taken from the file)",
-    )
-    add(
-        "--first-offset",
-        type=int,
-        metavar="N",
-        help="offset of the file's first byte: of a segment in the log, of a ConsumeQueue file in its queue (by the "
-        "file's name, or by a segment's records)",
-    )
-    add(
-        "--segment-size",
-        type=int,
-        metavar="BYTES",
-        help="size of a whole segment, in bytes (that of the first segment beside the file)",
-    )
-    return parser
-
-
-def parse_inspection(arguments: Sequence[str]) -> Inspection:
-    """What the words behind ``inspect`` ask for. Raises UsageError."""
-    return inspection(vars(build_parser().parse_args(arguments)))
-
-
 def inspection(given: Mapping[str, Any]) -> Inspection:
     """What options ask for, by the names of the parser. Raises UsageError."""
     return Inspection(**{**given, "files": tuple(given["files"])}).check()
+
+
+parse_inspection: Final = reader("inspect", inspection)
+"""Return what the words behind ``inspect`` ask for. Raises UsageError."""
 
 
 # ------------------------------------------------------------------------------------------------------------------------- look

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from rocketmq_reindex.jobs.building import advice as building_advice
 from rocketmq_reindex.jobs.preflighting.model import StoreSizes
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
-from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, StoreSettings
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.start.delayed import DelayedOutcome, TimerOutcome
 from rocketmq_reindex.storage_format.start.loading import IndexOutcome, Loading, LogOutcome, Prediction, QueueOutcome, Refusal
@@ -86,7 +86,7 @@ class Commands:
             batch_cq_file_size=sizes.files.batch,
             hash_slots=sizes.hash_slots,
             index_items=sizes.index_items,
-            delay_levels=settings.broker.delay_levels or DELAY_LEVELS,
+            delay_levels=settings.broker.delay_levels,
             lmq=self._lmq,
             batch_topics=("",) if self._batch else (),
         )

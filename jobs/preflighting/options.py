@@ -1,22 +1,21 @@
 """The options of ``rmq-reindex preflight``, a broker's own settings, and what a preflight goes by."""
 
-import argparse
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, read_properties, settings_of
-from rocketmq_reindex.jobs.command.options import checked, command_parser
-from rocketmq_reindex.jobs.store.settings import parse_version
+from rocketmq_reindex.jobs.command.option_table import default_of
+from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.storage_format import versions
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.layouts import INT32_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
-from rocketmq_reindex.storage_format.start.rules import DEFAULT_COUNT_LIMIT, RELEASES
+from rocketmq_reindex.storage_format.start.rules import RELEASES
 from rocketmq_reindex.storage_format.timer.settings import precision_ms
 from rocketmq_reindex.udfs import files
 
@@ -39,8 +38,8 @@ class BrokerSettings:
     batch_cq_file_size: int | None = None
     hash_slots: int | None = None
     index_items: int | None = None
-    delay_levels: str = ""
-    """``messageDelayLevel``; "" for the default"""
+    delay_levels: str = default_of("delay_levels")
+    """``messageDelayLevel``"""
     start: Mapping[str, int | bool] = field(default_factory=dict)
     """by the names of ``StartSettings``: what a broker.conf says of the start itself"""
     timer_log_size: int = 100 << 20
@@ -74,7 +73,7 @@ class PreflightSettings:
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     broker_conf: str = ""
     """the file that ``broker`` is from"""
-    count_limit: int = DEFAULT_COUNT_LIMIT
+    count_limit: int = default_of("count_limit")
     """bytes of the log that are walked at most, only to count"""
     json: bool = False
 
@@ -208,51 +207,8 @@ CONF_MAX: Final = 1 << 20
 _SIZES: Final = ("segment_size", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of ``rmq-reindex preflight``. Options left out are absent from its result."""
-    parser = command_parser(
-        "rmq-reindex preflight", "Say what the start of a broker will do to a store. Nothing is written.", absent=True
-    )
-    add = parser.add_argument
-    add("store", nargs="?", metavar="STORE", help="the broker's store (storePathRootDir), a local folder")
-    add(
-        "--broker-version",
-        type=checked(parse_version),
-        metavar="VERSION",
-        help=f"release of the broker, such as 5.3.3; a line, such as 5.3, stands for its newest release ({versions.NEWEST})",
-    )
-    add("--abort", choices=("yes", "no"), help="as if the last stop was unclean, or clean (by the store's file abort)")
-    add("--broker-conf", metavar="FILE", help="take sizes, folders and settings from a broker.conf; options given here win")
-    add(
-        "--commitlog",
-        dest="commitlogs",
-        action="append",
-        metavar="DIR",
-        help="folder of segments; repeat it for a log spread over several (STORE/commitlog)",
-    )
-    taken = "(taken from the files)"
-    add("--segment-size", type=int, metavar="BYTES", help=f"size of a whole segment {taken}")
-    add("--cq-file-size", type=int, metavar="BYTES", help=f"size of a ConsumeQueue file {taken}")
-    add("--batch-cq-file-size", type=int, metavar="BYTES", help=f"size of a batch ConsumeQueue file {taken}")
-    add("--hash-slots", type=int, metavar="N", help=f"number of slots of an IndexFile {taken}")
-    add("--index-items", type=int, metavar="N", help=f"number of items of an IndexFile, as maxIndexNum {taken}")
-    add(
-        "--count-limit",
-        type=int,
-        metavar="BYTES",
-        help=f"read at most this much of the log only to count what is lost ({DEFAULT_COUNT_LIMIT})",
-    )
-    add("--json", action="store_true", help="print the result on stdout as one JSON object")
-    return parser
-
-
-def parse_preflight(arguments: Sequence[str]) -> PreflightSettings:
-    """The settings in the words behind ``preflight``. Raises UsageError, and InputError for an unknown broker."""
-    return preflight_settings(vars(build_parser().parse_args(arguments)))
-
-
 def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
-    """The settings that options make, by the names of the parser. Raises the same."""
+    """The settings that options make, by the names of the parser. Raises UsageError and InputError."""
     broker, places = BrokerSettings(), dict[str, Any]()
     if "broker_conf" in given:
         broker, places = _read_conf(given["broker_conf"])
@@ -271,7 +227,7 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
     if "store" in given and passed_over not in ((), (files.join(files.absolute(store), "commitlog"),)):
         note = f"storePathCommitLog={escape(','.join(passed_over), 200)} is passed over for STORE: name it with --commitlog"
         broker = dataclasses.replace(broker, notes=(*broker.notes, f"{escape(given['broker_conf'])}: {note}"))
-    count_limit = given.get("count_limit", DEFAULT_COUNT_LIMIT)
+    count_limit = given.get("count_limit", default_of("count_limit"))
     if count_limit < 0:
         raise UsageError(f"--count-limit {count_limit}: take a number of bytes from 0 on")
     return PreflightSettings(
@@ -285,6 +241,10 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
         count_limit=count_limit,
         json=bool(given.get("json")),
     )
+
+
+parse_preflight: Final = reader("preflight", preflight_settings)
+"""Return the settings in the words behind ``preflight``. Raises UsageError, and InputError for an unknown broker."""
 
 
 def _read_conf(path: str) -> tuple[BrokerSettings, dict[str, Any]]:

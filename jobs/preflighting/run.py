@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex import __version__
+from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.jobs.preflighting.folders import CHANGED, Maps, StoreFolders, TemporarySpool
 from rocketmq_reindex.jobs.preflighting.losses import Commands, delivered, earlier_lives, losses, refused, tail_cut
 from rocketmq_reindex.jobs.preflighting.model import Delivery, StoreFiles, StoreSizes, release_from, sizes_of, start_settings
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.first_bytes import no_record
-from rocketmq_reindex.jobs.store.settings import DELAY_LEVELS, meant_by, parse_delay_levels
+from rocketmq_reindex.jobs.store.settings import meant_by
 from rocketmq_reindex.storage_format import topics
 from rocketmq_reindex.storage_format.errors import InputError, Told, UsageError
 from rocketmq_reindex.storage_format.layouts import rocksdb_files
@@ -321,7 +322,7 @@ class Preflight:
 
     def _delays(self, refusals: tuple[start_loading.Refusal, ...]) -> tuple[tuple[start_loading.Refusal, ...], tuple[int, ...]]:
         try:
-            return refusals, parse_delay_levels(self._settings.broker.delay_levels or DELAY_LEVELS)
+            return refusals, parse_delay_levels(self._settings.broker.delay_levels)
         except UsageError as error:
             # ScheduleMessageService.parseDelayLevel
             refusal = start_loading.Refusal("delay-levels", "broker.conf", str(error).removeprefix("--delay-levels: "))

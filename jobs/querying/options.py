@@ -1,24 +1,16 @@
 """The options of ``rmq-reindex query``, and the question that they make."""
 
-import argparse
-import functools
-import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
-from rocketmq_reindex.jobs.command.options import command_parser
+from rocketmq_reindex.jobs.command.option_table import default_of
+from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.index.header import are_possible
-from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.times import parse_time, show_time
-
-BODIES: Final = ("text", "json", "hex", "none")
-BODY_MAX: Final = 4 << 20
-"""as large as a broker takes a message by default (``maxMessageSize``)"""
+from rocketmq_reindex.udfs.times import show_time
 
 
 @dataclass(frozen=True)
@@ -40,91 +32,13 @@ class Query:
     max: int | None = None
     json: bool = False
     body: str = "text"
-    body_max: int = BODY_MAX
+    body_max: int = default_of("body_max")
     scan: bool = False
     sizes: IndexSizes | None = None
     """slots and items of the IndexFiles, where they are given"""
 
     def in_time(self, time: int) -> bool:
         return (self.begin is None or time >= self.begin) and (self.end is None or time <= self.end)
-
-
-def _time(option: str) -> Callable[[str], int]:
-    return functools.partial(parse_time, option=option)
-
-
-def _text(given: str) -> str:
-    """The text as Java would read it: bytes on a command line need not be text."""
-    return java_text(os.fsencode(given))
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of ``rmq-reindex query``. Options left out are absent from its result."""
-    parser = command_parser("rmq-reindex query", "Find messages in a store, whole or broken, without a broker.", absent=True)
-    add = parser.add_argument
-    add("store", nargs="?", metavar="STORE", help="store folder, with commitlog/, index/ and consumequeue/ in it")
-    add("--topic", type=_text, metavar="T", help="topic of the messages")
-    add("--key", type=_text, metavar="K", help="all messages of the topic with this key or unique key, by the IndexFiles")
-    add("--tag", type=_text, metavar="TAG", help="all messages of the topic with this tag, by the IndexFiles or the log")
-    add("--queue", type=int, metavar="Q", help="messages of this queue of the topic; goes with --offset or --time")
-    add("--offset", type=int, metavar="N", help="messages from this queue offset on (one message, or --max)")
-    add(
-        "--time",
-        type=_time("--time"),
-        metavar="TIME",
-        help="messages of the queue stored at this time or later: milliseconds since 1970, or ISO with its zone (one "
-        "message, or --max)",
-    )
-    add("--id", type=_text, metavar="MSGID", help="the message of this id: the broker's offset id, or the client's unique id")
-    add("--physical", type=int, metavar="N", help="the message at this offset of the commitlog, in bytes")
-    add(
-        "--begin",
-        type=_time("--begin"),
-        metavar="TIME",
-        help="with --key or --tag: messages stored at this time or later: milliseconds since 1970, or ISO with its zone "
-        "(any time)",
-    )
-    add(
-        "--end",
-        type=_time("--end"),
-        metavar="TIME",
-        help="with --key or --tag: messages stored at this time or earlier (any time)",
-    )
-    add("--max", type=int, metavar="N", help="show at most this many messages; with --key or --tag the newest ones (all)")
-    add("--json", action="store_true", help="print one JSON object per line, with every field")
-    add("--body", choices=BODIES, help="how bodies are shown; a body that is not text is shown as hex (text)")
-    add(
-        "--body-max",
-        type=int,
-        metavar="BYTES",
-        help=f"read and unpack at most this many bytes of a body ({BODY_MAX})",
-    )
-    add(
-        "--scan",
-        action="store_true",
-        help="read the whole log instead of the IndexFiles or the files of a queue; with --time read every unit of the queue",
-    )
-    add(
-        "--commitlog",
-        dest="commitlogs",
-        action="append",
-        metavar="DIR",
-        help="folder of segments; repeat it for a log spread over several (STORE/commitlog)",
-    )
-    add("--hash-slots", type=int, metavar="N", help="number of slots of an IndexFile (taken from the files)")
-    add(
-        "--index-items",
-        type=int,
-        metavar="N",
-        help="number of items of an IndexFile, as maxIndexNum (taken from the files)",
-    )
-    add("--broker-conf", metavar="FILE", help="take sizes and folders from a broker.conf; options given here win")
-    return parser
-
-
-def parse_query(arguments: Sequence[str]) -> Query:
-    """The question in the words behind ``query``. Raises UsageError."""
-    return question(vars(build_parser().parse_args(arguments)))
 
 
 def question(given: dict[str, Any]) -> Query:
@@ -152,6 +66,10 @@ def question(given: dict[str, Any]) -> Query:
         raise errors.UsageError("rmq-reindex query: --hash-slots and --index-items go together")
     sizes = None if slots is None else IndexSizes(slots, items)
     return _checked(Query(store, roots, sizes=sizes, **given))
+
+
+parse_query: Final = reader("query", question)
+"""Return the question in the words behind ``query``. Raises UsageError."""
 
 
 def _checked(query: Query) -> Query:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names, versions
 from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS, are_possible
@@ -12,7 +13,7 @@ from rocketmq_reindex.storage_format.record.layout import CRC_MODES as CRC_MODES
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.segments import Commitlog, check_unchanged, entries_of, list_segments, meant_by, no_folder
-from rocketmq_reindex.udfs.times import DELAY_LEVELS as DELAY_LEVELS, delay_levels
+from rocketmq_reindex.udfs.times import DELAY_LEVELS
 
 # --------------------------------------------------------------------------------------------------------------------- segments
 # The commitlog's segments, listed by the same code on the driver as for Spark SQL's data sources; and what is no store.
@@ -242,23 +243,6 @@ def checked_paths(*places: str) -> list[str]:
         return [files.checked(place) for place in places]
     except errors.InputError as error:
         raise errors.UsageError(str(error)) from None
-
-
-def parse_version(text: str) -> str:
-    """Return the line of a release, or of a line, as ``--broker-version`` takes both. Raises UsageError."""
-    try:
-        return versions.line_of(text)
-    except ValueError as error:
-        raise errors.UsageError(f"--broker-version {error}") from None
-
-
-def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """Return ``1s 5s ... 2h`` as milliseconds. Raises UsageError."""
-    try:
-        levels = delay_levels(text)
-    except ValueError as error:
-        raise errors.UsageError(f"--delay-levels: {error}") from None
-    return tuple(levels)
 
 
 # ---------------------------------------------------------------------------------------------------------------------- rocksdb

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.errors import Nobody, Told
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 from rocketmq_reindex.storage_format.start import (
@@ -31,7 +32,7 @@ _HELD: Final = 1 << 20
 def predict(
     store: start_store.Store,
     settings: start_store.StartSettings,
-    count_limit: int = start_rules.DEFAULT_COUNT_LIMIT,
+    count_limit: int = INT64_MAX,
     spool: start_kept.Spool | None = None,
     told: Told | None = None,
 ) -> loading.Prediction:

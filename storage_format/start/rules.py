@@ -59,5 +59,3 @@ RULES: Final = {
 """oldest first"""
 RELEASES: Final = tuple(RULES)
 """The releases whose start is known here, oldest first."""
-DEFAULT_COUNT_LIMIT: Final = 4 << 30
-"""bytes of the log that are read at most only to count what is lost"""

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketmq_reindex.jobs.building.settings import DELAY_LEVELS, parse_delay_levels
+from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.storage_format.record import frame, layout as r
 from rocketmq_reindex.storage_format.scan import range_notes, range_scan
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.walk import loop, window
+from rocketmq_reindex.udfs.times import DELAY_LEVELS
 from tests.fuzz.guard import allow, guard, guarded
 from tests.reference import log as reference_log
 from tests.reference.log import merged

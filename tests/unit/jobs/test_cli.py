@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs import inspect_files
-from rocketmq_reindex.jobs.building.options import build_parser, parse_settings
+from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.command.options import parser_of
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.jobs.verifying.options import VerifySettings, build_parser as verify_parser
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from tests.tools.log_writer import LogWriter
@@ -154,7 +155,7 @@ def test_a_dry_run_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "would read" in printed.err
 
 
-@pytest.mark.parametrize(("parser", "settings"), [(build_parser(), BuildSettings), (verify_parser(), VerifySettings)])
+@pytest.mark.parametrize(("parser", "settings"), [(parser_of("build"), BuildSettings), (parser_of("verify"), VerifySettings)])
 def test_help_shows_the_defaults_of_the_settings(parser: argparse.ArgumentParser, settings: type[StoreSettings]) -> None:
     """The settings are the one place where defaults stand; sizes and the version come from the files first."""
     wanted = {setting.name: setting.default for setting in dataclasses.fields(settings)}

@@ -15,18 +15,8 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs import cli
 from rocketmq_reindex.jobs.api import keywords
-from rocketmq_reindex.jobs.building.options import build_parser
-from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.describing.options import build_parser as info_parser
-from rocketmq_reindex.jobs.fetching.options import KEEP, THREADS, build_parser as fetch_parser
-from rocketmq_reindex.jobs.inspecting.options import build_parser as inspect_parser
-from rocketmq_reindex.jobs.preflighting.options import build_parser as preflight_parser
-from rocketmq_reindex.jobs.querying.options import BODY_MAX, build_parser as query_parser
-from rocketmq_reindex.jobs.repairing.options import RepairSettings, build_parser as repair_parser
-from rocketmq_reindex.jobs.reporting.options import OUT, build_parser as report_parser
-from rocketmq_reindex.jobs.verifying.options import build_parser as verify_parser
-from rocketmq_reindex.storage_format.start.rules import DEFAULT_COUNT_LIMIT
-from rocketmq_reindex.storage_format.versions import NEWEST
+from rocketmq_reindex.jobs.command.option_table import default_of
+from rocketmq_reindex.jobs.command.options import parser_of
 
 
 class Command(NamedTuple):
@@ -39,37 +29,33 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "build": Command(rr.build, build_parser(), "store", frozenset({"spark"})),
-    "repair": Command(rr.repair, repair_parser(), "store", frozenset({"spark"})),
-    "verify": Command(rr.verify, verify_parser(), "store", frozenset({"spark"})),
-    "query": Command(rr.query, query_parser(), "store"),
-    "inspect": Command(rr.inspect, inspect_parser(), "file"),
-    "report": Command(rr.report, report_parser(), "source"),
-    "fetch": Command(rr.fetch, fetch_parser(), "build"),
-    "info": Command(rr.info, info_parser(), "store"),
-    "preflight": Command(rr.preflight, preflight_parser(), "store"),
+    "build": Command(rr.build, parser_of("build"), "store", frozenset({"spark"})),
+    "repair": Command(rr.repair, parser_of("repair"), "store", frozenset({"spark"})),
+    "verify": Command(rr.verify, parser_of("verify"), "store", frozenset({"spark"})),
+    "query": Command(rr.query, parser_of("query"), "store"),
+    "inspect": Command(rr.inspect, parser_of("inspect"), "file"),
+    "report": Command(rr.report, parser_of("report"), "source"),
+    "fetch": Command(rr.fetch, parser_of("fetch"), "build"),
+    "info": Command(rr.info, parser_of("info"), "store"),
+    "preflight": Command(rr.preflight, parser_of("preflight"), "store"),
 }
 NAMES = {"inspect": {"files": "file"}}
 """arguments that the function calls otherwise: it takes one file"""
 REQUIRED = {"repair": ("out",)}
 """options that are left out only beside --explain, which is no keyword"""
-_OF_BUILD = (
-    "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "index_policy", "on_damage", "queue_order", "crc",
-    "checkpoint", "broker_version", "max_fill",
-)  # fmt: skip
-DEFAULTS: dict[str, dict[str, object]] = {
-    "build": {name: getattr(BuildSettings("", ""), name) for name in _OF_BUILD} | {"master": "local[*]"},
-    "repair": {
-        name: getattr(RepairSettings("", ""), name) for name in ("cq_file_size", "hash_slots", "link", "crc", "max_fill")
-    },
-    "verify": {name: getattr(BuildSettings("", ""), name) for name in ("crc", "max_fill")} | {"sample": 1},
-    "query": {"body_max": BODY_MAX, "body": "text"},
-    "info": {},
-    "inspect": {},
-    "report": {"out": OUT},
-    "fetch": {"threads": THREADS, "keep": KEEP},
-    "preflight": {"broker_version": NEWEST, "count_limit": DEFAULT_COUNT_LIMIT},
+_OF_STORE = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "crc", "broker_version", "max_fill")
+DEFAULTS: dict[str, tuple[str, ...]] = {
+    "build": (*_OF_STORE, "index_policy", "on_damage", "queue_order", "checkpoint"),
+    "repair": (*_OF_STORE, "link"),
+    "verify": ("crc", "max_fill", "sample"),
+    "query": ("body_max", "body"),
+    "info": (),
+    "inspect": (),
+    "report": ("out",),
+    "fetch": ("threads", "keep"),
+    "preflight": ("broker_version", "count_limit"),
 }
+"""options with a default that the docstring names"""
 
 
 def test_every_command_is_a_function() -> None:
@@ -126,8 +112,8 @@ def test_the_docstring_explains_every_keyword_and_its_default(name: str) -> None
     for entry in re.split(r"\n    (?=\w+: )", "\n" + arguments):
         default = re.search(r"Default:\s+(?:taken from the files, or )?`*([^`,]+?)`*\.$", entry)
         said[entry.strip().partition(":")[0]] = default[1] if default else None
-    for keyword, value in DEFAULTS[name].items():
-        assert said.get(keyword) == str(value), keyword
+    for keyword in DEFAULTS[name]:
+        assert said.get(keyword) == str(default_of(keyword, name)), keyword
     assert "Example:" in text
 
 
@@ -140,7 +126,7 @@ def test_a_keyword_is_read_as_its_option(name: str) -> None:
         expected = vars(command.parser.parse_args([*needed, *words] if not action.required else needed))
         value: object = True if action.nargs == 0 else words[-1]
         others = {keywords.keyword_of(each): _words(each)[-1] for each in command.parser._actions if each.required}
-        found = keywords.given(command.parser, others | {keywords.keyword_of(action): value})
+        found = keywords.given(name, others | {keywords.keyword_of(action): value})
         assert found == expected, action
 
 
@@ -172,6 +158,5 @@ def _words(action: argparse.Action) -> list[str]:
     ],
 )
 def test_values_of_several_types(keyword: str, value: object, expected: object) -> None:
-    parser = build_parser()
-    (found,) = keywords.given(parser, {keyword: value}).values()
+    (found,) = keywords.given("build", {keyword: value}).values()
     assert found == expected

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building.settings import BuildSettings, parse_delay_levels, parse_parts, parse_time, parse_window
+from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.command.option import PARTS, parse_delay_levels, parse_window, parts_of
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.udfs.times import parse_time
 
 
 @pytest.mark.parametrize(
@@ -69,6 +71,7 @@ def test_delay_levels() -> None:
 
 
 def test_parts() -> None:
+    parse_parts = parts_of(PARTS)
     assert parse_parts("checkpoint, index") == ("index", "checkpoint")
     for text in ("", ",", "index,indices"):
         with pytest.raises(UsageError, match="--only"):

@@ -10,10 +10,10 @@ import shlex
 import pytest
 
 from rocketmq_reindex.jobs.cli import COMMANDS, main
-from rocketmq_reindex.jobs.command.options import ABOUT, GROUPS, STATUSES, TITLES, parser_of
+from rocketmq_reindex.jobs.command import option_table
+from rocketmq_reindex.jobs.command.option_table import GROUPS
+from rocketmq_reindex.jobs.command.options import ABOUT, STATUSES, parser_of
 from tests.docs.pages import text_of
-
-OWN_GROUPS = {"object stores", "watching a run", "Delta tables", "verify again"}
 
 
 @pytest.fixture(params=COMMANDS)
@@ -31,15 +31,14 @@ def test_each_option_stands_in_one_group(parser: argparse.ArgumentParser) -> Non
     titles = [str(group.title) for group in parser._action_groups]
     rest = [action.dest for action in parser._action_groups[1]._group_actions]
     assert (titles[:2], rest) == (["positional arguments", "options"], ["help"])
-    shared = [title for title in titles[2:] if title not in OWN_GROUPS]
-    assert shared == [title for title in GROUPS if title in shared]
-    assert titles[2:] == shared + [title for title in titles if title in OWN_GROUPS]
+    assert titles[2:] == [title for title in GROUPS if title in titles]
     assert all(group._group_actions for group in parser._action_groups)
 
 
-def test_the_groups_name_options_once() -> None:
-    assert sum(map(len, GROUPS.values())) == len(TITLES)
-    assert list(ABOUT) == list(COMMANDS)
+def test_each_option_belongs_to_a_command() -> None:
+    names = {name for command in COMMANDS for name in option_table.options_of(command)}
+    assert names == set(option_table.OPTIONS)
+    assert list(ABOUT) == list(COMMANDS) == list(option_table.COMMANDS)
 
 
 def test_the_examples_are_commands(command: str, parser: argparse.ArgumentParser) -> None:

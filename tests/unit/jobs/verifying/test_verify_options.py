@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.command.options import parser_of
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.publishing.pointers import VERIFY_NAME, Pointer, last_beat
 from rocketmq_reindex.jobs.verifying.log import sampled
-from rocketmq_reindex.jobs.verifying.options import VerifySettings, build_parser, parse_verify
+from rocketmq_reindex.jobs.verifying.options import VerifySettings, parse_verify
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.verifying.work import take_sizes, work_folder
 from rocketmq_reindex.storage_format.errors import InputError
@@ -68,8 +69,8 @@ def test_a_broker_conf(tmp_path: Path) -> None:
 
 
 def test_options_of_a_build_mean_the_same() -> None:
-    assert {"--lmq", "--crc", "--delay-levels", "--topics-config"} <= build_parser()._option_string_actions.keys()
-    assert not {"--out", "--overwrite", "--on-damage", "--include-topic"} & build_parser()._option_string_actions.keys()
+    assert {"--lmq", "--crc", "--delay-levels", "--topics-config"} <= parser_of("verify")._option_string_actions.keys()
+    assert not {"--out", "--overwrite", "--on-damage", "--include-topic"} & parser_of("verify")._option_string_actions.keys()
 
 
 def test_sizes_that_the_files_say(tmp_path: Path) -> None:

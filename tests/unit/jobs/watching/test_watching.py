@@ -22,6 +22,7 @@ from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.command.options import wants_json_log
 from rocketmq_reindex.jobs.run import Build
 from rocketmq_reindex.jobs.spark.gateway import JvmErrors
 from rocketmq_reindex.jobs.verifying.mend import Mend
@@ -29,7 +30,6 @@ from rocketmq_reindex.jobs.verifying.summary import VerifySummary
 from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching import logs, progress
 from rocketmq_reindex.jobs.watching.logs import JsonLines, JsonLog
-from rocketmq_reindex.jobs.watching.options import wants_json_log
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.errors import UsageError

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.building.settings import DELAY_LEVELS, parse_delay_levels
+from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
+from rocketmq_reindex.udfs.times import DELAY_LEVELS
 from tests.reference.log import MISSING, merged
 from tests.tools import spoil
 from tests.tools.log_writer import LogWriter

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.building.settings import DELAY_LEVELS, parse_delay_levels
+from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_BODY, CRC_NONE
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.versions import VERSIONS
+from rocketmq_reindex.udfs.times import DELAY_LEVELS
 from tests.reference.log import Log
 from tests.tools.encode import property_bytes
 from tests.tools.log_writer import LogWriter

@@ -1,0 +1,245 @@
+"""The table of options: each is declared here once, for the command line, broker.conf, manifests, advice, docs and Python API.
+
+A command's parser has the options that ``COMMANDS`` names for it, in that order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, get_args
+
+from rocketmq_reindex.jobs.command import option as o
+from rocketmq_reindex.jobs.command.option import Option
+from rocketmq_reindex.storage_format import layouts, versions
+from rocketmq_reindex.storage_format.checks import differences
+from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS
+from rocketmq_reindex.storage_format.queue.units import FILL_MAX
+from rocketmq_reindex.udfs.times import DELAY_LEVELS
+
+# ---------------------------------------------------------------------------------------------------------------------- options
+# The options, by the title above them in ``--help``, in the order of the titles. The name of each is its keyword in the Python
+# API, too.
+
+INPUT, WHAT, DAMAGE, SIZES, OUTPUT, RUN = "input", "what", "damage", "sizes and version", "output", "run"
+URIS, WATCHING, TABLES, AGAIN = "object stores", "watching a run", "Delta tables", "verify again"
+GROUPS: Final = ("", INPUT, WHAT, DAMAGE, SIZES, OUTPUT, RUN, URIS, WATCHING, TABLES, AGAIN)
+"""the titles in their order; arguments and --help have none"""
+NOTES: Final = {WATCHING: "environment variables for these: RMQ_REINDEX_PROGRESS, _LOG_FORMAT, _METRICS, _STORE_NAME"}
+"""what ``--help`` says below a title"""
+_FILES: Final = "taken from the files"
+_OR: Final = f"{_FILES}, or {{}}"
+_LOOK: Final = "verify preflight query"
+_VERSIONS: Final = f"{', '.join(versions.VERSIONS)}, or a release, such as 5.1.4"
+_OUT: Final = "new folder or URI for the result, apart from STORE"
+_STORE: Final = "the broker's store (storePathRootDir)"
+
+
+def _of(group: str, **options: Option) -> dict[str, Option]:
+    return {name: option._replace(group=group) for name, option in options.items()}
+
+
+OPTIONS: Final = _of(
+    "",
+    store=Option("store folder or URI: the segments are in STORE/commitlog", "STORE", nargs="?")
+    .but("verify", help="folder of the store, or of a build, which needs --commitlog")
+    .but("query", help="store folder, with commitlog/, index/ and consumequeue/ in it")
+    .but("info", help=f"{_STORE}: a folder or a URI", nargs="1")
+    .but("preflight", help=f"{_STORE}, a local folder")
+    .but("report", help="folder around commitlog/: the page then shows when messages were stored, by topic", group=INPUT,
+         shown="the build's folder, or the store that was verified", nargs=""),
+    files=Option("files of a store", "FILE", nargs="+",
+        text="a segment, ConsumeQueue file, batch ConsumeQueue file, IndexFile, checkpoint or timer file; a path or URI"),
+    source=Option("what a build wrote (with its reindex.json), or the file of verify --report", "DIR", nargs="1"),
+    build=Option("folder or URI that was --out of a build, or one build below it", "BUILD", nargs="1"),
+) | _of(
+    INPUT,
+    commitlog=Option("folder of segments, instead of STORE/commitlog (repeatable)", "DIR", nargs="append", dest="commitlogs")
+    .but("info query preflight", help="folder of segments; repeat it for a log spread over several", shown="STORE/commitlog")
+    .but("fetch", help="where the broker's log lies, if not in DIR/commitlog of --to; repeat it for more folders"),
+    broker_conf=Option("take sizes, folders, delay levels and LMQ from a broker.conf; options given here win", "FILE")
+    .but("query", help="take sizes and folders from a broker.conf; options given here win")
+    .but("preflight", help="take sizes, folders and settings from a broker.conf; options given here win"),
+    topics_config=Option("a broker's config/topics.json: its batch topics (BatchCQ) get batch ConsumeQueues", "FILE")
+    .but("verify", text="a broker's config/topics.json, for batch topics. Default: that of STORE"),
+    snapshot=Option("the log no longer changes: do not look whether a broker runs on the store"),
+    replica=Option("store of a replica, or a backup: lost bytes come from it where both logs are sure to be the same "
+        "(repeatable)", "STORE2", nargs="append", dest="replicas"),
+    against=Option("compare STORE with this store instead: both logs, and files of the same name", "STORE"),
+    sample=Option("read only this share of the segments, always the same ones", "FRACTION", float, 1.0),
+    abort=Option("as if the last stop was unclean, or clean", shown="by the store's file abort", choices=get_args(o.Abort)),
+    explain=Option("tell what an earlier repair changed: DIR/reindex.json; no other option goes with it", "MANIFEST"),
+    consumer_offsets=Option(
+        "a backup of config/consumerOffset.json: it is checked against the log, and put into DIR/config", "FILE"),
+    kind=Option("kind of the files", shown="by folder, name and content", choices=get_args(o.FileKind)),
+    summary=Option("what build --json printed: the page then shows when it ran, and seconds by stage", "FILE",
+        text="file with what ``rmq-reindex build --json`` printed: the page then shows when it ran, and seconds by stage"),
+) | _of(
+    WHAT,
+    only=Option("build only these parts", "PARTS", o.parts_of(o.PARTS), o.PARTS)
+    .but("verify", help="compare only these parts", type=o.parts_of(differences.PARTS), default=differences.PARTS),
+    index_policy=Option("start a new IndexFile when one is full (capacity), or also at time windows, such as window:1h",
+        "POLICY", o.checked(o.parse_window), "capacity"),
+    checkpoint=Option("one that is safe at the next crash, or the bytes of the broker's own rebuild", default="safe",
+        text="``safe`` keeps the index at the next crash, ``broker`` gives the bytes of the broker's own rebuild",
+        choices=get_args(o.CheckpointKind)),
+    include_topic=Option("only these topics (repeatable)", "GLOB", nargs="append", dest="include_topics"),
+    exclude_topic=Option("not these topics (repeatable)", "GLOB", nargs="append", dest="exclude_topics"),
+    until_offset=Option("only records that start below this offset", "N", int, layouts.INT64_MAX, "the log's end"),
+    until_time=Option("stop at the first record stored later: ms since 1970, or ISO with zone", "T", o.time_of("--until-time"),
+        layouts.INT64_MAX, "the log's end"),
+    lmq=Option("include light message queues (enableLmq, enableMultiDispatch)"),
+    write_topics=Option("also draft DIR/config/topics.json from the log"),
+    write_delay=Option(
+        "also write config/delayOffset.json and timer files, so that a broker delivers pending messages alone"),
+    undecided=Option("with --write-delay: deliver, or drop, messages of which the log does not tell whether they were "
+        "delivered", default="deliver", choices=get_args(o.Undecided)),
+    topic=Option("topic of the messages", "T", o.as_java_reads),
+    key=Option("all messages of the topic with this key or unique key, by the IndexFiles", "K", o.as_java_reads),
+    tag=Option("all messages of the topic with this tag, by the IndexFiles or the log", "TAG", o.as_java_reads,
+        text="all messages of the topic whose tags are this one text, by the tag items of the IndexFiles (RocketMQ 5.4 and "
+        "newer) and, where these have none, by reading the log. ``searched`` of the result says which"),
+    queue=Option("messages of this queue of the topic; goes with --offset or --time", "Q", int),
+    offset=Option("messages from this queue offset on", "N", int, shown="one message, or --max"),
+    time=Option("messages of the queue stored at this time or later: milliseconds since 1970, or ISO with its zone", "TIME",
+        o.time_of("--time"), shown="one message, or --max"),
+    id=Option("the message of this id: the broker's offset id, or the client's unique id", "MSGID", o.as_java_reads),
+    physical=Option("the message at this offset of the commitlog, in bytes", "N", int),
+    begin=Option("with --key or --tag: messages stored at this time or later: milliseconds since 1970, or ISO with its zone",
+        "TIME", o.time_of("--begin"), shown="any time"),
+    end=Option("with --key or --tag: messages stored at this time or earlier", "TIME", o.time_of("--end"), shown="any time"),
+    max=Option("show at most this many messages; with --key or --tag the newest ones", "N", int, shown="all"),
+    scan=Option(
+        "read the whole log instead of the IndexFiles or the files of a queue; with --time read every unit of the queue"),
+    records=Option("also list every record, unit or item of the file",
+        text="also give every record, unit or item, as ``records`` of the result"),
+    topics=Option("put in config/topics.json also where the store has one of its own"),
+    partial=Option("take a build that leaves something out, by --only, topics, --until-offset and the like"),
+    allow_empty=Option("build where the log, or what topics and limits leave of it, has no record, too")
+    .but("fetch", help="take a build without a record also where the store has records"),
+    other_log=Option("take a build also if it is not proved to be of the store's log"),
+) | _of(
+    DAMAGE,
+    on_damage=Option("refuse a damaged log (rmq-reindex repair makes a sound one of it), build up to the first damage and lose "
+        "what follows, or skip what is damaged", default="fail", choices=get_args(o.OnDamage),
+        text="what to do about damage: ``fail`` refuses it (``repair`` makes a sound log of it), ``stop`` builds up to the "
+        "first damage and loses what follows, ``salvage`` goes on behind it"),
+    queue_order=Option("what to do where the offsets of a queue repeat or have gaps", default="logical",
+        choices=get_args(o.QueueOrder)),
+    max_fill=Option("fill at most this many missing queue offsets that no lost bytes explain", "N", int, FILL_MAX),
+    crc=Option("checksums to verify", default="body", choices=get_args(o.Crc)),
+    extend=Option(
+        "where a replica goes on behind the log's end, take that, too: the log then ends where the replica does"),
+    majority=Option("take a sound record from the replicas where most of the logs have other bytes, which no CRC covers"),
+    tombstones=Option("put a record with the tag __LOST__ at each queue offset that is known to be lost"),
+    include_broken=Option(
+        "keep records whose body CRC alone is wrong, for a broker with checkCRCOnRecover=false (see --broker-conf)"),
+    count_limit=Option("read at most this much of the log only to count what is lost", "BYTES", int, 4 << 30),
+) | _of(
+    SIZES,
+    cq_file_size=Option("size of a ConsumeQueue file, a multiple of 20", "BYTES", int, 6_000_000, _OR)
+    .but("preflight", help="size of a ConsumeQueue file", shown=_FILES).but("verify", shown=_FILES),
+    batch_cq_file_size=Option("size of a batch ConsumeQueue file, a multiple of 46", "BYTES", int, 13_800_000, _OR)
+    .but("preflight", help="size of a batch ConsumeQueue file", shown=_FILES).but("verify", shown=_FILES),
+    hash_slots=Option("number of slots of an IndexFile", "N", int, DEFAULT_SLOTS, _OR)
+    .but(_LOOK, shown=_FILES).but("inspect", shown="taken from the file"),
+    index_items=Option("number of items of an IndexFile, as maxIndexNum", "N", int, DEFAULT_ITEMS, _OR)
+    .but(_LOOK, shown=_FILES).but("inspect", shown="taken from the file"),
+    segment_size=Option("size of a whole segment", "BYTES", int, 0, _FILES)
+    .but("inspect", help="size of a whole segment, in bytes", shown="that of the first segment beside the file"),
+    first_offset=Option("offset of the file's first byte: of a segment in the log, of a ConsumeQueue file in its queue", "N",
+        int, shown="by the file's name, or by a segment's records"),
+    delay_levels=Option("messageDelayLevel of the broker", "LEVELS", o.checked(o.parse_delay_levels), DELAY_LEVELS),
+    broker_version=Option(f"RocketMQ version of the store, where the bytes differ: {_VERSIONS}", "VERSION", o.parse_version,
+        versions.NEWEST, _OR)
+    .but("verify", shown=_FILES)
+    .but("preflight", help="release of the broker, such as 5.3.3; a line, such as 5.3, stands for its newest release",
+        type=o.checked(o.parse_version), shown=None),
+) | _of(
+    OUTPUT,
+    out=Option(_OUT, "DIR", required=True)
+    .but("repair", help=f"{_OUT}; it must not be there yet, or be empty", required=False)
+    .but("report", help="file for the page; replaced if it is there", metavar="FILE", default="report.html", required=False),
+    to=Option(f"{_STORE}; DIR/commitlog is never touched", "DIR", required=True),
+    overwrite=Option("replace what an earlier build wrote to DIR"),
+    keep=Option("of the copies PART.previous that fetches made keep the newest N of each part", "N", int, 1),
+    link=Option("let unchanged segments share their bytes with the old ones: reflink where the file system can, hard links for "
+        "those before the log's end, or none: copy", default="reflink", choices=get_args(o.Link)),
+    json=Option("print the summary on stdout as one JSON object")
+    .but("info preflight", help="print the result on stdout as one JSON object")
+    .but("query", help="print one JSON object per line, with every field")
+    .but("inspect", help="print one JSON object per line"),
+    report=Option("also write the summary, as JSON, to FILE", "FILE"),
+    body=Option("how bodies are shown; a body that is not text is shown as hex", default="text", choices=get_args(o.BodyForm)),
+    body_max=Option("read and unpack at most this many bytes of a body", "BYTES", int, 4 << 20),
+) | _of(
+    RUN,
+    dry_run=Option("say what would be read and written, and do nothing",
+        text="write nothing. The ``text`` of the result says what would be read and written")
+    .but("fetch", help="say what would be fetched and swapped, and do nothing",
+        text="do nothing. The ``text`` of the result says what would be fetched and swapped"),
+    engine=Option("what runs the tasks: Spark, or processes of this machine, which need no Java", default="spark",
+        choices=get_args(o.Engine)),
+    master=Option("Spark master, where no session is there yet", "URL", default="", shown="local[*]",
+        text="Spark master, where no session is there yet; of engine ``local``, how many processes"),
+    range_size=Option("one task reads at most this many bytes of a segment", "BYTES", int, 0, "by the plan"),
+    threads=Option("number of files fetched at once", "N", int, 8),
+    work=Option("folder for index items during the run; on a cluster one that all executors share", "DIR",
+        shown="a temporary one"),
+) | _of(
+    URIS,
+    keep_zeros=Option("store files behind a URI with the zeros at their end, which fetch restores"),
+) | _of(
+    WATCHING,
+    progress=Option("how progress is shown on stderr: lines (a bar on a terminal), or JSON for schedulers", default="lines",
+        choices=get_args(o.Progress), text="show progress and warnings on stderr: True or ``lines``, or ``json``"),
+    log_format=Option("format of messages on stderr; json also replaces the lines of progress", default="text",
+        choices=get_args(o.LogFormat)),
+    metrics=Option("write figures of the run to FILE, for Prometheus' node_exporter", "FILE"),
+    store_name=Option("name of the store in logs and metrics", "NAME", shown="STORE"),
+) | _of(
+    TABLES,
+    tables=Option("record the run in Delta tables below URI, a folder or what Spark can reach; with --engine local only what "
+        "--incremental knows is kept there", "URI", shown="none")
+    .but("verify", help="with --incremental: folder or URI below which it keeps what it found in the log", shown="",
+        group=AGAIN),
+    messages_table=Option("with --tables: also write a row for each message, without its body"),
+    incremental=Option("read only what is new since the build in DIR, and rewrite what changes")
+    .but("verify", help="read only what is new in the log since the last verify of STORE", group=AGAIN),
+    recheck=Option("with --incremental: read all that is known again, and compare digests").but("verify", group=AGAIN),
+    build_id=Option("with --tables: the run's name; a retry with the same one replaces its rows", "ID", shown="random"),
+)  # fmt: skip
+
+# --------------------------------------------------------------------------------------------------------------------- commands
+# Which options a command has, and what else an option is there for.
+
+_RUN: Final = (
+    "commitlog broker_conf cq_file_size batch_cq_file_size hash_slots index_items segment_size crc lmq delay_levels "
+    "broker_version topics_config max_fill snapshot range_size master engine json"
+)
+_WATCH: Final = "progress log_format metrics store_name"
+_DELAY: Final = "write_topics write_delay undecided consumer_offsets"
+COMMANDS: Final = {
+    "info": "store commitlog json",
+    "build": f"store out only index_policy on_damage queue_order checkpoint include_topic exclude_topic until_offset "
+    f"until_time {_DELAY} overwrite allow_empty dry_run {_RUN} keep_zeros {_WATCH} tables messages_table incremental recheck "
+    "build_id",
+    "query": "store topic key tag queue offset time id physical begin end max json body body_max scan commitlog hash_slots "
+    "index_items broker_conf",
+    "inspect": "files kind records json hash_slots index_items first_offset segment_size",
+    "verify": f"store only sample against report work {_RUN} {_WATCH} incremental tables recheck",
+    "preflight": "store broker_version abort broker_conf commitlog segment_size cq_file_size batch_cq_file_size hash_slots "
+    "index_items count_limit json",
+    "repair": f"store out replica extend majority link tombstones include_broken explain {_DELAY} {_RUN} {_WATCH}",
+    "fetch": "build to topics threads keep commitlog partial allow_empty other_log dry_run json",
+    "report": "source out store summary",
+}
+"""the options of each command, in the order of ``--help``"""
+
+
+def options_of(command: str) -> dict[str, Option]:
+    """Return the options of a command by their names, as the command has them."""
+    return {name: OPTIONS[name].of(command) for name in COMMANDS[command].split()}
+
+
+def default_of(name: str, command: str = "") -> Any:
+    """Return what the setting of an option is where it is left out."""
+    return OPTIONS[name].of(command).default
