@@ -39,9 +39,7 @@ class Commands:
         """
         store, asked = self._settings.store, f"{only} {until} {queue_order} {self._timers}"
         out = self._place(asked, ".rebuilt")
-        words = self._command("build", out)
-        words += ["--only", only] if only else []
-        words += self._options()
+        words = [*self._command("build", out), *(["--only", only] if only else []), *self._options()]
         words += ["--queue-order", queue_order] if queue_order else []
         words += ["--on-damage", "salvage", "--until-offset", str(until)] if until >= 0 else []
         # fetch takes such a build only if it is told that something is left out.
@@ -368,8 +366,7 @@ _REBUILT = frozenset({
     "queue-file-size", "checkpoint-not-a-file", "queue-last-file-empty", "checkpoint-logics-offset", "dispatch-stuck",
     "light-queue-offset",
 })  # fmt: skip
-
-_REPAIRED = frozenset({"record-too-large"})
+_CUT: Final = "if it was cut, put the whole file back from a replica or a backup; else give the broker.conf of this store"
 
 
 def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands, store: str, segment: int) -> list[Loss]:
@@ -380,11 +377,14 @@ def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands,
         first = of_kind[0]
         more = f", and {len(of_kind) - 1:,} more" if len(of_kind) > 1 else ""
         text = f"{escape(first.path)}: {first.detail}{more}" if first.path else f"{first.detail}{more}"
-        ready = (commands.rebuilt(),) if kind in _REBUILT else ()
-        ready = (commands.repaired(),) if kind in _REPAIRED else ready
-        if kind == "log-file-size" and len(of_kind) == 1 and _is_short_last(first, loading, segment, store):
-            ready = (building_advice.shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)
+        ready = (commands.rebuilt(),) if kind in _REBUILT else (commands.repaired(),) if kind == "record-too-large" else ()
         advice: tuple[str, ...] = (_ADVICE[kind],) if kind in _ADVICE else ()
+        cut = _cut_off(first, loading, segment, store) if kind == "log-file-size" and len(of_kind) == 1 else ""
+        if cut == "last":
+            ready = (building_advice.shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)
+        elif cut:
+            # Zeros would let the broker start, and consumers would miss what stood there without a word.
+            advice, ready = (_CUT, f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}"), (commands.repaired(),)
         if kind == "queue-last-file-empty" and not os.path.lexists(os.path.join(store, first.path)):
             # The recovery begins it for a record that then gets no unit (ConsumeQueue.putMessagePositionInfo).
             advice, ready = IN_BROKERS_ORDER, (commands.rebuilt(queue_order="broker"),)
@@ -392,9 +392,9 @@ def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands,
     return found
 
 
-def _is_short_last(refusal: Refusal, loading: Loading, segment: int, store: str) -> bool:
-    """Whether it is the newest segment, and only cut off."""
-    name = os.path.basename(refusal.path)
-    path = os.path.join(store, refusal.path)
-    newest = max((entry.name for entry in loading.segments), default="")
-    return name.isdigit() and name > newest and os.path.isfile(path) and 0 < os.path.getsize(path) < segment
+def _cut_off(refusal: Refusal, loading: Loading, segment: int, store: str) -> str:
+    """Return "last" where it is the newest segment, and only cut off, and "inner" for such a one in front of it; else ""."""
+    name, path = os.path.basename(refusal.path), os.path.join(store, refusal.path)
+    if not (name.isdigit() and os.path.isfile(path) and 0 < os.path.getsize(path) < segment):
+        return ""
+    return "last" if name > max((entry.name for entry in loading.segments), default="") else "inner"

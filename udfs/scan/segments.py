@@ -117,8 +117,9 @@ def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bo
         start, where = int(entry.name), names.escape(entry.path)
         last = index == len(entries) - 1
         if entry.size > size or (entry.size < size and not last and not may_be_short):
+            cut = "; if it was cut, rmq-reindex repair takes the log as it is" if entry.size < size else ""
             raise errors.InputError(
-                f"{where}: has {entry.size:,} bytes where a segment has {size:,}: give the right file or --segment-size"
+                f"{where}: has {entry.size:,} bytes where a segment has {size:,}: give the right file or --segment-size{cut}"
             )
         if segments and start < segments[-1].segment_end:
             raise errors.InputError(

@@ -101,3 +101,16 @@ def test_several_roots(store: Path, tmp_path: Path) -> None:
     assert (found.exit_status, found.loads) == (0, True)
     os.truncate(max(other.iterdir()), 5)
     assert told(store, commitlog=[store / "commitlog", other]).refusals[0]["path"] == str(max(other.iterdir()))
+
+
+def test_a_segment_that_was_cut(store: Path) -> None:
+    """Zeros in its place would start the broker on a log that has lost messages, and nothing would say so."""
+    cut = sorted((store / "commitlog").iterdir())[2]
+    os.truncate(cut, 100)
+    found = told(store).losses[0]
+    assert (found["kind"], found["advice"][0][:38]) == ("log-file-size", "if it was cut, put the whole file back")
+    assert [command.split()[:2] for command in found["commands"]] == [["rmq-reindex", "repair"]]
+    shutil.rmtree(store / "commitlog")
+    (store / "commitlog").mkdir()
+    cut.write_bytes(bytes(100))
+    assert told(store, segment_size=SEGMENT).losses[0]["commands"][0].split()[0] == "truncate"

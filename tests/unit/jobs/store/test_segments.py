@@ -149,6 +149,17 @@ def test_wrong_sizes(tmp_path: Path, sizes: dict[int, int], segment_size: int, w
         list_segments(roots(tmp_path), segment_size)
 
 
+def test_a_segment_that_was_cut(tmp_path: Path) -> None:
+    """No --segment-size helps there: the error names the command that takes such a log."""
+    for start, size in {0: 100, 100: 90, 200: 100}.items():
+        put(tmp_path, start, size)
+    with pytest.raises(InputError, match="; if it was cut, rmq-reindex repair takes the log as it is"):
+        list_segments(roots(tmp_path), 0)
+    os.truncate(tmp_path / f"{100:020d}", 110)
+    with pytest.raises(InputError, match=r"give the right file or --segment-size$"):
+        list_segments(roots(tmp_path), 0)
+
+
 @pytest.mark.parametrize(
     ("starts", "message"),
     [((0, 50), "overlaps segment 0{20}, which ends at 100"), ((0, 150), "is not a multiple of 100 bytes after the first")],
