@@ -60,6 +60,17 @@ def check_writable(option: str, path: str) -> None:
     around = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(around):
         raise InputError(f"{option} {escape(path)}: {escape(around)} is not a folder: make it first")
+    if store := _store_around(os.path.realpath(around)):
+        raise InputError(f"{option} {escape(path)}: lies inside {escape(store)}, a broker's store: name a file apart from it")
+
+
+def _store_around(folder: str) -> str:
+    """Return the store that a folder is, or is a part of; "" for none. The deepest part is ``consumequeue/TOPIC/QUEUE``."""
+    for _ in range(4):
+        if os.path.isdir(os.path.join(folder, "commitlog")):
+            return folder
+        folder = os.path.dirname(folder)
+    return ""
 
 
 def write_whole(path: str, text: str) -> None:

@@ -243,6 +243,20 @@ def test_the_command(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["report"]) == 2
 
 
+@pytest.mark.parametrize("inside", ["checkpoint", "page.html", "commitlog/00000000000000000000", "consumequeue/T/0/page.html"])
+def test_the_page_stays_out_of_a_store(inside: str, built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A page among the segments keeps a broker from starting, and a file of the name would be replaced."""
+    store = tmp_path / "store"
+    place = store / inside
+    place.parent.mkdir(parents=True, exist_ok=True)
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    assert main(["report", str(built), "--out", str(place)]) == 1
+    assert capsys.readouterr().err == (
+        f"error: --out {place}: lies inside {store}, a broker's store: name a file apart from it\n"
+    )
+    assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
+
+
 def test_slots_without_a_message_are_no_places(tmp_path: Path) -> None:
     """A zeroed slot and pre-blank are passed over, and of equal units in a row the first one counts."""
     folder = tmp_path / "consumequeue" / "T" / "0"
