@@ -43,16 +43,19 @@ def step(folder: Path, package: str, value: int) -> Path:
     return path
 
 
+NEEDED = ("__init__.py", "errors.py", "names.py", "kernels")
+"""of ``storage_format``, to compile a loop; each process reads and compiles all that is there"""
+
+
 def copied(folder: Path) -> Path:
     """``folder`` with the package in it, and in that two modules of one name: the same function, line and bytecode."""
-    parts = Path(rocketmq_reindex.__path__[0])
-    for name in ("__init__.py", "storage_format"):
-        ignored = shutil.ignore_patterns("__pycache__")
-        put(folder / "rocketmq_reindex" / "x", "")
+    parts = Path(rocketmq_reindex.__path__[0]) / "storage_format"
+    put(folder / "rocketmq_reindex" / "__init__.py", "")
+    for name in NEEDED:
         if (parts / name).is_dir():
-            shutil.copytree(parts / name, folder / "rocketmq_reindex" / name, ignore=ignored)
+            shutil.copytree(parts / name, folder / TWIN / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
-            put(folder / "rocketmq_reindex" / name, "")
+            put(folder / TWIN / name, (parts / name).read_text(encoding="utf-8"))
     for number, name in enumerate(("one", "two"), start=1):
         put(folder / TWIN / name / "__init__.py", "")
         put(folder / TWIN / name / "deep" / "__init__.py", "")
