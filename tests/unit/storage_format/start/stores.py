@@ -21,7 +21,8 @@ QUEUE_FILE = 200
 
 def file(start: int, data: bytes, size: int) -> StoreFile:
     """A file of ``size`` bytes, zeros behind ``data``."""
-    return StoreFile(f"{start:020d}", np.frombuffer(data.ljust(size, b"\0"), np.uint8))
+    # As files are read: for an array that cannot be written to, all loops of a start would be compiled once more.
+    return StoreFile(f"{start:020d}", np.frombuffer(bytearray(data.ljust(size, b"\0")), np.uint8))
 
 
 def log(folder: Path, records: int = 30, first: int = 0) -> tuple[list[StoreFile], list[Put]]:
