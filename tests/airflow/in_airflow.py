@@ -3,6 +3,7 @@
     python in_airflow.py load              the DAGs, and what could not be imported
     python in_airflow.py words DAG PARAMS  what its tasks say to spark-submit
     python in_airflow.py needed DAG PATHS  the files that its build needs; what it says where each of PATHS is needed
+    python in_airflow.py submit DAG PARAMS its build, up to the end of spark-submit
     python in_airflow.py run DAG RUNS      dag.test() for each of RUNS, a list of {"conf": ..., "done": pattern of task ids}
 
 AIRFLOW_HOME and the folder of DAGs are those of the environment.
@@ -49,6 +50,10 @@ def said(task: Any, path: Path) -> str:
     except Exception as error:  # noqa: BLE001  what Airflow would log
         return str(error)
     return ""
+
+
+def submit(name: str, params: dict[str, Any]) -> None:
+    DagBag().dags[name].get_task("build").execute({"params": params, "run_id": "manual__1"})
 
 
 def run(name: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:

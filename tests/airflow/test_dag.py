@@ -213,6 +213,41 @@ def test_publishes_what_is_not_published(migrated: AirflowHome, golden_store: St
     assert f"{to} holds this build already: nothing is published" in log
 
 
+def test_the_jars_of_delta_are_sent_where_tables_are_asked_for(tmp_path: Path) -> None:
+    """All of the folder, and nothing else of it; without tables, or where Spark has Delta already, none."""
+    dist, told = tmp_path / "dist", tmp_path / "told"
+    (dist / "jars").mkdir(parents=True)
+    for name in ("rmq_reindex.py", "spark-defaults.conf", "log4j2.properties", "jars/b.jar", "jars/a.jar", "jars/jars.txt"):
+        (dist / name).write_text("")
+    (dist / "spark-submit").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {told}\n')
+    (dist / "spark-submit").chmod(0o755)
+    site = {
+        "dist": str(dist),
+        "spark_submit": str(dist / "spark-submit"),
+        "python": sys.executable,
+        "archives": "",
+        "py_files": "",
+    }
+    homes = {
+        jars: airflow_home(tmp_path / f"home-{bool(jars)}", {"site": {**site, "jars": jars}, "stores": STORES})
+        for jars in ("jars", "")
+    }
+    given = {"store": "/s", "out": "/o", "publish_to": "", "on_damage": "fail", "build_options": "", "verify_options": "",
+             "fetch_options": ""}  # fmt: skip
+    sent = {}
+    for jars, tables in (("jars", "/t"), ("jars", ""), ("", "/t")):
+        homes[jars].ask("submit", "rocketmq_reindex", json.dumps({**given, "tables": tables}))
+        words = told.read_text().splitlines()
+        extended = "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension" in words
+        sent[jars, tables] = (words[words.index("--jars") + 1] if "--jars" in words else "", extended)
+        assert ("--build-id" in words) == bool(tables)
+    assert sent == {
+        ("jars", "/t"): (f"{dist}/jars/a.jar,{dist}/jars/b.jar", True),
+        ("jars", ""): ("", False),
+        ("", "/t"): ("", False),
+    }
+
+
 def test_what_a_worker_lacks(airflow: AirflowHome, tmp_path: Path) -> None:
     """One line names the file, the host and what to do, where spark-submit would end in a trace of Java's."""
     needed = [DIST / "rmq_reindex.py", DIST / "spark-defaults.conf", DIST / "log4j2.properties", Path(sys.executable)]

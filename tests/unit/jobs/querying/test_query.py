@@ -509,3 +509,23 @@ def test_whoever_reads_may_stop(tmp_path: Path) -> None:
     command = f"{sys.executable} -m rocketmq_reindex query {tmp_path} --topic T --key all --json | head -1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, len(done.stdout.splitlines()), done.stderr) == (0, 1, "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["query", ".", "--topic", "T", "--key", "all"], ["inspect", "checkpoint"], ["info", ".", "--json"]],
+    ids=lambda w: w[0],
+)
+def test_nobody_reads(words: list[str], tmp_path: Path) -> None:
+    """A short answer that could not be written is tried again when Python ends, unless stdout leads elsewhere by then."""
+    make(tmp_path, keyed(3), segment_size=1 << 15)
+    # Without a buffer nothing is left to be tried again.
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        command = [sys.executable, "-m", "rocketmq_reindex", *words]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=buffered, stdout=closed, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (done.returncode, done.stderr) == (0, "")
