@@ -145,7 +145,7 @@ class Watch:
         for event, text, context in summary.events():
             log.event(event, text, context, logging.INFO if event == "note" else logging.WARNING)
         for line in (summary.error or "").splitlines():
-            log.event("error", line, {"exit": summary.exit}, logging.ERROR)
+            log.event("error", line.strip(), {"exit": summary.exit}, logging.ERROR)
         if published:
             log.event("published", f"published {self._out}", {"out": self._out})
         figures: dict[str, Value] = {

@@ -9,8 +9,11 @@ from typing import Protocol
 
 
 def error_lines(text: str) -> str:
-    """Return the text of an error as it is printed. Each line of a text is an error by itself: two wrong options are two."""
-    return "\n".join(f"error: {line}" for line in text.split("\n"))
+    """Return the text of an error as it is printed. Each line of a text is an error by itself: two wrong options are two.
+
+    A line that begins with blanks goes on with the error before it, as what to do about it does.
+    """
+    return "\n".join(line if line.startswith("  ") else f"error: {line}" for line in text.split("\n"))
 
 
 class ReindexError(Exception):

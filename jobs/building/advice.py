@@ -23,10 +23,7 @@ VERSION: Final = "VERSION"
 REPAIR: Final = "repair the log first"
 REPAIRS: Final = "rmq-reindex repair "
 """how such a command begins"""
-WITHOUT_REPLICA: Final = (
-    "with a replica or a backup nothing is lost that it holds; if there is none, leave --replica out: what the damage took is "
-    "then lost, and all other messages keep their places"
-)
+WITHOUT_REPLICA: Final = "without a replica or a backup leave --replica out: what the damage took is then lost, nothing else"
 NEEDED: Final = (*SIZES, "delay_levels", "broker_version", "segment_size", "crc", "max_fill", "engine", "master")
 """the settings with a value that a command needs where they are not the defaults, or where the user gave them"""
 
@@ -127,16 +124,17 @@ def salvaged(cut: int) -> str:
 
 
 def no_place(offset: int) -> str:
-    """Return what to say where good records have no place in their queue: a repair leaves them as they are."""
+    """Return what to say, in lines of their own, where good records have no place in their queue: a repair leaves them."""
     return (
-        f"their bytes are sound, and no repair gives them a place: choose --on-damage stop, which {stopped(offset)}, or "
-        "salvage, which leaves out these records alone"
+        "\n  no repair gives these records a place, though their bytes are sound: choose --on-damage salvage, which leaves out "
+        f"them alone,\n  or --on-damage stop, which {stopped(offset)}"
     )
 
 
 def refusal(settings: StoreSettings, offset: int) -> str:
-    """Return what a build that refuses a damaged log says; ``offset`` is that of the first damage."""
+    """Return what a build that refuses a damaged log says, in lines of their own; ``offset`` is that of the first damage."""
     return (
-        f"{REPAIR}: {repair(settings)} ({WITHOUT_REPLICA}); or build with --on-damage stop, which {stopped(offset)}, or with "
-        f"--on-damage salvage, which {salvaged(-1)}"
+        f"\n  {REPAIR}: {repair(settings)} ({WITHOUT_REPLICA})"
+        f"\n  or build with --on-damage stop, which {stopped(offset)}, or with salvage, which loses what the damage took, "
+        "while a broker may cut its log there"
     )

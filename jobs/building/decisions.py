@@ -256,10 +256,11 @@ class _Decisions:
             outcome.lost = FirstHoles()
             self._stop_at(first)
         self._report(self.holes, outcome.lost)
+        self._refuse_batches(outcome, batches)
         if self.holes and self.stop:
             self.summary.warnings.append(f"built up to offset {self.holes[0].offset}; what follows is left out")
         self.summary.take_order(outcome.notes)
-        self._refuse_outcome(outcome, odd, batches)
+        self._refuse_outcome(outcome, odd)
         plan = "" if self.settings.queue_order == "broker" else outcome.batches
         return self.accepted, Order(outcome.placements, plan, outcome.opened, odd.pre_blank + outcome.filled, odd)
 
@@ -283,9 +284,9 @@ class _Decisions:
             self._report(holes, FirstHoles())
             # A wrong name explains more than the gap that it leaves.
             wrong = scan_chain.misnamed(holes)
-            first, advice = (wrong, "rename it") if wrong else (holes[0], scanning.advice(settings, self.chain))
+            first, advice = (wrong, " rename it") if wrong else (holes[0], scanning.advice(settings, self.chain))
             raise RefusedError(
-                f"segment {first.segment}: damage at offset {first.offset}: {first.reason} ({len(holes)} in all): {advice}"
+                f"segment {first.segment}: damage at offset {first.offset}: {first.reason} ({len(holes)} in all):{advice}"
             )
         if self.chain.doubt and not self.stop:
             summary.warnings.append(scanning.doubts(self.chain.doubt))
@@ -330,22 +331,25 @@ class _Decisions:
             f" ({counted(sum(1 for _ in odd.queues()), 'queue')} out of order): choose --queue-order logical or broker"
         )
 
-    def _refuse_outcome(self, outcome: OrderOutcome, odd: OddQueues, batches: int) -> None:
-        """With --on-damage fail refuse records out of line, and fills in the place of batches; refuse too many fills.
+    def _refuse_batches(self, outcome: OrderOutcome, batches: int) -> None:
+        """With --on-damage fail refuse fills in the place of batches. Each jump of their queues would be a warning.
 
         ``batches`` records are inner batches of topics that nobody called batch topics: their queues jump.
         """
+        if batches and outcome.filled and not outcome.lost.first and self.settings.on_damage == "fail":
+            raise RefusedError(
+                f"queues: {outcome.filled:,} missing offsets would have to be filled, and {counted(batches, 'record')} of inner"
+                " batches may have them: give --topics-config, or choose --on-damage salvage"
+            )
+
+    def _refuse_outcome(self, outcome: OrderOutcome, odd: OddQueues) -> None:
+        """With --on-damage fail refuse records out of line; refuse too many fills."""
         if outcome.lost.first and self.settings.on_damage == "fail":
             first = outcome.lost.first[0]
             advice = refusal(self.settings, first.offset) if odd.wrong_places() else no_place(first.offset)
             raise RefusedError(
                 f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
-                f" ({outcome.lost_records} in all): {advice}"
-            )
-        if batches and outcome.filled and self.settings.on_damage == "fail":
-            raise RefusedError(
-                f"queues: {outcome.filled:,} missing offsets would have to be filled, and {counted(batches, 'record')} of inner"
-                " batches may have them: give --topics-config, or choose --on-damage salvage"
+                f" ({outcome.lost_records} in all):{advice}"
             )
         most = self.chain.fills(self.settings.max_fill)
         if outcome.filled > most:

@@ -114,20 +114,19 @@ def mark_stale_tail(segments: list[Segment], chain: Chain, store: str = "") -> N
         chain.rolled_back = RolledBack(tail.offset, segment.segment_end, tail.all_older)
 
 
+_EITHER: Final = f"choose --on-damage stop if the broker cut its log there; if the disk is damaged, {REPAIR}"
+
+
 def doubts(doubt: stale_tail.Doubt) -> str:
     """Return what an operator must know about it."""
     return f"at offset {doubt.offset} old records may begin that a truncation left behind the log's end, but: {doubt.why}"
 
 
 def advice(settings: StoreSettings, chain: Chain) -> str:
-    """Return what to do where damage is refused."""
+    """Return what to do where damage is refused, in lines of their own."""
     if chain.doubt is None:
         return refusal(settings, chain.holes[0].offset)
-    return f"{_either(chain.doubt)}: {repair(settings)} ({WITHOUT_REPLICA})"
-
-
-def _either(doubt: stale_tail.Doubt) -> str:
-    return f"{doubts(doubt)}: choose --on-damage stop if the broker cut its log there; if the disk is damaged, {REPAIR}"
+    return f"\n  {doubts(chain.doubt)}\n  {_EITHER}: {repair(settings)} ({WITHOUT_REPLICA})"
 
 
 def undecided(chain: Chain) -> str:
@@ -135,7 +134,7 @@ def undecided(chain: Chain) -> str:
     wrong = misnamed(chain.holes)
     if wrong is not None:
         return f"{wrong.segment}: {wrong.reason}: rename it first"
-    return _either(chain.doubt) if chain.doubt else ""
+    return f"{doubts(chain.doubt)}: {_EITHER}" if chain.doubt else ""
 
 
 # ------------------------------------------------------------------------------------------------------------------- scan_place

@@ -29,7 +29,8 @@ from rocketmq_reindex.udfs.files.digests import digest_of
 # Prove that a build is of a store's log: by sizes and bytes, since the names of segments prove nothing.
 
 OVERRIDE: Final = "--other-log"
-_ADVICE: Final = f"take the build of this store's log, or build again; {OVERRIDE} lays it out all the same"
+_ALL_THE_SAME: Final = f"\n  {OVERRIDE} lays it out all the same: consumers may then get other messages, or none"
+_ADVICE: Final = f"\n  take the build of this store's log, or build again{_ALL_THE_SAME}"
 _DERIVED: Final = ("consumequeue", "batchconsumequeue")
 
 
@@ -89,8 +90,8 @@ def check_log(build: FoundBuild, roots: Sequence[str], segments: Sequence[Segmen
     stretches = log.stretches(there)
     if not stretches:
         raise InputError(
-            f"{where}: nothing that the build tells of its log can be compared with this one: build again with this version; "
-            f"{OVERRIDE} lays it out all the same"
+            f"{where}: nothing that the build tells of its log can be compared with this one:\n  build again with this version"
+            f"{_ALL_THE_SAME}"
         )
     for stretch in stretches:
         _check_stretch(stretch, segments, log)
@@ -103,13 +104,13 @@ def _check_segments(log: ReadLog, there: dict[int, SegmentFile], where: str) -> 
     first, begin = min(there), min(read)
     if not there.keys() & read.keys():
         raise InputError(
-            f"{where}: has none of the segments that the build read, from {escape(log.segments[0].name)} on: {_ADVICE}"
+            f"{where}: has none of the segments that the build read, from {escape(log.segments[0].name)} on:{_ADVICE}"
         )
     if first < begin:
         earlier = sum(start < begin for start in there)
         raise InputError(
             f"{where}: begins at offset {first}, {counted(earlier, 'segment')} before the log that was built, which begins at "
-            f"{begin}: the messages in them would not be served: {_ADVICE}"
+            f"{begin}: the messages in them would not be served:{_ADVICE}"
         )
     for start in sorted(there.keys() & read.keys()):
         ours, theirs = there[start], read[start]
@@ -118,11 +119,11 @@ def _check_segments(log: ReadLog, there: dict[int, SegmentFile], where: str) -> 
         if ours.size == theirs.size or (ours.size > theirs.size and was_last) or (ours.size < theirs.size and is_last):
             continue
         raise InputError(
-            f"{escape(ours.path)}: has {ours.size:,} bytes, the segment that the build read has {theirs.size:,}: {_ADVICE}"
+            f"{escape(ours.path)}: has {ours.size:,} bytes, the segment that the build read has {theirs.size:,}:{_ADVICE}"
         )
     end, needed = max(one.start + one.size for one in there.values()), log.end
     if needed > end:
-        raise InputError(f"{where}: ends at offset {end}, the log that was built at {needed}: was it cut? {_ADVICE}")
+        raise InputError(f"{where}: ends at offset {end}, the log that was built at {needed}: was it cut?{_ADVICE}")
 
 
 def _check_stretch(stretch: Stretch, segments: Sequence[SegmentFile], log: ReadLog) -> None:
@@ -130,7 +131,7 @@ def _check_stretch(stretch: Stretch, segments: Sequence[SegmentFile], log: ReadL
     segment = next((one for one in segments if one.start <= stretch.low < one.start + one.size), None)
     if segment is None or stretch.high > segment.start + segment.size:
         path = escape(segment.path if segment else segments[-1].path)
-        raise InputError(f"{path}: ends before offset {stretch.high}, up to which the build read it: was it cut? {_ADVICE}")
+        raise InputError(f"{path}: ends before offset {stretch.high}, up to which the build read it: was it cut?{_ADVICE}")
     with files.Reader(segment.path) as reader:
         if digest_of(reader, segment.start, stretch.low, stretch.high, log.kind) == stretch.digest:
             return
@@ -139,7 +140,7 @@ def _check_stretch(stretch: Stretch, segments: Sequence[SegmentFile], log: ReadL
         what = "the build is of a repair: put its commitlog in place first"
     raise InputError(
         f"{escape(segment.path)}: bytes {stretch.low} to {stretch.high - 1} of the log are not those that the build read: "
-        f"{what}: {_ADVICE}"
+        f"{what}:{_ADVICE}"
     )
 
 

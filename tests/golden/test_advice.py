@@ -93,7 +93,10 @@ def test_verify_and_its_page_and_a_refused_build_say_repair_first(
     assert "repair the log first: " in html
     assert "of it is mended by" not in html
     refused = told(capsys, 5, "build", store, "--out", tmp_path / "out", *ASKED)
-    (printed,) = re.findall(r"repair the log first: (rmq-reindex repair .*?) \(with", refused)
+    wrong, first, others = (line for line in refused.splitlines() if line.startswith(("error: ", "  ")))
+    assert (wrong[:15], first[:24], others[:16]) == ("error: segment ", "  repair the log first: ", "  or build with ")
+    assert max(len(wrong), len(first) - len(command), len(others)) < 200
+    (printed,) = re.findall(r"repair the log first: (rmq-reindex repair .*?) \(with", first)
     assert printed == command
     assert f"--on-damage stop, which loses all messages from offset {offset} on" in refused
     only = told(capsys, 4, "verify", store, *ASKED, "--only", "log")

@@ -61,11 +61,15 @@ def refused(build: Path, store: Path, capsys: pytest.CaptureFixture[str], *words
     for more in (("--dry-run",), ()):
         capsys.readouterr()
         assert fetch([str(build), "--to", str(store), *words, *more]) == 1
-        (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+        lines = capsys.readouterr().err.splitlines()
+        (first,) = (number for number, line in enumerate(lines) if line.startswith("error: "))
+        # What is wrong, what to do, and what else goes.
+        assert len(lines[first:]) <= 3
+        assert max(map(len, lines[first:])) < 300
     found = tree(store)
     assert found is not None
     assert found | {"lock": b""} == (before or {}) | {"lock": b""}
-    return line
+    return "\n".join(lines[first:])
 
 
 @pytest.mark.parametrize("is_older", [False, True], ids=["samples", "chunks"])
