@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_reindex.jobs.building.advice import REPAIR, stopped
+from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.building.planning import check_range_size
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_signs import check_broker, look_at_sizes
@@ -24,7 +25,7 @@ from rocketmq_reindex.jobs.store.sizes import index_files, newest_index_sizes
 from rocketmq_reindex.jobs.store.versions import Sign, fit, of_store
 from rocketmq_reindex.storage_format import versions
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
-from rocketmq_reindex.storage_format.errors import InputError, RefusedError
+from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.names import NEAR_MAX, counted, escape
 from rocketmq_reindex.storage_format.record import layout as r
@@ -131,10 +132,37 @@ def look_at(settings: BuildSettings) -> Inputs:
         *check_segments(settings, log, target),
         *store_settings.of_build(settings, settings.only),
     ]
+    named = settings
+    settings, of_topics = _of_topics(settings)
     sizes = look_at_sizes(settings)
     settings = dataclasses.replace(settings, **sizes.taken)  # type: ignore[arg-type]  # names of settings
     settings, notes, told = _of_version(settings, sizes.defaults)
-    return Inputs(settings, target, log, (*warnings, *sizes.warnings, *told), (*sizes.notes, *notes), passing)
+    if not settings.rules.batch_queues:
+        settings, of_topics = dataclasses.replace(settings, batch_topics=named.batch_topics), []
+    return Inputs(settings, target, log, (*warnings, *sizes.warnings, *told), (*sizes.notes, *of_topics, *notes), passing)
+
+
+def _of_topics(settings: BuildSettings) -> tuple[BuildSettings, list[str]]:
+    """Return settings with the batch topics of the store's own topics.json, where nobody named a file, and a note on it.
+
+    A broker does not start where that file and the folders of queues disagree (``ConsumeQueueStore.queueTypeShouldBe``).
+    """
+    store, asked = settings.store_folder, "consumequeue" in settings.only or settings.write_topics
+    if not store or not asked or settings.is_named("batch_topics") or not settings.rules.batch_queues:
+        return settings, []
+    try:
+        topics = batch_topics_of(store)
+    except (OSError, UsageError) as error:
+        # Whoever may read the log need not be one who may look into config/.
+        path = escape(store_settings.topics_config(store))
+        said = str(error).removeprefix("--topics-config ") if isinstance(error, UsageError) else f"{path}: cannot be read"
+        return settings, [f"{said}: batch topics are not known"]
+    if not topics:
+        return settings, []
+    note = (
+        f"config/topics.json: {counted(len(topics), 'batch topic')}, taken from the store: --topics-config names another file"
+    )
+    return dataclasses.replace(settings, batch_topics=topics), [note]
 
 
 def _of_version(settings: BuildSettings, defaults: Sequence[str]) -> tuple[BuildSettings, list[str], list[str]]:

@@ -19,7 +19,7 @@ def build_settings(given: dict[str, Any]) -> BuildSettings:
     values = merged(given)
     if not values["store"] and not values.get("commitlogs"):
         raise UsageError("rmq-reindex build: name a STORE, or --commitlog folders: see --help")
-    return BuildSettings(**values, named=frozenset((*SIZES, "broker_version")) & values.keys()).check()
+    return BuildSettings(**values, named=frozenset((*SIZES, "broker_version", "batch_topics")) & values.keys()).check()
 
 
 parse_settings: Final = reader("build", build_settings)

@@ -7,12 +7,15 @@ with seed 3; both were rebuilt by the real store.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rocketmq_reindex.jobs.building.inputs import look_at
+from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.topics import batch_topics
@@ -66,7 +69,8 @@ def test_the_manifest_names_them(golden_store: Stores, tmp_path: Path) -> None:
 
 
 def test_without_a_topics_config_plain_units_and_a_warning(golden_store: Stores, tmp_path: Path) -> None:
-    log = golden_store("batch-5.3").path
+    log = tmp_path / "log"
+    shutil.copytree(golden_store("batch-5.3").path / "commitlog", log / "commitlog")
     for order, status in (("broker", 0), ("logical", 5), ("fail", 5)):
         out = tmp_path / order
         summary = local_build(log, out, **(MADE | {"batch_topics": (), "queue_order": order}))
@@ -76,6 +80,31 @@ def test_without_a_topics_config_plain_units_and_a_warning(golden_store: Stores,
         assert "inner batches" in summary.warnings[0]
         assert summary.warnings[0].endswith("give --topics-config")
         assert order != "logical" or "batches may have them: give --topics-config" in (summary.error or "")
+        # Each jump would be one.
+        assert order != "logical" or len(summary.warnings) == 1
+
+
+def test_the_topics_config_of_the_store_is_taken(golden_store: Stores, tmp_path: Path) -> None:
+    """A broker does not start where it and the folders of queues disagree."""
+    store = tmp_path / "store"
+    for part in ("commitlog", "config"):
+        shutil.copytree(golden_store("batch-5.3").path / part, store / part)
+    taken = local_build(store, tmp_path / "taken", **(MADE | {"batch_topics": ()}))
+    assert (taken.exit, taken.warnings) == (0, [])
+    assert f"config/topics.json: {len(BATCH_TOPICS)} batch topics, taken from the store" in "\n".join(taken.notes)
+    assert local_build(store, tmp_path / "named", **MADE).notes == [note for note in taken.notes if "topics.json" not in note]
+    assert batch_files(tmp_path / "taken") == batch_files(tmp_path / "named")
+    none = tmp_path / "topics.json"
+    none.write_text('{"topicConfigTable":{}}')
+    words = ["--out", str(tmp_path / "out"), "--topics-config", str(none), "--hash-slots", "50", "--index-items", "60"]
+    settings = parse_settings([str(store), *words])
+    assert look_at(settings).settings.batch_topics == ()
+    old = parse_settings([str(store), "--out", str(tmp_path / "out"), "--broker-version", "4.9"])
+    assert look_at(old).settings.batch_topics == ()
+    (store / "config" / "topics.json").write_text("{")
+    summary = local_build(store, tmp_path / "unread", **(MADE | {"batch_topics": ()}))
+    assert summary.exit == 5
+    assert f"{store}/config/topics.json: is no JSON" in "\n".join(summary.notes)
 
 
 def test_parts(golden_store: Stores, tmp_path: Path) -> None:
