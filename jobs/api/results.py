@@ -199,6 +199,8 @@ class VerifyResult(Result):
     """why no build is advised for some of the differences"""
     not_checked: list[str]
     """fields of records that may be wrong all the same, since no checksum covers them"""
+    pending: int
+    """records at the end of a queue that have no unit, since nobody can tell whether they are in line: no consumer gets them"""
     idle_queues: int
     """number of queues that hold units of expired records alone"""
     incremental: dict[str, int] | None

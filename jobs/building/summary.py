@@ -204,7 +204,7 @@ _DECISIONS = {
     "generation": "begun again (topic made anew), older units dropped",
     "fill": "offsets missing, filled with the next unit",
     "out-of-line": "record out of line, its unit left out",
-    "pending": "its last records lie below its end, too few to tell (three do): no unit, and no consumer gets them",
+    "pending": "its last records do not go on at its end, too few to tell (three do): no unit, and no consumer gets them",
     "restart": "offset 0 again, appended as the broker does",
     "dropped": "below the queue's end, dropped as the broker does",
     "misplaced": "above the queue's end, appended in the wrong place as the broker does",

@@ -10,6 +10,7 @@ from rocketmq_reindex.jobs.preflighting.model import StoreSizes
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.names import counted, escape
+from rocketmq_reindex.storage_format.queue.order import CONTINUED
 from rocketmq_reindex.storage_format.start.delayed import DelayedOutcome, TimerOutcome
 from rocketmq_reindex.storage_format.start.loading import IndexOutcome, Loading, LogOutcome, Prediction, QueueOutcome, Refusal
 from rocketmq_reindex.storage_format.versions import line_of
@@ -118,9 +119,7 @@ _VERIFY: Final = (
     "verify the store, and do what it says: a rebuild makes units that are missing",
     "where verify finds none missing, these records have no place in their queue: a rebuild gives the same bytes",
 )
-_OUT_OF_ORDER: Final = (
-    "verify the store, and do what it says: offsets of a queue repeat or leave a gap in the log, and a build may refuse that"
-)
+_OUT_OF_ORDER: Final = "verify the store, and do what it says: queue offsets repeat or leave gaps, and a build may refuse that"
 _NOT_READ: Final = "rebuild before the start; if the build refuses the log, run the repair that it names first"
 IN_BROKERS_ORDER: Final = (
     (
@@ -132,6 +131,7 @@ IN_BROKERS_ORDER: Final = (
         "ask with --abort no what a start without the file abort does, and move that file away"
     ),
 )
+_FEW_EARLIER: Final = "verify the store, and do what it says: so few may have a wrong queue offset, and no consumer gets them"
 _TIMERS_LOST: Final = (
     "restore config/timercheck, timerlog and timerwheel together from one backup",
     "or move them away and rebuild with --write-delay, which makes all three from the log",
@@ -183,7 +183,6 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
         # A build refuses the record as damage, and a start that dispatches again meets it again.
         rebuild = Advised((f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}",), (commands.repaired(),))
     elif found.in_order is False:
-        # A build may refuse such a log as damaged. A verify tells whether, and then names the repair.
         rebuild = Advised((_OUT_OF_ORDER,), (commands.verified(),))
     elif found.in_order is None:
         rebuild = Advised((_NOT_READ,), rebuild.commands)
@@ -320,8 +319,8 @@ def _many(count: int) -> str:
     return counted(count, "timer message") if count >= 0 else "timer messages that were not counted (--count-limit)"
 
 
-def earlier_lives(queues: Sequence[QueueOutcome]) -> list[Loss]:
-    """The warning of records whose offsets later records of their queue have."""
+def earlier_lives(queues: Sequence[QueueOutcome], commands: Commands) -> list[Loss]:
+    """The warning of records whose offsets later records of their queue have. One or two may have a wrong offset instead."""
     found = [queue for queue in queues if queue.earlier_lives]
     if not found:
         return []
@@ -330,7 +329,8 @@ def earlier_lives(queues: Sequence[QueueOutcome]) -> list[Loss]:
         f"{counted(total, 'record')} of {counted(len(found), 'queue')}, such as {escape(worst.topic)}/{worst.queue}: the queue "
         "began again behind them, and consumers get the later records: a topic that was made again, or a queue that was lost"
     )
-    return [Loss("earlier-lives", total, text)]
+    few = any(queue.earlier_lives < CONTINUED for queue in found)
+    return [Loss("earlier-lives", total, text, (_FEW_EARLIER,) if few else (), (commands.verified(),) if few else ())]
 
 
 def tail_cut(log: LogOutcome | None) -> list[Loss]:

@@ -359,7 +359,7 @@ class Preflight:
         summary.delayed = [plain(level) for level in levels]
         summary.timers = None if timers is None else plain(timers)
         summary.losses += [plain(loss) for loss in (*lost, *more)]
-        summary.warnings = [plain(loss) for loss in (*tail_cut(found.log), *earlier_lives(found.queues), *warned)]
+        summary.warnings = [plain(loss) for loss in (*tail_cut(found.log), *earlier_lives(found.queues, commands), *warned)]
 
     def _check_unchanged(self, before: start_listing.Listing) -> None:
         """Raises InputError where a file is another than it was at the beginning."""

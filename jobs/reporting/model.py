@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex.jobs.building.advice import DIR, REPAIR, REPAIRS, REPLICA, WITHOUT_REPLICA, shell
+from rocketmq_reindex.storage_format.checks.differences import no_differences
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX, counted, escape
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
@@ -166,7 +167,7 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
     model.findings = list(summary["findings"])
     model.good = not (summary["error"] or model.findings)
     kinds = counted(len(model.findings), "kind of difference", "kinds of differences")
-    model.verdict = str(summary["error"] or (kinds if model.findings else "no differences"))
+    model.verdict = str(summary["error"] or (kinds if model.findings else no_differences(int(summary.get("pending", 0)))))
     model.steps = _mends(model, summary)
     model.seconds = {str(stage): float(seconds) for stage, seconds in summary["seconds"].items()}
     model.seconds.pop("total", None)

@@ -63,6 +63,8 @@ def check_order(
     if pending := [text for text, (_, entry) in found.notes.about.items() if entry.get("kind") == "pending"]:
         others = f"; {counted(len(pending) - 1, 'more queue')} likewise" if len(pending) > 1 else ""
         summary.notes.append(f"{pending[0]}{others}")
+    kinds = ("pending", "more pending")
+    summary.pending = sum(decision["count"] for decision in found.notes.decisions if decision["kind"] in kinds)
     if found.filled <= most:
         return LogOrder(found.placements, found.batches, wrong=wrong)
     needed = found.filled - (most - settings.max_fill)

@@ -9,10 +9,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from rocketmq_reindex.storage_format.names import counted, form
+
 EXAMPLES_MAX: Final = 10
 """Examples that are kept of each kind; the others are only counted."""
 QUEUES, INDEX, CHECKPOINT, LOG = "consumequeue", "index", "checkpoint", "log"
 PARTS: Final = (QUEUES, INDEX, CHECKPOINT, LOG)
+
+
+def no_differences(pending: int) -> str:
+    """Return the verdict on a store without differences, of whose records ``pending`` have no unit all the same."""
+    if not pending:
+        return "no differences"
+    which = f"{counted(pending, 'pending record')} at a queue's end {form(pending, 'has', 'have')} no unit"
+    return f"no differences, but {which}: no consumer gets {form(pending, 'it', 'them')}"
 
 
 class Kind(NamedTuple):
