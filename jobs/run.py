@@ -147,7 +147,7 @@ class Build:
         return scanning.Scan(engine, staging, task, self.reporter, work.steps.memory, store=settings.store)
 
     def _build(self, work: _Work, scan: scanning.Scan) -> bool:
-        """Build into the staging folder. Returns whether DIR holds the same build already."""
+        """Build into the staging folder. Return whether DIR holds the same build already."""
         settings, summary, staging = self.settings, self.summary, work.staging
         steps, recorder, log, segments = work.steps, work.recorder, work.log, work.log.segments
         segment_bytes = max((s.segment_end - s.start for s in segments), default=1)
@@ -169,14 +169,18 @@ class Build:
         summary.units = written.units
         summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX
-        more = steps.more_entries()
-        more += [finishing.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
+        extra_entries = steps.more_entries()
+        extra_entries += [finishing.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
         if settings.write_delay or settings.consumer_offsets:
             with self.reporter.step("decide delayed messages"):
-                more += delaying.write_config(scan, settings, segments, chain, accepted, summary, time.time_ns() // 1_000_000)
+                extra_entries += delaying.write_config(
+                    scan, settings, segments, chain, accepted, summary, time.time_ns() // 1_000_000
+                )
         with self.reporter.step("finish"):
             recorder.built_from(scan, accepted, until)
-            entries, parts = finishing.finish(scan, settings, log, segments, accepted, plans, written, until, more, summary)
+            entries, parts = finishing.finish(
+                scan, settings, log, segments, accepted, plans, written, until, extra_entries, summary
+            )
             result = full.Result(accepted, order, written, entries, parts)
             is_known = steps.save(staging, result, summary, recorder.has_rows)
             self._drop_spent(work)

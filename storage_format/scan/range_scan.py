@@ -71,7 +71,7 @@ class RangeScanner:
     def scan(
         self, spec: ranges.RangeSpec, read: walk_window.ReadInto, view: walk_window.View | None = None
     ) -> Iterator[scan_settings.Block]:
-        """Scan a range: yields its blocks, and leaves the rest in ``summary``.
+        """Yield the blocks of a range; what else the scan knows of it is in ``summary``.
 
         ``read`` copies bytes of the segment, ``view`` gives them where the file is mapped; what ``view`` gives is not read.
         """
@@ -145,8 +145,8 @@ class _RangeScan:
             self._notes.rest(spec.high)
             self._end_in(gap)
         elif code == r.MORE and self._adds_up:
-            # A search forgets what it knows of the bytes whenever it gets more: so it gets more than this one record needs.
-            # Where it only wants the next header, at the end of the range, no record has been found to read ahead for.
+            # A search sums its bytes up anew each time some are added: so half a chunk is added to what this record needs.
+            # Where it wants a header alone, at the end of the range, no more is added than the range has left.
             half = self._settings.chunk // 2
             self._more(half if self._record.rec[TOTAL] > r.HEADER_SIZE else min(limit - self._at, half))
         elif code == r.MORE:
@@ -175,7 +175,7 @@ class _RangeScan:
         self._ended = True
 
     def _walk(self) -> Iterator[scan_settings.Block]:
-        """Walk good records up to the next stop, and deal with what stopped it."""
+        """Walk good records up to the next stop, and deal with what stopped it. Yield the blocks that are full."""
         window, names, limit = self._window, self._names, self._spec.high - self._window.base
         code, at = loop.walk(
             window.stretch, self._at, limit, self._options, names.table.arrays, names.queues, self._rows, self._state,

@@ -232,7 +232,7 @@ class Damage(NamedTuple):
 
     @classmethod
     def of(cls, offset: int, length: int, code: int) -> Damage:
-        """``code`` says why the record was refused, as in ``record.layout``."""
+        """Return the damage of a hole; ``code`` says why the record was refused, as in ``record.layout``."""
         framed = code >= r.FIRST_FRAMED
         return cls(offset, length, framed, framed and code not in (r.BAD_BODY_CRC, r.BAD_PROPERTY_CRC))
 
@@ -312,7 +312,10 @@ class StaleTailSearch:
     def _doubt(
         self, holes: list[tuple[int, int]], older: npt.NDArray[np.intp], known: int, before: npt.NDArray[np.int64]
     ) -> Doubt | None:
-        """Older records follow on damage, but not only such; or what they are older than may be an image."""
+        """Return the doubt of the first damage that older records follow, and behind which queue offsets repeat; None for none.
+
+        They prove nothing by their age: newer records follow, too, or other damage lies before them.
+        """
         for number in older[:_LOOKS].tolist():
             around = self._reading.queues(holes[: number + 1], int(before[number]))
             if around is not None and around.repeats:

@@ -88,7 +88,7 @@ def check_lmq(
     names: NameArrays,
     state: npt.NDArray[np.int64],
 ) -> int:
-    """Look at a record's light queues before anything is dispatched.
+    """Return what a record's light queues are, before anything is dispatched.
 
     GOOD: they are to be dispatched. NOT_FOUND: there are none. LMQ_MALFORMED: the broker does not dispatch them. NEW_LMQS: the
     list, whose bounds are in ``state``, has names that have not been met.

@@ -74,7 +74,10 @@ class Window:
         return max(self._chunk, len(self.data))
 
     def adds_up(self, at: int, total: int) -> bool:
-        """Before a buffer grows for a record of ``total`` bytes at ``data[at]``: do the lengths at its far end add up?"""
+        """Return whether the lengths of a record of ``total`` bytes at ``data[at]`` add up, before the buffer grows for it.
+
+        Those at its far end are read for that.
+        """
         if total <= self.capacity:
             return True
         data, end = self.data, self.base + at + total
@@ -111,7 +114,8 @@ class Window:
         buffer = self._buffer
         if self.data is not buffer or at + want > len(buffer):
             kept = self.data[at : self.filled]
-            # With half a chunk to spare, bytes are moved once in half a chunk: images of large records can begin anywhere.
+            # For a large record half a chunk is added: images of such records can begin at any byte, and for each of them all
+            # bytes of the buffer would be moved.
             size = self._chunk if want <= self._chunk // 2 else want + self._chunk // 2
             if max(size, len(kept)) > len(buffer):
                 buffer = np.empty(max(size, len(kept)), np.uint8)
