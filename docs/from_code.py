@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,11 +12,11 @@ from typing import Final
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from docs import hex_dumps, structures
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.cli import COMMANDS
+from rocketmq_reindex.jobs.command import option_table
+from rocketmq_reindex.jobs.command.option import Option
 from rocketmq_reindex.jobs.command.options import parser_of
 from rocketmq_reindex.jobs.preflighting import losses
-from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.storage_format.checks.differences import KINDS, UNCHECKED
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.start import loading
@@ -35,8 +34,6 @@ FLOORS: Final = {
 """Where each of the three packages runs, the upper one first."""
 _WIDTH: Final = 92
 SOURCES: Final = (CommitlogSource, ConsumeQueueSource, IndexSource)
-_DEFAULT: Final = re.compile(r" \((?!repeatable|ms|one,)([^();]+)(?:; ([^()]+))?\)$")
-"""The help of an option ends with its default, and perhaps more. Other things in brackets there are no default."""
 
 
 def options_of(command: str) -> list[argparse.Action]:
@@ -44,18 +41,13 @@ def options_of(command: str) -> list[argparse.Action]:
     return [action for action in parser_of(command)._actions if action.dest != "help"]
 
 
-def default_of(command: str, action: argparse.Action) -> str:
+def default_of(command: str, option: Option) -> str:
     """What an option is when it is left out: ``""`` where the command must be given it, or where nothing stands for it."""
-    if action.nargs == 0:
+    if option.is_switch:
         return "off"
-    if command == "verify" and action.dest in SIZES:
-        return "taken from the files"
-    if command == "build":
-        value = {field.name: field.default for field in dataclasses.fields(BuildSettings)}.get(action.dest)
-        if isinstance(value, str | int) and value and value != INT64_MAX:
-            return f"`{value}`"
-    found = _DEFAULT.search(action.help or "")
-    return found[1] if found else ""
+    value = option.default
+    known = command == "build" and isinstance(value, str | int) and value and value != INT64_MAX
+    return f"`{value}`" if known else option.default_text
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -71,27 +63,19 @@ def _options_as_code(text: str) -> str:
     return "`".join(parts)
 
 
-def _row(command: str, action: argparse.Action) -> tuple[str, str, str]:
-    name = "`" + (action.option_strings[0] if action.option_strings else str(action.metavar)) + "`"
-    if action.option_strings and action.nargs != 0:
-        value = action.metavar or "|".join(str(choice) for choice in action.choices or ())
-        name = name[:-1] + f" {value}`"
-    meaning = action.help or ""
-    if action.nargs != 0:
-        meaning = _DEFAULT.sub(lambda found: f" ({found[2]})" if found[2] else "", meaning)
-    return name, default_of(command, action), meaning
-
-
 def options(command: str) -> str:
     """The arguments and options of a command, a table for each group of its ``--help``."""
-    parts = []
-    for group in parser_of(command)._action_groups:
-        rows = [_row(command, action) for action in group._group_actions if action.dest != "help"]
-        if rows and group.title == "positional arguments":
+    parts, known = [], option_table.options_of(command)
+    for title in option_table.GROUPS:
+        rows = []
+        for name, option in ((name, option) for name, option in known.items() if option.group == title):
+            flag = option.metavar if option.is_argument else f"--{name.replace('_', '-')}"
+            value = "" if option.is_argument or option.is_switch else " " + (option.metavar or "|".join(option.choices))
+            rows.append((f"`{flag}{value}`", default_of(command, option), option.help))
+        if rows and not title:
             parts.append(table(("argument", "meaning"), [(name, meaning) for name, _, meaning in rows]))
         elif rows:
-            title = "" if group.title in ("options", "optional arguments") else f"**{(group.title or '').capitalize()}**\n\n"
-            parts.append(title + table(("option", "default", "meaning"), rows))
+            parts.append(f"**{title.capitalize()}**\n\n{table(('option', 'default', 'meaning'), rows)}")
     return "\n".join(parts)
 
 

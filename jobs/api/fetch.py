@@ -1,4 +1,7 @@
-"""``fetch`` of the Python API."""
+"""``fetch`` of the Python API.
+
+By itself: who fetches in Python imports no engine.
+"""
 
 from rocketmq_reindex.jobs.api import keywords as api_keywords, results, run_fetch as api_run_fetch
 from rocketmq_reindex.jobs.command.failures import Interrupts
@@ -23,19 +26,6 @@ def fetch(
 
     No broker may run on the store. The store's own parts are kept as ``PART.previous``. Nothing is printed. A fetch that was
     interrupted is finished by calling this again. A build that the store already holds is not fetched again.
-
-    Args:
-        build: Folder or URI that was ``out`` of a build, or one build below it.
-        to: The broker's store (``storePathRootDir``). Its ``commitlog`` is never touched.
-        topics: Put in ``config/topics.json`` also where the store has one of its own.
-        threads: Number of files fetched at once. Default: 8.
-        keep: Number of copies of each part to keep, of those that fetches made: the newest. Default: 1.
-        commitlog: Folder, or folders, where the broker's log lies, if not in ``commitlog`` of ``to``.
-        partial: Take a build that leaves something out: by ``only``, topics, ``until_offset``, ``until_time``, or ``on_damage``
-            ``"stop"``.
-        allow_empty: Take a build without a record also where the store has records.
-        other_log: Take a build also if it is not proved to be of the store's log.
-        dry_run: Do nothing. The ``text`` of the result says what would be fetched and swapped.
 
     Returns:
         What was fetched and swapped. Its ``exit_status`` is 0.

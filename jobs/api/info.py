@@ -74,10 +74,6 @@ def info(store: api_keywords.PathLike, *, commitlog: api_keywords.Paths | None =
 
     No file is read whole: counts come from the ends of files, and from a sample of the log where queues have no files.
 
-    Args:
-        store: The broker's store (``storePathRootDir``), a folder or URI.
-        commitlog: One or more folders of segments, instead of ``store/commitlog``.
-
     Returns:
         What is known of the store. In a notebook it is shown as a table.
 

@@ -3,16 +3,18 @@
 import argparse
 import datetime as dt
 import functools
+import inspect
 import os
 import re
 import shlex
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
 
 from rocketmq_reindex.jobs.api.ended import Ended, S
 from rocketmq_reindex.jobs.api.results import Result, made
+from rocketmq_reindex.jobs.command import option as command_option, option_table, options as command_options
 from rocketmq_reindex.jobs.command.failures import was_interrupted
-from rocketmq_reindex.jobs.command.options import all_parsers, parser_of
 from rocketmq_reindex.storage_format.checks.differences import PARTS
 from rocketmq_reindex.storage_format.errors import ReindexError, UsageError
 
@@ -62,7 +64,7 @@ def given(command: str, keywords: Mapping[str, object]) -> dict[str, Any]:
 
     A keyword that is None, and a switch that is False, is left out, as an option is. One that is required cannot be None.
     """
-    parser = parser_of(command)
+    parser = command_options.parser_of(command)
     options, found = options_of(parser), dict[str, Any]()
     for keyword, value in keywords.items():
         switched = keyword == "progress" and isinstance(value, bool)
@@ -130,8 +132,10 @@ _ENDS: Final = ":.,"
 
 def in_keywords(text: str, function: str) -> str:
     """Return an error of the command line as the function of the Python API says it."""
-    parser = parser_of(function)
-    said = functools.partial(_said, actions=_actions() | options_of(parser), places=_places(parser))
+    parser = command_options.parser_of(function)
+    own = option_table.options_of(function)
+    places = {option.metavar: "file" if option.nargs == "+" else name for name, option in own.items() if option.is_argument}
+    said = functools.partial(_said, options=option_table.OPTIONS | own, places=places)
     lines = []
     for line in text.split("\n"):
         rest = line.removeprefix(f"{parser.prog}: ").removesuffix(": see --help")
@@ -140,60 +144,88 @@ def in_keywords(text: str, function: str) -> str:
     return "\n".join(lines)
 
 
-@functools.cache
-def _actions() -> dict[str, argparse.Action]:
-    """The options of all commands, by their keywords: an error may advise another command."""
-    return {keyword: action for parser in all_parsers().values() for keyword, action in options_of(parser).items()}
-
-
-def _places(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """The keyword of each argument, by what texts call it: ``STORE``."""
-    found = [action for action in parser._actions if not action.option_strings]
-    return {str(action.metavar): "file" if action.nargs == "+" else action.dest for action in found}
-
-
-def _said(match: re.Match[str], actions: Mapping[str, argparse.Action], places: Mapping[str, str]) -> str:
+def _said(match: re.Match[str], options: Mapping[str, command_option.Option], places: Mapping[str, str]) -> str:
     """A command as it is, or an option as a keyword, with its value where one follows."""
     if match["place"]:
         return places.get(match["place"], match[0])
     keyword = (match["name"] or "").replace("-", "_")
-    action = actions.get(keyword)
-    if match["command"] or action is None:
+    option = None if keyword in NOT_OPTIONS else options.get(keyword)
+    if match["command"] or option is None:
         return match[0]
     given, other = match["value"] or "", match["other"] or ""
     if match["argument"]:
         return f"argument {keyword}{given}{other}"
-    if action.nargs == 0:
+    if option.is_switch:
         return f"{keyword}=True{given}{other}"
     value = given.strip().rstrip(_ENDS)
     end = given.strip()[len(value) :]
-    if not _is_value(keyword, action, value, match.start() == 0 and end == ":"):
+    if not _is_value(keyword, option, value, match.start() == 0 and end == ":"):
         return keyword + given + other
-    if action.choices and other.removeprefix(" or ") in action.choices:
+    if other.removeprefix(" or ") in option.choices:
         other = f' or "{other.removeprefix(" or ")}"'
-    return f"{keyword}={_literal(action, value)}{end}{other}"
+    return f"{keyword}={_literal(option, value)}{end}{other}"
 
 
-def _is_value(keyword: str, action: argparse.Action, word: str, at_the_front: bool) -> bool:
+def _is_value(keyword: str, option: command_option.Option, word: str, at_the_front: bool) -> bool:
     """Whether the word behind an option is its value, and not the next word of the sentence."""
     if word[:1] in ("'", '"'):
         return True
-    if action.choices is not None:
-        return word in action.choices
+    if option.choices:
+        return word in option.choices
     if keyword in COMMA_LISTS:
         return bool(word) and set(word.split(",")) <= set(PARTS)
     return bool(word) and (at_the_front or word.isupper() or any(mark in word for mark in "/[0123456789*"))
 
 
-def _literal(action: argparse.Action, word: str) -> str:
-    if action.type in (int, float):
+def _literal(option: command_option.Option, word: str) -> str:
+    if option.type in (int, float):
         return word.strip("'\"").replace(",", "")
     # A placeholder, such as DIR, stands for an expression.
     return word if word[:1] in ("'", '"') or word.isupper() else f'"{word}"'
 
 
+_SAID: Final = {
+    r"since 1970, or ISO with (?:its )?zone": "since 1970, or an ISO text or ``datetime`` with its zone",
+    r"options given here win": "keywords win",
+    r" \(repeatable\)|; repeat it for [^.]*": "; one, or a sequence",
+    r"\bFILE\b": "this file",
+    r"(__\w+__|local\[\*\])": r"``\1``",
+}
+"""words of ``--help`` that are others in Python"""
+_SESSION: Final = (
+    "The session to work in. It is not stopped. Default: the session that is there, or else one of ``master`` for this call "
+    "alone."
+)
+
+
+def argument_text(command: str, keyword: str) -> str:
+    """Return what the docstring of a command's function says of a keyword: what the table of options has, in Python's words."""
+    if keyword == "spark":
+        return _SESSION
+    option = option_table.options_of(command)["files" if keyword == "file" else keyword]
+    text = option.text or option.help
+    if option.default_text and "Default: " not in text:
+        text += f". Default: {option.default_text}"
+    for pattern, words in _SAID.items():
+        text = re.sub(pattern, words, text)
+    places = {"STORE": "store", "DIR": "to" if command == "fetch" else "out", "URI": "it"}
+    text = re.sub(r"\b(STORE|DIR)\b([\w./]*\w)?", lambda found: f"``{places[found[1]]}{found[2] or ''}``", text)
+    text = re.sub(r"(?<![\w`-])--([a-z][a-z-]*)", lambda found: f"``{found[1].replace('-', '_')}``", text)
+    # The name of a setting of a broker stays as it is.
+    return f"{text if re.match('[a-z]+[A-Z]', text) else text[0].upper() + text[1:]}."
+
+
+def _explained(function: Callable[..., object]) -> str:
+    """The docstring of a function, with what its keywords mean."""
+    texts = {keyword: argument_text(function.__name__, keyword) for keyword in inspect.signature(function).parameters}
+    wrap = functools.partial(textwrap.fill, width=124, initial_indent=" " * 8, subsequent_indent=" " * 12)
+    arguments = "\n".join(wrap(f"{keyword}: {text}", break_on_hyphens=False) for keyword, text in texts.items())
+    return (function.__doc__ or "").replace("\n    Returns:", f"\n    Args:\n{arguments}\n\n    Returns:", 1)
+
+
 def says_keywords(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function of the Python API raise its errors in the words of Python."""
+    """Make a function of the Python API explain its keywords as the table of options does, and raise errors in these words."""
+    function.__doc__ = _explained(function)
 
     @functools.wraps(function)
     def run(*words: P.args, **keywords: P.kwargs) -> R:
@@ -253,4 +285,4 @@ def options(command: Literal["build", "verify"], text: str) -> dict[str, Any]:
     """
     if command not in ("build", "verify"):
         raise UsageError(f"options: no command {command!r}: take 'build' or 'verify'")
-    return keywords_in(parser_of(command), text)
+    return keywords_in(command_options.parser_of(command), text)

@@ -1,8 +1,7 @@
 """``query`` and ``inspect`` of the Python API: they look at messages and files, and write nothing."""
 
-from typing import Literal
-
 from rocketmq_reindex.jobs.api import failing, keywords as api_keywords, messages
+from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.inspecting.options import inspection, summary_text
 from rocketmq_reindex.jobs.querying.options import question
 from rocketmq_reindex.storage_format.errors import InputError
@@ -15,8 +14,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 def inspect(
     file: api_keywords.PathLike,
     *,
-    kind: Literal["segment", "consumequeue", "batchconsumequeue", "index", "checkpoint", "timercheck", "timerlog", "timerwheel"]
-    | None = None,
+    kind: option.FileKind | None = None,
     records: bool = False,
     hash_slots: api_keywords.Size | None = None,
     index_items: api_keywords.Size | None = None,
@@ -24,16 +22,6 @@ def inspect(
     segment_size: api_keywords.Size | None = None,
 ) -> messages.InspectResult:
     """Say what one file of a store holds, and what is wrong with it, as ``rmq-reindex inspect`` does.
-
-    Args:
-        file: A segment, ConsumeQueue file, batch ConsumeQueue file, IndexFile, checkpoint or timer file; a path or URI.
-        kind: What the file is. Default: by its folder, name and content.
-        records: Also give every record, unit or item, as ``records`` of the result.
-        hash_slots: Number of slots of an IndexFile. Default: taken from the file.
-        index_items: Number of items of an IndexFile. Default: taken from the file.
-        first_offset: Offset of the file's first byte: of a segment in the log, of a ConsumeQueue file in its queue. Default: by
-            its name, or by a segment's records.
-        segment_size: Size of a whole segment in bytes. Default: that of the first segment beside the file.
 
     Returns:
         The fields of the file by its kind, and its records.
@@ -80,7 +68,7 @@ def query(
     begin: api_keywords.Time | None = None,
     end: api_keywords.Time | None = None,
     max: api_keywords.Size | None = None,  # noqa: A002  the option's name
-    body: Literal["text", "json", "hex", "none"] | None = None,
+    body: option.BodyForm | None = None,
     body_max: api_keywords.Size | None = None,
     scan: bool = False,
     commitlog: api_keywords.Paths | None = None,
@@ -92,28 +80,6 @@ def query(
 
     Ask by one of ``key``, ``tag``, ``queue``, ``id`` and ``physical``. Times are a ``datetime`` with its zone, milliseconds
     since 1970, or an ISO text with its zone. All messages that are found are kept in memory: use ``max`` where there are many.
-
-    Args:
-        store: Folder or URI of the store, with ``commitlog``, ``index`` and ``consumequeue`` in it.
-        topic: Topic of the messages. ``key``, ``tag`` and ``queue`` need it.
-        key: All messages of the topic with this key or unique key, by the IndexFiles.
-        tag: All messages of the topic whose tags are this one text, by the tag items of the IndexFiles (RocketMQ 5.4 and newer)
-            and, where these have none, by reading the log. ``searched`` of the result says which.
-        queue: Messages of this queue of the topic. Goes with ``offset`` or ``time``.
-        offset: Messages from this queue offset on.
-        time: Messages of the queue that were stored at this time or later.
-        id: The message of this id: the broker's offset id, or the client's unique id.
-        physical: The message at this offset of the commitlog, in bytes.
-        begin: With ``key`` or ``tag``: only messages stored at this time or later.
-        end: With ``key`` or ``tag``: only messages stored at this time or earlier.
-        max: Number of messages at most; with ``key`` or ``tag`` the newest ones. Default: all, and one of a queue.
-        body: How bodies are given; a body that is not text is given as hex. Default: ``text``.
-        body_max: Number of bytes of a body to read and unpack at most. Default: 4194304.
-        scan: Read the whole log instead of the IndexFiles or the files of a queue.
-        commitlog: One or more folders of segments, instead of ``store/commitlog``.
-        hash_slots: Number of slots of an IndexFile. Default: taken from the files.
-        index_items: Number of items of an IndexFile. Default: taken from the files.
-        broker_conf: A ``broker.conf``, for sizes and folders. Keywords win.
 
     Returns:
         The messages, none where the store has none, and warnings about what could not be read.

@@ -1,9 +1,10 @@
 """``preflight`` of the Python API, and what it returns."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from rocketmq_reindex.jobs.api import keywords as api_keywords, results, run_preflight as api_run_preflight
+from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.preflighting.options import preflight_settings
 
 # ------------------------------------------------------------------------------------------------------------- preflight_result
@@ -71,7 +72,7 @@ def preflight(
     store: api_keywords.PathLike | None = None,
     *,
     broker_version: str | None = None,
-    abort: Literal["yes", "no"] | None = None,
+    abort: option.Abort | None = None,
     broker_conf: api_keywords.PathLike | None = None,
     commitlog: api_keywords.Paths | None = None,
     segment_size: api_keywords.Size | None = None,
@@ -82,19 +83,6 @@ def preflight(
     count_limit: api_keywords.Size | None = None,
 ) -> PreflightResult:
     """Say what the start of a broker will do to a store, as ``rmq-reindex preflight`` does: no broker, no Spark, no writing.
-
-    Args:
-        store: The broker's store (``storePathRootDir``), a local folder.
-        broker_version: A release of RocketMQ, or a line for its newest release. Default: ``5.5``.
-        abort: As if the last stop was unclean, or clean. Default: by the store's file ``abort``.
-        broker_conf: A ``broker.conf``, for sizes, folders and settings of the start. Keywords win.
-        commitlog: One or more folders of segments, instead of ``store/commitlog``.
-        segment_size: Bytes of a whole segment. Default: taken from the files.
-        cq_file_size: Bytes of a ConsumeQueue file. Default: taken from the files.
-        batch_cq_file_size: Bytes of a batch ConsumeQueue file. Default: taken from the files.
-        hash_slots: Number of slots of an IndexFile. Default: taken from the files.
-        index_items: Number of items of an IndexFile. Default: taken from the files.
-        count_limit: Bytes of the log that are read at most only to count what is lost. Default: 4294967296.
 
     Returns:
         All that the start does. Its ``exit_status`` is 0 where it loses nothing, and 4 where it loses or hides something or

@@ -7,17 +7,15 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex.jobs.api import failing, keywords, results
-from rocketmq_reindex.jobs.command.option_table import default_of
-from rocketmq_reindex.jobs.command.options import reader
-from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.jobs.command import option_table, options
+from rocketmq_reindex.storage_format import errors, names
 
 
 class ReportSettings(NamedTuple):
     """What the page is about, and where it goes. ``source`` is a build's folder or a verify's file."""
 
     source: str
-    out: str = default_of("out", "report")
+    out: str = option_table.default_of("out", "report")
     store: str | None = None
     summary: str | None = None
 
@@ -25,11 +23,11 @@ class ReportSettings(NamedTuple):
 def report_settings(given: Mapping[str, Any]) -> ReportSettings:
     """Return the settings that options make, by the names of the parser. Raises UsageError."""
     if not given["source"]:
-        raise UsageError("rmq-reindex report: name DIR, or the file of verify --report: see --help")
+        raise errors.UsageError("rmq-reindex report: name DIR, or the file of verify --report: see --help")
     return ReportSettings(**given)
 
 
-parse_report: Final = reader("report", report_settings)
+parse_report: Final = options.reader("report", report_settings)
 """Return the settings that the words behind ``report`` make. Raises UsageError."""
 
 
@@ -44,13 +42,6 @@ def report(
     """Write one HTML page about a build or a verify, as ``rmq-reindex report`` does. The page is complete in itself.
 
     This needs matplotlib: ``pip install matplotlib`` brings it.
-
-    Args:
-        source: What a build wrote, or the file of ``verify(report=...)``.
-        out: File for the page; replaced if it is there. Default: ``report.html``.
-        store: Folder around ``commitlog``: the page then shows when messages were stored, by topic. Default: the folder of the
-            build, or the store that was verified.
-        summary: File with what ``rmq-reindex build --json`` printed: the page then shows when it ran, and seconds by stage.
 
     Returns:
         The file, and its size in bytes.
@@ -78,4 +69,4 @@ def write_page(settings: ReportSettings) -> results.ReportResult:
         page = make_page(settings.source, settings.store, settings.summary)
         write_whole(settings.out, page)
     size = len(page.encode())
-    return results.ReportResult(0, f"wrote    {escape(settings.out)}, {size:,} bytes", settings.out, size)
+    return results.ReportResult(0, f"wrote    {names.escape(settings.out)}, {size:,} bytes", settings.out, size)

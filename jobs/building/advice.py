@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rocketmq_reindex.jobs.publishing.layout import SIZES
-from rocketmq_reindex.jobs.store.settings import StoreSettings, default_of
+from rocketmq_reindex.jobs.command.option_table import ADVISED, default_of
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.names import redacted
 from rocketmq_reindex.udfs import files
 
@@ -24,8 +24,6 @@ REPAIR: Final = "repair the log first"
 REPAIRS: Final = "rmq-reindex repair "
 """how such a command begins"""
 WITHOUT_REPLICA: Final = "without a replica or a backup leave --replica out: what the damage took is then lost, nothing else"
-NEEDED: Final = (*SIZES, "delay_levels", "broker_version", "segment_size", "crc", "max_fill", "engine", "master")
-"""the settings with a value that a command needs where they are not the defaults, or where the user gave them"""
 
 
 @dataclass(frozen=True)
@@ -90,9 +88,9 @@ def options(settings: StoreSettings, topics_config: str = "") -> list[str]:
     """
     # Sizes that stand in it are named all the same: they win over it, whatever it says by then.
     found = ["--broker-conf", settings.broker_conf] if settings.broker_conf else []
-    for name in NEEDED:
+    for name in ADVISED:
         value = getattr(settings, name)
-        if value != default_of(StoreSettings, name) or name in settings.named:
+        if value != default_of(name) or name in settings.named:
             found += [f"--{name.replace('_', '-')}", str(value)]
     found += ["--lmq"] if settings.lmq else []
     found += ["--snapshot"] if settings.snapshot else []

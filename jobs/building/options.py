@@ -8,9 +8,7 @@ from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
 from rocketmq_reindex.jobs.command.options import reader, watch_environment
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import topics_config
-from rocketmq_reindex.storage_format import topics as storage_format_topics
-from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format import errors, names, topics as storage_format_topics
 from rocketmq_reindex.udfs import files
 
 
@@ -18,7 +16,7 @@ def build_settings(given: dict[str, Any]) -> BuildSettings:
     """Return the settings that options make, by the names of the parser. Raises UsageError."""
     values = merged(given)
     if not values["store"] and not values.get("commitlogs"):
-        raise UsageError("rmq-reindex build: name a STORE, or --commitlog folders: see --help")
+        raise errors.UsageError("rmq-reindex build: name a STORE, or --commitlog folders: see --help")
     return BuildSettings(**values, named=frozenset((*SIZES, "broker_version", "batch_topics")) & values.keys()).check()
 
 
@@ -35,7 +33,7 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if conf is not None:
         text, notes = read_conf(conf)
-        values = settings_of(text, escape(conf)) | {"broker_conf": conf, "conf_notes": notes}
+        values = settings_of(text, names.escape(conf)) | {"broker_conf": conf, "conf_notes": notes}
         values["protected"] = tuple(values[name] for name in ("store",) if name in values)
         if "store" in given or "commitlogs" in given:
             values.pop("store", None)
@@ -58,8 +56,10 @@ def read_batch_topics(path: str) -> tuple[str, ...]:
     """Return the batch topics of a topics.json (``queue.type=BatchCQ``). Raises UsageError."""
     try:
         return storage_format_topics.batch_topics(files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace"))
-    except (OSError, InputError):
-        raise UsageError(f"--topics-config {escape(path)}: cannot be read: name a broker's config/topics.json") from None
+    except (OSError, errors.InputError):
+        raise errors.UsageError(
+            f"--topics-config {names.escape(path)}: cannot be read: name a broker's config/topics.json"
+        ) from None
     except (ValueError, RecursionError) as error:
-        what = "is no JSON" if isinstance(error, (json.JSONDecodeError, RecursionError)) else escape(str(error))
-        raise UsageError(f"--topics-config {escape(path)}: {what}: name a broker's config/topics.json") from None
+        what = "is no JSON" if isinstance(error, (json.JSONDecodeError, RecursionError)) else names.escape(str(error))
+        raise errors.UsageError(f"--topics-config {names.escape(path)}: {what}: name a broker's config/topics.json") from None

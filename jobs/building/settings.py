@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rocketmq_reindex.jobs.command.option import PARTS as PARTS, parse_window
+from rocketmq_reindex.jobs.command import option, option_table
 from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.store.settings import CRC_MODES as CRC_MODES, StoreSettings, checked_paths
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX
@@ -16,40 +16,31 @@ from rocketmq_reindex.storage_format.timer.settings import DELIVER, UNDECIDED
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings(StoreSettings):
-    """All that decides what a build writes, and how it runs. Sizes are in bytes, times in milliseconds since 1970."""
+    """All that decides what a build writes, and how it runs. Sizes are in bytes, times in milliseconds since 1970.
+
+    What each means, the table of options says.
+    """
 
     out: str = field(kw_only=False)
-    """DIR: the new folder or URI for the result"""
-    only: tuple[str, ...] = PARTS
-    """the parts that are built; by default everything that a broker rebuilds"""
-    index_policy: str = "capacity"
-    """``capacity``: a new IndexFile when one is full, as the broker; ``window:1h``: also at each full hour"""
-    on_damage: str = "fail"
-    """``fail``, ``stop`` or ``salvage``: whether to build around damage is the user's decision"""
-    queue_order: str = "logical"
+    only: tuple[str, ...] = option_table.default_of("only")
+    index_policy: str = option_table.default_of("index_policy")
+    on_damage: option.OnDamage = option_table.default_of("on_damage")
+    queue_order: option.QueueOrder = option_table.default_of("queue_order")
     """``logical``: a unit stands at its record's QUEUEOFFSET, so consumers find every message at its own offset"""
-    checkpoint: str = "safe"
-    """``safe``: no later crash deletes the index that was built; ``broker``: the bytes of the broker's own rebuild"""
+    checkpoint: option.CheckpointKind = option_table.default_of("checkpoint")
     include_topics: tuple[str, ...] = ()
     exclude_topics: tuple[str, ...] = ()
-    until_offset: int = INT64_MAX
-    until_time: int = INT64_MAX
+    until_offset: int = option_table.default_of("until_offset")
+    until_time: int = option_table.default_of("until_time")
     write_topics: bool = False
-    """also draft DIR/config/topics.json"""
     write_delay: bool = False
-    """also write what a broker has delivered of delayed and timer messages, by the log"""
-    undecided: str = DELIVER
-    """``deliver`` or ``drop``: what becomes of those of which the log does not tell it"""
+    undecided: option.Undecided = option_table.default_of("undecided")
     consumer_offsets: str = ""
-    """file that becomes DIR/config/consumerOffset.json; "" for none"""
     overwrite: bool = False
     allow_empty: bool = False
-    """a log without records may replace a build that holds some"""
     keep_zeros: bool = False
-    """in object stores files have their full size, too; otherwise they end with their last byte used"""
     dry_run: bool = False
     tables: str = ""
-    """folder or URI of the Delta tables that record the run; "" for none"""
     messages_table: bool = False
     build_id: str = ""
     incremental: bool = False
@@ -58,7 +49,7 @@ class BuildSettings(StoreSettings):
     @property
     def window(self) -> int:
         """Milliseconds of ``--index-policy window:...``, 0 for ``capacity``."""
-        return parse_window(self.index_policy)
+        return option.parse_window(self.index_policy)
 
     @property
     def strict_lmq(self) -> bool:
@@ -114,8 +105,8 @@ class BuildSettings(StoreSettings):
             yield "--include-topic and --exclude-topic: take a pattern of at least one character"
         if not self.out:
             yield "--out: name a folder"
-        if not self.only or set(self.only) - set(PARTS):
-            yield f"--only {','.join(self.only)}: take one or more of {', '.join(PARTS)}"
+        if not self.only or set(self.only) - set(option.PARTS):
+            yield f"--only {','.join(self.only)}: take one or more of {', '.join(option.PARTS)}"
         yield from self._row_problems()
         if self.incremental and not self.tables:
             yield "--incremental: name --tables as well: what is known of the log is kept there"
@@ -149,42 +140,17 @@ class BuildSettings(StoreSettings):
                 "--write-delay: needs --queue-order logical: in the broker's order units do not stand at the offsets of their "
                 "records"
             )
-        for option, wanted in (("--write-delay", self.write_delay), ("--consumer-offsets", bool(self.consumer_offsets))):
-            if wanted and (self.partial or self.incremental or self.only != PARTS):
+        for name, wanted in (("--write-delay", self.write_delay), ("--consumer-offsets", bool(self.consumer_offsets))):
+            if wanted and (self.partial or self.incremental or self.only != option.PARTS):
                 yield (
-                    f"{option}: needs all of the log and all parts: leave out --only, --include-topic, --exclude-topic, "
+                    f"{name}: needs all of the log and all parts: leave out --only, --include-topic, --exclude-topic, "
                     "--until-offset, --until-time and --incremental"
                 )
 
     def for_manifest(self) -> dict[str, Any]:
         """Return the settings that decide what is written, by the names of the manifest."""
-        return {
-            "only": list(self.only),
-            "cq_file_size": self.cq_file_size,
-            "batch_cq_file_size": self.batch_cq_file_size,
-            "hash_slots": self.hash_slots,
-            "index_items": self.index_items,
-            "segment_size": self.segment_size,
-            "index_policy": self.index_policy,
-            "on_damage": self.on_damage,
-            "queue_order": self.queue_order,
-            "crc": self.crc,
-            "checkpoint": self.checkpoint,
-            "lmq": self.lmq,
-            "delay_levels": self.delay_levels,
-            "broker_version": self.broker_version,
-            "include_topics": list(self.include_topics),
-            "exclude_topics": list(self.exclude_topics),
-            "until_offset": None if self.until_offset == INT64_MAX else self.until_offset,
-            "until_time": None if self.until_time == INT64_MAX else self.until_time,
-            "max_fill": self.max_fill,
-            "write_topics": self.write_topics,
-            "write_delay": self.write_delay,
-            "undecided": self.undecided,
-            "consumer_offsets": bool(self.consumer_offsets),
-            "timer_precision": self.timer_precision,
-            "timer_roll_window": self.timer_roll_window,
-            "timer_log_size": self.timer_log_size,
-            "file_reserved_hours": self.file_reserved_hours,
-            "batch_topics": list(self.batch_topics),
-        }
+        found = {name: getattr(self, name) for name in option_table.MANIFEST}
+        # A limit that is none is null; the place of a file is not told.
+        found |= {name: None for name in ("until_offset", "until_time") if found[name] == INT64_MAX}
+        found |= {"consumer_offsets": bool(self.consumer_offsets)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}

@@ -4,30 +4,22 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.names import escape, near_names
+from rocketmq_reindex.jobs.command.option_table import OPTIONS, TIMERS
+from rocketmq_reindex.storage_format import errors, names
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import precision_ms
 from rocketmq_reindex.udfs import files
 
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_NUMBERS: Final = {
-    "mappedFileSizeCommitLog": "segment_size",
-    "mappedFileSizeConsumeQueue": "cq_file_size",
-    "mapperFileSizeBatchConsumeQueue": "batch_cq_file_size",
-    "maxHashSlotNum": "hash_slots",
-    "maxIndexNum": "index_items",
-    "timerPrecisionMs": "timer_precision",
-    "timerRollWindowSlot": "timer_roll_window",
-    "mappedFileSizeTimerLog": "timer_log_size",
-    "fileReservedTime": "file_reserved_hours",
+_OPTIONS: Final = {option.conf: (option.dest or name, option.type) for name, option in OPTIONS.items() if option.conf}
+_NUMBERS: Final = {conf: name for conf, (name, kind) in _OPTIONS.items() if kind is int} | {
+    conf: name for name, conf in TIMERS.items()
 }
-
-
+_TEXTS: Final = {conf: name for conf, (name, kind) in _OPTIONS.items() if kind is not int}
 _OTHERS: Final = (
-    "storePathRootDir", "storePathCommitLog", "messageDelayLevel", "enableAcceleratedRecovery", "timerRocksDBEnable",
-    "forceVerifyPropCRC", "checkCRCOnRecover", "storeType", "rocksdbCQDoubleWriteEnable", "enableLmq", "enableMultiDispatch",
+    "enableAcceleratedRecovery", "timerRocksDBEnable", "forceVerifyPropCRC", "checkCRCOnRecover", "storeType",
+    "rocksdbCQDoubleWriteEnable", "enableLmq", "enableMultiDispatch",
 )  # fmt: skip
 _USUAL: Final = frozenset({
     "brokerClusterName", "brokerName", "brokerId", "brokerRole", "brokerIP1", "brokerIP2", "namesrvAddr", "listenPort",
@@ -48,17 +40,17 @@ def check_names(text: str, path: str, more: Iterable[str] = ()) -> tuple[str, ..
     ``more`` are names that the command takes besides those of ``settings_of``. Raises UsageError for a file without any setting
     of a broker.
     """
-    conf, taken = read_properties(text), {*_NUMBERS, *_OTHERS, *more}
+    conf, taken = read_properties(text), {*_NUMBERS, *_TEXTS, *_OTHERS, *more}
     right = taken | _USUAL | _NO_MISTAKES
     asked = [
-        f"{escape(name, 60)}: is {near[0]} meant?"
+        f"{names.escape(name, 60)}: is {near[0]} meant?"
         for name in sorted(conf.keys() - right)
-        if (near := near_names(name, taken, 1, _SIMILAR))
+        if (near := names.near_names(name, taken, 1, _SIMILAR))
     ]
     if not conf.keys() & right:
-        has = ", ".join(escape(name, 60) for name in list(conf)[:_NAMED]) or "no setting"
+        has = ", ".join(names.escape(name, 60) for name in list(conf)[:_NAMED]) or "no setting"
         meant = f"; {asked[0]}" if asked else ""
-        raise UsageError(f"--broker-conf {path}: holds no setting of a broker ({has}{meant}): name its properties file")
+        raise errors.UsageError(f"--broker-conf {path}: holds no setting of a broker ({has}{meant}): name its properties file")
     return tuple(f"{path}: has {one} A broker passes over it" for one in asked)
 
 
@@ -66,14 +58,17 @@ def read_conf(path: str, more: Iterable[str] = (), most: int = files.CONFIG_MAX)
     """Return the text of a broker.conf of at most ``most`` bytes, and the notes of ``check_names``. Raises UsageError."""
     try:
         data = files.read_bytes(path, most)
-    except (OSError, InputError):
-        raise UsageError(f"--broker-conf {escape(path)}: cannot be read: name the broker's properties file") from None
+    except (OSError, errors.InputError):
+        raise errors.UsageError(
+            f"--broker-conf {names.escape(path)}: cannot be read: name the broker's properties file"
+        ) from None
     if _NO_TEXT.search(data):
-        raise UsageError(
-            f"--broker-conf {escape(path)}: is not a broker.conf: it holds bytes that are no text: name its properties file"
+        raise errors.UsageError(
+            f"--broker-conf {names.escape(path)}: is not a broker.conf: it holds bytes that are no text: name its "
+            "properties file"
         )
     text = data.decode("utf-8", "replace")
-    return text, check_names(text, escape(path), more)
+    return text, check_names(text, names.escape(path), more)
 
 
 def read_properties(text: str) -> dict[str, str]:
@@ -135,21 +130,17 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
     for name, setting in _NUMBERS.items():
         if name in conf:
             if not re.fullmatch(r"[+-]?[0-9]{1,18}", conf[name].strip()):
-                raise UsageError(f"{path}: {name} is {escape(conf[name], 60)}, not a number")
+                raise errors.UsageError(f"{path}: {name} is {names.escape(conf[name], 60)}, not a number")
             found[setting] = int(conf[name].strip())
     if "cq_file_size" in found:
         # MessageStoreConfig.getMappedFileSizeConsumeQueue rounds up to whole units.
         found["cq_file_size"] = -(-found["cq_file_size"] // UNIT_SIZE) * UNIT_SIZE
     if "timer_precision" in found:
         found["timer_precision"] = precision_ms(found["timer_precision"])
-    if conf.get("storePathRootDir", "").strip():
-        found["store"] = conf["storePathRootDir"].strip()
-    if conf.get("storePathCommitLog", "").strip():
+    found |= {setting: conf[name].strip() for name, setting in _TEXTS.items() if conf.get(name, "").strip()}
+    if "commitlogs" in found:
         # MixAll.MULTI_PATH_SPLITTER
-        roots = [root.strip() for root in conf["storePathCommitLog"].split(",")]
-        found["commitlogs"] = tuple(root for root in roots if root)
-    if conf.get("messageDelayLevel", "").strip():
-        found["delay_levels"] = conf["messageDelayLevel"].strip()
+        found["commitlogs"] = tuple(root.strip() for root in found["commitlogs"].split(",") if root.strip())
     if conf.get("enableAcceleratedRecovery", "").strip().lower() == "true":
         found["accelerated"] = True
     if conf.get("timerRocksDBEnable", "").strip().lower() == "true":

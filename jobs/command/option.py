@@ -53,6 +53,8 @@ class Option(NamedTuple):
     nargs: str = ""
     """``1``, ``?`` or ``+``: it is no option but an argument. ``append``: an option that may be repeated"""
     required: bool = False
+    conf: str = ""
+    """the setting of a broker.conf that stands for it (``MessageStoreConfig``)"""
     text: str = ""
     """what the Python API says of it, where that is more than ``help`` says"""
     others: tuple[tuple[str, dict[str, Any]], ...] = ()

@@ -3,8 +3,6 @@
 A command's parser has the options that ``COMMANDS`` names for it, in that order.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final, get_args
 
 from rocketmq_reindex.jobs.command import option as o
@@ -39,7 +37,7 @@ def _of(group: str, **options: Option) -> dict[str, Option]:
 
 OPTIONS: Final = _of(
     "",
-    store=Option("store folder or URI: the segments are in STORE/commitlog", "STORE", nargs="?")
+    store=Option("store folder or URI: the segments are in STORE/commitlog", "STORE", nargs="?", conf="storePathRootDir")
     .but("verify", help="folder of the store, or of a build, which needs --commitlog")
     .but("query", help="store folder, with commitlog/, index/ and consumequeue/ in it")
     .but("info", help=f"{_STORE}: a folder or a URI", nargs="1")
@@ -52,7 +50,8 @@ OPTIONS: Final = _of(
     build=Option("folder or URI that was --out of a build, or one build below it", "BUILD", nargs="1"),
 ) | _of(
     INPUT,
-    commitlog=Option("folder of segments, instead of STORE/commitlog (repeatable)", "DIR", nargs="append", dest="commitlogs")
+    commitlog=Option("folder of segments, instead of STORE/commitlog (repeatable)", "DIR", nargs="append", dest="commitlogs",
+        conf="storePathCommitLog")
     .but("info query preflight", help="folder of segments; repeat it for a log spread over several", shown="STORE/commitlog")
     .but("fetch", help="where the broker's log lies, if not in DIR/commitlog of --to; repeat it for more folders"),
     broker_conf=Option("take sizes, folders, delay levels and LMQ from a broker.conf; options given here win", "FILE")
@@ -71,7 +70,7 @@ OPTIONS: Final = _of(
         "a backup of config/consumerOffset.json: it is checked against the log, and put into DIR/config", "FILE"),
     kind=Option("kind of the files", shown="by folder, name and content", choices=get_args(o.FileKind)),
     summary=Option("what build --json printed: the page then shows when it ran, and seconds by stage", "FILE",
-        text="file with what ``rmq-reindex build --json`` printed: the page then shows when it ran, and seconds by stage"),
+        text="file with the summary of a build as JSON: the page then shows when it ran, and seconds by stage"),
 ) | _of(
     WHAT,
     only=Option("build only these parts", "PARTS", o.parts_of(o.PARTS), o.PARTS)
@@ -135,19 +134,22 @@ OPTIONS: Final = _of(
     count_limit=Option("read at most this much of the log only to count what is lost", "BYTES", int, 4 << 30),
 ) | _of(
     SIZES,
-    cq_file_size=Option("size of a ConsumeQueue file, a multiple of 20", "BYTES", int, 6_000_000, _OR)
-    .but("preflight", help="size of a ConsumeQueue file", shown=_FILES).but("verify", shown=_FILES),
-    batch_cq_file_size=Option("size of a batch ConsumeQueue file, a multiple of 46", "BYTES", int, 13_800_000, _OR)
-    .but("preflight", help="size of a batch ConsumeQueue file", shown=_FILES).but("verify", shown=_FILES),
-    hash_slots=Option("number of slots of an IndexFile", "N", int, DEFAULT_SLOTS, _OR)
-    .but(_LOOK, shown=_FILES).but("inspect", shown="taken from the file"),
-    index_items=Option("number of items of an IndexFile, as maxIndexNum", "N", int, DEFAULT_ITEMS, _OR)
-    .but(_LOOK, shown=_FILES).but("inspect", shown="taken from the file"),
-    segment_size=Option("size of a whole segment", "BYTES", int, 0, _FILES)
+    segment_size=Option("size of a whole segment", "BYTES", int, 0, _FILES, conf="mappedFileSizeCommitLog")
     .but("inspect", help="size of a whole segment, in bytes", shown="that of the first segment beside the file"),
+    cq_file_size=Option("size of a ConsumeQueue file, a multiple of 20", "BYTES", int, 6_000_000, _OR,
+        conf="mappedFileSizeConsumeQueue")
+    .but("preflight", help="size of a ConsumeQueue file", shown=_FILES).but("verify", shown=_FILES),
+    batch_cq_file_size=Option("size of a batch ConsumeQueue file, a multiple of 46", "BYTES", int, 13_800_000, _OR,
+        conf="mapperFileSizeBatchConsumeQueue")
+    .but("preflight", help="size of a batch ConsumeQueue file", shown=_FILES).but("verify", shown=_FILES),
+    hash_slots=Option("number of slots of an IndexFile", "N", int, DEFAULT_SLOTS, _OR, conf="maxHashSlotNum")
+    .but(_LOOK, shown=_FILES).but("inspect", shown="taken from the file"),
+    index_items=Option("number of items of an IndexFile, as maxIndexNum", "N", int, DEFAULT_ITEMS, _OR, conf="maxIndexNum")
+    .but(_LOOK, shown=_FILES).but("inspect", shown="taken from the file"),
     first_offset=Option("offset of the file's first byte: of a segment in the log, of a ConsumeQueue file in its queue", "N",
         int, shown="by the file's name, or by a segment's records"),
-    delay_levels=Option("messageDelayLevel of the broker", "LEVELS", o.checked(o.parse_delay_levels), DELAY_LEVELS),
+    delay_levels=Option("messageDelayLevel of the broker", "LEVELS", o.checked(o.parse_delay_levels), DELAY_LEVELS,
+        conf="messageDelayLevel"),
     broker_version=Option(f"RocketMQ version of the store, where the bytes differ: {_VERSIONS}", "VERSION", o.parse_version,
         versions.NEWEST, _OR)
     .but("verify", shown=_FILES)
@@ -190,7 +192,8 @@ OPTIONS: Final = _of(
 ) | _of(
     WATCHING,
     progress=Option("how progress is shown on stderr: lines (a bar on a terminal), or JSON for schedulers", default="lines",
-        choices=get_args(o.Progress), text="show progress and warnings on stderr: True or ``lines``, or ``json``"),
+        choices=get_args(o.Progress),
+        text="show progress and warnings on stderr: True or ``lines``, or ``json``. Default: False, nothing"),
     log_format=Option("format of messages on stderr; json also replaces the lines of progress", default="text",
         choices=get_args(o.LogFormat)),
     metrics=Option("write figures of the run to FILE, for Prometheus' node_exporter", "FILE"),
@@ -233,6 +236,25 @@ COMMANDS: Final = {
     "report": "source out store summary",
 }
 """the options of each command, in the order of ``--help``"""
+TIMERS: Final = {
+    "timer_precision": "timerPrecisionMs",
+    "timer_roll_window": "timerRollWindowSlot",
+    "timer_log_size": "mappedFileSizeTimerLog",
+    "file_reserved_hours": "fileReservedTime",
+}
+"""numbers of a broker.conf that timer files depend on: settings without an option"""
+MANIFEST: Final = (
+    "only", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "segment_size", "index_policy", "on_damage",
+    "queue_order", "crc", "checkpoint", "lmq", "delay_levels", "broker_version", "include_topics", "exclude_topics",
+    "until_offset", "until_time", "max_fill", "write_topics", "write_delay", "undecided", "consumer_offsets", *TIMERS,
+    "batch_topics",
+)  # fmt: skip
+"""the settings that decide what is written, in the order of a build's manifest"""
+ADVISED: Final = (
+    "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "delay_levels", "broker_version", "segment_size", "crc",
+    "max_fill", "engine", "master",
+)  # fmt: skip
+"""options that an advised command repeats, where they are not the defaults or where the user gave them, in their order"""
 
 
 def options_of(command: str) -> dict[str, Option]:

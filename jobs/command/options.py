@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from rocketmq_reindex.jobs.command.option_table import COMMANDS, GROUPS, NOTES, OPTIONS, WATCHING, options_of
-from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.names import escape, near_names
+from rocketmq_reindex.storage_format import errors, names
 
 # ------------------------------------------------------------------------------------------------------------------------- help
 # What ``--help`` shows beside the options: what a command is, an example, the exit statuses, and where to read more.
@@ -117,7 +116,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, rest = self.parse_known_args(args, namespace)
         if wrong := [*self._wrong, *self._unknown(rest)]:
-            raise UsageError("\n".join(wrong))
+            raise errors.UsageError("\n".join(wrong))
         return found
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -134,7 +133,7 @@ class Parser(argparse.ArgumentParser):
             if isinstance(action, argparse._SubParsersAction):
                 raise
             self._wrong.append(self._line(str(error)))
-        except UsageError as error:
+        except errors.UsageError as error:
             self._wrong.append(str(error))
         # The words behind it are looked at, too. Nothing is done with this value.
         return argparse.SUPPRESS
@@ -144,14 +143,14 @@ class Parser(argparse.ArgumentParser):
         words = self._given[:1] if self._subparsers is not None else self._given
         unknown = self._unknown([word for word in words if word.startswith("--")])
         if unknown and self._subparsers is not None:
-            raise UsageError("\n".join(unknown))
+            raise errors.UsageError("\n".join(unknown))
         # A missing option may be there, under a misspelt name.
         missing = message.removeprefix(_MISSING).split(", ") if message.startswith(_MISSING) else [message]
         is_there = all(any(f"did you mean {name}" in line for line in unknown) for name in missing)
-        raise UsageError("\n".join([*self._wrong, *unknown, *([] if is_there else [self._line(message)])]))
+        raise errors.UsageError("\n".join([*self._wrong, *unknown, *([] if is_there else [self._line(message)])]))
 
     def _line(self, message: str, meant: str = "") -> str:
-        return f"{self.prog}: {escape(message, 1000)}{meant or self._command_meant(message)}: see --help"
+        return f"{self.prog}: {names.escape(message, 1000)}{meant or self._command_meant(message)}: see --help"
 
     def _unknown(self, words: list[str]) -> list[str]:
         """A line for each option that the parser does not know, with those near it, and one for all else that is too much."""
@@ -161,7 +160,7 @@ class Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             is_option = len(name) > 2 and name.startswith("--")
             if is_option and name not in self._option_string_actions:
-                near = [options[each] for each in near_names(name.removeprefix("--"), options, 2, _SIMILAR)]
+                near = [options[each] for each in names.near_names(name.removeprefix("--"), options, 2, _SIMILAR)]
                 meant = f" (did you mean {' or '.join(near)}?)" if near else ""
                 lines.append(self._line(f"unrecognized arguments: {name}", meant))
             elif not is_option and not is_value:
@@ -173,7 +172,7 @@ class Parser(argparse.ArgumentParser):
         """Which command a misspelt one may stand for."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction) and self._given and "invalid choice" in message:
-                near = near_names(self._given[0], action.choices, 2)
+                near = names.near_names(self._given[0], action.choices, 2)
                 return f" (did you mean {' or '.join(near)}?)" if near else ""
         return ""
 
@@ -267,7 +266,7 @@ def watch_environment() -> dict[str, str]:
     found = {name: os.environ[variable(name)] for name in _WATCHED if os.environ.get(variable(name))}
     for name, value in found.items():
         if (choices := _WATCHED[name].choices) and value not in choices:
-            raise UsageError(f"{variable(name)} {value!a}: take {' or '.join(choices)}")
+            raise errors.UsageError(f"{variable(name)} {value!a}: take {' or '.join(choices)}")
     return found
 
 

@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.building import settings as building_settings, store_signs, summary
+from rocketmq_reindex.jobs.building import store_signs, summary
+from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import CONFIGS, MANIFEST, MANIFEST_MAX, REPAIRED, SIZES, TIMERS, TOPICS
 from rocketmq_reindex.storage_format import errors, layouts, names
@@ -149,8 +150,8 @@ def _chunks(inputs: list[Mapping[str, Any]], kind: str) -> list[Stretch]:
 def _left_out(manifest: Mapping[str, Any], end: int) -> list[str]:
     """What a build was asked to leave out of a log whose segments end at ``end``, as words for people."""
     settings = manifest["settings"]
-    only = [part for part in building_settings.PARTS if part in settings["only"]]
-    found = [f"only {', '.join(only)}"] if len(only) < len(building_settings.PARTS) else []
+    only = [part for part in option.PARTS if part in settings["only"]]
+    found = [f"only {', '.join(only)}"] if len(only) < len(option.PARTS) else []
     for name, what in (("include_topics", "only topics"), ("exclude_topics", "no topics")):
         if globs := settings.get(name):
             found.append(

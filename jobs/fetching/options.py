@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.command.option_table import default_of
-from rocketmq_reindex.jobs.command.options import reader
-from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.jobs.command import option_table, options
+from rocketmq_reindex.storage_format import errors, names
 from rocketmq_reindex.udfs import files
 
 _THREADS_MAX: Final = 256
@@ -24,8 +22,8 @@ class FetchSettings:
     store: str
     topics: bool = False
     """config/topics.json is put in also where the store has one"""
-    threads: int = default_of("threads")
-    keep: int = default_of("keep")
+    threads: int = option_table.default_of("threads")
+    keep: int = option_table.default_of("keep")
     """how many copies of each part stay"""
     dry_run: bool = False
     json: bool = False
@@ -41,28 +39,28 @@ class FetchSettings:
 
 def fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
     """Return the settings that options make, by the names of the parser. Raises UsageError."""
-    threads, keep = (given.get(name, default_of(name)) for name in ("threads", "keep"))
+    threads, keep = (given.get(name, option_table.default_of(name)) for name in ("threads", "keep"))
     if not 1 <= threads <= _THREADS_MAX:
-        raise UsageError(f"--threads {threads}: take 1 to {_THREADS_MAX}")
+        raise errors.UsageError(f"--threads {threads}: take 1 to {_THREADS_MAX}")
     if keep < 0:
-        raise UsageError(f"--keep {keep}: take 0 or more")
+        raise errors.UsageError(f"--keep {keep}: take 0 or more")
     build, store = _checked("BUILD", given["build"]), _checked("--to", given["to"])
     if files.no_rename(store):
-        raise UsageError(f"--to {escape(given['to'])}: name a folder on a disk, as a broker has it")
+        raise errors.UsageError(f"--to {names.escape(given['to'])}: name a folder on a disk, as a broker has it")
     roots = tuple(_checked("--commitlog", root) for root in given.get("commitlogs", ()))
     places = {"named_build": given["build"], "build": build, "store": os.path.realpath(store), "commitlogs": roots}
     return FetchSettings(**{**given, **places})
 
 
-parse_fetch: Final = reader("fetch", fetch_settings)
+parse_fetch: Final = options.reader("fetch", fetch_settings)
 """Return the settings that the words behind ``fetch`` make. Raises UsageError."""
 
 
 def _checked(option: str, place: str) -> str:
     if not place:
         # A variable that is not set: as a path it would be the working folder.
-        raise UsageError(f"{option}: is empty: name a folder")
+        raise errors.UsageError(f"{option}: is empty: name a folder")
     try:
         return files.absolute(files.checked(place))
-    except InputError as error:
-        raise UsageError(f"{option} {error}") from None
+    except errors.InputError as error:
+        raise errors.UsageError(f"{option} {error}") from None

@@ -6,13 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, read_properties, settings_of
-from rocketmq_reindex.jobs.command.option_table import default_of
-from rocketmq_reindex.jobs.command.options import reader
-from rocketmq_reindex.storage_format import versions
-from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format import errors, layouts, versions
 from rocketmq_reindex.storage_format.index.header import are_possible
-from rocketmq_reindex.storage_format.layouts import INT32_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.start.rules import RELEASES
@@ -38,7 +35,7 @@ class BrokerSettings:
     batch_cq_file_size: int | None = None
     hash_slots: int | None = None
     index_items: int | None = None
-    delay_levels: str = default_of("delay_levels")
+    delay_levels: str = option_table.default_of("delay_levels")
     """``messageDelayLevel``"""
     start: Mapping[str, int | bool] = field(default_factory=dict)
     """by the names of ``StartSettings``: what a broker.conf says of the start itself"""
@@ -73,7 +70,7 @@ class PreflightSettings:
     broker: BrokerSettings = field(default_factory=BrokerSettings)
     broker_conf: str = ""
     """the file that ``broker`` is from"""
-    count_limit: int = default_of("count_limit")
+    count_limit: int = option_table.default_of("count_limit")
     """bytes of the log that are walked at most, only to count"""
     json: bool = False
 
@@ -168,7 +165,7 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     conf = read_properties(text)
     odd = [f"{name}={escape(conf[name].strip(), 60)}" for name, matters in _NOT_KNOWN.items() if matters(conf.get(name, ""))]
     if odd:
-        raise InputError(f"{path}: has {', '.join(odd)}: preflight does not know what such a broker does at its start")
+        raise errors.InputError(f"{path}: has {', '.join(odd)}: preflight does not know what such a broker does at its start")
     sizes = settings_of(text, path)
     start: dict[str, int | bool] = {setting: _number(conf, name, path) for name, setting in _NUMBERS.items() if name in conf}
     start |= {setting: _is_on(conf[name]) for name, setting in _SWITCHES.items() if name in conf}
@@ -195,7 +192,7 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
 def _number(conf: Mapping[str, str], name: str, path: str) -> int:
     value = conf[name].strip()
     if not re.fullmatch(r"[+-]?[0-9]{1,10}", value):
-        raise UsageError(f"{path}: {name} is {escape(value, 60)}, not a number")
+        raise errors.UsageError(f"{path}: {name} is {escape(value, 60)}, not a number")
     return int(value)
 
 
@@ -217,19 +214,19 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
         places = {}
     store = given.get("store", places.get("store", ""))
     if not store:
-        raise UsageError("rmq-reindex preflight: name a STORE: see --help")
+        raise errors.UsageError("rmq-reindex preflight: name a STORE: see --help")
     commitlogs = tuple(given.get("commitlogs", places.get("commitlogs", ())))
     for place in (store, *commitlogs):
         if files.is_remote(place):
-            raise UsageError(f"{escape(place)}: is a URI: a broker starts on a store on a disk: name a folder")
+            raise errors.UsageError(f"{escape(place)}: is a URI: a broker starts on a store on a disk: name a folder")
         if not place:
-            raise UsageError("--commitlog: is empty: name a folder")
+            raise errors.UsageError("--commitlog: is empty: name a folder")
     if "store" in given and passed_over not in ((), (files.join(files.absolute(store), "commitlog"),)):
         note = f"storePathCommitLog={escape(','.join(passed_over), 200)} is passed over for STORE: name it with --commitlog"
         broker = dataclasses.replace(broker, notes=(*broker.notes, f"{escape(given['broker_conf'])}: {note}"))
-    count_limit = given.get("count_limit", default_of("count_limit"))
+    count_limit = given.get("count_limit", option_table.default_of("count_limit"))
     if count_limit < 0:
-        raise UsageError(f"--count-limit {count_limit}: take a number of bytes from 0 on")
+        raise errors.UsageError(f"--count-limit {count_limit}: take a number of bytes from 0 on")
     return PreflightSettings(
         files.absolute(store),
         commitlogs=tuple(map(files.absolute, commitlogs)),
@@ -243,7 +240,7 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
     )
 
 
-parse_preflight: Final = reader("preflight", preflight_settings)
+parse_preflight: Final = options.reader("preflight", preflight_settings)
 """Return the settings in the words behind ``preflight``. Raises UsageError, and InputError for an unknown broker."""
 
 
@@ -257,14 +254,14 @@ def _checked(broker: BrokerSettings) -> BrokerSettings:
     """Raises UsageError for sizes that no broker has."""
     for name, unit in (("cq_file_size", UNIT_SIZE), ("batch_cq_file_size", BATCH_UNIT_SIZE), ("segment_size", 1)):
         size = getattr(broker, name)
-        if size is not None and (size < unit or size % unit or size > INT32_MAX):
+        if size is not None and (size < unit or size % unit or size > layouts.INT32_MAX):
             units = f"a multiple of {unit} " if unit > 1 else "a number of bytes above 0 and "
-            raise UsageError(f"--{name.replace('_', '-')} {size}: take {units}below 2 GiB")
+            raise errors.UsageError(f"--{name.replace('_', '-')} {size}: take {units}below 2 GiB")
     slots, items = broker.hash_slots, broker.index_items
     if (slots is None) != (items is None):
-        raise UsageError("rmq-reindex preflight: --hash-slots and --index-items go together")
+        raise errors.UsageError("rmq-reindex preflight: --hash-slots and --index-items go together")
     if slots is not None and items is not None and not are_possible(slots, items):
-        raise UsageError(
+        raise errors.UsageError(
             f"--hash-slots {slots} --index-items {items}: take at least 1 slot and 2 items, and at most 2 GiB a file"
         )
     return broker

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
-from rocketmq_reindex.jobs.command.option_table import default_of
-from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.index.header import are_possible
@@ -32,7 +31,7 @@ class Query:
     max: int | None = None
     json: bool = False
     body: str = "text"
-    body_max: int = default_of("body_max")
+    body_max: int = option_table.default_of("body_max")
     scan: bool = False
     sizes: IndexSizes | None = None
     """slots and items of the IndexFiles, where they are given"""
@@ -68,7 +67,7 @@ def question(given: dict[str, Any]) -> Query:
     return _checked(Query(store, roots, sizes=sizes, **given))
 
 
-parse_query: Final = reader("query", question)
+parse_query: Final = options.reader("query", question)
 """Return the question in the words behind ``query``. Raises UsageError."""
 
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.building.options import merged
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.command.options import parser_of, reader
+from rocketmq_reindex.jobs.command import option, option_table, options
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import checked_paths
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.folders import LINKS, REFLINK
+from rocketmq_reindex.udfs.files.folders import LINKS
 
 # --------------------------------------------------------------------------------------------------------------------- settings
 # Settings of a repair: those of a build of the repaired log, and what may stand in the place of damage.
@@ -26,15 +26,10 @@ class RepairSettings(BuildSettings):
     replicas: tuple[str, ...] = ()
     """folders or URIs of replicas and backups: each a store, or a folder of segments; the first that fits is taken"""
     extend: bool = False
-    """also take what a replica has behind the end of the log"""
     majority: bool = False
-    """take a sound record that most of the logs have otherwise from them"""
-    link: str = REFLINK
-    """one of LINKS: how unchanged segments may share their bytes with the damaged log's"""
+    link: option.Link = option_table.default_of("link")
     tombstones: bool = False
-    """put an ordinary record at each queue offset that is known to be lost"""
     include_broken: bool = False
-    """keep records whose frame is sound and whose body CRC is wrong"""
 
     @property
     def strict_lmq(self) -> bool:
@@ -112,7 +107,7 @@ def repair_settings(given: dict[str, Any]) -> RepairSettings:
     return RepairSettings(**values, named=frozenset((*SIZES, "broker_version")) & values.keys()).check()
 
 
-parse_settings: Final = reader("repair", repair_settings)
+parse_settings: Final = options.reader("repair", repair_settings)
 """Return the settings that the arguments behind ``repair`` make. Raises UsageError."""
 
 
@@ -120,7 +115,7 @@ def explained(arguments: Sequence[str]) -> str | None:
     """Return the manifest that ``--explain`` names, None without it. Raises UsageError where anything else is asked for."""
     if not any(word == "--explain" or word.startswith("--explain=") for word in arguments):
         return None
-    given = vars(parser_of("repair").parse_args(arguments))
+    given = vars(options.parser_of("repair").parse_args(arguments))
     others = [name for name, value in given.items() if name != "explain" and value not in (None, False)]
     if others or not given["explain"]:
         raise UsageError("--explain: name one manifest, and nothing else")

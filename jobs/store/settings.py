@@ -1,19 +1,18 @@
 """The store that a command is pointed at: its segments, the settings that all commands share, and queues in RocksDB."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.command.option import parse_delay_levels
+from rocketmq_reindex.jobs.command import option, option_table
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names, versions
-from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS, are_possible
-from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, FILL_MAX, UNIT_SIZE
+from rocketmq_reindex.storage_format.index.header import are_possible
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.layout import CRC_MODES as CRC_MODES
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.segments import Commitlog, check_unchanged, entries_of, list_segments, meant_by, no_folder
-from rocketmq_reindex.udfs.times import DELAY_LEVELS
 
 # --------------------------------------------------------------------------------------------------------------------- segments
 # The commitlog's segments, listed by the same code on the driver as for Spark SQL's data sources; and what is no store.
@@ -71,37 +70,24 @@ def check_has_parts(store: str) -> None:
 # --------------------------------------------------------------------------------------------------------------------- settings
 # Settings that every command on a whole store shares: where the log lies, how it is read, what its files look like.
 
-ENGINES: Final = ("spark", "local")
-"""``local``: processes of this machine, without Java"""
-
 
 @dataclass(frozen=True, kw_only=True)
 class StoreSettings:
-    """Settings that build and verify share. Sizes are in bytes; defaults are those of ``MessageStoreConfig`` (5.3).
+    """Settings that build and verify share. Sizes are in bytes. What an option means, the table of options says.
 
-    The defaults stand here and in the subclasses, and nowhere else; the parsers show them in ``--help``.
+    The others are what a ``--broker-conf`` says; their defaults are those of ``MessageStoreConfig`` (5.3).
     """
 
     store: str = field(kw_only=False)
-    """folder or URI of the store; its segments are in STORE/commitlog"""
     commitlogs: tuple[str, ...] = ()
-    """folders of segments, in the place of STORE/commitlog"""
-    cq_file_size: int = 6_000_000
-    """``mappedFileSizeConsumeQueue``: 300,000 units of 20 bytes"""
-    batch_cq_file_size: int = 13_800_000
-    """``mapperFileSizeBatchConsumeQueue``: 300,000 units of 46 bytes"""
-    hash_slots: int = DEFAULT_SLOTS
-    """``maxHashSlotNum``"""
-    index_items: int = DEFAULT_ITEMS
-    """``maxIndexNum``; a file holds one item less"""
-    segment_size: int = 0
-    """``mappedFileSizeCommitLog``; 0: taken from the files"""
-    crc: str = "body"
-    """which checksums are verified; a broker's recovery verifies that of the body"""
+    cq_file_size: int = option_table.default_of("cq_file_size")
+    batch_cq_file_size: int = option_table.default_of("batch_cq_file_size")
+    hash_slots: int = option_table.default_of("hash_slots")
+    index_items: int = option_table.default_of("index_items")
+    segment_size: int = option_table.default_of("segment_size")
+    crc: option.Crc = option_table.default_of("crc")
     lmq: bool = False
-    """``enableLmq`` and ``enableMultiDispatch``: light message queues are derived as well"""
-    delay_levels: str = DELAY_LEVELS
-    """``messageDelayLevel``"""
+    delay_levels: str = option_table.default_of("delay_levels")
     rocksdb: tuple[str, ...] = ()
     """the settings of --broker-conf by which ConsumeQueues lie in RocksDB, and what each means"""
     accelerated: bool = False
@@ -110,14 +96,11 @@ class StoreSettings:
     """``forceVerifyPropCRC`` of --broker-conf (5.x): a recovery refuses records whose ``__CRC32#`` is wrong, or not there"""
     crc_on_recover: bool = True
     """``checkCRCOnRecover`` of --broker-conf: a recovery refuses records with a wrong body CRC"""
-    broker_version: str = versions.NEWEST
-    """one of ``VERSIONS``, where they write different bytes"""
+    broker_version: str = option_table.default_of("broker_version")
     batch_topics: tuple[str, ...] = ()
     """topics whose queues are batch ConsumeQueues, from --topics-config"""
-    max_fill: int = FILL_MAX
-    """missing queue offsets that are filled at most, all queues together: more of them are wrong offsets, not gaps"""
-    range_size: int = 0
-    """bytes of a segment that one task takes at most; 0: a few ranges for each core"""
+    max_fill: int = option_table.default_of("max_fill")
+    range_size: int = option_table.default_of("range_size")
     timer_precision: int = 1000
     """``timerPrecisionMs``"""
     timer_roll_window: int = 2 * 24 * 3600
@@ -129,25 +112,19 @@ class StoreSettings:
     timer_rocksdb: bool = False
     """``timerRocksDBEnable``: timer messages lie in RocksDB"""
     snapshot: bool = False
-    """the log no longer changes, whoever holds the store's lock"""
     broker_conf: str = field(default="", compare=False)
     """path of --broker-conf, for the commands that are advised"""
     conf_notes: tuple[str, ...] = ()
     """what --broker-conf has that looks misspelt"""
     protected: tuple[str, ...] = ()
     """more folders that nothing may be written to"""
-    master: str = ""
-    """URL of the Spark master when there is no session yet; "" stands for local[*]"""
-    engine: str = "spark"
-    """one of ``ENGINES``: what hands out the tasks"""
+    master: str = option_table.default_of("master")
+    engine: option.Engine = option_table.default_of("engine")
     json: bool = False
-    """the summary goes to stdout as one JSON object"""
-    progress: str = "lines"
-    log_format: str = "text"
+    progress: option.Progress = option_table.default_of("progress")
+    log_format: option.LogFormat = option_table.default_of("log_format")
     metrics: str = ""
-    """file that gets the figures of the run"""
     store_name: str = ""
-    """what the store is called in logs and metrics"""
     named: frozenset[str] = field(default=frozenset(), compare=False)
     """the sizes (``publishing.layout.SIZES``) that the user named, and ``broker_version``; the others are defaults"""
 
@@ -177,7 +154,7 @@ class StoreSettings:
     @property
     def delays(self) -> tuple[int, ...]:
         """The delay levels in milliseconds."""
-        return parse_delay_levels(self.delay_levels)
+        return option.parse_delay_levels(self.delay_levels)
 
     @property
     def timer_settings(self) -> TimerSettings:
@@ -186,7 +163,7 @@ class StoreSettings:
 
     def is_named(self, size: str) -> bool:
         """Return whether a size differs from its default, or was named by the user all the same."""
-        return size in self.named or getattr(self, size) != default_of(StoreSettings, size)
+        return size in self.named or getattr(self, size) != option_table.default_of(size)
 
     def checked_places(self) -> dict[str, Any]:
         """Check the settings, and return ``store`` and ``commitlogs`` in their usual form.
@@ -195,7 +172,7 @@ class StoreSettings:
         """
         if wrong := list(self.problems()):
             raise errors.UsageError("\n".join(wrong))
-        parse_delay_levels(self.delay_levels)
+        option.parse_delay_levels(self.delay_levels)
         store, *commitlogs = checked_paths(self.store, *self.commitlogs)
         return {"store": store, "commitlogs": tuple(commitlogs)}
 
@@ -224,17 +201,12 @@ class StoreSettings:
         for name, value in (("segment-size", self.segment_size), ("range-size", self.range_size)):
             if value < 0:
                 yield f"--{name} {value}: take a number of bytes above 0"
-        if self.engine not in ENGINES:
-            yield f"--engine {self.engine!a}: take one of {', '.join(ENGINES)}"
+        if self.engine not in (engines := option_table.OPTIONS["engine"].choices):
+            yield f"--engine {self.engine!a}: take one of {', '.join(engines)}"
         if self.engine == "local" and self.master and not self.master.startswith("local"):
             yield (f"--master {self.master}: --engine local runs on this machine alone: take local[N], or leave it out")
         if self.max_fill < 0:
             yield f"--max-fill {self.max_fill}: take a number from 0 on"
-
-
-def default_of(settings: type[StoreSettings], name: str) -> Any:
-    """Return the default of one setting, such as ``cq_file_size``."""
-    return next(setting.default for setting in fields(settings) if setting.name == name)
 
 
 def checked_paths(*places: str) -> list[str]:

@@ -8,14 +8,13 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.building.options import merged
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.command.options import reader
+from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.publishing.layout import SIZES, check_writable
 from rocketmq_reindex.jobs.publishing.pointers import is_work
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, check_is_folder, list_segments
+from rocketmq_reindex.storage_format import errors, names
 from rocketmq_reindex.storage_format.checks.differences import PARTS
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
 
 # --------------------------------------------------------------------------------------------------------------------- settings
@@ -26,21 +25,14 @@ from rocketmq_reindex.udfs import files
 class VerifySettings(StoreSettings):
     """All that decides what a verify reads and compares. Sizes that are not ``named`` are taken from the store's files."""
 
-    only: tuple[str, ...] = PARTS
-    sample: float = 1.0
-    """the share of the segments that is read, above 0 and up to 1"""
+    only: tuple[str, ...] = option_table.default_of("only", "verify")
+    sample: float = option_table.default_of("sample")
     against: str = ""
-    """another store to compare with; "" to compare the store with its own log"""
     report: str = ""
-    """file that gets the summary as JSON"""
     work: str = ""
-    """folder for what the run keeps for a while; "" for a temporary one"""
     tables: str = ""
-    """folder or URI below which --incremental keeps what it found in the log"""
     incremental: bool = False
-    """take what earlier verifies found in the log, and read what is new"""
     recheck: bool = False
-    """with --incremental: read all of the log, and compare it with what is known by digest"""
     topics_config: str = ""
     """the file that the batch topics come from, if it is not STORE/config/topics.json"""
     trimmed: bool = False
@@ -75,7 +67,7 @@ class VerifySettings(StoreSettings):
         if self.against and (self.sample < 1 or self.only != PARTS or self.commitlogs):
             yield "--against: compares two whole stores: leave out --sample, --only and --commitlog"
         if self.against and self.store and files.canonical(self.against) == files.canonical(self.store):
-            yield f"--against {escape(self.against)}: is STORE itself: name another store"
+            yield f"--against {names.escape(self.against)}: is STORE itself: name another store"
         if self.incremental and (self.sample < 1 or self.against):
             yield "--incremental: reads what is new of a whole log: leave out --sample and --against"
         if bool(self.tables) != self.incremental:
@@ -115,23 +107,22 @@ def check_apart(option: str, place: str, stores: Iterable[str]) -> None:
     """Raises InputError for a place inside of a store."""
     for store in stores:
         if files.within(place, store):
-            raise InputError(f"{option} {escape(place)}: lies inside {escape(store)}, where nothing is written")
+            raise errors.InputError(
+                f"{option} {names.escape(place)}: lies inside {names.escape(store)}, where nothing is written"
+            )
 
 
 # ---------------------------------------------------------------------------------------------------------------------- options
 # The options of ``rmq-reindex verify``: those that it shares with a build, and its own.
 
-_OWN: Final = ("only", "sample", "against", "report", "work", "tables", "incremental", "recheck")
-
 
 def verify_settings(given: dict[str, Any]) -> VerifySettings:
     """Return the settings that options make, by the names of the parser. Raises UsageError and InputError."""
-    own: dict[str, Any] = {name: given.pop(name) for name in _OWN if name in given}
     topics_config = given.get("topics_config", "")
     values = merged(given)
     named = frozenset((*SIZES, "broker_version")) & values.keys()
-    return VerifySettings(**values, **own, named=named, topics_config=topics_config).check()
+    return VerifySettings(**values, named=named, topics_config=topics_config).check()
 
 
-parse_verify: Final = reader("verify", verify_settings)
+parse_verify: Final = options.reader("verify", verify_settings)
 """Return the settings that the arguments behind ``verify`` make. Raises UsageError and InputError."""

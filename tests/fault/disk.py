@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rocketmq_reindex.jobs.building.settings import PARTS
+from rocketmq_reindex.jobs.command.option import PARTS
 from tests.tools.encode import Message
 from tests.tools.faulty_children import Children
 from tests.tools.faulty_files import Fault, Matches, any_operation

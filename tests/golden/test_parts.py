@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.building.options import parse_settings
-from rocketmq_reindex.jobs.building.settings import PARTS
 from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.command.option import PARTS
 from tests.golden.stores import NAMES, GoldenStore, index_in_order, read_files
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools.compare import SMALL, differences

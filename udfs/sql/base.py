@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names
 from rocketmq_reindex.udfs.messages.batches import nulls
-from rocketmq_reindex.udfs.sql.options import FAIL, ROWS, SKIP, Bounds, Topics, Words
+from rocketmq_reindex.udfs.sql.options import ROWS, SHOWN_DAMAGE, Bounds, Topics, Words
 from rocketmq_reindex.udfs.times import EPOCH
 
 # --------------------------------------------------------------------------------------------------------------------- one_line
@@ -259,7 +259,7 @@ class Reader(DataSourceReader):
         self.words = source.words()
         self.schema = source.asked(self.words, schema)
         self.located = source.located(self.words)
-        self.on_damage = self.words.chosen("onDamage", (SKIP, ROWS, FAIL))
+        self.shown_damage = self.words.chosen("onDamage", SHOWN_DAMAGE)
         self._filters: list[RowFilter] = []
         if source.pushing:
             # Spark looks at this attribute to see whether a reader takes filters.

@@ -254,9 +254,9 @@ class CommitlogReader(Reader):
         lost = [hole for hole in holes if not hole.reason.startswith(("torn tail", stale_tail.STALE))]
         first = (lost or holes)[0]
         text = f"offset {first.offset}, {storage_format_names.counted(first.length, 'byte')}: {first.reason}"
-        if self.on_damage == FAIL and lost:
+        if self.shown_damage == FAIL and lost:
             self.refuse(f"segment {first.segment}", text)
-        if self.on_damage == ROWS:
+        if self.shown_damage == ROWS:
             yield from self.damage_rows(
                 [{"commitLogOffset": h.offset, "msgSize": min(h.length, layouts.INT32_MAX), "damage": h.reason} for h in holes]
             )

@@ -157,10 +157,10 @@ class ConsumeQueueReader(base.Reader):
     def _units(self, unit: QueueUnits, data: npt.NDArray[np.uint8]) -> pa.RecordBatch:
         file = read_queue_file(data, unit.start)
         bad = np.flatnonzero((file.kind != HAS_UNIT) & (file.fault != 0))
-        if self.on_damage == FAIL and file.findings:
+        if self.shown_damage == FAIL and file.findings:
             finding = file.findings[0]
             self.refuse(names.escape(unit.path), f"{finding.text} (at {finding.at}, {finding.count} in all)")
-        if self.on_damage == ROWS:
+        if self.shown_damage == ROWS:
             rows = np.flatnonzero((file.kind == HAS_UNIT) | (file.fault != 0))
         else:
             rows = np.flatnonzero(file.kind == HAS_UNIT)
@@ -309,7 +309,7 @@ class IndexReader(base.Reader):
                 used = header.index_count - 1
                 if used < 0 or header.index_count >= sizes[1]:
                     used = open_index(reader.whole(), *sizes).last_written()
-            step = ITEMS if self.on_damage == SKIP else max(used, 1)
+            step = ITEMS if self.shown_damage == SKIP else max(used, 1)
             found += [
                 IndexItems(entry.name, entry.path, *sizes, first, min(first + step, used + 1))
                 for first in range(1, used + 1, step)
@@ -318,7 +318,7 @@ class IndexReader(base.Reader):
 
     def _no_index(self, entry: files.Entry) -> None:
         text = f"{names.escape(entry.path)}: its slots and items are not known: give hashSlots and indexItems"
-        if self.on_damage == FAIL:
+        if self.shown_damage == FAIL:
             raise errors.InputError(text)
         self.skipped(names.escape(entry.path), 1, "its slots and items are not known: give hashSlots and indexItems")
 
@@ -329,10 +329,10 @@ class IndexReader(base.Reader):
         with files.Reader(partition.path) as reader:
             view = open_index(reader.whole(), partition.slots, partition.items)
             fault = None
-            if self.on_damage != SKIP:
+            if self.shown_damage != SKIP:
                 check = check_index(view)
                 fault = check.item_fault
-                if self.on_damage == FAIL and check.findings:
+                if self.shown_damage == FAIL and check.findings:
                     finding = check.findings[0]
                     self.refuse(names.escape(partition.path), f"{finding.text}: {finding.at}, {finding.count} in all")
             passed, first_passed = 0, 0

@@ -18,6 +18,9 @@ from rocketmq_reindex.udfs.times import DELAY_LEVELS, delay_levels, moment
 # Options of the data sources: texts from Spark, checked before anything is read.
 
 SKIP, ROWS, FAIL = "skip", "rows", "fail"
+SHOWN_DAMAGE: Final = (SKIP, ROWS, FAIL)
+"""how a query shows damage (``onDamage``). What a build makes of a damaged log is another choice, by other words:
+``--on-damage``, which is ``OnDamage`` in ``jobs.command.option``"""
 RANGE_SIZE: Final = 256 << 20
 """Bytes of a range. The scan of one inside a segment walks there from the segment's start: four to a GiB are worth that."""
 UNPACKED_MAX: Final = 4 << 20

@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.cli import COMMANDS, main
 from rocketmq_reindex.jobs.command import option_table
 from rocketmq_reindex.jobs.command.option_table import GROUPS
 from rocketmq_reindex.jobs.command.options import ABOUT, STATUSES, parser_of
-from tests.docs.pages import text_of
+from tests.docs.pages import ROOT, text_of
 
 
 @pytest.fixture(params=COMMANDS)
@@ -39,6 +39,15 @@ def test_each_option_belongs_to_a_command() -> None:
     names = {name for command in COMMANDS for name in option_table.options_of(command)}
     assert names == set(option_table.OPTIONS)
     assert list(ABOUT) == list(COMMANDS) == list(option_table.COMMANDS)
+
+
+@pytest.mark.parametrize("name", ["cq_file_size", "snapshot", "store_name"])
+def test_three_files_make_a_shared_option(name: str) -> None:
+    """The table declares it, the settings have its field, the signatures its keyword."""
+    told = re.compile(rf"\b{name}(: [\w.]+ (=|\|)|=Option)")
+    found = {path.relative_to(ROOT).as_posix() for path in (ROOT / "jobs").rglob("*.py") if told.search(path.read_text())}
+    others = {"jobs/api/looking.py", "jobs/api/preflight.py", "jobs/preflighting/options.py"}
+    assert found - others == {"jobs/command/option_table.py", "jobs/store/settings.py", "jobs/api/with_engine.py"}
 
 
 def test_the_examples_are_commands(command: str, parser: argparse.ArgumentParser) -> None:
