@@ -82,9 +82,9 @@ def merge(results: Sequence[JoinedResult], last_gap: int, last_time: int) -> Evi
         timers = rows[rows["kind"] == TIMED]
         timed.append((timers, _reasons(doubtful(timers, -1, last_gap, last_time, unclear))))
         for queue in np.unique(rows["queue"][rows["kind"] == SCHEDULED]).tolist():
-            mine = rows[(rows["kind"] == SCHEDULED) & (rows["queue"] == queue)]
-            reasons = _reasons(doubtful(mine, highest.get(queue, -1), last_gap, last_time, unclear))
-            undecided.setdefault(queue, []).append((mine[reasons >= 0], reasons[reasons >= 0]))
+            of_queue = rows[(rows["kind"] == SCHEDULED) & (rows["queue"] == queue)]
+            reasons = _reasons(doubtful(of_queue, highest.get(queue, -1), last_gap, last_time, unclear))
+            undecided.setdefault(queue, []).append((of_queue[reasons >= 0], reasons[reasons >= 0]))
             pending[queue] = pending.get(queue, 0) + int((reasons < 0).sum())
     levels = []
     for queue in sorted(highest.keys() | pending.keys()):
@@ -123,25 +123,25 @@ def pass_halves(
 
     Without it a broker asks again about half messages that were committed after a check, and commits them twice.
     """
-    given = table.get("offsetTable", {}).get(_TRANSACTIONS, {}).get("0")
-    halves = _half_offsets(results, given or 0, engine, staging)
-    offset = halves.goes_on(given)
+    kept = table.get("offsetTable", {}).get(_TRANSACTIONS, {}).get("0")
+    halves = _half_offsets(results, kept or 0, engine, staging)
+    offset = halves.goes_on(kept)
     if halves.pending < offset:
         summary.warn(
             f"{CONSUMER_OFFSETS}: {_TRANSACTIONS} stands at {offset}, but by the log the half message at {halves.pending} is "
             f"neither committed nor rolled back: the broker asks about none below {offset}"
         )
-    if offset == (given or 0):
+    if offset == (kept or 0):
         return False
     table.setdefault("offsetTable", {}).setdefault(_TRANSACTIONS, {})["0"] = offset
     summary.warn(f"{CONSUMER_OFFSETS}: {_TRANSACTIONS} goes on at {offset}: half messages below it are decided or written anew")
     return True
 
 
-def _half_offsets(results: Sequence[JoinedResult], given: int, engine: Engine, staging: StagingFolder) -> HalfOffsets:
-    """Return what the results of all buckets say of half messages; those from the offset ``given`` on were not passed."""
+def _half_offsets(results: Sequence[JoinedResult], kept: int, engine: Engine, staging: StagingFolder) -> HalfOffsets:
+    """Return what the results of all buckets say of half messages; those from the offset ``kept`` on were not passed."""
     passed = max(result.passed for result in results) + 1 if results else 0
-    end = max(passed, given)
+    end = max(passed, kept)
     if not end:
         return HalfOffsets(0, 0, -1)
     plan = handover.write_plan(staging, "halves", [result.halves for result in results if result.halves])
@@ -203,16 +203,16 @@ def check(table: dict[str, Any], staging: StagingFolder, summary: Summary) -> No
         known = bounds[topic, queue]
         if known is None:
             # A queue that never had a message has offset 0.
-            what = "" if offset == 0 else "the log has no message of that queue"
+            fault = "" if offset == 0 else "the log has no message of that queue"
         else:
             low, high = known
-            what = f"the queue begins at {low}" if offset < low else ""
+            fault = f"the queue begins at {low}" if offset < low else ""
             if offset > high:
-                what = f"the queue ends at {high}: set it to that, else the group misses what is sent next"
-        outside += bool(what)
-        if what and outside <= NAMED:
+                fault = f"the queue ends at {high}: set it to that, else the group misses what is sent next"
+        outside += bool(fault)
+        if fault and outside <= NAMED:
             summary.warn(
-                f"{CONSUMER_OFFSETS}: group {escape(group)} stands at offset {offset} of {escape(topic)}/{queue}: {what}"
+                f"{CONSUMER_OFFSETS}: group {escape(group)} stands at offset {offset} of {escape(topic)}/{queue}: {fault}"
             )
     if outside > NAMED:
         summary.warn(f"{CONSUMER_OFFSETS}: {counted(outside - NAMED, 'more offset')} outside of their queues")
@@ -293,14 +293,14 @@ def _write_delay(
     text = json.dumps({"offsetTable": table}, indent=1).encode()
     entries = [_write(staging, DELAY_OFFSETS, len(text), [(0, text)])]
     timers = evidence.timers
-    wanted = timers.rows[timers.reasons < 0] if drop else timers.rows
+    rows_written = timers.rows[timers.reasons < 0] if drop else timers.rows
     # Where queue offsets repeat a broker reads one record of each.
-    wanted = wanted[np.unique(wanted["queue_offset"], return_index=True)[1]]
-    pending = np.zeros(len(wanted), PENDING)
+    rows_written = rows_written[np.unique(rows_written["queue_offset"], return_index=True)[1]]
+    pending = np.zeros(len(rows_written), PENDING)
     for name in PENDING.names or ():
-        pending[name] = wanted[name]
+        pending[name] = rows_written[name]
     broker = settings.timer_settings
-    written = timer_files(pending, timers.end, clock, broker, recalled(wanted, broker.precision_ms))
+    written = timer_files(pending, timers.end, clock, broker, recalled(rows_written, broker.precision_ms))
     entries += [_write(staging, "/".join(file.path), file.size, file.parts()) for file in written.files]
     undecided = sum(len(level.undecided) for level in evidence.levels) + int((timers.reasons >= 0).sum())
     summary.delay = {
@@ -315,8 +315,8 @@ def _write_delay(
         "undecided": _listed(evidence, segments),
     }  # fmt: skip
     if undecided:
-        again = sum(level_start.again for level_start in offsets.values())
-        fate = "are not delivered" if drop else f"are delivered, perhaps again, and {counted(again, 'message')} for certain"
+        repeated = sum(level_start.again for level_start in offsets.values())
+        fate = "are not delivered" if drop else f"are delivered, perhaps again, and {counted(repeated, 'message')} for certain"
         summary.warn(
             f"--write-delay: of {counted(undecided, 'delayed message')} the log does not tell whether they were delivered: "
             f"they {fate} (--undecided {settings.undecided}); the manifest lists them"

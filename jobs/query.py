@@ -26,7 +26,7 @@ def query(arguments: Sequence[str]) -> int:
             with (
                 stages,
                 querying_search.Search(
-                    asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan, told=stages
+                    asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan, progress=stages
                 ) as search,
             ):
                 found = querying_answer.show(querying_answer.answer(asked, search), search.log, asked, notes)

@@ -181,7 +181,7 @@ class Build:
             entries, parts = finishing.finish(
                 scan, settings, log, segments, accepted, plans, written, until, extra_entries, summary
             )
-            result = full.Result(accepted, order, written, entries, parts)
+            result = full.BuildOutput(accepted, order, written, entries, parts)
             is_known = steps.save(staging, result, summary, recorder.has_rows)
             self._drop_spent(work)
         if summary.lost:

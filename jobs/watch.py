@@ -104,7 +104,7 @@ class Watch:
         return escape(settings.store_name or settings.store or ",".join(settings.commitlogs))
 
     def reporter(self) -> Reporter:
-        """Shows the stages as asked for."""
+        """Yield a reporter that shows the stages as asked for."""
         from rocketmq_reindex.jobs.watching.progress import Reporter
 
         shown: list[Shown] = [self._log] if self._log else []
@@ -150,7 +150,7 @@ class Watch:
             log.event("published", f"published {self._out}", {"out": self._out})
         figures: dict[str, Value] = {
             "exit": summary.exit,
-            **{f"seconds_{stage}": round(took, 3) for stage, took in summary.seconds.items()},
+            **{f"seconds_{stage}": round(seconds, 3) for stage, seconds in summary.seconds.items()},
             "bytes": summary.bytes,
             "records": summary.records,
             "units": summary.units,
@@ -161,7 +161,7 @@ class Watch:
         log.event("run-ended", f"{self._command}: ended with status {summary.exit}", figures)
 
     def _write_metrics(self, summary: RunSummary) -> str:
-        """Write the figures. Returns what kept them from being written, or nothing."""
+        """Write the figures; return what kept them from being written, or nothing."""
         path = self._settings.metrics
         try:
             from rocketmq_reindex.jobs.watching.logs import write_metrics

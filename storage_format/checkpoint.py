@@ -40,16 +40,16 @@ class Checkpoint:
     logics_offset: int = 0
 
     def to_bytes(self) -> bytes:
-        """The whole file: SIZE bytes."""
+        """Return the whole file: SIZE bytes."""
         return CHECKPOINT_LAYOUT.pack(*astuple(self)).ljust(SIZE, b"\0")
 
     def of_version(self, rules: VersionRules) -> Checkpoint:
-        """This checkpoint with the fields alone that a broker of a version sets."""
+        """Return this checkpoint with the fields alone that a broker of a version sets."""
         kept = Checkpoint(*astuple(self)[: rules.checkpoint_fields])
         return kept.loadable() if rules.checkpoint_fields > _BEFORE_OFFSET else kept
 
     def loadable(self) -> Checkpoint:
-        """This checkpoint with physic 0 where ``logics_offset`` is 0, for 5.5.
+        """Return this checkpoint with physic 0 where ``logics_offset`` is 0, for 5.5.
 
         With enableAcceleratedRecovery it does not load after a crash where only physic is set, of which it asks nothing else
         (``ConsumeQueueStore.getDispatchFromPhyOffset``).
@@ -58,27 +58,27 @@ class Checkpoint:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Checkpoint:
-        """The fields at the start of ``data``. Raises ValueError where it is too short to hold them."""
+        """Return the fields at the start of ``data``. Raises ValueError where it is too short to hold them."""
         if len(data) < CHECKPOINT_LAYOUT.size:
             raise ValueError(f"a checkpoint has {SIZE} bytes, not {len(data)}")
         return cls(*CHECKPOINT_LAYOUT.unpack_from(data))
 
 
 def read_checkpoint(data: bytes) -> tuple[Checkpoint, list[Finding]]:
-    """The checkpoint in ``data``, and what is wrong with these bytes alone.
+    """Return the checkpoint in ``data``, and what is wrong with these bytes alone.
 
     A file that is too short is read as the broker maps it: with zeros behind it.
     """
     fields = data[: CHECKPOINT_LAYOUT.size].ljust(CHECKPOINT_LAYOUT.size, b"\0")
-    found = Checkpoint.from_bytes(fields)
+    checkpoint = Checkpoint.from_bytes(fields)
     findings = []
     if len(data) != SIZE:
         findings.append(Finding("checkpoint-size", len(data), 1))
-    negative = [at for at, value in zip(CHECKPOINT_LAYOUT.at.values(), astuple(found), strict=True) if value < 0]
+    negative = [at for at, value in zip(CHECKPOINT_LAYOUT.at.values(), astuple(checkpoint), strict=True) if value < 0]
     if negative:
         findings.append(Finding("checkpoint-negative", negative[0], len(negative)))
-    rest = data[CHECKPOINT_LAYOUT.size :]
-    if rest.strip(b"\0"):
-        first = len(data) - len(rest.lstrip(b"\0"))
-        findings.append(Finding("checkpoint-rest", first, len(rest) - rest.count(0)))
-    return found, findings
+    behind = data[CHECKPOINT_LAYOUT.size :]
+    if behind.strip(b"\0"):
+        first = len(data) - len(behind.lstrip(b"\0"))
+        findings.append(Finding("checkpoint-rest", first, len(behind) - behind.count(0)))
+    return checkpoint, findings

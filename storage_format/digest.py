@@ -32,7 +32,8 @@ class Digest(Protocol):
 
 
 def new_digest(parts: Iterable[bytes | memoryview | npt.NDArray[np.uint8]] = (), kind: str = KIND) -> Digest:
-    """A digest of ``parts`` one after another, which ``update`` goes on with; ``digest().hex()`` gives its 32 hex digits.
+    """Return a digest of ``parts`` one after another, which ``update`` goes on with; ``digest().hex()`` gives its 32 hex
+    digits.
 
     ``kind`` is one of KINDS.
     """

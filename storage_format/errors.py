@@ -1,4 +1,4 @@
-"""The errors that end a run, and whom it tells how far it is."""
+"""The errors that end a run, and the listener to which a run says how far it is."""
 
 from typing import Protocol
 
@@ -46,7 +46,7 @@ class RefusedError(ReindexError):
 
 
 class Told(Protocol):
-    """Is told how far the work is."""
+    """A listener to the progress of work."""
 
     def begin(self, stage: str, size: int) -> None:
         """A stage begins that reads at most ``size`` bytes."""
@@ -59,7 +59,7 @@ class Told(Protocol):
 
 
 class Nobody:
-    """Is told, and tells nobody."""
+    """A listener that shows nothing."""
 
     def begin(self, stage: str, size: int) -> None:
         pass

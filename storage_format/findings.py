@@ -1,4 +1,4 @@
-"""What can be wrong with a derived file (ConsumeQueue, IndexFile, checkpoint) by itself: codes, never exceptions."""
+"""The findings about a derived file (ConsumeQueue, IndexFile, checkpoint) by itself: codes, never exceptions."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ CODES: Final = {
 }
 
 
-def from_bits(bits: npt.NDArray[np.uint8], seen: int, names: tuple[str, ...], first: int) -> list[Finding]:
-    """Findings of ``bits``, uint8 (n,): bit i of element k stands for the fault ``names[i]`` at ``first + k``.
+def from_bits(bits: npt.NDArray[np.uint8], all_bits: int, names: tuple[str, ...], first: int) -> list[Finding]:
+    """Return findings of ``bits``, uint8 (n,): bit i of element k stands for the fault ``names[i]`` at ``first + k``.
 
-    ``seen`` has all bits that are set anywhere.
+    ``all_bits`` has all bits that are set anywhere.
     """
     # Not above: a command that reads no array should not wait for numpy.
     import numpy as np
 
-    found = []
+    findings = []
     for number, name in enumerate(names):
-        if seen >> number & 1:
+        if all_bits >> number & 1:
             hit = (bits & (1 << number)) != 0
-            found.append(Finding(name, first + int(np.argmax(hit)), int(np.count_nonzero(hit))))
-    return found
+            findings.append(Finding(name, first + int(np.argmax(hit)), int(np.count_nonzero(hit))))
+    return findings

@@ -25,12 +25,12 @@ UINT32_MAX: Final = 0xFFFFFFFF
 
 
 def as_int(value: int) -> int:
-    """``value`` of any size as a Java ``int``: its low 32 bits, signed."""
+    """Return ``value`` of any size as a Java ``int``: its low 32 bits, signed."""
     return (value - INT32_MIN) % 2**32 + INT32_MIN
 
 
 def as_long(value: int) -> int:
-    """``value`` of any size as a Java ``long``: its low 64 bits, signed."""
+    """Return ``value`` of any size as a Java ``long``: its low 64 bits, signed."""
     return (value - INT64_MIN) % 2**64 + INT64_MIN
 
 
@@ -92,15 +92,15 @@ _INDEX_FILE: Final = re.compile(r"[0-9]{1,19}")
 
 
 def first_byte(name: str) -> int | None:
-    """The offset of the first byte of a segment or a ConsumeQueue file with this name; None where it is no such name."""
+    """Return the offset of the first byte of a segment or a ConsumeQueue file with this name; None where it is no such name."""
     if not _FIRST_BYTE.fullmatch(name):
         return None
-    found = int(name)
-    return found if found <= FIRST_BYTE_MAX else None
+    offset = int(name)
+    return offset if offset <= FIRST_BYTE_MAX else None
 
 
 def is_number(name: str) -> bool:
-    """Whether ``Long.parseLong`` takes the name, which it does with a sign and with digits of any script, too.
+    """Return whether ``Long.parseLong`` takes the name, which it does with a sign and with digits of any script, too.
 
     A broker does not start on a ConsumeQueue file with a name that is no number.
     """
@@ -108,15 +108,15 @@ def is_number(name: str) -> bool:
 
 
 def queue_id(name: str) -> int | None:
-    """The queue id of a folder with this name; None where it is no such name."""
+    """Return the queue id of a folder with this name; None where it is no such name."""
     if not _QUEUE_ID.fullmatch(name):
         return None
-    found = int(name)
-    return found if found <= INT32_MAX else None
+    number = int(name)
+    return number if number <= INT32_MAX else None
 
 
 def is_index_file(name: str) -> bool:
-    """Whether it is the name of an IndexFile, which a broker takes from its clock: a number below 2^63."""
+    """Return whether it is the name of an IndexFile, which a broker takes from its clock: a number below 2^63."""
     return _INDEX_FILE.fullmatch(name) is not None and int(name) <= INT64_MAX
 
 

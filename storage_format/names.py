@@ -71,7 +71,8 @@ _PLAIN_CHARACTERS: Final = frozenset("%-_|0123456789abcdefghijklmnopqrstuvwxyzAB
 
 
 def path_component(name: str) -> str | None:
-    """``name`` if it is one plain path component, else None. A plain one has no separator, control character or surrogate."""
+    """Return ``name`` if it is one plain path component, else None. A plain one has no separator, control character or
+    surrogate."""
     if name in ("", ".", "..") or len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
         return None
     if any(c in "/\\" or unicodedata.category(c) in ("Cc", "Cs") for c in name):
@@ -80,12 +81,13 @@ def path_component(name: str) -> str | None:
 
 
 def is_usual(name: str) -> bool:
-    """Whether ``TopicValidator.validateTopic`` takes the name, apart from its length: V2 records have longer topics."""
+    """Return whether ``TopicValidator.validateTopic`` takes the name, apart from its length: V2 records have longer topics."""
     return all(c in _PLAIN_CHARACTERS for c in name)
 
 
 def escape(name: str, limit: int = 300) -> str:
-    """A name of the input as it may stand in a log, an error or a report: one line of printable ASCII without a URI's password.
+    """Return a name of the input as it may stand in a log, an error or a report: one line of printable ASCII without a URI's
+    password.
 
     Text longer than ``limit`` characters is cut.
     """
@@ -94,7 +96,7 @@ def escape(name: str, limit: int = 300) -> str:
 
 
 def redacted(text: str) -> str:
-    """``text`` without the credentials of URIs in it: user names, passwords, secret options."""
+    """Return ``text`` without the credentials of URIs in it: user names, passwords, secret options."""
     if "@" in text or "%40" in text:
         text = _KEY_PAIR.sub("***", _USER.sub(_without_user, text))
     if ":" in text:
@@ -102,38 +104,40 @@ def redacted(text: str) -> str:
     return _SECRET.sub(r"\1=***", text) if "=" in text else text
 
 
-def _without_user(found: re.Match[str]) -> str:
+def _without_user(match: re.Match[str]) -> str:
     # abfss://container@account: what stands before the @ is no secret, unless it has a password.
-    if found[1].lower().startswith("abfs") and ":" not in found[2]:
-        return found[0]
-    return f"{found[1]}***{found[3]}"
+    if match[1].lower().startswith("abfs") and ":" not in match[2]:
+        return match[0]
+    return f"{match[1]}***{match[3]}"
 
 
 def printable(text: str) -> str:
-    """``text`` for a terminal: letters of any script stay; control characters, marks of direction and the like are escaped."""
+    """Return ``text`` for a terminal: letters of any script stay; control characters, marks of direction and the like are
+    escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def near_names(word: str, names: Iterable[str], most: int = NEAR_MAX, similar: float = 0.5) -> list[str]:
-    """Return at most ``most`` names that look most like a word, whatever their case; the most similar one first.
+def near_names(word: str, names: Iterable[str], count: int = NEAR_MAX, similar: float = 0.5) -> list[str]:
+    """Return at most ``count`` names that look most like a word, whatever their case; the most similar one first.
 
     ``similar`` is how alike they are at least, from 0 to 1. COMPARED_MAX names are looked at.
     """
     import difflib  # only an error asks for it
 
     folded = {name.casefold(): name for name in sorted(set(names))[:COMPARED_MAX]}
-    return [folded[name] for name in difflib.get_close_matches(word.casefold(), folded, most, similar)]
+    return [folded[name] for name in difflib.get_close_matches(word.casefold(), folded, count, similar)]
 
 
 # ---------------------------------------------------------------------------------------------------------------------- plurals
 # Numbers of things in sentences: ``1 queue``, ``2,000 queues``.
 
 
-def form(count: int, one: str, many: str) -> str:
-    """``one`` for a count of 1, else ``many``: the form of a noun or a verb that goes with the count."""
-    return one if count == 1 else many
+def form(count: int, singular: str, plural: str) -> str:
+    """Return ``singular`` for a count of 1, else ``plural``: the form of a noun or a verb that goes with the count."""
+    return singular if count == 1 else plural
 
 
 def counted(count: int, noun: str, nouns: str = "") -> str:
-    """A count and its noun, as ``1 unit`` or ``2,500 units``; ``nouns`` is the plural where it is not ``noun`` and an s."""
+    """Return a count and its noun, as ``1 unit`` or ``2,500 units``; ``nouns`` is the plural where it is not ``noun`` and
+    an s."""
     return f"{count:,} {form(count, noun, nouns or f'{noun}s')}"

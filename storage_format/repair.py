@@ -37,12 +37,12 @@ class RecordAt(NamedTuple):
 
     @classmethod
     def of_fields(cls, fields: Sequence[Any] | None) -> RecordAt | None:
-        """The record with these fields, in which objects are lists (``udfs.handover``); None for none."""
+        """Return the record with these fields, in which objects are lists (``udfs.handover``); None for none."""
         return cls(Segment(*fields[0]), *fields[1:]) if fields else None
 
 
 @dataclass(frozen=True)
-class Damage:
+class SegmentDamage:
     """A stretch [offset, offset + length) of one segment that holds no good record. All offsets are absolute.
 
     The path of a missing segment is "".
@@ -72,16 +72,16 @@ class Damage:
         return reason_of(self.places)
 
     @classmethod
-    def of_fields(cls, fields: Sequence[Any]) -> Damage:
-        """The damage with these fields, in which tuples and objects are lists (``udfs.handover``)."""
-        found = cls(*fields)
+    def of_fields(cls, fields: Sequence[Any]) -> SegmentDamage:
+        """Return the damage with these fields, in which tuples and objects are lists (``udfs.handover``)."""
+        damage = cls(*fields)
         return replace(
-            found,
+            damage,
             segment=Segment(*fields[2]),
-            anchors=tuple(found.anchors),
-            places=tuple(Place(*place) for place in found.places),
-            before=RecordAt.of_fields(found.before),
-            after=RecordAt.of_fields(found.after),
+            anchors=tuple(damage.anchors),
+            places=tuple(Place(*place) for place in damage.places),
+            before=RecordAt.of_fields(damage.before),
+            after=RecordAt.of_fields(damage.after),
         )
 
 
@@ -92,17 +92,17 @@ def reason_of(places: Iterable[Place]) -> str:
 
 def whole_segments(segments: Sequence[Segment]) -> list[Segment]:
     """Return all segments from the first to the last, whole: the missing ones between them, too, with the path ""."""
-    found: list[Segment] = []
+    whole: list[Segment] = []
     for segment in segments:
         size = segment.segment_end - segment.start
-        while found and found[-1].segment_end < segment.start:
-            start = found[-1].segment_end
-            found.append(Segment(f"{start:020d}", "", start, start, start + size))
-        found.append(segment)
-    return found
+        while whole and whole[-1].segment_end < segment.start:
+            start = whole[-1].segment_end
+            whole.append(Segment(f"{start:020d}", "", start, start, start + size))
+        whole.append(segment)
+    return whole
 
 
-def damages(holes: Iterable[Hole], whole: Sequence[Segment], ends: Mapping[int, int]) -> list[Damage]:
+def damages(holes: Iterable[Hole], whole: Sequence[Segment], ends: Mapping[int, int]) -> list[SegmentDamage]:
     """Return the damaged stretches of a log, in order: neighbouring holes of a segment are one.
 
     ``whole`` are its segments (``whole_segments``). The end of a file that is too short is damage, unless the log ends there
@@ -122,7 +122,7 @@ def damages(holes: Iterable[Hole], whole: Sequence[Segment], ends: Mapping[int, 
 
 
 def _in_segments(holes: Iterable[Hole], whole: Sequence[Segment]) -> Iterator[tuple[int, Place]]:
-    """Each hole cut at the borders of segments, with the start of its segment."""
+    """Yield each hole cut at the borders of segments, with the start of its segment."""
     ordered, number = sorted(holes, key=lambda hole: hole.offset), 0
     for hole in ordered:
         at, end = hole.offset, hole.offset + hole.length
@@ -135,8 +135,8 @@ def _in_segments(holes: Iterable[Hole], whole: Sequence[Segment]) -> Iterator[tu
             at, inner = stop, inner + 1
 
 
-def _joined(segment: Segment, places: list[Place]) -> Iterator[Damage]:
-    """The places of a segment, those that touch as one stretch."""
+def _joined(segment: Segment, places: list[Place]) -> Iterator[SegmentDamage]:
+    """Yield the places of a segment, those that touch as one stretch."""
     joined: list[Place] = []
     end = -1
     for place in places:
@@ -149,9 +149,9 @@ def _joined(segment: Segment, places: list[Place]) -> Iterator[Damage]:
         yield _damage(segment, joined, end)
 
 
-def _damage(segment: Segment, places: list[Place], end: int) -> Damage:
+def _damage(segment: Segment, places: list[Place], end: int) -> SegmentDamage:
     low = places[0].offset
-    return Damage(low, end - low, segment, tuple(places))
+    return SegmentDamage(low, end - low, segment, tuple(places))
 
 
 # ---------------------------------------------------------------------------------------------------------------------- records
@@ -228,7 +228,7 @@ def record(
 
 
 def _crc_property(data: bytes) -> bytes:
-    """``__CRC32#`` of a record without it: ten digits, the lowest first (``MessageDecoder.createCrc32``)."""
+    """Return ``__CRC32#`` of a record without it: ten digits, the lowest first (``MessageDecoder.createCrc32``)."""
     value = zlib.crc32(data) & 0x7FFFFFFF
     return _CRC_NAME + f"{value:010d}"[::-1].encode() + b"\x02"
 
@@ -254,9 +254,9 @@ def fillers(offset: int, size: int, store_time: int, demands: Demands) -> Iterat
     """
     end = offset + size
     while offset < end:
-        left = end - offset
+        remaining = end - offset
         # What is left for the last one must be enough for a record.
-        piece = left if left <= PIECE_MAX else min(PIECE_MAX, left - demands.filler_min)
+        piece = remaining if remaining <= PIECE_MAX else min(PIECE_MAX, remaining - demands.filler_min)
         yield filler(offset, piece, store_time, demands)
         offset += piece
 
@@ -338,7 +338,7 @@ class Piece:
 
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> Piece:
-        """The piece with these fields."""
+        """Return the piece with these fields."""
         return cls(**fields)
 
     def made(self) -> Iterator[bytes]:

@@ -35,7 +35,7 @@ SIMPLE_QUEUE: Final = "SimpleCQ"
 
 
 def is_own(name: str) -> bool:
-    """Whether a broker needs no configuration of this topic.
+    """Return whether a broker needs no configuration of this topic.
 
     It is a system topic (``TopicValidator.isSystemTopic``), or an LMQ (``MixAll.isLmq``). %RETRY% and %DLQ% topics are not
     among them: a broker creates these only when their group comes back or fails again, and until then nobody could read them.
@@ -44,7 +44,7 @@ def is_own(name: str) -> bool:
 
 
 def topic_entry(name: str, queues: int, batch: bool) -> str:
-    """One entry of ``topicConfigTable``, ``"name":{...}``, with the fields in RocketMQ's order.
+    """Return one entry of ``topicConfigTable``, ``"name":{...}``, with the fields in RocketMQ's order.
 
     ``queues`` is the number of read and of write queues; ``batch`` whether they are batch ConsumeQueues.
     """
@@ -62,16 +62,17 @@ def topic_entry(name: str, queues: int, batch: bool) -> str:
 
 
 def data_version(time: int) -> str:
-    """The ``dataVersion`` (``DataVersion``) of a draft. ``time``: a store time of the log, in milliseconds since 1970."""
+    """Return the ``dataVersion`` (``DataVersion``) of a draft. ``time``: a store time of the log, in milliseconds since
+    1970."""
     return json.dumps({"counter": 1, "stateVersion": 0, "timestamp": time}, separators=(",", ":"))
 
 
 def batch_topics(text: str) -> tuple[str, ...]:
-    """The topics of a topics.json whose queues are batch ConsumeQueues, sorted.
+    """Return the topics of a topics.json whose queues are batch ConsumeQueues, sorted.
 
     Raises ValueError with what is wrong with it (no JSON, no ``topicConfigTable``, a queue type of no file kind known here).
     """
-    found = []
+    topics = []
     for name, config in _table(text).items():
         attributes = config.get("attributes") if isinstance(config, dict) else None
         # QueueTypeUtils.getCQType: without the attribute a queue is simple.
@@ -79,12 +80,12 @@ def batch_topics(text: str) -> tuple[str, ...]:
         if kind not in (SIMPLE_QUEUE, BATCH_QUEUE):
             raise ValueError(f"topic {name!a} has {QUEUE_TYPE} {kind!a}, which is neither {SIMPLE_QUEUE} nor {BATCH_QUEUE}")
         if kind == BATCH_QUEUE:
-            found.append(name)
-    return tuple(sorted(found))
+            topics.append(name)
+    return tuple(sorted(topics))
 
 
 def topic_names(text: str) -> frozenset[str]:
-    """The topics of a topics.json. Raises ValueError with what is wrong with it."""
+    """Return the topics of a topics.json. Raises ValueError with what is wrong with it."""
     return frozenset(_table(text))
 
 

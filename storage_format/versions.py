@@ -75,10 +75,10 @@ def alike(versions: Iterable[str]) -> bool:
 
 def numbers_of(release: str) -> tuple[int, ...]:
     """Return the numbers of a release or a line, to compare it by. Raises ValueError for a word of another form."""
-    found = _RELEASE.fullmatch(release)
-    if not found:
+    match = _RELEASE.fullmatch(release)
+    if not match:
         raise ValueError(f"{release!a} is no release such as 5.3.3, and no line such as 5.3")
-    return tuple(int(number) for number in found.groups() if number)
+    return tuple(int(number) for number in match.groups() if number)
 
 
 def line_of(release: str) -> str:
@@ -86,7 +86,7 @@ def line_of(release: str) -> str:
 
     Raises ValueError for what is no release, and for one that is older or newer than all lines.
     """
-    given, lines = numbers_of(release)[:2], [numbers_of(line) for line in reversed(VERSIONS)]
-    if given[0] < lines[0][0] or given > lines[-1]:
+    numbers, lines = numbers_of(release)[:2], [numbers_of(line) for line in reversed(VERSIONS)]
+    if numbers[0] < lines[0][0] or numbers > lines[-1]:
         raise ValueError(f"{release} is not known: take one of {', '.join(VERSIONS)}, or a release of 4.x to {NEWEST}.x")
-    return next(version for version, line in zip(reversed(VERSIONS), lines, strict=True) if given <= line)
+    return next(version for version, line in zip(reversed(VERSIONS), lines, strict=True) if numbers <= line)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.delay.evidence import DECIDED, EVIDENCE, HALF, SCHEDULED, TIMED, Rows
 from rocketmq_reindex.storage_format.delay.waiting import OPEN, SETTLED, UNCLEAR, join, last_check
 from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------------- join
@@ -20,7 +20,7 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 
 
 @dataclass
-class JoinedResult(Result):
+class JoinedResult(TaskResult):
     """What the records of one bucket say."""
 
     delivered: list[list[int]]
@@ -52,21 +52,21 @@ class JoinDelayed:
     def _joined(self, rows: Rows) -> JoinedResult:
         rows, state = join(rows)
         kind, offset = rows["kind"], rows["queue_offset"]
-        done = (kind == SCHEDULED) & (state == SETTLED)
-        queues = np.unique(rows["queue"][done]).tolist()
-        mine = {queue: offset[done & (rows["queue"] == queue)] for queue in queues}
-        left = rows[((kind == SCHEDULED) | (kind == TIMED)) & (state != SETTLED)]
+        delivered = (kind == SCHEDULED) & (state == SETTLED)
+        queues = np.unique(rows["queue"][delivered]).tolist()
+        delivered_by_queue = {queue: offset[delivered & (rows["queue"] == queue)] for queue in queues}
+        waiting = rows[((kind == SCHEDULED) | (kind == TIMED)) & (state != SETTLED)]
         part = ""
-        if len(left):
+        if len(waiting):
             part = files.join(self.staging.plans, f"delayed-{uuid.uuid4().hex}")
-            left = left[np.lexsort((left["queue_offset"], left["queue"], left["kind"]))]
-            files.write_bytes(self.staging.temporary, part, [left.tobytes()])
+            waiting = waiting[np.lexsort((waiting["queue_offset"], waiting["queue"], waiting["kind"]))]
+            files.write_bytes(self.staging.temporary, part, [waiting.tobytes()])
         timers = rows[kind == TIMED]
         last = timers[np.argmax(timers["queue_offset"])] if len(timers) else None
         passed = offset[(kind == HALF) & (state != OPEN)]
         newest = np.sort(offset[(kind == HALF) & (state == OPEN)])
         return JoinedResult(
-            [[queue, int(found.max()), len(found)] for queue, found in mine.items()],
+            [[queue, int(offsets.max()), len(offsets)] for queue, offsets in delivered_by_queue.items()],
             part,
             rows["phy_offset"][state == UNCLEAR].tolist(),
             [] if last is None else [int(last[name]) for name in ("queue_offset", "phy_offset", "size")],
@@ -109,11 +109,11 @@ class FirstPending:
             yield handover.texts_batch([str(self.first())])
 
     def first(self) -> int:
-        """The offset."""
+        """Return the queue offset of the first pending message."""
         low = -1
         for _ in range(_WINDOWS_MAX):
-            above = (one[np.searchsorted(one, low) :] for one in self._newest())
-            low = min((int(one[0]) for one in above if len(one)), default=self.end)
+            above = (offsets_above[np.searchsorted(offsets_above, low) :] for offsets_above in self._newest())
+            low = min((int(offsets_above[0]) for offsets_above in above if len(offsets_above)), default=self.end)
             if low >= self.end:
                 return self.end
             pending = np.zeros(min(_WINDOW, self.end - low), np.bool_)
@@ -138,6 +138,6 @@ class FirstPending:
 
 
 def _within(offsets: npt.NDArray[np.int64], low: int, count: int) -> npt.NDArray[np.int64]:
-    """Those of [low, low + count), counted from ``low``."""
-    found: npt.NDArray[np.int64] = offsets[(offsets >= low) & (offsets < low + count)] - low
-    return found
+    """Return the offsets that lie in [low, low + count), counted from ``low``."""
+    inside: npt.NDArray[np.int64] = offsets[(offsets >= low) & (offsets < low + count)] - low
+    return inside

@@ -63,12 +63,12 @@ _BATCH_BYTES: Final = 4 << 20
 
 
 def summary(range_number: int, data: bytes) -> Row:
-    """A row for the driver: ``data`` is JSON about the range ``range_number`` (-1: about no range)."""
+    """Return a row for the driver: ``data`` is JSON about the range ``range_number`` (-1: about no range)."""
     return Row(SUMMARY, 0, 0, range_number, data)
 
 
 def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
-    """Rows as record batches of ``ROWS``; a batch ends once its cells have 4 MiB."""
+    """Yield rows as record batches of ``ROWS``; a batch ends once its cells have 4 MiB."""
     held: list[Row] = []
     size = 0
     for row in rows:
@@ -89,7 +89,7 @@ def _batch(rows: list[Row]) -> pa.RecordBatch:
 
 
 def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
-    """Numbers, or bytes, as an array of the type ``kind``; bytes in UTF-8 may become strings.
+    """Return numbers, or bytes, as an array of the type ``kind``; bytes in UTF-8 may become strings.
 
     ``pa.array`` imports pandas, to ask whether the values are its own.
     """
@@ -103,12 +103,12 @@ def array_of(kind: pa.DataType, values: Sequence[Any]) -> pa.Array:
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
-    """The rows of one batch of ``ROWS``; the inverse of ``batches``."""
+    """Return the rows of one batch of ``ROWS``; the inverse of ``batches``."""
     return map(Row._make, zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
 def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[Iterator[Cell]]:
-    """The cells of one bucket after another, in the order of the rows. At most one batch is held in memory."""
+    """Return the cells of one bucket after another, in the order of the rows. At most one batch is held in memory."""
     return (cells for _, cells in groupby(_cells(batches), key=attrgetter("bucket")))
 
 
@@ -121,19 +121,19 @@ def _cells(batches: Iterable[pa.RecordBatch]) -> Iterator[Cell]:
 # ---------------------------------------------------------------------------------------------------------------------- results
 # What a task hands to the driver: one JSON object for each result, written and read by the same dataclass.
 
-R = TypeVar("R", bound="Result")
+R = TypeVar("R", bound="TaskResult")
 
 
-class Result:
+class TaskResult:
     """Base of the dataclasses of results. A field ``tally`` is a ``Tally``; all others hold plain JSON values."""
 
     def to_json(self) -> str:
-        """The fields as one JSON object, in the order of the class."""
+        """Return the fields as one JSON object, in the order of the class."""
         return json.dumps(vars(self), default=_plain)
 
     @classmethod
     def from_json(cls: type[R], text: str | bytes) -> R:
-        """The inverse of ``to_json``."""
+        """Return the inverse of ``to_json``."""
         fields = json.loads(text)
         if "tally" in fields:
             fields["tally"] = Tally.from_json(fields["tally"])
@@ -141,12 +141,12 @@ class Result:
 
     @classmethod
     def of_fields(cls: type[R], fields: dict[str, Any]) -> R:
-        """The result with these fields, as JSON holds them. A class with dataclasses in its fields overrides this."""
+        """Return the result with these fields, as JSON holds them. A class with dataclasses in its fields overrides this."""
         return cls(**fields)
 
     @classmethod
     def read(cls: type[R], texts: Iterable[str | bytes]) -> list[R]:
-        """The results of all tasks, from what the engine returned."""
+        """Return the results of all tasks, from what the engine returned."""
         return [cls.from_json(text) for text in texts]
 
 
@@ -154,13 +154,13 @@ def _plain(value: Any) -> Any:
     return value.to_json() if isinstance(value, Tally) else vars(value)
 
 
-def batch(results: Iterable[Result]) -> pa.RecordBatch:
-    """Results as one record batch of ``handover.RESULT``."""
+def batch(results: Iterable[TaskResult]) -> pa.RecordBatch:
+    """Return results as one record batch of ``handover.RESULT``."""
     return texts_batch(result.to_json() for result in results)
 
 
 def texts_batch(texts: Iterable[str]) -> pa.RecordBatch:
-    """Plain texts, such as paths, as one record batch of ``handover.RESULT``."""
+    """Return plain texts, such as paths, as one record batch of ``handover.RESULT``."""
     return pa.RecordBatch.from_arrays([array_of(pa.string(), [text.encode() for text in texts])], schema=RESULT)
 
 
@@ -173,7 +173,7 @@ T = TypeVar("T")
 
 
 def write_plan(staging: StagingFolder, name: str, content: object) -> str:
-    """Write ``content`` as JSON into the staging folder; returns the file's path.
+    """Write ``content`` as JSON into the staging folder; return the file's path.
 
     A dataclass is written as the list of its fields, so ``Class(*fields)`` reads it.
     """
@@ -187,22 +187,22 @@ def _fields(value: Any) -> list[Any]:
 
 
 def read_plan(path: str) -> Any:
-    """The content of a plan that ``write_plan`` wrote."""
+    """Return the content of a plan that ``write_plan`` wrote."""
     return json.loads(files.read_bytes(path))
 
 
 def numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers in the first column: those of the tasks, or of the items, that this task is given."""
+    """Yield the numbers in the first column: those of the tasks, or of the items, that this task is given."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 
 
 def share_of(count: int, task: int, tasks: int) -> tuple[int, int]:
-    """The share [low, high) of task ``task`` in ``count`` things, which ``tasks`` tasks divide into equal stretches."""
+    """Return the share [low, high) of task ``task`` in ``count`` things, which ``tasks`` tasks divide into equal stretches."""
     return task * count // tasks, (task + 1) * count // tasks
 
 
 def share(items: Sequence[T], task: int, tasks: int) -> Sequence[T]:
-    """The items of one task's share."""
+    """Return the items of one task's share."""
     low, high = share_of(len(items), task, tasks)
     return items[low:high]

@@ -80,7 +80,7 @@ class StagingFolder:
         return files.join(self.root, "temporary")
 
     def stored(self, size: int) -> int | None:
-        """The size to store a file in that has ``size`` bytes in a store; None: up to its last byte in use."""
+        """Return the size to store a file in that has ``size`` bytes in a store; None: up to its last byte in use."""
         return None if self.trim else size
 
     def make(self) -> None:
@@ -118,20 +118,20 @@ class Position:
     many parts.
     """
 
-    def __init__(self, staging: StagingFolder, name: str, total: int, most: int = 1) -> None:
-        self._temporary, self._total, self._most = staging.temporary, total, WHOLE * most
+    def __init__(self, staging: StagingFolder, name: str, total: int, times: int = 1) -> None:
+        self._temporary, self._total, self._most = staging.temporary, total, WHOLE * times
         self._path = files.join(staging.progress, f"{name}.{uuid.uuid4().hex}")
         self._interval = _interval(staging)
         self._next, self._told = time.monotonic() + self._interval, 0
 
-    def moved(self, done: int) -> None:
+    def moved(self, parts: int) -> None:
         """So many parts are done. Raises nothing: work must not fail because nobody can be told of it."""
         if time.monotonic() >= self._next:
-            self.ended(done)
+            self.ended(parts)
 
-    def ended(self, done: int) -> None:
+    def ended(self, parts: int) -> None:
         """The work is over, with so many parts. Raises nothing."""
-        share = min(WHOLE * done // self._total, self._most) if self._total > 0 else 0
+        share = min(WHOLE * parts // self._total, self._most) if self._total > 0 else 0
         if share > self._told:
             with contextlib.suppress(OSError):
                 files.write_bytes(self._temporary, self._path, [bytes(share)])
@@ -177,7 +177,7 @@ class Positions:
         self._next, self._shares = 0.0, dict[str, float]()
 
     def shares(self) -> dict[str, float]:
-        """The share of each work, by its name, that its furthest attempt has done. Raises OSError.
+        """Return the share of each work, by its name, that its furthest attempt has done. Raises OSError.
 
         It is 0 to 1, or more where ``total`` was an average.
         """

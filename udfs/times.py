@@ -1,4 +1,4 @@
-"""Times and durations in words of options, and times as they are shown: milliseconds since 1970 in the store."""
+"""Times and durations: parsed from options, and shown to users. In the store they are milliseconds since 1970."""
 
 import datetime as dt
 import re
@@ -22,14 +22,14 @@ def delay_levels(text: str) -> tuple[int, ...]:
     """
     levels = []
     for word in text.split(" "):
-        found = re.fullmatch(r"(\d{1,9})([smhd])", word)
-        if not found:
+        match = re.fullmatch(r"(\d{1,9})([smhd])", word)
+        if not match:
             raise ValueError(f"{word!r} is not a number followed by s, m, h or d")
-        levels.append(int(found[1]) * UNITS[found[2]])
+        levels.append(int(match[1]) * UNITS[match[2]])
     return tuple(levels)
 
 
-def moment(text: str) -> int:
+def time_of(text: str) -> int:
     """Parse a time, given as milliseconds since 1970 or as an ISO time with its zone, into milliseconds.
 
     Raises ValueError, also for a number below 10^11: as milliseconds it lies before March 1973, long before RocketMQ. It may
@@ -40,12 +40,12 @@ def moment(text: str) -> int:
             raise ValueError(_too_small(text))
         return int(text)
     try:
-        found = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
+        time = dt.datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        time = None
+    if time is None or time.tzinfo is None:
         raise ValueError(f"{text!a}: take milliseconds since 1970, or a time with its zone as in 2026-01-31T12:00:00+01:00")
-    return (found - EPOCH) // dt.timedelta(milliseconds=1)
+    return (time - EPOCH) // dt.timedelta(milliseconds=1)
 
 
 def _too_small(text: str) -> str:
@@ -58,15 +58,15 @@ def _too_small(text: str) -> str:
 
 
 def parse_time(text: str, option: str = "--until-time") -> int:
-    """Milliseconds since 1970, or an ISO time with its zone. Raises UsageError."""
+    """Parse a time as ``time_of`` does, for the option ``option``. Raises UsageError."""
     try:
-        return moment(text)
+        return time_of(text)
     except ValueError as error:
         raise UsageError(f"{option} {error}") from None
 
 
 def show_time(milliseconds: int) -> str:
-    """ISO, UTC, to the millisecond; a number no calendar has is shown as it is."""
+    """Return a time in ISO form, UTC, to the millisecond; a number that no calendar has is shown as it is."""
     try:
         shown = EPOCH + dt.timedelta(milliseconds=milliseconds)
     except OverflowError:
@@ -75,5 +75,5 @@ def show_time(milliseconds: int) -> str:
 
 
 def now() -> str:
-    """The time of now, as summaries have it: ISO, UTC, to the second."""
+    """Return the time of now, as summaries have it: ISO, UTC, to the second."""
     return dt.datetime.now(dt.timezone.utc).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"

@@ -29,7 +29,7 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 # Go through the queues out of order one by one: there may be as many as there are queues.
 
 
-class Decision(NamedTuple):
+class QueueDecision(NamedTuple):
     """One decision about the order of a queue."""
 
     kind: str
@@ -59,9 +59,9 @@ def _key(queue: OddQueue) -> tuple[str, int]:
     return queue.topic, queue.queue
 
 
-def _decisions(queue: OddQueue) -> Iterator[Decision]:
+def _decisions(queue: OddQueue) -> Iterator[QueueDecision]:
     for kind, offset, count in queue.decisions:
-        yield Decision(kind, queue.topic, queue.queue, offset, count)
+        yield QueueDecision(kind, queue.topic, queue.queue, offset, count)
 
 
 @dataclass
@@ -133,7 +133,7 @@ class OddQueues:
         """Return the offsets of records whose queue offsets are sure to be wrong: of those out of line a repair mends these."""
         return tuple(one.phy_offset for queue in self.queues() for one in queue.lost if one.is_wrong)
 
-    def decisions(self) -> Iterator[Decision]:
+    def decisions(self) -> Iterator[QueueDecision]:
         """The decisions on all queues."""
         return (decision for queue in self.queues() for decision in _decisions(queue))
 
@@ -149,7 +149,7 @@ class OddQueues:
         units = PlanWriter(staging.temporary, files.join(staging.plans, f"placements-{name}"))
         batches = PlanWriter(staging.temporary, files.join(staging.plans, f"batch-placements-{name}"))
 
-        def taken() -> Iterator[Decision]:
+        def taken() -> Iterator[QueueDecision]:
             for queue in self.queues():
                 self._take(found, segments, queue)
                 if queue.filled <= most:

@@ -127,7 +127,7 @@ def name_index_files(staging: StagingFolder, written: WrittenFiles, left: Leftov
 
 
 @dataclass(frozen=True)
-class Result:
+class BuildOutput:
     """What a build made, before it is published."""
 
     accepted: list[RangeSummary]
@@ -187,7 +187,7 @@ class FullBuild:
         """Write ConsumeQueue files and IndexFiles into the staging folder."""
         return write_both(scan, self.settings, accepted, order, plans)
 
-    def save(self, staging: StagingFolder, result: Result, summary: building_summary.Summary, has_rows: bool) -> bool:
+    def save(self, staging: StagingFolder, result: BuildOutput, summary: building_summary.Summary, has_rows: bool) -> bool:
         """Keep what a later run needs. Return whether DIR holds this build already, so that nothing is published.
 
         ``has_rows``: rows of the build go into the Delta tables once it is published.

@@ -100,7 +100,7 @@ def mark_stale_tail(segments: list[Segment], chain: Chain, store: str = "") -> N
     if any(has_data(other.path, other.data_end - other.start) for other in later):
         return
     damage = [
-        stale_tail.Damage.of(hole.offset, hole.length, _CODES.get(hole.reason, 0))
+        stale_tail.DamagedStretch.of(hole.offset, hole.length, _CODES.get(hole.reason, 0))
         for hole in holes
         if hole.offset >= segment.start
     ]

@@ -11,7 +11,7 @@ from typing import Any, Final
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.lock import LOCK, holder, read_times
 from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.jobs.store.sizes import QUEUES, FileSizes, index_files, index_sizes, sampled_sizes
+from rocketmq_reindex.jobs.store.sizes import QUEUES, UsualSizes, index_files, index_sizes, sampled_sizes
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import file_size
@@ -225,7 +225,7 @@ def _look_at_queues(settings: BuildSettings, store: str, kind: tuple[str, str, i
     name, part, unit = kind
     size, option = getattr(settings, name), f"--{name.replace('_', '-')}"
     folder = files.join(store, part)
-    found = sampled_sizes(folder, unit) if store else FileSizes((), unit)
+    found = sampled_sizes(folder, unit) if store else UsualSizes((), unit)
     if not found.usual and _is_default(settings, name):
         sizes.defaults.append(f"{_KINDS[name]} of {counted(size // unit, 'unit')}")
     if found.usual and found.usual != size:

@@ -84,26 +84,26 @@ def lines_of(summary: InfoSummary) -> list[str]:
     if summary.error or not summary.log:
         return []
     log = summary.log
-    found = [f"store    {summary.store}"]
-    found.append(
+    lines = [f"store    {summary.store}"]
+    lines.append(
         f"log      {names.counted(log['segments'], 'segment')}, {names.counted(log['bytes'], 'byte')}: "
         f"offsets {log['first_offset']} to {log['end_offset']}"
     )
     if log["first_time"] or log["last_time"]:
-        found.append(f"stored   {log['first_time'] or 'not known'} to {log['last_time'] or 'not known'}")
-    found += _queues(summary)
+        lines.append(f"stored   {log['first_time'] or 'not known'} to {log['last_time'] or 'not known'}")
+    lines += _queues(summary)
     sizes = ", ".join(f"{name} {value}" for name, value in summary.sizes.items())
-    found += [f"sizes    segment_size {log['segment_size']}{', ' if sizes else ''}{sizes}"] if log["segments"] else []
-    found.append(f"version  {_fits(summary.fits)}")
-    found.append(f"broker   {summary.broker or 'none runs here'}; {_stop(summary)}")
+    lines += [f"sizes    segment_size {log['segment_size']}{', ' if sizes else ''}{sizes}"] if log["segments"] else []
+    lines.append(f"version  {_fits(summary.fits)}")
+    lines.append(f"broker   {summary.broker or 'none runs here'}; {_stop(summary)}")
     if summary.build:
         parts = summary.build["parts"]
-        found.append(f"build    fetched: {', '.join(f'{part} of {digest[:12]}' for part, digest in parts.items())}")
-    found += [f"problem  {text}" for text in summary.problems[:PROBLEMS_SHOWN]]
+        lines.append(f"build    fetched: {', '.join(f'{part} of {digest[:12]}' for part, digest in parts.items())}")
+    lines += [f"problem  {text}" for text in summary.problems[:PROBLEMS_SHOWN]]
     if len(summary.problems) > PROBLEMS_SHOWN:
-        found.append(f"problem  {len(summary.problems) - PROBLEMS_SHOWN} more, with --json")
-    found.append(f"next     {summary.next['why']}")
-    return found + [f"    run  {command}" for command in summary.next["commands"]]
+        lines.append(f"problem  {len(summary.problems) - PROBLEMS_SHOWN} more, with --json")
+    lines.append(f"next     {summary.next['why']}")
+    return lines + [f"    run  {command}" for command in summary.next["commands"]]
 
 
 def _stop(summary: InfoSummary) -> str:
@@ -121,22 +121,22 @@ def _queues(summary: InfoSummary) -> list[str]:
         first = f"queues   no files; in a sample of {names.counted(summary.sampled, 'record')}: {topics}, {queues}"
     else:
         partly = summary.queues_looked_into < summary.queues
-        where = (
+        partial = (
             f" in the first {names.counted(summary.queues_looked_into, 'queue')}; others were not looked into" if partly else ""
         )
-        first = f"queues   {topics}, {queues}, {names.counted(summary.messages, 'message')}{where}"
-    shown = [f"         {_topic(one, bool(summary.sampled))}" for one in summary.topics[:TOPICS_SHOWN]]
-    rest = len(summary.topics) - len(shown)
-    return [first, *shown, *([f"         {names.counted(rest, 'more topic')}, with --json"] if rest else [])]
+        first = f"queues   {topics}, {queues}, {names.counted(summary.messages, 'message')}{partial}"
+    shown = [f"         {_topic(topic, bool(summary.sampled))}" for topic in summary.topics[:TOPICS_SHOWN]]
+    hidden = len(summary.topics) - len(shown)
+    return [first, *shown, *([f"         {names.counted(hidden, 'more topic')}, with --json"] if hidden else [])]
 
 
-def _topic(one: dict[str, Any], sampled: bool) -> str:
-    queues, looked = names.counted(one["queues"], "queue"), one["queues_looked_into"]
+def _topic(topic: dict[str, Any], sampled: bool) -> str:
+    queues, looked = names.counted(topic["queues"], "queue"), topic["queues_looked_into"]
     if not sampled and not looked:
-        return f"{one['topic']}: {queues}, not looked into"
-    partly = f"{looked:,} of " if not sampled and looked < one["queues"] else ""
-    stored = f", stored {one['first_time']} to {one['last_time']}" if one["first_time"] else ""
-    return f"{one['topic']}: {names.counted(one['messages'], 'message')} in {partly}{queues}{stored}"
+        return f"{topic['topic']}: {queues}, not looked into"
+    partly = f"{looked:,} of " if not sampled and looked < topic["queues"] else ""
+    stored = f", stored {topic['first_time']} to {topic['last_time']}" if topic["first_time"] else ""
+    return f"{topic['topic']}: {names.counted(topic['messages'], 'message')} in {partly}{queues}{stored}"
 
 
 # ------------------------------------------------------------------------------------------------------------------------- look
@@ -150,7 +150,7 @@ _EVERY_SIZE: Final = _INDEX_SIZES | {"cq_file_size"}
 """what a build of these parts has to know, as ``InfoSummary.sizes`` names it"""
 
 
-class Look:
+class StoreLook:
     """One look at a store. Nothing is written, and no file is read whole."""
 
     def __init__(self, settings: settings.StoreSettings, summary: InfoSummary) -> None:
@@ -197,25 +197,29 @@ class Look:
         summary = self._summary
         if in_rocksdb := settings.rocksdb_queues(self._store):
             self._problem(f"{in_rocksdb}: these are not looked into")
-        found = describing_queues.describe_queues(self._store, log, self._notes)
-        summary.topics, summary.queues, summary.messages = found.topics, found.queues, found.messages
-        summary.queues_looked_into, summary.sampled = found.looked_into, found.sampled
+        contents_of_queues = describing_queues.describe_queues(self._store, log, self._notes)
+        summary.topics, summary.queues, summary.messages = (
+            contents_of_queues.topics,
+            contents_of_queues.queues,
+            contents_of_queues.messages,
+        )
+        summary.queues_looked_into, summary.sampled = contents_of_queues.looked_into, contents_of_queues.sampled
         for name, folder, unit in store_sizes.QUEUES:
             if size := store_sizes.sampled_sizes(files.join(self._store, folder), unit).usual:
                 summary.sizes[name] = size
         if not in_rocksdb and summary.log["segments"]:
-            self._judge_queues(found, log)
+            self._judge_queues(contents_of_queues, log)
 
-    def _judge_queues(self, found: describing_queues.Queues, log: contents.StoreLog) -> None:
+    def _judge_queues(self, queues: describing_queues.QueueContents, log: contents.StoreLog) -> None:
         self._judge_batch_queues(log)
-        if not found.looked_into:
+        if not queues.looked_into:
             self._wrong.add(_QUEUES)
             self._problem("consumequeue/: no queue has a file")
-        elif found.looked_into == found.queues:
+        elif queues.looked_into == queues.queues:
             config = describing_queues.configured(self._store)
             self._judge_end(
-                describing_queues.undispatched(log, found.reach, found.names | (config or frozenset())),
-                found.reach,
+                describing_queues.undispatched(log, queues.reach, queues.names | (config or frozenset())),
+                queues.reach,
                 config is None,
             )
 
@@ -242,19 +246,19 @@ class Look:
             )
         elif behind.deleted and unsure:
             topics = ", ".join(map(names.escape, sorted(behind.topics)[:_LISTED]))
-            of = names.counted(behind.deleted, "record") + (" is" if behind.deleted == 1 else " are")
+            deleted = names.counted(behind.deleted, "record") + (" is" if behind.deleted == 1 else " are")
             self._problem(
-                f"consumequeue/: behind {reach} {of} of topics without a queue ({topics}): if nobody deleted these, a build "
-                "makes their queues again"
+                f"consumequeue/: behind {reach} {deleted} of topics without a queue ({topics}): if nobody deleted these, a "
+                "build makes their queues again"
             )
 
     def _look_at_index(self, log: contents.StoreLog) -> None:
-        summary, found = self._summary, store_sizes.index_files(self._store)
-        summary.index_files = len(found)
-        sizes = store_sizes.newest_index_sizes(found)
+        summary, index_files = self._summary, store_sizes.index_files(self._store)
+        summary.index_files = len(index_files)
+        sizes = store_sizes.newest_index_sizes(index_files)
         if sizes is not None:
             summary.sizes |= {"hash_slots": sizes.slots, "index_items": sizes.items}
-        if not found and summary.log["segments"]:
+        if not index_files and summary.log["segments"]:
             self._wrong.add(_INDEX)
             self._problem("index/: has no IndexFile: no query by key finds anything, and no broker makes them anew")
         signs = store_versions.of_store(self._store, log, sizes)
@@ -286,25 +290,25 @@ class Look:
         if summary.broker:
             return {"why": "a broker runs here: stop it, or go on with a copy", "commands": []}
         if _DAMAGE in self._wrong:
-            more, note = self._not_shown(_EVERY_SIZE)
+            options, note = self._not_shown(_EVERY_SIZE)
             return {"why": f"the log is damaged: a repair loses least{note}", "commands": [
-                " ".join([advice.repair(settings), *more])]}  # fmt: skip
+                " ".join([advice.repair(settings), *options])]}  # fmt: skip
         if _QUEUES in self._wrong:
             return self._build("build the derived files, and put them in place", _EVERY_SIZE)
         if _INDEX in self._wrong:
             return self._build("build the index, and put it in place", _INDEX_SIZES, "index,checkpoint")
         versions = summary.fits["versions"]
         version = ["--broker-version", versions[0]] if versions else []
-        told = [advice.shell([*advice.opening("preflight", settings, ""), *version])]
-        seen = "" if summary.problems else "no problem was seen; "
-        return {"why": f"{seen}this says what the next start of the broker does", "commands": told}
+        commands = [advice.shell([*advice.opening("preflight", settings, ""), *version])]
+        no_problem = "" if summary.problems else "no problem was seen; "
+        return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
 
     def _build(self, why: str, sizes: frozenset[str], only: str = "") -> dict[str, Any]:
         """Return the build of all parts, or of ``only``, and the fetch that puts it in place."""
         settings, out = self._settings, advice.place_beside(self._store, ".rebuilt")
-        more, note = self._not_shown(sizes)
-        asked = ["--only", only] if only else advice.options(settings)
-        build = [*advice.opening("build", settings, out), *asked, *more]
+        hidden_options, note = self._not_shown(sizes)
+        chosen_options = ["--only", only] if only else advice.options(settings)
+        build = [*advice.opening("build", settings, out), *chosen_options, *hidden_options]
         fetch = advice.fetching(settings, out, partial=bool(only))
         return {"why": f"{why}{note}", "commands": [advice.shell(build), advice.shell(fetch)]}
 
@@ -313,15 +317,15 @@ class Look:
 
         ``sizes`` are those that the command needs. Beside a bare log config/ is made from it, too.
         """
-        summary, words, told = self._summary, list[str](), list[str]()
+        summary, words, notes = self._summary, list[str](), list[str]()
         if self._settings.batch_topics and "cq_file_size" in sizes:
             sizes |= {"batch_cq_file_size"}
         if sizes - summary.sizes.keys():
             words += ["--broker-conf", advice.BROKER_CONF]
-            told.append(f"{advice.BROKER_CONF} is the broker's own file of settings")
+            notes.append(f"{advice.BROKER_CONF} is the broker's own file of settings")
         if not storage_format_versions.alike(summary.fits["versions"]):
             words += ["--broker-version", advice.VERSION]
-            told.append(f"{advice.VERSION} its release")
+            notes.append(f"{advice.VERSION} its release")
         if _QUEUES in self._wrong and files.entry_of(settings.topics_config(self._store)).kind == files.ABSENT:
             words += ["--write-topics", "--write-delay"]
-        return words, f"; {', '.join(told)}: the files do not show them" if told else ""
+        return words, f"; {', '.join(notes)}: the files do not show them" if notes else ""

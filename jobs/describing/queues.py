@@ -33,19 +33,20 @@ def last_record(log: contents.StoreLog) -> Message | None:
     # When a broker goes on in the next segment it has made another one behind that (AllocateMappedFileService).
     for segment in reversed(log.segments[-3:]):
         at = _written(log, segment)
-        found = (log.around(segment.start + at - 1) or _first(log, segment)) if at else None
-        if found is not None:
-            return _walked(log, found)
+        record = (log.around(segment.start + at - 1) or _first(log, segment)) if at else None
+        if record is not None:
+            return _walked(log, record)
     return None
 
 
 def _first(log: contents.StoreLog, segment: contents.SegmentFile) -> Message | None:
-    found = log.message(segment.start)
-    return found if isinstance(found, Message) else None
+    record = log.message(segment.start)
+    return record if isinstance(record, Message) else None
 
 
 def _written(log: contents.StoreLog, segment: contents.SegmentFile) -> int:
-    """The byte behind the last one in a segment that is not zero, by a binary search; 0 where none is, or it is unreadable."""
+    """Return the byte behind the last one in a segment that is not zero, by a binary search; 0 where none is, or it is
+    unreadable."""
     try:
         pages = log.pages(segment)
         low, high = 0, -(-segment.size // BLOCK)
@@ -62,7 +63,7 @@ def _written(log: contents.StoreLog, segment: contents.SegmentFile) -> int:
 
 
 def _walked(log: contents.StoreLog, message: Message) -> Message:
-    """The last record from one on. At a segment's end the next one goes on."""
+    """Return the last record from one on. At a segment's end the next one goes on."""
     for _ in range(WALKED):
         following = log.message(message.phy_offset + message.size)
         if not isinstance(following, Message):
@@ -75,24 +76,24 @@ def describe_log(log: contents.StoreLog, problems: list[str]) -> dict[str, Any]:
     """Return what is known of the log, and add to ``problems`` what is missing or damaged."""
     segments = log.segments
     sizes = Counter(segment.size for segment in segments)
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "segments": len(segments), "bytes": sum(segment.size for segment in segments),
         "segment_size": sizes.most_common(1)[0][0] if sizes else 0, "first_offset": log.start, "end_offset": log.start,
         "first_time": None, "last_time": None, "missing": 0,
     }  # fmt: skip
     if not segments:
         problems.append("commitlog: has no segment")
-        return found
-    _add_missing(found, segments, problems)
+        return facts
+    _add_missing(facts, segments, problems)
     first, last = log.message(log.start), last_record(log)
     if isinstance(first, Message):
-        found["first_time"] = show_time(first.store_time)
+        facts["first_time"] = show_time(first.store_time)
     elif not _is_blank(log, segments[0]):
         path = segments[0].path
         problems.append((last is None and foreign(path)) or f"{storage_format_names.escape(path)}: its first record: {first}")
     if last is not None:
-        found["end_offset"], found["last_time"] = last.phy_offset + last.size, show_time(last.store_time)
-    return found
+        facts["end_offset"], facts["last_time"] = last.phy_offset + last.size, show_time(last.store_time)
+    return facts
 
 
 def foreign(path: str) -> str:
@@ -104,25 +105,25 @@ def foreign(path: str) -> str:
 
 
 def _is_blank(log: contents.StoreLog, segment: contents.SegmentFile) -> bool:
-    """Whether a segment begins with zeros, as one does that a broker has just made. What cannot be read does not."""
+    """Return whether a segment begins with zeros, as one does that a broker has just made. What cannot be read does not."""
     try:
         return not any(log.pages(segment).read(0, BLOCK))
     except (OSError, errors.InputError):
         return False
 
 
-def _add_missing(found: dict[str, Any], segments: list[contents.SegmentFile], problems: list[str]) -> None:
+def _add_missing(facts: dict[str, Any], segments: list[contents.SegmentFile], problems: list[str]) -> None:
     holes = []
-    for one, following in itertools.pairwise(segments):
-        if following.start > one.start + one.size:
-            holes.append((one.start + one.size, following.start))
-        if following.start < one.start + one.size:
+    for segment, following in itertools.pairwise(segments):
+        if following.start > segment.start + segment.size:
+            holes.append((segment.start + segment.size, following.start))
+        if following.start < segment.start + segment.size:
             problems.append(f"{storage_format_names.escape(following.path)}: begins inside of the segment before it")
-    found["missing"] = sum(end - begin for begin, end in holes)
+    facts["missing"] = sum(end - begin for begin, end in holes)
     if holes:
         listed = ", ".join(f"{begin} to {end}" for begin, end in holes[:_LISTED]) + (", ..." if len(holes) > _LISTED else "")
         problems.append(
-            f"commitlog: {storage_format_names.counted(found['missing'], 'byte')} of the log have no segment: {listed}"
+            f"commitlog: {storage_format_names.counted(facts['missing'], 'byte')} of the log have no segment: {listed}"
         )
 
 
@@ -137,7 +138,7 @@ PLACES: Final = 10
 
 
 @dataclass
-class Queues:
+class QueueContents:
     """What the queues of a store hold. ``reach`` is the byte of the log behind the last record that has a unit."""
 
     topics: list[dict[str, Any]] = field(default_factory=list)
@@ -152,13 +153,13 @@ class Queues:
     """records of the log that were looked at, where no queue has a file; then ``messages`` of a topic are of these alone"""
 
 
-def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) -> Queues:
+def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) -> QueueContents:
     """Return what the files of the queues tell; each costs a few reads at its ends."""
-    found, held, looked, messages, times = Queues(), Counter[str](), Counter[str](), Counter[str](), Times()
+    queues, held, looked, messages, times = QueueContents(), Counter[str](), Counter[str](), Counter[str](), TopicTimes()
     for topic, path, batch in _folders(store, notes):
-        found.queues += 1
+        queues.queues += 1
         held[topic] += 1
-        if found.looked_into >= QUEUES_MAX:
+        if queues.looked_into >= QUEUES_MAX:
             continue
         queue = StoreQueue(path, batch, log, notes)
         try:
@@ -168,15 +169,15 @@ def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) ->
                 unit = queue.units.at(queue.units.end - 1)
                 times.add(topic, _time(log, queue.units, queue.units.first_where(lambda one: one.phy_offset >= log.start)))
                 times.add(topic, _time(log, queue.units, queue.units.end - 1))
-                found.reach = max(found.reach, unit.phy_offset + unit.size if unit.kind == UNIT else 0)
+                queues.reach = max(queues.reach, unit.phy_offset + unit.size if unit.kind == UNIT else 0)
         finally:
             queue.close()
-        found.looked_into += 1
+        queues.looked_into += 1
         looked[topic] += 1
-    if not found.queues:
-        _sample(log, found, held, messages, times)
-    found.messages, found.names = messages.total(), frozenset(held)
-    found.topics = [
+    if not queues.queues:
+        _sample(log, queues, held, messages, times)
+    queues.messages, queues.names = messages.total(), frozenset(held)
+    queues.topics = [
         {
             "topic": storage_format_names.escape(topic),
             "queues": held[topic],
@@ -187,10 +188,10 @@ def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) ->
         }
         for topic in sorted(held, key=lambda topic: (-messages[topic], topic))
     ]
-    return found
+    return queues
 
 
-class Times:
+class TopicTimes:
     """The first and the last store time that was seen of each topic."""
 
     def __init__(self) -> None:
@@ -203,7 +204,7 @@ class Times:
             self._spans[topic] = min(first, time), max(last, time)
 
     def shown(self, topic: str, end: int) -> str | None:
-        """The first (``end`` 0) or the last time (1) as people read it; None where no record was seen."""
+        """Return the first (``end`` 0) or the last time (1) as people read it; None where no record was seen."""
         span = self._spans.get(topic)
         return show_time(span[end]) if span else None
 
@@ -215,7 +216,7 @@ def _time(log: contents.StoreLog, units: QueueUnits, position: int) -> int | Non
 
 
 def _folders(store: str, notes: folders.Notes) -> Iterator[tuple[str, str, bool]]:
-    """Yields (topic, folder, whether of batch ConsumeQueue files) of each queue."""
+    """Yield (topic, folder, whether of batch ConsumeQueue files) of each queue."""
     for kind in (PLAIN, BATCH):
         for topic in folders.entries(files.join(store, kind), notes) or []:
             if topic.kind == files.FOLDER:
@@ -224,8 +225,10 @@ def _folders(store: str, notes: folders.Notes) -> Iterator[tuple[str, str, bool]
                         yield topic.name, queue.path, kind == BATCH
 
 
-def _sample(log: contents.StoreLog, found: Queues, held: Counter[str], messages: Counter[str], times: Times) -> None:
-    seen = set[tuple[str, int]]()
+def _sample(
+    log: contents.StoreLog, queues_found: QueueContents, held: Counter[str], messages: Counter[str], times: TopicTimes
+) -> None:
+    keys = set[tuple[str, int]]()
     count = len(log.segments)
     for number in sorted({place * count // PLACES for place in range(PLACES)} if count else ()):
         at = log.segments[number].start
@@ -233,20 +236,20 @@ def _sample(log: contents.StoreLog, found: Queues, held: Counter[str], messages:
             message = log.message(at)
             if not isinstance(message, Message):
                 break
-            found.sampled += 1
+            queues_found.sampled += 1
             messages[message.topic] += 1
             times.add(message.topic, message.store_time)
-            seen.add((message.topic, message.queue_id))
+            keys.add((message.topic, message.queue_id))
             at += message.size
-    for topic, _ in seen:
+    for topic, _ in keys:
         held[topic] += 1
-    found.queues = len(seen)
+    queues_found.queues = len(keys)
 
 
 def sampled_topics(log: contents.StoreLog) -> frozenset[str]:
     """Return the topics of a sample of the log."""
     held = Counter[str]()
-    _sample(log, Queues(), held, Counter(), Times())
+    _sample(log, QueueContents(), held, Counter(), TopicTimes())
     return frozenset(held)
 
 
@@ -262,10 +265,11 @@ class Undispatched:
     """those other topics"""
 
 
-def undispatched(log: contents.StoreLog, reach: int, known: Collection[str], most: int = 1000) -> Undispatched:
-    """Return what lacks a unit from ``reach`` on, of the next ``most`` records; those of ``known`` topics should have one."""
-    found, at = Undispatched(), max(reach, log.start)
-    for _ in range(most):
+def undispatched(log: contents.StoreLog, reach: int, known: Collection[str], records_max: int = 1000) -> Undispatched:
+    """Return what lacks a unit from ``reach`` on, of the next ``records_max`` records; those of ``known`` topics should have
+    one."""
+    behind, at = Undispatched(), max(reach, log.start)
+    for _ in range(records_max):
         message = log.message(at)
         if not isinstance(message, Message):
             break
@@ -273,11 +277,11 @@ def undispatched(log: contents.StoreLog, reach: int, known: Collection[str], mos
         if message.sys_flag & r.FLAG_TRANSACTION_MASK in (r.TRANSACTION_PREPARED, r.TRANSACTION_ROLLBACK):
             continue
         if message.topic in known or message.topic in storage_format_names.WAITING_TOPICS:
-            found.lacking += 1
+            behind.lacking += 1
         else:
-            found.deleted += 1
-            found.topics.add(message.topic)
-    return found
+            behind.deleted += 1
+            behind.topics.add(message.topic)
+    return behind
 
 
 def configured(store: str) -> frozenset[str] | None:

@@ -26,7 +26,7 @@ _ASKED: Final = 8
 
 
 @dataclass(frozen=True)
-class Stretch:
+class DigestedBytes:
     """Bytes [low, high) of the log, absolute offsets, and their digest in hex."""
 
     low: int
@@ -53,22 +53,22 @@ class ReadLog:
 
     segments: tuple[ReadSegment, ...]
     end: int
-    samples: tuple[Stretch, ...]
-    chunks: tuple[Stretch, ...]
+    samples: tuple[DigestedBytes, ...]
+    chunks: tuple[DigestedBytes, ...]
     kind: str
     records: int
     repaired: bool
     left_out: tuple[str, ...]
     """what the build was asked to leave out, in words; empty for a build of the whole log"""
 
-    def stretches(self, there: Collection[int]) -> list[Stretch]:
+    def stretches(self, there: Collection[int]) -> list[DigestedBytes]:
         """Return what a store must have that has segments which start at ``there``; empty where nothing is known.
 
         Only stretches of segments that are there are told.
         """
         sizes = {segment.start: segment.size for segment in self.segments if segment.start in there}
 
-        def common(stretches: tuple[Stretch, ...]) -> list[Stretch]:
+        def common(stretches: tuple[DigestedBytes, ...]) -> list[DigestedBytes]:
             return [one for one in stretches if any(start <= one.low < start + size for start, size in sizes.items())]
 
         if found := common(self.samples):
@@ -123,16 +123,16 @@ def _digest_of(value: Any) -> str:
     return value
 
 
-def _sample(entry: Mapping[str, Any]) -> Stretch:
+def _sample(entry: Mapping[str, Any]) -> DigestedBytes:
     low, length = _number(entry["offset"]), _number(entry["length"])
     if not 0 < length <= CHUNK:
         raise ValueError(f"has a sample of {length} bytes")
-    return Stretch(low, low + length, _digest_of(entry["digest"]))
+    return DigestedBytes(low, low + length, _digest_of(entry["digest"]))
 
 
-def _chunks(inputs: list[Mapping[str, Any]], kind: str) -> list[Stretch]:
+def _chunks(inputs: list[Mapping[str, Any]], kind: str) -> list[DigestedBytes]:
     """The chunks with a digest that are not all zeros: those of a segment that is made ahead are the same in every store."""
-    found, zeros = list[Stretch](), dict[int, str]()
+    found, zeros = list[DigestedBytes](), dict[int, str]()
     for entry in inputs:
         start, size = _start(entry), _number(entry["size"])
         for number, digest in enumerate(entry["digests"]):
@@ -143,7 +143,7 @@ def _chunks(inputs: list[Mapping[str, Any]], kind: str) -> list[Stretch]:
             if high - low not in zeros:
                 zeros[high - low] = new_digest([bytes(high - low)], kind).digest().hex()
             if _digest_of(digest) != zeros[high - low]:
-                found.append(Stretch(low, high, digest))
+                found.append(DigestedBytes(low, high, digest))
     return sorted(found, key=lambda chunk: chunk.low)
 
 
@@ -177,7 +177,7 @@ _AT: Final = re.compile(r"index/[0-9]{1,10}-[0-9a-f]{32}")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BuildFile:
     """One file of a build. Bytes from ``used`` up to ``size`` are zeros."""
 
     path: str
@@ -200,7 +200,7 @@ class FoundBuild:
     folder: str
     name: str
     parts: tuple[str, ...]
-    wanted: tuple[Wanted, ...]
+    wanted: tuple[BuildFile, ...]
     own: frozenset[str]
     """names in its folder of what no fetch lays out: the log of a repair, and what it kept of damage"""
     log: ReadLog
@@ -276,7 +276,7 @@ def _number_up_to(value: Any, largest: int) -> int:
     return value
 
 
-def _wanted(entry: dict[str, Any], slots: int) -> Wanted:
+def _wanted(entry: dict[str, Any], slots: int) -> BuildFile:
     path, digest = entry["path"], entry["digest"]
     at = entry.get("at", path)
     if not (isinstance(path, str) and isinstance(at, str) and isinstance(digest, str)):
@@ -293,4 +293,4 @@ def _wanted(entry: dict[str, Any], slots: int) -> Wanted:
     gap = HEADER_SIZE + slots * SLOT_SIZE if index else 0
     if index and (size < gap + ITEM_SIZE or (used != HEADER_SIZE and used < gap + ITEM_SIZE)):
         raise ValueError(f"has sizes of {path[:200]} that fit no IndexFile of {slots} slots")
-    return Wanted(path, at, size, used, digest, gap)
+    return BuildFile(path, at, size, used, digest, gap)

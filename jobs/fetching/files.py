@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from rocketmq_reindex.jobs.fetching.build import FoundBuild, ReadLog, Stretch, Wanted
+from rocketmq_reindex.jobs.fetching.build import BuildFile, DigestedBytes, FoundBuild, ReadLog
 from rocketmq_reindex.jobs.publishing.layout import TIMER_CHECK, TIMERS
 from rocketmq_reindex.jobs.store.contents import SegmentFile
 from rocketmq_reindex.jobs.store.folders import entries_in
@@ -126,7 +126,7 @@ def _check_segments(log: ReadLog, there: dict[int, SegmentFile], where: str) -> 
         raise InputError(f"{where}: ends at offset {end}, the log that was built at {needed}: was it cut?{_ADVICE}")
 
 
-def _check_stretch(stretch: Stretch, segments: Sequence[SegmentFile], log: ReadLog) -> None:
+def _check_stretch(stretch: DigestedBytes, segments: Sequence[SegmentFile], log: ReadLog) -> None:
     """Raises InputError where the store's log has other bytes."""
     segment = next((one for one in segments if one.start <= stretch.low < one.start + one.size), None)
     if segment is None or stretch.high > segment.start + segment.size:
@@ -201,7 +201,7 @@ def part_of(path: str) -> str:
     return path if path.startswith("config/") else path.partition("/")[0]
 
 
-def _fetch(build: FoundBuild, file: Wanted, new: str, temporary: str) -> int:
+def _fetch(build: FoundBuild, file: BuildFile, new: str, temporary: str) -> int:
     source = files.join(build.folder, file.at)
     hasher, gap_end = new_digest(kind=build.kind), file.gap + ITEM_SIZE
     with files.Reader(source) as reader, files.writing(temporary, os.path.join(new, file.path)) as writer:

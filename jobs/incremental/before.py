@@ -30,8 +30,8 @@ def has_other_files(target: str, paths: Iterable[str], only: Iterable[str]) -> b
 
     ``paths`` are sorted, and each is known to be there. A part of ``only`` has its folder even without any file.
     """
-    found = {folder: files.count_below(files.join(target, folder)) for folder in _FOLDERS}
-    return found != {folder: 0 if folder in only else -1 for folder in _FOLDERS} | _counts(paths)
+    counts = {folder: files.count_below(files.join(target, folder)) for folder in _FOLDERS}
+    return counts != {folder: 0 if folder in only else -1 for folder in _FOLDERS} | _counts(paths)
 
 
 def _counts(paths: Iterable[str]) -> dict[str, int]:
@@ -40,10 +40,10 @@ def _counts(paths: Iterable[str]) -> dict[str, int]:
     before: list[str] = []
     for path in paths:
         parents = path.split("/")[:-1]
-        same = 0
-        while same < min(len(parents), len(before)) and parents[same] == before[same]:
-            same += 1
-        counts[parents[0]] += 1 + len(parents) - max(1, same)
+        shared = 0
+        while shared < min(len(parents), len(before)) and parents[shared] == before[shared]:
+            shared += 1
+        counts[parents[0]] += 1 + len(parents) - max(1, shared)
         before = parents
     return counts
 
@@ -62,31 +62,31 @@ def put_back(store: ScanStore, target: str, hash_slots: int) -> bool:
     """
     if not output.lacks_manifest(target):
         return False
-    there = sum(_count(os.path.join(target, name)) for name in PUBLISHED)
+    count = sum(_count(os.path.join(target, name)) for name in PUBLISHED)
     for name in files.names(store.builds):
         digest, ending = os.path.splitext(name)
         build = last_build.load(store, digest) if ending == last_build.MANIFEST_COPY else None
         copy = files.join(store.builds, name)
-        if build is not None and file_digest(copy) == digest and _whole(store, build, target, hash_slots) == there:
+        if build is not None and file_digest(copy) == digest and _whole(store, build, target, hash_slots) == count:
             output.put_back(target, copy)
             return True
     return False
 
 
 def _count(path: str) -> int:
-    """Returns how many files lie at ``path`` or below it, or what else is no folder."""
+    """Return how many files lie at ``path`` or below it, or what else is no folder."""
     if os.path.isdir(path) and not os.path.islink(path):
-        return sum(len(names) + sum(os.path.islink(os.path.join(folder, one)) for one in inner)
+        return sum(len(names) + sum(os.path.islink(os.path.join(folder, name)) for name in inner)
                    for folder, inner, names in os.walk(path))  # fmt: skip
     return int(os.path.lexists(path))
 
 
 def _whole(store: ScanStore, build: LastBuild, target: str, hash_slots: int) -> int:
-    """Returns how many files of the build lie in DIR as it left them."""
-    found = StandingFiles(target, False, False, hash_slots, 0)
-    own = [*(file.entry for file in build.index), *build.own]
-    queues = ([line.entry for line in some] for some in carrying.queue_files(store, build))
-    return sum(damaged.count(False) for damaged in map(found.damaged, (own, *queues)) if damaged)
+    """Return how many files of the build lie in DIR as it left them."""
+    standing = StandingFiles(target, False, False, hash_slots, 0)
+    single = [*(file.entry for file in build.index), *build.own]
+    queues = ([line.entry for line in chunk] for chunk in carrying.queue_files(store, build))
+    return sum(damaged.count(False) for damaged in map(standing.damaged, (single, *queues)) if damaged)
 
 
 # ----------------------------------------------------------------------------------------------------------------------- before
@@ -136,8 +136,8 @@ class Before:
     @property
     def follows(self) -> LastBuild | None:
         """Return the build before, when its settings were the same: then its files may stay."""
-        same = self.last and self.last.settings == self._settings.for_manifest() and self.last.version == __version__
-        return self.last if same else None
+        last = self.last and self.last.settings == self._settings.for_manifest() and self.last.version == __version__
+        return self.last if last else None
 
     def bytes_known(self, log: Commitlog) -> int:
         """Return how many bytes of the log the build before has scanned, and this one need not scan again."""
@@ -161,9 +161,9 @@ class Before:
                 memory.bytes_read += read
                 if not alike:
                     return False
-        own = [*(file.entry for file in last.index), *last.own]
-        damaged = any(self.damaged(own)) or any(
-            carrying.damaged_ones(some, self.damaged) for some in carrying.queue_files(self._store, last)
+        single = [*(file.entry for file in last.index), *last.own]
+        damaged = any(self.damaged(single)) or any(
+            carrying.damaged_ones(chunk, self.damaged) for chunk in carrying.queue_files(self._store, last)
         )
         if damaged or self.has_other_files(last):
             return False
@@ -179,7 +179,7 @@ class Before:
             # A broker gets what is fetched, and that is what the manifest names.
             return False
         index = [file.path for file in last.index]
-        queues = (line.entry["path"] for some in carrying.queue_files(self._store, last) for line in some)
+        queues = (line.entry["path"] for chunk in carrying.queue_files(self._store, last) for line in chunk)
         return has_other_files(self._target, heapq.merge(queues, index), self._settings.only)
 
     def damaged(self, entries: list[dict[str, Any]]) -> list[bool]:

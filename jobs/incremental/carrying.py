@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.incremental.last_build import LastBuild, StandingFile
 from rocketmq_reindex.jobs.publishing.output import joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.index.plan import EarlierFiles, IndexFilePlan, Stretch, plan_index_files
+from rocketmq_reindex.storage_format.index.plan import BlockItems, EarlierFiles, IndexFilePlan, plan_index_files
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental import stored_rows
@@ -84,15 +84,15 @@ def fingerprints(
     names = {store.summary(entry, -1).block: entry.identity for entry in (*history.expired, *entries)}
     how = [settings.hash_slots, settings.index_items, settings.broker_version]
 
-    def items_of(stretch: Stretch | None) -> list[Any] | None:
+    def items_of(stretch: BlockItems | None) -> list[Any] | None:
         return [names[stretch.block], stretch.start, stretch.count] if stretch else None
 
-    found = []
+    digests = []
     for plan in history.plans:
         seal = settings.checkpoint == "safe" and plan.last
         text = json.dumps([how, seal, [items_of(s) for s in plan.stretches], items_of(plan.before), plan.maker, plan.full])
-        found.append(new_digest([text.encode()]).digest().hex())
-    return found
+        digests.append(new_digest([text.encode()]).digest().hex())
+    return digests
 
 
 def _expired_ranges(last: LastBuild | None, log: Commitlog) -> _Known:
@@ -110,7 +110,8 @@ def _expired_ranges(last: LastBuild | None, log: Commitlog) -> _Known:
 
 
 def _continues(last: LastBuild, log: Commitlog) -> bool:
-    """Whether a range of the build before begins in this log as it did. Otherwise it is another log, of the same offsets."""
+    """Return whether a range of the build before begins in this log as it did. Otherwise it is another log, of the same
+    offsets."""
     paths = {segment.name: segment.path for segment in log.segments}
     known = [entry for entry in last.built_from if entry.segment in paths and entry.head[0]]
     return not known or any(begins_alike(entry, paths[entry.segment]) for entry in known)
@@ -145,7 +146,7 @@ class Line(NamedTuple):
     """the line of a part that it was read from"""
 
 
-class QueueFile(NamedTuple):
+class QueueFilePath(NamedTuple):
     """What the path of a ConsumeQueue file says."""
 
     topic: bytes
@@ -179,20 +180,20 @@ def plan_queues(
     file_size: int,
 ) -> QueuePlan:
     """Plan the ConsumeQueue files after ``last``; ``changed`` are the ranges that came or went, ``file_size`` is in bytes."""
-    wanted = wanted_files(scan, store, last, order, changed, damaged)
+    to_write = wanted_files(scan, store, last, order, changed, damaged)
     return QueuePlan(
-        dataclasses.replace(order, opened=_opened_again(order, wanted)),
-        bool(wanted),
-        write_wanted(scan.staging, wanted),
-        carried_parts(scan.staging, store, last, wanted, file_size),
+        dataclasses.replace(order, opened=_opened_again(order, to_write)),
+        bool(to_write),
+        write_wanted(scan.staging, to_write),
+        carried_parts(scan.staging, store, last, to_write, file_size),
     )
 
 
 def queue_files(store: ScanStore, last: LastBuild) -> Iterator[list[Line]]:
     """Yield the ConsumeQueue files of a build, in the order of paths, some at a time."""
     lines = files.lines(files.join(store.builds, f"{last.digest}.files"))
-    while some := [_kept(line) for line in islice(lines, _CHUNK)]:
-        yield some
+    while chunk := [_kept(line) for line in islice(lines, _CHUNK)]:
+        yield chunk
 
 
 def _kept(kept: bytes) -> Line:
@@ -203,20 +204,22 @@ def _kept(kept: bytes) -> Line:
 def timed_lines(lines: Iterable[bytes], built: StandingFiles) -> Iterator[bytes]:
     """Yield lines of parts, in the order of paths, as the store keeps them: each with the time of its file."""
     lines = iter(lines)
-    while some := list(islice(lines, _CHUNK)):
-        times = built.times([{"path": finishing.path_of(line)} for line in some])
-        yield from (b"%b\t%d" % pair for pair in zip(some, times, strict=True))
+    while chunk := list(islice(lines, _CHUNK)):
+        times = built.times([{"path": finishing.path_of(line)} for line in chunk])
+        yield from (b"%b\t%d" % pair for pair in zip(chunk, times, strict=True))
 
 
-def _queue_file(entry: dict[str, Any]) -> QueueFile:
+def _queue_file(entry: dict[str, Any]) -> QueueFilePath:
     folder, topic, queue, start = entry["path"].split("/")
-    return QueueFile(topic.encode(), int(queue), int(start), folder == write_queues.BATCH_FOLDER)
+    return QueueFilePath(topic.encode(), int(queue), int(start), folder == write_queues.BATCH_FOLDER)
 
 
 def keys_of(names: Iterable[tuple[bytes, int]]) -> stored_rows.Keys:
     """Return the keys of queues, given by topic in UTF-8 and queue id (``queue_keys``)."""
-    some = list(names)
-    return stored_rows.queue_keys([name for name, _ in some], np.array([queue for _, queue in some], np.int64).astype(np.int32))
+    queues = list(names)
+    return stored_rows.queue_keys(
+        [name for name, _ in queues], np.array([queue for _, queue in queues], np.int64).astype(np.int32)
+    )
 
 
 def touched_by(scan: scanning.Scan, ranges: list[stored_rows.StoredRange]) -> stored_rows.Touched:
@@ -246,10 +249,10 @@ def _moved(before: Iterator[bytes], now: Iterator[bytes], touched: stored_rows.T
         return topic, queue_id
 
     merged = heapq.merge(((line, 0) for line in before), ((line, 1) for line in now), key=lambda pair: queue(pair[0]))
-    while some := list(islice(merged, _CHUNK)):
+    while chunk := list(islice(merged, _CHUNK)):
         # One that a chunk's end separates from its twin counts as moved.
         counts: dict[bytes, int] = {}
-        for line, _ in some:
+        for line, _ in chunk:
             counts[line] = counts.get(line, 0) + 1
         single = [(topic.encode(), number) for topic, number in (queue(line) for line, n in counts.items() if n == 1)]
         twins = keys_of((topic.encode(), number) for topic, number in (queue(line) for line, n in counts.items() if n > 1))
@@ -270,19 +273,19 @@ def wanted_files(
     order: decisions.Order,
     ranges: list[stored_rows.StoredRange],
     damaged: Damaged,
-) -> stored_rows.Wanted:
+) -> stored_rows.QueueFilesToWrite:
     """Return what is written again: files with units of ``ranges``, which came or went, and whole queues of damaged files."""
     touched = touched_by(scan, ranges)
     odd = files.lines(files.join(store.builds, f"{last.digest}.odd"))
-    broken = (keys_of(_queue_file(entry)[:2] for entry in damaged_ones(some, damaged)) for some in queue_files(store, last))
+    broken = (keys_of(_queue_file(entry)[:2] for entry in damaged_ones(chunk, damaged)) for chunk in queue_files(store, last))
     whole = [touched.batches, *_moved(odd, odd_lines(order), touched), *broken]
-    return stored_rows.Wanted(np.unique(np.concatenate(whole)), touched.files)
+    return stored_rows.QueueFilesToWrite(np.unique(np.concatenate(whole)), touched.files)
 
 
-def write_wanted(staging: StagingFolder, wanted: stored_rows.Wanted) -> str:
-    """Write the keys for the tasks; returns the path."""
+def write_wanted(staging: StagingFolder, to_write: stored_rows.QueueFilesToWrite) -> str:
+    """Write the keys for the tasks; return the path."""
     path = files.join(staging.plans, f"wanted-{uuid.uuid4().hex}")
-    files.write_bytes(staging.temporary, path, [stored_rows.pack_keys(wanted.queues, wanted.files)])
+    files.write_bytes(staging.temporary, path, [stored_rows.pack_keys(to_write.queues, to_write.files)])
     return path
 
 
@@ -311,18 +314,18 @@ class _Parts:
 
 
 def carried_parts(
-    staging: StagingFolder, store: ScanStore, last: LastBuild, wanted: stored_rows.Wanted, file_size: int
+    staging: StagingFolder, store: ScanStore, last: LastBuild, to_write: stored_rows.QueueFilesToWrite, file_size: int
 ) -> list[str]:
-    """Return parts of the manifest with the files that are not ``wanted``: they stay."""
+    """Return parts of the manifest with the files that are not ``to_write``: they stay."""
     parts = _Parts(staging, write_queues.FOLDER)
-    for some in queue_files(store, last):
-        found = [_queue_file(line.entry) for line in some]
-        keys = keys_of((file.topic, file.queue) for file in found)
-        numbers = np.array([file.start // file_size for file in found], np.int64)
-        batch = np.array([file.batch for file in found], bool)
-        again = np.where(batch, wanted.having(keys, None), wanted.having(keys, numbers))
-        for k in np.flatnonzero(~again).tolist():
-            parts.add(some[k].text, some[k].entry["used"])
+    for chunk in queue_files(store, last):
+        queue_files_of_chunk = [_queue_file(line.entry) for line in chunk]
+        keys = keys_of((file.topic, file.queue) for file in queue_files_of_chunk)
+        numbers = np.array([file.start // file_size for file in queue_files_of_chunk], np.int64)
+        batch = np.array([file.batch for file in queue_files_of_chunk], bool)
+        is_written = np.where(batch, to_write.having(keys, None), to_write.having(keys, numbers))
+        for k in np.flatnonzero(~is_written).tolist():
+            parts.add(chunk[k].text, chunk[k].entry["used"])
     return parts.finish()
 
 
@@ -334,9 +337,9 @@ def carried_index(staging: StagingFolder, results: Iterable[dict[str, Any]]) -> 
     return parts.finish()
 
 
-def _opened_again(order: decisions.Order, wanted: stored_rows.Wanted) -> list[decisions.EmptyFile]:
+def _opened_again(order: decisions.Order, to_write: stored_rows.QueueFilesToWrite) -> list[decisions.EmptyFile]:
     """Return the files without units whose queues are written again; the others stay."""
     if not order.opened:
         return []
-    again = wanted.having(keys_of((file.topic.encode(), file.queue) for file in order.opened), None)
-    return [file for file, is_wanted in zip(order.opened, again.tolist(), strict=True) if is_wanted]
+    is_written = to_write.having(keys_of((file.topic.encode(), file.queue) for file in order.opened), None)
+    return [file for file, is_wanted in zip(order.opened, is_written.tolist(), strict=True) if is_wanted]

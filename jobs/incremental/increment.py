@@ -10,7 +10,7 @@ from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building import full
 from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.finishing import path_of
-from rocketmq_reindex.jobs.building.full import FullBuild, Result, WrittenFiles
+from rocketmq_reindex.jobs.building.full import BuildOutput, FullBuild, WrittenFiles
 from rocketmq_reindex.jobs.building.planning import scan_settings
 from rocketmq_reindex.jobs.building.scanning import Scan, ScanMemory, fingerprint_of, store_of
 from rocketmq_reindex.jobs.building.settings import BuildSettings
@@ -57,8 +57,8 @@ REPEATED: Final = (
 
 
 def save(
-    store: ScanStore, staging: StagingFolder, before: Before, draft: LastBuild, result: Result, prints: list[str], kept: int,
-    summary: Summary,
+    store: ScanStore, staging: StagingFolder, before: Before, draft: LastBuild, result: BuildOutput, prints: list[str],
+    kept: int, summary: Summary,
 ) -> tuple[LastBuild, bool]:  # fmt: skip
     """Store the build, and return it with whether DIR holds the same one already.
 
@@ -72,17 +72,19 @@ def save(
     stands = is_same and kept == count and _is_whole(before)
     # The times of the files that stand in DIR, or of those that are to be published: a rename leaves them alone.
     built = before.files_of(before.folder if stands else staging.tree, count)
-    own = [entry | {"modified": time} for entry, time in zip(result.entries, built.times(result.entries), strict=True)]
-    index = [entry for entry in own if entry["path"].startswith("index/")]
+    driver_entries = [
+        entry | {"modified": time} for entry, time in zip(result.entries, built.times(result.entries), strict=True)
+    ]
+    index = [entry for entry in driver_entries if entry["path"].startswith("index/")]
     build = dataclasses.replace(
         draft,
         digest=digest,
         before="" if last is None else last.before if is_same else last.digest,
         index=[
-            IndexFile(found, entry["path"], vars(made) | entry)
-            for found, entry, made in zip(prints, index, result.written.index, strict=True)
+            IndexFile(fingerprint, entry["path"], vars(made) | entry)
+            for fingerprint, entry, made in zip(prints, index, result.written.index, strict=True)
         ] if index else [],
-        own=[entry for entry in own if not entry["path"].startswith("index/")],
+        own=[entry for entry in driver_entries if not entry["path"].startswith("index/")],
         summary={name: getattr(summary, name) for name in REPEATED} | {"exit": 3 if summary.lost else 0},
     )  # fmt: skip
     lines = (line for _, line in heapq.merge(*(entries(part, path_of) for part in result.parts)))
@@ -96,7 +98,7 @@ def save(
 
 
 def _is_whole(before: Before) -> bool:
-    """Whether of the build before the driver's own files are whole, and nothing else lies in DIR."""
+    """Return whether of the build before the driver's own files are whole, and nothing else lies in DIR."""
     last = before.last
     return last is not None and not any(before.damaged(last.own)) and not before.has_other_files(last)
 
@@ -219,9 +221,9 @@ class Increment(FullBuild):
         last, entries = self.before.follows, self.memory.entries
         if last is None:
             return carrying.QueuePlan(order)
-        now = {entries[number].identity: one for number, one in ranges.items()}
+        now = {entries[number].identity: stored for number, stored in ranges.items()}
         before = {entry.identity: stored_range(self.store, -1, entry) for entry in last.built_from}
-        changed = [one for name, one in (before | now).items() if (name in now) != (name in before)]
+        changed = [stored for name, stored in (before | now).items() if (name in now) != (name in before)]
         return carrying.plan_queues(scan, self.store, last, order, changed, self.before.damaged, self.settings.cq_file_size)
 
     def _carried_index(self, staging: StagingFolder, plans: list[IndexFilePlan]) -> dict[int, dict[str, Any]]:
@@ -233,10 +235,10 @@ class Increment(FullBuild):
         known = {file.fingerprint: file.entry for file in compress(before, whole)}
         return {
             # The same name as before: with the same files the manifest is the same.
-            plan.number: known[found]
-            | {"number": plan.number, "made": files.join(staging.made, files.base(known[found]["made"]))}
-            for plan, found in zip(plans, self.prints, strict=True)
-            if found in known
+            plan.number: known[fingerprint]
+            | {"number": plan.number, "made": files.join(staging.made, files.base(known[fingerprint]["made"]))}
+            for plan, fingerprint in zip(plans, self.prints, strict=True)
+            if fingerprint in known
         }
 
     def _carry(self, scan: Scan, parts: list[str], index_parts: frozenset[str], written: WrittenFiles) -> None:
@@ -250,13 +252,13 @@ class Increment(FullBuild):
 
     # -- at the end -----------------------------------------------------------------------------------------------------
 
-    def save(self, staging: StagingFolder, result: Result, summary: Summary, has_rows: bool) -> bool:
+    def save(self, staging: StagingFolder, result: BuildOutput, summary: Summary, has_rows: bool) -> bool:
         """Store what this build was made from. Returns whether DIR holds the same build already."""
         self._count(summary, len(self.memory.entries), self.memory.known, nothing_new=False)
         draft = dataclasses.replace(
             last_build.of_log(self.log, self.settings, self.fingerprint),
             ranges=[self.memory.entries[number] for number in range(len(self.memory.entries))],
-            accepted=[found.number for found in result.accepted],
+            accepted=[summary_of_range.number for summary_of_range in result.accepted],
             expired=self.history.expired,
             start=self.history.start,
         )

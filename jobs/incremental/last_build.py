@@ -58,15 +58,15 @@ class StandingFiles:
 
     def damaged(self, entries: list[Entry]) -> list[bool]:
         """Return for each entry whether its file has changed or is gone. Cheapest in the order of paths."""
-        found = self._find(entries)
+        standing = self._find(entries)
         if not self._recheck:
-            return [not self._seems_whole(*pair) for pair in zip(entries, found, strict=True)]
+            return [not self._seems_whole(*pair) for pair in zip(entries, standing, strict=True)]
         with ThreadPoolExecutor(_READS_AT_ONCE, thread_name_prefix="recheck") as pool:
-            return list(pool.map(lambda *pair: not (self._seems_whole(*pair) and self._has_digest(*pair)), entries, found))
+            return list(pool.map(lambda *pair: not (self._seems_whole(*pair) and self._has_digest(*pair)), entries, standing))
 
     def times(self, entries: list[Entry]) -> list[int]:
         """Return when the file of each entry was written by its file system (ns). Cheapest in the order of paths."""
-        return [found.modified for found in self._find(entries)]
+        return [standing.modified for standing in self._find(entries)]
 
     def _find(self, entries: list[Entry]) -> list[_Found]:
         return self._list(entries) if self._behind_uri else [_look(self._path(entry)) for entry in entries]
@@ -74,13 +74,13 @@ class StandingFiles:
     def _path(self, entry: Entry) -> str:
         return files.join(self._folder, _path_of(entry))
 
-    def _seems_whole(self, entry: Entry, found: _Found) -> bool:
-        """Whether size and time are as they were. Whether a time is older says nothing, since a clock may have been set.
+    def _seems_whole(self, entry: Entry, standing: _Found) -> bool:
+        """Return whether size and time are as they were. Whether a time is older says nothing, since a clock may have been set.
 
         A bucket gives times in seconds in one answer and in milliseconds in another.
         """
         grain = _SECOND if self._behind_uri else 1
-        return found.size == self._stored(entry) and found.modified // grain == entry["modified"] // grain
+        return standing.size == self._stored(entry) and standing.modified // grain == entry["modified"] // grain
 
     def _stored(self, entry: Entry) -> int:
         always_whole = _path_of(entry).partition("/")[0] in (CHECKPOINT, CONFIG)
@@ -91,58 +91,58 @@ class StandingFiles:
     def _list(self, entries: list[Entry]) -> list[_Found]:
         """Find files by listings, of a thousand each: a request for each file would take hours where there are many."""
         groups = [_group(_path_of(entry), self._depth) for entry in entries]
-        wanted = sorted(set(groups) - self._listed.keys() - {""})
+        unlisted = sorted(set(groups) - self._listed.keys() - {""})
         with ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="list") as pool:
-            self._listed.update(zip(wanted, pool.map(self._listing, wanted), strict=True))
-        found = [
+            self._listed.update(zip(unlisted, pool.map(self._listing, unlisted), strict=True))
+        standing = [
             self._listed[group].get(_path_of(entry), _Found()) if group else _look(self._path(entry))
             for group, entry in zip(groups, entries, strict=True)
         ]
         # More of the last one may follow.
         self._listed = {group: listed for group, listed in self._listed.items() if group and group == groups[-1]}
-        return found
+        return standing
 
     def _listing(self, group: str) -> dict[str, _Found]:
-        there = files.below(files.join(self._folder, group))
-        return {f"{group}/{entry.name}": _Found(entry.size, entry.modified) for entry in there}
+        entries = files.below(files.join(self._folder, group))
+        return {f"{group}/{entry.name}": _Found(entry.size, entry.modified) for entry in entries}
 
     # -- bytes ----------------------------------------------------------------------------------------------------------
 
-    def _has_digest(self, entry: Entry, found: _Found) -> bool:
+    def _has_digest(self, entry: Entry, standing: _Found) -> bool:
         path = self._path(entry)
         if not entry["path"].startswith("index/"):
             return bool(file_digest(path, entry["used"]) == entry["digest"])
         hasher = new_digest()
-        for piece in self._index_bytes(path, entry["used"], found.size):
+        for piece in self._index_bytes(path, entry["used"], standing.size):
             hasher.update(piece)
         return bool(hasher.digest().hex() == entry["digest"])
 
     def _index_bytes(self, path: str, used: int, stored: int) -> Iterator[bytes]:
-        """Yields the bytes that the writer's digest covers: without item 0, which is never used. Bytes not stored are zeros."""
+        """Yield the bytes that the writer's digest covers: without item 0, which is never used. Bytes not stored are zeros."""
         items = ix.HEADER_SIZE + self._slots * ix.SLOT_SIZE
         with files.Reader(path) as reader:
             for low, high in ((0, items), (items + ix.ITEM_SIZE, max(used, items + ix.ITEM_SIZE))):
                 for at in range(low, high, _READ_BYTES):
                     count = min(_READ_BYTES, high - at)
-                    there = max(0, min(count, stored - at))
-                    yield reader.read(at, there)
-                    yield bytes(count - there)
+                    stored_count = max(0, min(count, stored - at))
+                    yield reader.read(at, stored_count)
+                    yield bytes(count - stored_count)
 
 
 def _path_of(entry: Entry) -> str:
-    """Returns the path of a file in its build's folder."""
+    """Return the path of a file in its build's folder."""
     return str(entry.get("at", entry["path"]))
 
 
 def _group(path: str, depth: int) -> str:
-    """Returns the folder that is listed for a file; "" for files of the driver, which are looked at one by one."""
-    top, *rest = path.split("/")
-    return "" if top in (CHECKPOINT, CONFIG) else "/".join([top, *rest[: min(depth, len(rest)) - 1]])
+    """Return the folder that is listed for a file; "" for files of the driver, which are looked at one by one."""
+    top, *names = path.split("/")
+    return "" if top in (CHECKPOINT, CONFIG) else "/".join([top, *names[: min(depth, len(names)) - 1]])
 
 
 def _look(path: str) -> _Found:
-    found = files.entry_of(path)
-    return _Found(found.size, found.modified) if found.kind == files.FILE else _Found()
+    entry = files.entry_of(path)
+    return _Found(entry.size, entry.modified) if entry.kind == files.FILE else _Found()
 
 
 # ------------------------------------------------------------------------------------------------------------------- last_build
@@ -253,12 +253,12 @@ def is_new(store: ScanStore, digest: str, log: Commitlog) -> bool:
         if not log.segments:
             return False
         newest = log.segments[-1]
-        found = files.entry_of(newest.path)
+        newest_file = files.entry_of(newest.path)
         known = [(entry["size"], entry["modified"]) for entry in fields["ranges"] if entry["segment"] == newest.name]
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         # The build is not known.
         return True
-    return any(one != (found.size, found.modified) for one in known)
+    return any(size_and_time != (newest_file.size, newest_file.modified) for size_and_time in known)
 
 
 def _fields(store: ScanStore, digest: str) -> Any:
@@ -283,15 +283,15 @@ def load(store: ScanStore, digest: str, recheck: bool = False) -> LastBuild | No
             fields[name] = [ScanEntry(**entry) for entry in fields[name]]
         fields["start"] = EarlierFiles(**fields["start"])
         fields["index"] = [IndexFile(*file) for file in fields["index"]]
-        found = LastBuild(**fields)
+        build = LastBuild(**fields)
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         # Another run removed it, or a crash of the machine spoilt it.
         return None
-    used = [*found.expired, *found.built_from]
+    used = [*build.expired, *build.built_from]
     # One request lists a thousand files.
     sizes = {entry.name: entry.size for entry in files.listing(store.data) if entry.kind == files.FILE}
-    there = all(sizes.get(name) == size for entry in used for name, size, _ in entry.data.values())
-    return found if there and (not recheck or all(store.is_sound(entry) for entry in used)) else None
+    are_stored = all(sizes.get(name) == size for entry in used for name, size, _ in entry.data.values())
+    return build if are_stored and (not recheck or all(store.is_sound(entry) for entry in used)) else None
 
 
 def mark_rows_missing(store: ScanStore, build: LastBuild) -> None:
@@ -319,17 +319,18 @@ def names(store: ScanStore) -> list[str]:
     return [f"{files.base(folder)}/{name}" for folder in folders for name in sorted(files.names(folder))]
 
 
-def needed(store: ScanStore, newest: LastBuild, more: Iterable[str]) -> set[str]:
-    """Return the paths that ``newest`` uses, the builds before it that are kept, and builds by their manifests (``more``)."""
+def needed(store: ScanStore, newest: LastBuild, kept_digests: Iterable[str]) -> set[str]:
+    """Return the paths that ``newest`` uses, the builds before it that are kept, and builds by their manifests
+    (``kept_digests``)."""
     kept, build = {newest.digest: newest}, newest
     while len(kept) < KEPT_BUILDS and build.before and build.before not in kept:
         older = load(store, build.before)
         if older is None:
             break
         kept[older.digest] = build = older
-    for digest in set(more) - kept.keys():
-        found = load(store, digest)
-        kept |= {digest: found} if found else {}
+    for digest in set(kept_digests) - kept.keys():
+        stored = load(store, digest)
+        kept |= {digest: stored} if stored else {}
     used = {f"builds/{digest}{ending}" for digest in kept for ending in ("", *LINES, MANIFEST_COPY, _ROWS_MISSING)}
     for build in kept.values():
         used |= {f"entries/{entry.key}" for entry in build.ranges}

@@ -5,7 +5,7 @@ By itself: a checkpoint is shown without numpy.
 
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.inspecting.options import Inspected, Rows
+from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows
 from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.times import show_time
@@ -15,20 +15,22 @@ _MOST: Final = 1 << 20
 
 
 def checkpoint(path: str) -> Inspected:
-    """What a checkpoint holds, with a row for each field."""
+    """Return what a checkpoint holds, with a row for each field."""
     data = files.read_bytes(path, _MOST)
-    found, findings = read_checkpoint(data)
-    times = {"physicMsgTimestamp": found.physic, "logicsMsgTimestamp": found.logics, "indexMsgTimestamp": found.index}
+    fields, findings = read_checkpoint(data)
+    times = {"physicMsgTimestamp": fields.physic, "logicsMsgTimestamp": fields.logics, "indexMsgTimestamp": fields.index}
     offsets = {
-        "masterFlushedOffset": found.master_flushed,
-        "confirmPhyOffset": found.confirm_offset,
-        "logicsPhysicalOffset": found.logics_offset,
+        "masterFlushedOffset": fields.master_flushed,
+        "confirmPhyOffset": fields.confirm_offset,
+        "logicsPhysicalOffset": fields.logics_offset,
     }
     summary: dict[str, Any] = {"bytes": len(data)}
     for name, value in times.items():
         summary[name] = value
         summary[name.replace("Timestamp", "Time")] = show_time(value) if value else None
     summary |= offsets
-    summary["findings"] = [{"code": one.code, "at": one.at, "count": one.count, "text": one.text} for one in findings]
+    summary["findings"] = [
+        {"code": finding.code, "at": finding.at, "count": finding.count, "text": finding.text} for finding in findings
+    ]
     rows = [{"field": name, "value": value} for name, value in (times | offsets).items()]
-    return Inspected(summary, Rows(lambda: iter(rows)))
+    return Inspected(summary, InspectedRows(lambda: iter(rows)))

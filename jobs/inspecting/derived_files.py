@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.jobs.inspecting.options import Inspected, Row, Rows
+from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows, Row
 from rocketmq_reindex.jobs.inspecting.segment import OPTION
 from rocketmq_reindex.storage_format.findings import UnreadableError
 from rocketmq_reindex.storage_format.layouts import first_byte
@@ -25,9 +25,9 @@ from rocketmq_reindex.udfs.times import show_time
 _KINDS = {EMPTY: "empty", HAS_UNIT: "unit", PRE_BLANK: "pre-blank", BAD: "no unit"}
 
 
-def _start(path: str, given: int | None) -> int:
-    """The first logical byte, as it is given or by the name. Raises UnreadableError."""
-    start = first_byte(files.base(path)) if given is None else given
+def _start(path: str, first: int | None) -> int:
+    """Return the first logical byte, as it is given or by the name. Raises UnreadableError."""
+    start = first_byte(files.base(path)) if first is None else first
     if start is None:
         raise UnreadableError(f"its name is not the first logical byte of the file, in 20 digits: give it as {OPTION}")
     return start
@@ -41,7 +41,7 @@ def _unit(file: QueueFile, slot: int) -> Row | None:
 
 
 def queue(path: str, first: int | None = None) -> Inspected:
-    """What a ConsumeQueue file holds, with a row for each slot up to the last one in use."""
+    """Return what a ConsumeQueue file holds, with a row for each slot up to the last one in use."""
     start = _start(path, first)
     with files.Reader(path) as reader:
         data = reader.whole()
@@ -57,9 +57,11 @@ def queue(path: str, first: int | None = None) -> Inspected:
         "present": file.present,
         "first": _unit(file, file.first_unit),
         "last": _unit(file, file.last_unit),
-        "findings": [{"code": one.code, "at": one.at, "count": one.count, "text": one.text} for one in file.findings],
+        "findings": [
+            {"code": finding.code, "at": finding.at, "count": finding.count, "text": finding.text} for finding in file.findings
+        ],
     }
-    return Inspected(summary, Rows(lambda: _rows(file)))
+    return Inspected(summary, InspectedRows(lambda: _rows(file)))
 
 
 def _rows(file: QueueFile) -> Iterator[Row]:
@@ -70,20 +72,20 @@ def _rows(file: QueueFile) -> Iterator[Row]:
 
 
 def batch_queue(path: str, first: int | None = None) -> Inspected:
-    """What a ConsumeQueue file holds, with a row for each slot up to the last one in use."""
+    """Return what a ConsumeQueue file holds, with a row for each slot up to the last one in use."""
     start = _start(path, first)
     with files.Reader(path) as reader:
         data = reader.whole()
     units = data[: len(data) - len(data) % BATCH_UNIT_SIZE].view(BATCH_LAYOUT.dtype)
     slots, used = len(units), int(np.max(np.flatnonzero((units["size"] != 0) | (units["phy_offset"] != 0)), initial=-1)) + 1
     # Most of a queue's last file is empty.
-    some = BATCH_LAYOUT.iter_unpack(units[:used].tobytes())
-    rows = [_batch_row(start // BATCH_UNIT_SIZE + slot, *fields) for slot, fields in enumerate(some)]
+    unpacked = BATCH_LAYOUT.iter_unpack(units[:used].tobytes())
+    rows = [_batch_row(start // BATCH_UNIT_SIZE + slot, *fields) for slot, fields in enumerate(unpacked)]
     filled = [row for row in rows[:used] if row["size"] > 0]
     backwards = [b["unit"] for a, b in itertools.pairwise(filled) if b["physicalOffset"] < a["physicalOffset"]]
     unsorted = [b["unit"] for a, b in itertools.pairwise(filled) if b["baseOffset"] < a["baseOffset"] + a["messages"]]
     gaps = [b["unit"] for a, b in itertools.pairwise(filled) if b["baseOffset"] > a["baseOffset"] + a["messages"]]
-    found = [
+    faults = [
         ("zeros where a unit should be, before a later one", [row["unit"] for row in rows[:used] if row["size"] <= 0]),
         ("unit that lies before the one before it", backwards),
         ("offsets that overlap or go back", unsorted),
@@ -100,9 +102,9 @@ def batch_queue(path: str, first: int | None = None) -> Inspected:
         "emptyAtTheEnd": slots - used,
         "first": filled[0] if filled else None,
         "last": filled[-1] if filled else None,
-        "findings": [{"code": "batch", "at": at[0], "count": len(at), "text": text} for text, at in found if at],
+        "findings": [{"code": "batch", "at": at[0], "count": len(at), "text": text} for text, at in faults if at],
     }
-    return Inspected(summary, Rows(lambda: iter(rows[:used])))
+    return Inspected(summary, InspectedRows(lambda: iter(rows[:used])))
 
 
 def _batch_row(
@@ -124,16 +126,16 @@ _MAGIC: Final = struct.Struct(">i")
 
 
 def timer_check(path: str) -> Inspected:
-    """What ``timercheck`` holds, with a row for each field."""
+    """Return what ``timercheck`` holds, with a row for each field."""
     data = files.read_bytes(path, _CHECK_MAX)
     check = layout.TimerCheckpoint.from_bytes(data)
     fields = dict(zip(layout.CHECK_LAYOUT.names, astuple(check), strict=True))
     summary = {"bytes": len(data), "lastReadTime": show_time(check.read_time) if check.read_time else None, **fields}
-    return Inspected(summary, Rows(lambda: iter([{"field": name, "value": value} for name, value in fields.items()])))
+    return Inspected(summary, InspectedRows(lambda: iter([{"field": name, "value": value} for name, value in fields.items()])))
 
 
 def timer_log(path: str) -> Inspected:
-    """What a file of ``timerlog`` holds, with a row for each unit in front of the first that is none."""
+    """Return what a file of ``timerlog`` holds, with a row for each unit in front of the first that is none."""
     with files.Reader(path) as reader:
         data = reader.whole()
     units = data[: len(data) - len(data) % layout.LOG_UNIT.itemsize].view(layout.LOG_UNIT)
@@ -145,7 +147,7 @@ def timer_log(path: str) -> Inspected:
         end + layout.BLANK_SIZE <= len(data)
         and _MAGIC.unpack_from(data.data, end + layout.LOG_LAYOUT.at["magic"])[0] == layout.MAGIC_BLANK
     )
-    rest = not closed and bool(data[end:].any())
+    has_more = not closed and bool(data[end:].any())
     summary = {
         "bytes": len(data),
         "units": count,
@@ -155,13 +157,13 @@ def timer_log(path: str) -> Inspected:
         "closed": closed,
         "first": _timer_unit(used, 0) if count else None,
         "last": _timer_unit(used, count - 1) if count else None,
-        "findings": [{"code": "timer", "at": end, "count": 1, "text": "bytes that are no unit"}] if rest else [],
+        "findings": [{"code": "timer", "at": end, "count": 1, "text": "bytes that are no unit"}] if has_more else [],
     }
-    return Inspected(summary, Rows(lambda: (_timer_unit(used, number) for number in range(count))))
+    return Inspected(summary, InspectedRows(lambda: (_timer_unit(used, number) for number in range(count))))
 
 
 def timer_wheel(path: str) -> Inspected:
-    """What ``timerwheel`` holds, with a row for each slot in use, by its time in units of ``timerPrecisionMs``."""
+    """Return what ``timerwheel`` holds, with a row for each slot in use, by its time in units of ``timerPrecisionMs``."""
     data = files.read_bytes(path, _WHEEL_MAX)
     slots = np.frombuffer(data[: len(data) - len(data) % layout.SLOT.itemsize], layout.SLOT)
     used = slots[slots["time"] != 0]
@@ -176,7 +178,7 @@ def timer_wheel(path: str) -> Inspected:
         "findings": [] if len(data) == layout.WHEEL_SIZE
         else [{"code": "timer", "at": len(data), "count": 1, "text": f"a broker takes {layout.WHEEL_SIZE} bytes alone"}],
     }  # fmt: skip
-    return Inspected(summary, Rows(lambda: _slots(used)))
+    return Inspected(summary, InspectedRows(lambda: _slots(used)))
 
 
 def _timer_unit(units: npt.NDArray[np.void], number: int) -> Row:

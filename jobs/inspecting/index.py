@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rocketmq_reindex.jobs.inspecting.options import Inspected, Row, Rows
+from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows, Row
 from rocketmq_reindex.jobs.store import contents, folders, tag_items
 from rocketmq_reindex.storage_format.checks.index import ITEM_STEP, IndexCheck, check_index, slot_lengths
 from rocketmq_reindex.storage_format.errors import InputError, Told
@@ -37,7 +37,7 @@ class ItemText(NamedTuple):
 
 @contextlib.contextmanager
 def log_beside(path: str) -> Iterator[contents.StoreLog | None]:
-    """The log of the store in whose folder ``index`` the file lies; None where there is none."""
+    """Yield the log of the store in whose folder ``index`` the file lies; None where there is none."""
     folder = files.join(files.parent(files.parent(path)), "commitlog")
     if files.entry_of(folder).kind != files.FOLDER:
         yield None
@@ -50,7 +50,7 @@ def log_beside(path: str) -> Iterator[contents.StoreLog | None]:
 
 
 def tag_part(path: str, sizes: tuple[int, int]) -> tag_items.Part | None:
-    """The part of the log whose records have tag items in this file; None where none are found."""
+    """Return the part of the log whose records have tag items in this file; None where none are found."""
     with log_beside(path) as log:
         if log is None:
             return None
@@ -70,26 +70,26 @@ class ItemTexts:
         self._left: list[tuple[int, ItemText]] = []
 
     def of(self, hashed: int, phy_offset: int) -> ItemText:
-        """The key or tag of the record with this hash that no item before this one stands for."""
+        """Return the key or tag of the record with this hash that no item before this one stands for."""
         if phy_offset != self._phy_offset:
             self._phy_offset = phy_offset
             message = self._log.message(phy_offset) if self._log is not None and phy_offset >= 0 else ""
             self._left = _texts(message) if isinstance(message, Message) else []
-        found = next((one for one in self._left if one[0] == hashed), None)
-        if found is None:
+        item = next((text for text in self._left if text[0] == hashed), None)
+        if item is None:
             return ItemText(None, None)
-        self._left.remove(found)
-        return found[1]
+        self._left.remove(item)
+        return item[1]
 
 
 def _texts(message: Message) -> list[tuple[int, ItemText]]:
-    """What a broker puts of a record, in its order (``IndexService.buildIndex``)."""
+    """Return the items that a broker puts for a record, in its order (``IndexService.buildIndex``)."""
     topic = message.topic
-    found = (
+    texts = (
         [] if message.unique_key is None else [(key_hash(topic, message.unique_key), ItemText(UNIQUE_KEY, message.unique_key))]
     )
-    found += [(key_hash(topic, key), ItemText(KEY, key)) for key in message.keys]
-    return found + ([(tag_hash(topic, message.tags), ItemText(TAG, message.tags))] if message.tags else [])
+    texts += [(key_hash(topic, key), ItemText(KEY, key)) for key in message.keys]
+    return texts + ([(tag_hash(topic, message.tags), ItemText(TAG, message.tags))] if message.tags else [])
 
 
 def _pass_over(_text: str) -> None:
@@ -105,27 +105,27 @@ _LONGEST: Final = 5
 _STEP: Final = 1 << 16
 
 
-def index(path: str, sizes: tuple[int, int] | None, told: Told) -> Inspected:
-    """What an IndexFile holds, with a row for each item; ``told`` is told how far that is.
+def index(path: str, sizes: tuple[int, int] | None, progress: Told) -> Inspected:
+    """Return what an IndexFile holds, with a row for each item; ``progress`` is told how far that is.
 
     Raises InputError where its sizes are not known.
     """
     with files.Reader(path) as reader:
-        data = reader.whole(told)
+        data = reader.whole(progress)
     count = len(data)
     sizes = sizes or guess_sizes(data)
     if sizes is None:
         raise InputError(f"{escape(path)}: its numbers of slots and items are not known: give --hash-slots and --index-items")
     file = open_index(data, *sizes)
-    check = check_index(file, told)
+    check = check_index(file, progress)
     header = file.header
     tags = tag_part(path, sizes)
-    told.begin("count", 2 * ITEM_SIZE * check.items)
-    lengths = slot_lengths(file, check.items, told)
+    progress.begin("count", 2 * ITEM_SIZE * check.items)
+    lengths = slot_lengths(file, check.items, progress)
     used = int(np.count_nonzero(lengths))
     longest = [int(slot) for slot in np.argsort(lengths, kind="stable")[::-1][:_LONGEST] if lengths[slot] > 1]
-    chains = _chains(file, check, longest, told)
-    told.end()
+    chains = _chains(file, check, longest, progress)
+    progress.end()
     summary = {
         "bytes": count,
         "slots": file.slots,
@@ -147,32 +147,34 @@ def index(path: str, sizes: tuple[int, int] | None, told: Told) -> Inspected:
         "meanChain": round(check.items / used, 2) if used else 0,
         "chains": _histogram(lengths),
         "longestChains": [_chain(slot, int(lengths[slot]), hashes) for slot, hashes in zip(longest, chains, strict=True)],
-        "findings": [{"code": one.code, "at": one.at, "count": one.count, "text": one.text} for one in check.findings],
+        "findings": [
+            {"code": finding.code, "at": finding.at, "count": finding.count, "text": finding.text} for finding in check.findings
+        ],
     }
-    return Inspected(summary, Rows(lambda: _rows(file, check.items, path)))
+    return Inspected(summary, InspectedRows(lambda: _rows(file, check.items, path)))
 
 
 def _histogram(lengths: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
-    """Slots by the length of their chain."""
+    """Return how many slots have a chain of each length."""
     bounds = (1, 2, 3, 5, 11, 101, 2**62)
     names = ("1", "2", "3-4", "5-10", "11-100", "over 100")
     counts = [int(np.count_nonzero((lengths >= low) & (lengths < high))) for low, high in pairwise(bounds)]
     return {name: count for name, count in zip(names, counts, strict=True) if count}
 
 
-def _chains(file: IndexView, check: IndexCheck, slots: list[int], told: Told) -> list[Hashes]:
-    """The hashes of the items in each of a few slots, in one pass over all items."""
+def _chains(file: IndexView, check: IndexCheck, slots: list[int], progress: Told) -> list[Hashes]:
+    """Return the hashes of the items in each of a few slots, in one pass over all items."""
     parts: list[list[Hashes]] = [[np.zeros(0, np.int32)] for _ in slots]
     for part in _hashes(file, check.items):
         slot_of = np.where(part >= 0, part % file.slots, -1)
-        for slot, found in zip(slots, parts, strict=True):
-            found.append(part[slot_of == slot])
-        told.moved(ITEM_SIZE * len(part))
-    return [np.concatenate(found) for found in parts]
+        for slot, hashes in zip(slots, parts, strict=True):
+            hashes.append(part[slot_of == slot])
+        progress.moved(ITEM_SIZE * len(part))
+    return [np.concatenate(hashes) for hashes in parts]
 
 
 def _chain(slot: int, length: int, hashes: Hashes) -> Row:
-    """A slot and, of the hashes in it, the one with the most items: a key that very many messages share."""
+    """Return a slot and, of the hashes in it, the one with the most items: a key that very many messages share."""
     values, counts = np.unique(hashes, return_counts=True)
     return {
         "slot": slot,
@@ -192,8 +194,8 @@ def _rows(file: IndexView, items: int, path: str) -> Iterator[Row]:
     with log_beside(path) as log:
         texts = ItemTexts(log)
         for row in _items(file, items):
-            of, text = texts.of(row["keyHash"], row["physicalOffset"])
-            yield row | {"of": of, "text": text}
+            kind, text = texts.of(row["keyHash"], row["physicalOffset"])
+            yield row | {"of": kind, "text": text}
 
 
 def _items(file: IndexView, items: int) -> Iterator[Row]:

@@ -22,7 +22,7 @@ from rocketmq_reindex.udfs.files.reading import Pages
 Row = dict[str, Any]
 
 
-class Rows:
+class InspectedRows:
     """The records, units or items of a file. They are made one at a time, again for each iteration."""
 
     def __init__(self, make: Callable[[], Iterator[Row]]) -> None:
@@ -36,7 +36,7 @@ class Inspected(NamedTuple):
     """The summary of a file, and a row for each record, unit or item in it."""
 
     summary: dict[str, Any]
-    rows: Rows
+    rows: InspectedRows
 
 
 # ------------------------------------------------------------------------------------------------------------------------ kinds
@@ -155,7 +155,7 @@ parse_inspection: Final = reader("inspect", inspection)
 # One file of a store: its kind, and what it holds.
 
 
-class Look(NamedTuple):
+class InspectedFile(NamedTuple):
     """A file that was inspected; ``file`` is its path without a password."""
 
     file: str
@@ -168,7 +168,7 @@ class Look(NamedTuple):
         return {"file": self.file, "kind": self.kind, **self.found.summary}
 
 
-def look(path: str, asked: Inspection, told: errors.Told | None = None) -> Look:
+def look(path: str, asked: Inspection, told: errors.Told | None = None) -> InspectedFile:
     """Inspect one file; ``told`` is told how far that is.
 
     Raises InputError and UnreadableError for a file that is none of a store, and OSError.
@@ -179,7 +179,7 @@ def look(path: str, asked: Inspection, told: errors.Told | None = None) -> Look:
         what = "is not there" if entry.kind == files.ABSENT else "is no file"
         raise errors.InputError(f"{names.escape(path)}: {what}: give files of a store")
     kind = asked.kind or kind_of(path)
-    return Look(names.redacted(path), kind, _inspect(kind, path, asked, told or errors.Nobody()))
+    return InspectedFile(names.redacted(path), kind, _inspect(kind, path, asked, told or errors.Nobody()))
 
 
 def _inspect(kind: str, path: str, asked: Inspection, told: errors.Told) -> Inspected:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from rocketmq_reindex.jobs.inspecting.options import Inspected, Rows
+from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows
 from rocketmq_reindex.jobs.querying.answer import fields
 from rocketmq_reindex.jobs.querying.scan import damage, scan_segment, stale_tail
 from rocketmq_reindex.jobs.store.contents import SegmentFile, message_at
@@ -39,13 +39,13 @@ class Begin(NamedTuple):
     by: str
 
 
-def begin_of(path: str, size: int, given: int | None) -> Begin:
-    """Where the segment at ``path`` begins. Raises UnreadableError where it is not known."""
+def begin_of(path: str, size: int, first: int | None) -> Begin:
+    """Return where the segment at ``path`` begins. Raises UnreadableError where it is not known."""
     named = layouts.first_byte(files.base(path))
-    if given is not None:
-        found = Begin(given, OPTION)
+    if first is not None:
+        begin = Begin(first, OPTION)
     elif named is not None:
-        found = Begin(named, "name")
+        begin = Begin(named, "name")
     else:
         by_record = by_records(path, size)
         if by_record is None:
@@ -53,14 +53,14 @@ def begin_of(path: str, size: int, given: int | None) -> Begin:
                 "its name is not the offset of its first byte, in 20 digits, and no good record in it tells that offset: "
                 f"give it as {OPTION}"
             )
-        found = by_record
-    if found.offset > layouts.INT64_MAX - size:
-        raise findings.UnreadableError(f"offset {found.offset} is beyond what a commitlog can hold")
-    return found
+        begin = by_record
+    if begin.offset > layouts.INT64_MAX - size:
+        raise findings.UnreadableError(f"offset {begin.offset} is beyond what a commitlog can hold")
+    return begin
 
 
 def by_records(path: str, size: int) -> Begin | None:
-    """By the first good record of the file: PHYSICALOFFSET less the byte at which it stands."""
+    """Return where the file begins by its first good record: PHYSICALOFFSET less the byte at which it stands."""
     record, work = new_record(), 0
     with files.Reader(path) as reader:
         for at, head in _candidates(reader, size):
@@ -81,7 +81,7 @@ def by_records(path: str, size: int) -> Begin | None:
 
 
 def _candidates(reader: files.Reader, size: int) -> Iterator[tuple[int, bytes]]:
-    """(byte, header) of whatever has a record's magic."""
+    """Yield (byte, header) of whatever has a record's magic."""
     for low in range(0, size, _STEP):
         data = reader.read(low, min(_STEP + r.HEADER_SIZE, size - low))
         at = data.find(_MAGIC, 4)
@@ -105,38 +105,39 @@ _TRANSACTIONS: Final = {
 }
 
 
-def segment(path: str, whole: int | None, first: int | None, told: errors.Told) -> Inspected:
-    """What a segment holds, with a row for each good record. Raises UnreadableError where its first offset is not known."""
+def segment(path: str, whole: int | None, first: int | None, progress: errors.Told) -> Inspected:
+    """Return what a segment holds, with a row for each good record. Raises UnreadableError where its first offset is not
+    known."""
     size = files.entry_of(path).size
     begin = begin_of(path, size, first)
     file = SegmentFile(path, begin.offset, size)
     scanner = range_scan.RangeScanner(settings.ScanSettings(want_units=False))
     end = file.start + max(size, whole or _beside(path, size))
-    told.begin("scan", size)
-    for _ in scan_segment(scanner, file, end, told):
+    progress.begin("scan", size)
+    for _ in scan_segment(scanner, file, end, progress):
         pass
     summary = scanner.summary
-    if summary.last_good < 0 and summary.last_sound < 0 and (said := no_record(path)):
-        raise errors.InputError(said)
+    if summary.last_good < 0 and summary.last_sound < 0 and (fault := no_record(path)):
+        raise errors.InputError(fault)
     tail = stale_tail(file, end, _later(path, file), summary)
-    rows = Rows(lambda: (fields(message) for message in _messages(file, summary)))
-    return Inspected(_summary(file, begin, end, summary, tail, told), rows)
+    rows = InspectedRows(lambda: (fields(message) for message in _messages(file, summary)))
+    return Inspected(_summary(file, begin, end, summary, tail, progress), rows)
 
 
 def _later(path: str, file: SegmentFile) -> list[SegmentFile]:
-    """The segments behind it in its folder."""
+    """Return the segments behind this one in its folder."""
     beside = ((entry, layouts.first_byte(entry.name)) for entry in files.listing(files.parent(path)))
     return [SegmentFile(entry.path, start, entry.size) for entry, start in beside if start is not None and start > file.start]
 
 
 def _beside(path: str, size: int) -> int:
-    """The size of a whole segment: that of the first one in the folder, if the file is not it."""
+    """Return the size of a whole segment: that of the first one in the folder, if the file is not it."""
     beside = [entry for entry in files.listing(files.parent(path)) if layouts.first_byte(entry.name) is not None]
     return beside[0].size if beside else size
 
 
 def _messages(file: SegmentFile, summary: ranges.RangeSummary) -> Iterator[record_message.Message]:
-    """The records that the scan found good, one after another."""
+    """Yield the records that the scan found good, one after another."""
     pages = Pages(file.path)
     try:
         for start, stop in _stretches(file, summary):
@@ -153,7 +154,7 @@ def _messages(file: SegmentFile, summary: ranges.RangeSummary) -> Iterator[recor
 
 
 def _stretches(file: SegmentFile, summary: ranges.RangeSummary) -> Iterator[tuple[int, int]]:
-    """[start, end) of the stretches in which the scan found one good record after another."""
+    """Return [start, end) of the stretches in which the scan found one good record after another."""
     low = file.start
     for offset, length, _ in summary.holes:
         if offset > low:
@@ -164,23 +165,23 @@ def _stretches(file: SegmentFile, summary: ranges.RangeSummary) -> Iterator[tupl
         yield low, stop
 
 
-def _glances(file: SegmentFile, summary: ranges.RangeSummary, told: errors.Told) -> Iterator[record_message.Glance]:
-    """Every good record, as ``message.glance`` gives it."""
-    told.begin("count", sum(stop - low for low, stop in _stretches(file, summary)))
+def _glances(file: SegmentFile, summary: ranges.RangeSummary, progress: errors.Told) -> Iterator[record_message.Glance]:
+    """Yield every good record, as ``message.glance`` gives it."""
+    progress.begin("count", sum(stop - low for low, stop in _stretches(file, summary)))
     with files.Reader(file.path) as reader:
 
         def load(phy_offset: int) -> bytes:
-            """A chunk from a record on, with all of that record."""
-            low, rest = phy_offset - file.start, file.start + file.size - phy_offset
+            """Return a chunk from a record on, with all of that record."""
+            low, room = phy_offset - file.start, file.start + file.size - phy_offset
             (size,) = struct.unpack(">i", reader.read(low, 4))
-            return reader.read(low, min(max(_CHUNK, size), rest))
+            return reader.read(low, min(max(_CHUNK, size), room))
 
         for low, stop in _stretches(file, summary):
             data, base, phy_offset = load(low), low, low
             while phy_offset < stop:
                 at = phy_offset - base
                 if at + r.FILLER_MIN > len(data) or at + struct.unpack_from(">i", data, at)[0] > len(data):
-                    told.moved(phy_offset - base)
+                    progress.moved(phy_offset - base)
                     data, base, at = load(phy_offset), phy_offset, 0
                 size, magic = struct.unpack_from(">ii", data, at)
                 if magic == r.MAGIC_BLANK or size < r.RECORD_MIN or at + size > len(data):
@@ -196,12 +197,12 @@ def _summary(
     end: int,
     scanned: ranges.RangeSummary,
     tail: scan_stale_tail.StaleTail | None,
-    told: errors.Told,
+    progress: errors.Told,
 ) -> dict[str, Any]:
     kinds: Counter[tuple[int, int]] = Counter()
     raw: dict[bytes, list[int]] = {}
     used = body = 0
-    for size, version, flag, sys_flag, time, body_size, name in _glances(file, scanned, told):
+    for size, version, flag, sys_flag, time, body_size, name in _glances(file, scanned, progress):
         if columns.is_filler(sys_flag, flag):
             continue
         kinds[sys_flag, version] += 1
@@ -260,7 +261,8 @@ def _summary(
 
 
 def _lost(scanned: ranges.RangeSummary) -> dict[str, Any]:
-    """What stands for lost bytes, where a repair put anything: its records are no messages, and count for nothing else here."""
+    """Return what stands for lost bytes, where a repair put anything. Its records are no messages, and count for nothing else
+    here."""
     if not scanned.lost:
         return {}
     stretches = [{"offset": offset, "length": length} for offset, length in scanned.lost]
@@ -268,13 +270,13 @@ def _lost(scanned: ranges.RangeSummary) -> dict[str, Any]:
 
 
 def _misnamed(file: SegmentFile, begin: Begin, topics: dict[str, list[int]]) -> dict[str, int]:
-    """The first offset that the records give, where no record fits the one that was taken."""
+    """Return the first offset that the records give, where no record fits the one that was taken."""
     by_record = None if topics else by_records(file.path, file.size)
     return {} if by_record is None or by_record.offset == begin.offset else {"recordsSayFirstOffset": by_record.offset}
 
 
 def _kinds(records_of: Counter[tuple[int, int]]) -> dict[str, int]:
-    """Records by kind; one may be of several."""
+    """Return records by kind; one may be of several."""
     kinds: Counter[str] = Counter()
     for (sys_flag, version), count in records_of.items():
         kinds[_TRANSACTIONS[sys_flag & r.FLAG_TRANSACTION_MASK]] += count

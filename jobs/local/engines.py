@@ -20,7 +20,7 @@ from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
-from rocketmq_reindex.udfs.worker.tasks import Map, Number, Reduce, Scan, read_rows
+from rocketmq_reindex.udfs.worker.tasks import Map, Number, Reduce, ScanRange, read_rows
 
 if TYPE_CHECKING:
     from rocketmq_reindex.jobs.engines.engine import Engine
@@ -101,7 +101,7 @@ class LocalEngine:
             return files.join(self._folder, f"{next(self._numbers)}")
 
     def scan(self, function: Batches, tasks: int) -> list[bytes]:
-        asked = [Scan(function, number, self._path()) for number in range(tasks)]
+        asked = [ScanRange(function, number, self._path()) for number in range(tasks)]
         found = self._pool.run(asked)
         with self._lock:
             self._kept += [task.path for task, (_, wrote) in zip(asked, found, strict=True) if wrote]

@@ -38,7 +38,7 @@ class TemporarySpool:
         self._size = 0
 
     def put(self, data: bytes) -> int:
-        """Keep bytes; returns their place. Raises InputError where there is no room."""
+        """Keep bytes; return their place. Raises InputError where there is no room."""
         place = self._size
         try:
             self._kept.seek(place)
@@ -49,12 +49,13 @@ class TemporarySpool:
         return place
 
     def get(self, place: int, size: int) -> npt.NDArray[np.uint8]:
-        """``size`` bytes, uint8, from a place on."""
+        """Return ``size`` bytes, uint8, from a place on."""
         self._kept.seek(place)
         return np.frombuffer(bytearray(self._kept.read(size)), np.uint8)
 
     def room(self, size: int) -> npt.NDArray[np.uint8]:
-        """A new array, uint8 (size,), of zeros, which lies in a file of its own. Raises InputError where there is no room."""
+        """Return a new array, uint8 (size,), of zeros, which lies in a file of its own. Raises InputError where there is no
+        room."""
         try:
             with tempfile.TemporaryFile(prefix="rmq-reindex-") as file:
                 # To write to a mapped file on a full disk is a signal, and no error.
@@ -95,22 +96,23 @@ class Maps:
         self._held: OrderedDict[str, tuple[mmap.mmap, Bytes]] = OrderedDict()
 
     def get(self, path: str, size: int) -> Bytes:
-        """``size`` bytes of a file. Raises OSError, and InputError for one that is shorter by now, or no regular file."""
+        """Return ``size`` bytes of a file. Raises OSError, and InputError for one that is shorter by now, or no regular
+        file."""
         return self._mapped(path, size)[1]
 
     def _mapped(self, path: str, size: int) -> tuple[mmap.mmap, Bytes]:
-        found = self._held.get(path)
-        if found is None:
-            found = self._held[path] = self._map(path, size)
+        mapped = self._held.get(path)
+        if mapped is None:
+            mapped = self._held[path] = self._map(path, size)
             if len(self._held) > _MAPPED_MAX:
                 self._held.popitem(last=False)
-            return found
+            return mapped
         self._held.move_to_end(path)
         with naming(path):
             # To touch what a file has lost is a signal, and no error.
-            if found[0].size() < size:
+            if mapped[0].size() < size:
                 raise _shorter(path)
-        return found
+        return mapped
 
     @staticmethod
     def _map(path: str, size: int) -> tuple[mmap.mmap, Bytes]:
@@ -138,7 +140,7 @@ class Maps:
                 raise OSError(error.errno, error.strerror or os.strerror(error.errno or 0), path) from error
 
     def parts(self, path: str, size: int, low: int) -> Iterator[tuple[int, int]]:
-        """First byte and end of each part of a file from byte ``low`` on that is no hole. Raises OSError."""
+        """Yield first byte and end of each part of a file from byte ``low`` on that is no hole. Raises OSError."""
         with files.Reader(path) as reader:
             while low < size:
                 begin, end = reader.next_part(low)
@@ -185,7 +187,7 @@ class MappedFile(StoreFile):
         return self._size
 
     def parts(self, low: int) -> Iterator[tuple[int, int]]:
-        """Each part from byte ``low`` on that is no hole."""
+        """Return each part from byte ``low`` on that is no hole."""
         return self._maps.parts(self._path, self._size, low)
 
     def load(self, low: int, high: int) -> None:
@@ -212,8 +214,8 @@ class MappedIndex(IndexFileData):
     @property
     def data(self) -> Bytes:
         """The bytes, uint8."""
-        there = min(self._size, self._whole)
-        return self._maps.get(self._path, there) if there else np.zeros(0, np.uint8)
+        mapped_size = min(self._size, self._whole)
+        return self._maps.get(self._path, mapped_size) if mapped_size else np.zeros(0, np.uint8)
 
     def let_go(self, low: int, high: int) -> None:
         """Take bytes ``low`` to ``high`` out of this process."""
@@ -259,11 +261,11 @@ class StoreFolders:
         )
 
     def has_abort(self) -> bool:
-        """Whether the last stop was unclean (``DefaultMessageStore.isTempFileExist``)."""
+        """Return whether the last stop was unclean (``DefaultMessageStore.isTempFileExist``)."""
         return os.path.exists(os.path.join(self._store, "abort"))
 
     def config(self, name: str) -> Any:
-        """What a file in config/ holds, or its copy where it has none (``ConfigManager.load``); None for neither."""
+        """Return what a file in config/ holds, or its copy where it has none (``ConfigManager.load``); None for neither."""
         for path in (f"config/{name}", f"config/{name}.bak"):
             full = os.path.join(self._store, path)
             if not os.path.exists(full):
@@ -279,7 +281,7 @@ class StoreFolders:
         return None
 
     def _named(self, folder: str) -> str:
-        """A folder as messages name it: from the store on, where it lies in it."""
+        """Return a folder as messages name it: from the store on, where it lies in it."""
         inside = os.path.relpath(folder, self._store)
         return folder if inside.startswith("..") else inside
 
@@ -293,22 +295,22 @@ class StoreFolders:
         return Listed(entry.name, path, kind, entry.size, entry.modified if kind == FILE else 0)
 
     def _entries(self, folder: str, path: str) -> Iterator[Listed]:
-        """The entries of a folder, none where it is no folder (``File.listFiles`` is null then)."""
+        """Yield the entries of a folder, none where it is no folder (``File.listFiles`` is null then)."""
         if files.entry_of(folder).kind != files.FOLDER:
             return
-        found = os.listdir(folder)
-        self._left -= len(found)
+        entry_names = os.listdir(folder)
+        self._left -= len(entry_names)
         if self._left < 0:
             raise errors.InputError(f"{names.escape(self._store)}: has more than {ENTRIES_MAX:,} files: name a broker's store")
-        for name in sorted(found):
+        for name in sorted(entry_names):
             yield self._listed(os.path.join(folder, name), f"{path}/{name}")
 
     def _all_queues(self) -> Sequence[ListedQueue]:
-        found = QueueColumns()
+        columns = QueueColumns()
         for part, batch in (("consumequeue", False), ("batchconsumequeue", True)):
             for queue in self._queues(part, batch):
-                found.add(queue)
-        return found.queues()
+                columns.add(queue)
+        return columns.queues()
 
     def _queues(self, part: str, batch: bool) -> Iterator[ListedQueue]:
         for topic in self._entries(os.path.join(self._store, part), part):
@@ -318,7 +320,7 @@ class StoreFolders:
                 yield ListedQueue(topic.name, queue.name, queue.path, within, batch)
 
     def _check_folders(self) -> None:
-        """Raises InputError for a folder of the store that is none: a broker starts, and fails later."""
+        """Raise InputError for a folder of the store that is none: a broker starts, and fails later."""
         for place in (*self._roots, *(os.path.join(self._store, part) for part in _PARTS)):
             if os.path.lexists(place) and files.entry_of(place).kind != files.FOLDER:
                 raise errors.InputError(
@@ -326,9 +328,9 @@ class StoreFolders:
                 )
 
     def _queue_types(self) -> dict[str, str]:
-        """``queue.type`` of the topics that have it (``QueueTypeUtils.getCQType``)."""
-        found = self.config(os.path.basename(TOPICS))
-        table = found.get("topicConfigTable") if isinstance(found, dict) else None
+        """Return ``queue.type`` of the topics that have it (``QueueTypeUtils.getCQType``)."""
+        config_file = self.config(os.path.basename(TOPICS))
+        table = config_file.get("topicConfigTable") if isinstance(config_file, dict) else None
         types = dict[str, str]()
         for name, config in table.items() if isinstance(table, dict) else ():
             attributes = config.get("attributes") if isinstance(config, dict) else None

@@ -28,18 +28,18 @@ class Commands:
         self._places = dict[tuple[str, str], str]()
         """by what goes there: two builds that differ may both be followed, one after the other"""
 
-    def take_timers(self, own: Iterable[str]) -> None:
-        """From now on a rebuild of all parts has timer files; ``own`` are those of the store, which it takes the place of."""
-        self._timers = tuple(own)
+    def take_timers(self, paths: Iterable[str]) -> None:
+        """From now on a rebuild of all parts has timer files; ``paths`` are those of the store, which it takes the place of."""
+        self._timers = tuple(paths)
 
     def rebuilt(self, only: str = "", until: int = -1, queue_order: str = "") -> str:
-        """A build of all parts, or of those that are named, and the fetch that puts it into the store.
+        """Return a build of all parts, or of those that are named, and the fetch that puts it into the store.
 
         With ``until`` it goes up to this offset of the log, where the broker cuts it, and passes over damage. ``queue_order``
         is its ``--queue-order`` where that is not the default.
         """
-        store, asked = self._settings.store, f"{only} {until} {queue_order} {self._timers}"
-        out = self._place(asked, ".rebuilt")
+        store, build_key = self._settings.store, f"{only} {until} {queue_order} {self._timers}"
+        out = self._place(build_key, ".rebuilt")
         words = [*self._command("build", out), *(["--only", only] if only else []), *self._options()]
         words += ["--queue-order", queue_order] if queue_order else []
         words += ["--on-damage", "salvage", "--until-offset", str(until)] if until >= 0 else []
@@ -48,22 +48,22 @@ class Commands:
         if self._timers and not only and until < 0:
             words += ["--write-delay"]
             words += ["--broker-conf", self._settings.broker_conf] if self._settings.broker_conf else []
-            aside = self._place(asked, ".timers")
+            aside = self._place(build_key, ".timers")
             steps[1:1] = [["mkdir", aside], ["mv", *(os.path.join(store, name) for name in self._timers), aside]]
         return " && ".join(map(building_advice.shell, steps))
 
-    def _place(self, asked: str, ending: str) -> str:
-        """A place for the result of one command, the same whenever that is advised."""
-        if (asked, ending) not in self._places:
-            self._places[asked, ending] = building_advice.place_beside(self._settings.store, ending, self._places.values())
-        return self._places[asked, ending]
+    def _place(self, build_key: str, ending: str) -> str:
+        """Return a place for the result of one command, the same whenever that is advised."""
+        if (build_key, ending) not in self._places:
+            self._places[build_key, ending] = building_advice.place_beside(self._settings.store, ending, self._places.values())
+        return self._places[build_key, ending]
 
     def repaired(self) -> str:
-        """A repair of the log, with the files derived from it; the replica is a placeholder."""
+        """Return a repair of the log, with the files derived from it; the replica is a placeholder."""
         return building_advice.repair(self._read, out=building_advice.place_beside(self._settings.store, ".repaired"))
 
     def verified(self) -> str:
-        """A verify of the store, which tells what a rebuild would make anew."""
+        """Return a verify of the store, which tells what a rebuild would make anew."""
         return building_advice.shell([*self._command("verify", ""), *self._options()])
 
     def _command(self, name: str, out: str) -> list[str]:
@@ -160,14 +160,14 @@ class Advised(NamedTuple):
     commands: tuple[str, ...]
 
 
-def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: int) -> list[Loss]:
-    """What is lost or hidden. ``keeps_index``: the broker keeps an index (``messageIndexEnable``)."""
-    log, dispatch, index = found.log, found.dispatch, found.index
-    if not found.loads or log is None or dispatch is None or index is None:
+def losses(prediction: Prediction, commands: Commands, keeps_index: bool, segments: int) -> list[Loss]:
+    """Return what is lost or hidden. ``keeps_index``: the broker keeps an index (``messageIndexEnable``)."""
+    log, dispatch, index = prediction.log, prediction.dispatch, prediction.index
+    if not prediction.loads or log is None or dispatch is None or index is None:
         return []
     if not segments:
         advice = "look first whether the disk that holds the commitlog is mounted, and its folder right"
-        return [Loss("log-missing", len(found.queues), "no segment: the start deletes all ConsumeQueues", (advice,))]
+        return [Loss("log-missing", len(prediction.queues), "no segment: the start deletes all ConsumeQueues", (advice,))]
     cut = log.cut_bytes > 0 and log.cut_records != 0
     until = log.max_offset if cut else -1
     lost, rebuild = list[Loss](), Advised(("rebuild before the start",), (commands.rebuilt(until=until),))
@@ -182,24 +182,24 @@ def losses(found: Prediction, commands: Commands, keeps_index: bool, segments: i
     elif dispatch.stopped_at >= 0:
         # A build refuses the record as damage, and a start that dispatches again meets it again.
         rebuild = Advised((f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}",), (commands.repaired(),))
-    elif found.in_order is False:
+    elif prediction.in_order is False:
         rebuild = Advised((_OUT_OF_ORDER,), (commands.verified(),))
-    elif found.in_order is None:
+    elif prediction.in_order is None:
         rebuild = Advised((_NOT_READ,), rebuild.commands)
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
         advised = Advised(_VERIFY, (commands.verified(),))
-        if cut or dispatch.stopped_at >= 0 or _is_hidden_by_limit(found):
+        if cut or dispatch.stopped_at >= 0 or _is_hidden_by_limit(prediction):
             advised = rebuild
-        elif any(queue.ends_blank for queue in found.queues):
+        elif any(queue.ends_blank for queue in prediction.queues):
             # ConsumeQueue.truncateDirtyLogicFiles keeps the file's first unit, which correctMinOffset then takes for the last.
             advised = Advised(IN_BROKERS_ORDER, (commands.rebuilt(queue_order="broker"),))
-        lost.append(_hidden(found, advised, segments))
-    if passed := [queue for queue in found.queues if queue.passed_over]:
+        lost.append(_hidden(prediction, advised, segments))
+    if passed := [queue for queue in prediction.queues if queue.passed_over]:
         lost.append(_passed_over(passed))
     if dispatch.stopped_at >= 0:
         lost.append(_stopped(dispatch.stopped_at, commands.repaired()))
-    short = [queue for queue in found.queues if queue.log_max > max(queue.max_offset, 0) and queue.hidden <= 0]
+    short = [queue for queue in prediction.queues if queue.log_max > max(queue.max_offset, 0) and queue.hidden <= 0]
     if short:
         worst = max(short, key=lambda queue: queue.log_max - queue.max_offset)
         text = (
@@ -222,27 +222,27 @@ def _cut(log: LogOutcome, repaired: str) -> Loss:
     return Loss("log-cut", log.cut_records, text, tuple(advice), (repaired,))
 
 
-def _is_hidden_by_limit(found: Prediction) -> bool:
-    """Whether a rebuild is sure to make units of what is hidden.
+def _is_hidden_by_limit(prediction: Prediction) -> bool:
+    """Return whether a rebuild is sure to make units of what is hidden.
 
     The recovery passed over it, and the queues begin behind it. A record among the units of its queue may have no place there.
     """
-    assert found.log is not None
-    assert found.dispatch is not None
-    if not found.log.limited or found.dispatch.hidden_records < 0:
-        return found.log.limited
-    return any(queue.hidden > 0 and queue.min_offset > queue.log_min for queue in found.queues)
+    assert prediction.log is not None
+    assert prediction.dispatch is not None
+    if not prediction.log.limited or prediction.dispatch.hidden_records < 0:
+        return prediction.log.limited
+    return any(queue.hidden > 0 and queue.min_offset > queue.log_min for queue in prediction.queues)
 
 
-def _hidden(found: Prediction, advised: Advised, segments: int) -> Loss:
-    log, dispatch = found.log, found.dispatch
+def _hidden(prediction: Prediction, advised: Advised, segments: int) -> Loss:
+    log, dispatch = prediction.log, prediction.dispatch
     assert log is not None
     assert dispatch is not None
-    many = counted(dispatch.hidden_records, "record") if dispatch.hidden_records >= 0 else "records that were not counted"
-    where = f" at offsets {dispatch.hidden_from} to {dispatch.hidden_to}" if dispatch.hidden_from >= 0 else ""
+    records = counted(dispatch.hidden_records, "record") if dispatch.hidden_records >= 0 else "records that were not counted"
+    place = f" at offsets {dispatch.hidden_from} to {dispatch.hidden_to}" if dispatch.hidden_from >= 0 else ""
     advice = list(advised.advice)
-    text = f"{many} of the log{where} get no unit"
-    if _is_hidden_by_limit(found):
+    text = f"{records} of the log{place} get no unit"
+    if _is_hidden_by_limit(prediction):
         text += f": the recovery looks at no more segments ({RECOVER_MAX})"
         advice.append(
             f"or start once with {RECOVER_MAX}={segments} in broker.conf, which reads all {counted(segments, 'segment')}"
@@ -280,32 +280,32 @@ def _index(index: IndexOutcome, keeps_index: bool, rebuild: Advised) -> list[Los
         text = f"{counted(index.items_lost, 'item')} of {counted(len(index.deleted), 'IndexFile')} that the start deletes"
         lost.append(Loss("index-items-lost", index.items_lost, text, *rebuild))
     if index.items_missing > max(index.items_lost, 0):
-        more = (
+        advice_for_missing = (
             advice
             if index.files or index.deleted
             else (*advice, "or, if this broker keeps no index, say so by messageIndexEnable=false in --broker-conf")
         )
         text = f"{counted(index.items_missing, 'key')} of records in the log have no item after the start"
-        lost.append(Loss("index-items-missing", index.items_missing, text, more, rebuild.commands))
+        lost.append(Loss("index-items-missing", index.items_missing, text, advice_for_missing, rebuild.commands))
     return lost
 
 
 def delivered(
     levels: tuple[DelayedOutcome, ...], timers: TimerOutcome | None, commands: Commands
 ) -> tuple[list[Loss], list[Loss]]:
-    """Losses and warnings of delayed and timer messages."""
+    """Return the losses and the warnings of delayed and timer messages."""
     lost, warned = list[Loss](), list[Loss]()
-    skipped, again = sum(level.skipped for level in levels), sum(level.again for level in levels)
+    skipped, repeated = sum(level.skipped for level in levels), sum(level.again for level in levels)
     if skipped:
         text = f"{counted(skipped, 'message')} below the min offset of their queue"
         lost.append(Loss("delayed-skipped", skipped, text, ("rebuild before the start, so that their queue begins with them",)))
-    if again:
+    if repeated:
         unknown = [level.level for level in levels if level.kept < 0 and level.again]
-        text = f"at most {counted(again, 'delayed message')}" if not unknown else f"{counted(again, 'delayed message')}"
+        text = f"at most {counted(repeated, 'delayed message')}" if not unknown else f"{counted(repeated, 'delayed message')}"
         text += f", config/delayOffset.json has no offset of {counted(len(unknown), 'level')}" if unknown else ""
         restore = "restore config/delayOffset.json from a backup; if there is none, build with --write-delay"
         advice = restore if unknown else "rebuild before the start"
-        warned.append(Loss("delayed-again", again, text, (advice,)))
+        warned.append(Loss("delayed-again", repeated, text, (advice,)))
     if timers is not None and timers.lost:
         text = f"{_many(timers.lost)} below queue offset {timers.goes_on}, to which neither timerwheel nor timerlog leads"
         lost.append(Loss("timer-lost", timers.lost, text, _TIMERS_LOST, (commands.rebuilt(),)))
@@ -320,21 +320,22 @@ def _many(count: int) -> str:
 
 
 def earlier_lives(queues: Sequence[QueueOutcome], commands: Commands) -> list[Loss]:
-    """The warning of records whose offsets later records of their queue have. One or two may have a wrong offset instead."""
-    found = [queue for queue in queues if queue.earlier_lives]
-    if not found:
+    """Return the warning of records whose offsets later records of their queue have. One or two may have a wrong offset
+    instead."""
+    again = [queue for queue in queues if queue.earlier_lives]
+    if not again:
         return []
-    worst, total = max(found, key=lambda queue: queue.earlier_lives), sum(queue.earlier_lives for queue in found)
+    worst, total = max(again, key=lambda queue: queue.earlier_lives), sum(queue.earlier_lives for queue in again)
     text = (
-        f"{counted(total, 'record')} of {counted(len(found), 'queue')}, such as {escape(worst.topic)}/{worst.queue}: the queue "
+        f"{counted(total, 'record')} of {counted(len(again), 'queue')}, such as {escape(worst.topic)}/{worst.queue}: the queue "
         "began again behind them, and consumers get the later records: a topic that was made again, or a queue that was lost"
     )
-    few = any(queue.earlier_lives < CONTINUED for queue in found)
+    few = any(queue.earlier_lives < CONTINUED for queue in again)
     return [Loss("earlier-lives", total, text, (_FEW_EARLIER,) if few else (), (commands.verified(),) if few else ())]
 
 
 def tail_cut(log: LogOutcome | None) -> list[Loss]:
-    """The warning of a cut that costs no record."""
+    """Return the warning of a cut that costs no record."""
     if log is None or not log.cut_bytes or log.cut_records:
         return []
     text = f"{counted(log.cut_bytes, 'byte')} behind offset {log.max_offset} ({log.cut_reason})"
@@ -370,13 +371,13 @@ _CUT: Final = "if it was cut, put the whole file back from a replica or a backup
 
 
 def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands, store: str, segment: int) -> list[Loss]:
-    """Each kind of refusal once, with the number of files, the first of them, and what to do."""
-    found = list[Loss]()
+    """Return each kind of refusal once, with the number of files, the first of them, and what to do."""
+    losses_found = list[Loss]()
     for kind in dict.fromkeys(refusal.kind for refusal in refusals):
         of_kind = [refusal for refusal in refusals if refusal.kind == kind]
         first = of_kind[0]
-        more = f", and {len(of_kind) - 1:,} more" if len(of_kind) > 1 else ""
-        text = f"{escape(first.path)}: {first.detail}{more}" if first.path else f"{first.detail}{more}"
+        others = f", and {len(of_kind) - 1:,} more" if len(of_kind) > 1 else ""
+        text = f"{escape(first.path)}: {first.detail}{others}" if first.path else f"{first.detail}{others}"
         ready = (commands.rebuilt(),) if kind in _REBUILT else (commands.repaired(),) if kind == "record-too-large" else ()
         advice: tuple[str, ...] = (_ADVICE[kind],) if kind in _ADVICE else ()
         cut = _cut_off(first, loading, segment, store) if kind == "log-file-size" and len(of_kind) == 1 else ""
@@ -388,8 +389,8 @@ def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands,
         if kind == "queue-last-file-empty" and not os.path.lexists(os.path.join(store, first.path)):
             # The recovery begins it for a record that then gets no unit (ConsumeQueue.putMessagePositionInfo).
             advice, ready = IN_BROKERS_ORDER, (commands.rebuilt(queue_order="broker"),)
-        found.append(Loss(kind, len(of_kind), text, advice, ready))
-    return found
+        losses_found.append(Loss(kind, len(of_kind), text, advice, ready))
+    return losses_found
 
 
 def _cut_off(refusal: Refusal, loading: Loading, segment: int, store: str) -> str:

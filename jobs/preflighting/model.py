@@ -38,8 +38,8 @@ from rocketmq_reindex.storage_format.start.delayed import (
 )
 from rocketmq_reindex.storage_format.start.listing import FILE, Listed, Listing
 from rocketmq_reindex.storage_format.start.loading import (
+    ConfiguredSizes,
     DispatchOutcome,
-    FileSizes,
     LoadedQueue,
     Loading,
     Prediction,
@@ -61,7 +61,7 @@ _INDEX_ASKED: Final = 4
 class StoreSizes:
     """All sizes, and notes about those that were taken from the files."""
 
-    files: FileSizes
+    files: ConfiguredSizes
     hash_slots: int
     index_items: int
     notes: tuple[str, ...]
@@ -73,21 +73,21 @@ class StoreSizes:
 
 
 def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -> StoreSizes:
-    """The sizes that the broker is taken to have."""
+    """Return the sizes that the broker is taken to have."""
     notes = list[str]()
 
-    def size(what: str, given: int | None, entries: Iterable[Listed], unit: int, default: int) -> int:
-        if given is not None:
-            return given
-        found = usual_size(entries, unit)
-        if found not in (0, default):
-            notes.append(f"{what}: files of {found:,} bytes, taken from the files")
-        return found or default
+    def size(folder: str, configured: int | None, entries: Iterable[Listed], unit: int, default: int) -> int:
+        if configured is not None:
+            return configured
+        usual = usual_size(entries, unit)
+        if usual not in (0, default):
+            notes.append(f"{folder}: files of {usual:,} bytes, taken from the files")
+        return usual or default
 
     def of_queues(batch: bool) -> Iterable[Listed]:
         return (file for queue in listing.queues if queue.batch == batch for file in queue.files or ())
 
-    files = FileSizes(
+    files = ConfiguredSizes(
         size("commitlog", broker.segment_size, listing.segments, 1, SEGMENT),
         size("consumequeue", broker.cq_file_size, of_queues(False), UNIT_SIZE, UNITS * UNIT_SIZE),
         size("batchconsumequeue", broker.batch_cq_file_size, of_queues(True), BATCH_UNIT_SIZE, UNITS * BATCH_UNIT_SIZE),
@@ -102,7 +102,7 @@ def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -
 
 
 def usual_size(entries: Iterable[Listed], unit: int) -> int:
-    """The size that most files have, of those that fit the names; 0 for none."""
+    """Return the size that most files have, of those that fit the names; 0 for none."""
     counts, starts = Counter[int](), set[int]()
     for entry in entries:
         start = first_byte(entry.name)
@@ -114,9 +114,11 @@ def usual_size(entries: Iterable[Listed], unit: int) -> int:
 
 
 def _index_sizes(entries: Sequence[Listed], bytes_of: Callable[[Listed], object]) -> tuple[int, int]:
-    """(slots, items) as a few files of one size show; the defaults where they do not."""
-    found = [entry for entry in entries if entry.kind == FILE and 0 < entry.size <= MAPPED_MAX and is_index_file(entry.name)]
-    for entry in found[:_INDEX_ASKED]:
+    """Return (slots, items) as a few files of one size show; the defaults where they do not."""
+    index_files = [
+        entry for entry in entries if entry.kind == FILE and 0 < entry.size <= MAPPED_MAX and is_index_file(entry.name)
+    ]
+    for entry in index_files[:_INDEX_ASKED]:
         guess = guess_sizes(bytes_of(entry))  # type: ignore[arg-type]  # an array, which the caller maps
         if guess is not None:
             return guess
@@ -159,25 +161,25 @@ class StoreFiles:
         self._store, self._maps = store, maps
 
     def place(self, entry: Listed) -> str:
-        """The path of an entry."""
+        """Return the path of an entry."""
         return os.path.join(self._store, entry.path)
 
     def mapped(self, entries: Iterable[Listed]) -> list[start_store.StoreFile]:
-        """Files of the commitlog, a queue or timerlog."""
+        """Return files of the commitlog, a queue or timerlog."""
         return [MappedFile(entry.name, self.place(entry), entry.size, self._maps) for entry in entries]
 
-    def head(self, entry: Listed | None, most: int = _CHECKPOINT_MAX) -> bytes | None:
-        """The first bytes of a small file; None where there is none."""
+    def head(self, entry: Listed | None, size_max: int = _CHECKPOINT_MAX) -> bytes | None:
+        """Return the first bytes of a small file; None where there is none."""
         if entry is None or entry.kind != FILE:
             return None
         with files.Reader(self.place(entry)) as reader:
-            return reader.read(0, min(reader.size(), most))
+            return reader.read(0, min(reader.size(), size_max))
 
     def _folder(self, queue: LoadedQueue) -> start_store.QueueFolder:
         return start_store.QueueFolder(queue.topic, queue.queue, self.mapped(queue.files), queue.batch)
 
     def store(self, listing: Listing, loading: Loading, sizes: StoreSizes) -> start_store.Store:
-        """All of them, as the model takes them."""
+        """Return all files of the store, as the model takes them."""
         whole = sizes.index_file
         return start_store.Store(
             segments=self.mapped(loading.segments),
@@ -189,7 +191,7 @@ class StoreFiles:
 
 
 def start_settings(settings: PreflightSettings, abnormal: bool, sizes: StoreSizes) -> start_store.StartSettings:
-    """The settings of the start, from those of the broker."""
+    """Return the settings of the start, from those of the broker."""
     return start_store.StartSettings(
         settings.release,
         abnormal,
@@ -218,26 +220,26 @@ class Delivery:
     settings: PreflightSettings
     delays: tuple[int, ...]
 
-    def delayed(self, found: Prediction) -> tuple[DelayedOutcome, ...]:
-        """Each delay level that has messages, or an offset of its own."""
-        queues = {queue.queue: queue for queue in found.queues if queue.topic == SCHEDULE_TOPIC}
+    def delayed(self, prediction: Prediction) -> tuple[DelayedOutcome, ...]:
+        """Return each delay level that has messages, or an offset of its own."""
+        queues = {queue.queue: queue for queue in prediction.queues if queue.topic == SCHEDULE_TOPIC}
         kept = kept_offsets(self.folders.config("delayOffset.json"))
         if not queues and not kept:
             return ()
-        return delayed(found, self.delays, kept, self._due(found, queues, kept))
+        return delayed(prediction, self.delays, kept, self._due(prediction, queues, kept))
 
-    def _due(self, found: Prediction, queues: dict[int, QueueOutcome], kept: dict[int, int]) -> dict[int, int]:
-        """By queue, the messages from the kept offset on whose time has come when the newest record was stored."""
-        assert found.log is not None
-        assert found.dispatch is not None
-        now = newest_time(self.store.segments, found.log.max_offset)
+    def _due(self, prediction: Prediction, queues: dict[int, QueueOutcome], kept: dict[int, int]) -> dict[int, int]:
+        """Return by queue how many messages from the kept offset on are due when the newest record was stored."""
+        assert prediction.log is not None
+        assert prediction.dispatch is not None
+        now = newest_time(self.store.segments, prediction.log.max_offset)
         added = dict.fromkeys(queues, 0)
-        low, high = found.dispatch.from_offset, found.log.max_offset
+        low, high = prediction.dispatch.from_offset, prediction.log.max_offset
         if any(queue.units_added for queue in queues.values()):
             counted = low >= 0 and high - low <= self.settings.count_limit
             due = due_in_log(self.store.segments, low, high, self.delays, now) if counted else [-1] * len(self.delays)
             added = {queue: due[queue] if queue < len(due) else 0 for queue in queues}
-        there = {
+        files_by_queue = {
             folder.queue: folder.files for folder in self.store.queues if folder.topic == SCHEDULE_TOPIC and not folder.batch
         }
         total = dict[int, int]()
@@ -245,51 +247,51 @@ class Delivery:
             recovered = queue.max_offset - queue.units_added
             begin = max(kept.get(number + 1, 0), queue.min_offset, 0)
             if not queue.units_added:
-                total[number] = due_in_files(there.get(number, ()), begin, recovered, now)
+                total[number] = due_in_files(files_by_queue.get(number, ()), begin, recovered, now)
             elif added[number] < 0 or begin > recovered:
                 # Some of the messages that are dispatched again lie below the kept offset: which of them is not known.
                 total[number] = -1
             else:
-                total[number] = due_in_files(there.get(number, ()), begin, recovered, now) + added[number]
+                total[number] = due_in_files(files_by_queue.get(number, ()), begin, recovered, now) + added[number]
         return total
 
     @property
     def timer_files(self) -> list[str]:
         """The paths in the store of its timer files."""
         listed = (self.listing.timer_check, self.listing.timer_wheel)
-        return [one.path for one in listed if one is not None] + (["timerlog"] if self.listing.timer_log else [])
+        return [file.path for file in listed if file is not None] + (["timerlog"] if self.listing.timer_log else [])
 
-    def timers(self, found: Prediction) -> TimerOutcome | None:
-        """What becomes of timer messages; None for a broker or a store without them."""
+    def timers(self, prediction: Prediction) -> TimerOutcome | None:
+        """Return what becomes of timer messages; None for a broker or a store without them."""
         if self.settings.release.startswith("4.") or not self.settings.broker.timer_wheel:
             return None
         head = self.files.head(self.listing.timer_check)
         check = None if head is None else TimerCheckpoint.from_bytes(head)
         log_files = self.files.mapped(self.loading.timer_log)
-        queue = next((queue for queue in found.queues if queue.topic == TIMER_TOPIC and queue.queue == 0), None)
+        queue = next((queue for queue in prediction.queues if queue.topic == TIMER_TOPIC and queue.queue == 0), None)
         _, place = log_end(log_files, check.log_flushed if check else 0)
         wheel = self.listing.timer_wheel is not None and self.listing.timer_wheel.size > 0
-        end = found.log.max_offset if found.log else 0
-        told = timers(wheel, log_files, check, queue, _queue_offset(self.store.segments, place, end))
+        end = prediction.log.max_offset if prediction.log else 0
+        outcome = timers(wheel, log_files, check, queue, _queue_offset(self.store.segments, place, end))
         rocksdb = self.settings.broker.timer_rocksdb
-        if told is None or queue is None or found.log is None or found.dispatch is None or rocksdb:
-            return told
+        if outcome is None or queue is None or prediction.log is None or prediction.dispatch is None or rocksdb:
+            return outcome
         read = check or TimerCheckpoint()
         if not wheel and not log_files and not read.log_flushed:
             # Of a build, whose clock was ahead of what was overdue: a broker has a wheel from its first start on.
             read = replace(read, read_time=0)
-        counts = self._count_timers(told, read, log_files, queue, found.log.max_offset, found.dispatch)
-        return replace(told, lost=counts.lost, again=counts.again)
+        counts = self._count_timers(outcome, read, log_files, queue, prediction.log.max_offset, prediction.dispatch)
+        return replace(outcome, lost=counts.lost, again=counts.again)
 
     def _count_timers(
-        self, told: TimerOutcome, check: TimerCheckpoint, log_files: list[start_store.StoreFile], queue: QueueOutcome, end: int,
-        dispatch: DispatchOutcome,
+        self, outcome: TimerOutcome, check: TimerCheckpoint, log_files: list[start_store.StoreFile], queue: QueueOutcome,
+        end: int, dispatch: DispatchOutcome,
     ) -> TimerCounts:  # fmt: skip
-        """Timer messages that are lost, or come again."""
+        """Count the timer messages that are lost, or come again."""
         recovered = queue.max_offset - queue.units_added
         start = TimerStart(
-            goes_on=told.goes_on, known=told.kept, low=max(queue.min_offset, 0), high=recovered, read_time=check.read_time,
-            newest=newest_time(self.store.segments, end), log_end=end,
+            goes_on=outcome.goes_on, known=outcome.kept, low=max(queue.min_offset, 0), high=recovered,
+            read_time=check.read_time, newest=newest_time(self.store.segments, end), log_end=end,
             dispatch_from=dispatch.from_offset if queue.units_added else -1,
         )  # fmt: skip
         held = self.listing.timer_wheel
@@ -308,11 +310,13 @@ class Delivery:
 
 
 def _queue_offset(segments: object, place: int, end: int) -> int:
-    """The queue offset of the record at ``place`` of the log, -1 where none lies there in front of ``end``."""
+    """Return the queue offset of the record at ``place`` of the log, -1 where none lies there in front of ``end``."""
     assert isinstance(segments, list)
-    holding: list[start_store.StoreFile] = [one for one in segments if one.start <= place < min(one.start + one.size, end)]
+    holding: list[start_store.StoreFile] = [
+        segment for segment in segments if segment.start <= place < min(segment.start + segment.size, end)
+    ]
     if place < 0 or not holding:
         return -1
     data, low = holding[0].data, place - holding[0].start
-    found = read_message(lambda at, count: data[low + at : low + at + count].tobytes(), place, len(data) - low)
-    return found.queue_offset if isinstance(found, Message) else -1
+    message = read_message(lambda at, count: data[low + at : low + at + count].tobytes(), place, len(data) - low)
+    return message.queue_offset if isinstance(message, Message) else -1

@@ -60,13 +60,13 @@ class PreflightSummary:
     error: str | None = None
 
 
-def plain(found: Any) -> dict[str, Any]:
-    """A dataclass as JSON would give it back: dicts and lists."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(found).items()}
+def plain(value_of: Any) -> dict[str, Any]:
+    """Return a dataclass as JSON would give it back: dicts and lists."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in dataclasses.asdict(value_of).items()}
 
 
 def shallow(queue: start_loading.QueueOutcome) -> dict[str, Any]:
-    """A queue as JSON would give it back: ``plain`` for the one kind of which there may be hundreds of thousands."""
+    """Return a queue as JSON would give it back: ``plain`` for the one kind of which there may be hundreds of thousands."""
     return {name: getattr(queue, name) for name in _OF_QUEUE}
 
 
@@ -79,23 +79,23 @@ FILES_SHOWN: Final = 3
 
 
 def lines_of(summary: PreflightSummary) -> list[str]:
-    """The lines of an answer; none for a run that failed."""
+    """Return the lines of an answer; none for a run that failed."""
     if summary.error:
         return []
-    found = [
+    lines = [
         _verdict(summary),
         f"start    {'abnormal (a file abort)' if summary.abort else 'clean'}",
     ]
     if summary.loads and summary.log and summary.dispatch and summary.index:
-        found += _log(summary.log) + _dispatch(summary.dispatch) + _queues(summary.queues) + _index(summary.index)
-        found += _delayed(summary.delayed) + _timers(summary.timers)
+        lines += _log(summary.log) + _dispatch(summary.dispatch) + _queues(summary.queues) + _index(summary.index)
+        lines += _delayed(summary.delayed) + _timers(summary.timers)
     shown = set[str]()
     for loss in (*summary.losses, *summary.warnings):
-        found += ["", *_loss(loss, shown)]
+        lines += ["", *_loss(loss, shown)]
     notes = [f"note     {note}" for note in summary.notes[:NOTES_SHOWN]]
     if len(summary.notes) > NOTES_SHOWN:
         notes.append(f"note     {len(summary.notes) - NOTES_SHOWN} more, with --json")
-    return found + ([""] if notes else []) + notes
+    return lines + ([""] if notes else []) + notes
 
 
 def _verdict(summary: PreflightSummary) -> str:
@@ -110,28 +110,28 @@ def _verdict(summary: PreflightSummary) -> str:
 
 
 def _log(log: dict[str, Any]) -> list[str]:
-    where = f"recovery begins in {escape(log['start_segment'])}" if log["start_segment"] else "empty"
+    begin = f"recovery begins in {escape(log['start_segment'])}" if log["start_segment"] else "empty"
     limit = ", the oldest segment that it looks at" if log["limited"] else ""
-    found = [f"log      offsets {log['min_offset']} to {log['max_offset']}, {where}{limit}"]
+    lines = [f"log      offsets {log['min_offset']} to {log['max_offset']}, {begin}{limit}"]
     if log["cut_bytes"] or log["deleted_segments"]:
         records = _number(log["cut_records"], "good record")
         cut = f"cut at {log['max_offset']} ({log['cut_reason']}): {counted(log['cut_bytes'], 'byte')}, {records}"
         gone = log["deleted_segments"]
         deleted = f", {counted(len(gone), 'segment')} deleted from {escape(gone[0])} on" if gone else ""
-        found.append(f"         {cut}{deleted}")
-    return found
+        lines.append(f"         {cut}{deleted}")
+    return lines
 
 
 def _dispatch(dispatch: dict[str, Any]) -> list[str]:
     if dispatch["from_offset"] < 0 or not dispatch["records"]:
-        found = ["dispatch nothing: every record has been dispatched"]
+        lines = ["dispatch nothing: every record has been dispatched"]
     else:
-        what = ", ".join(counted(dispatch[f"{noun}s"], noun) for noun in ("record", "unit", "item"))
-        found = [f"dispatch from offset {dispatch['from_offset']}: {what}"]
+        counts = ", ".join(counted(dispatch[f"{noun}s"], noun) for noun in ("record", "unit", "item"))
+        lines = [f"dispatch from offset {dispatch['from_offset']}: {counts}"]
     if dispatch["hidden_from"] >= 0:
         stretch = f"offsets {dispatch['hidden_from']} to {dispatch['hidden_to']}"
-        found.append(f"         not {stretch}: {_number(dispatch['hidden_records'], 'record')} without a unit")
-    return found
+        lines.append(f"         not {stretch}: {_number(dispatch['hidden_records'], 'record')} without a unit")
+    return lines
 
 
 def _queues(queues: Sequence[dict[str, Any]]) -> list[str]:
@@ -150,16 +150,16 @@ def _queues(queues: Sequence[dict[str, Any]]) -> list[str]:
     cut = [f"         {counted(units_cut, 'unit')} cut from {counted(cut_from, 'queue')}"] if units_cut else []
     if not bad:
         return [f"queues   {total}: consumers get all that {'the log holds' if known else 'was read of the log'}", *cut]
-    found = [f"queues   {bad:,} of {total} {form(bad, 'hides', 'hide')} or {form(bad, 'loses', 'lose')} messages"]
+    lines = [f"queues   {bad:,} of {total} {form(bad, 'hides', 'hide')} or {form(bad, 'loses', 'lose')} messages"]
     for queue in _worst(worst):
         name = f"{escape(queue['topic'], 60)}/{queue['queue']}"
         hidden = f", {queue['hidden']:,} hidden" if queue["hidden"] > 0 else ""
-        seen = f"consumers see {queue['min_offset']} to {queue['max_offset']}"
+        visible = f"consumers see {queue['min_offset']} to {queue['max_offset']}"
         log = f"the log holds {queue['log_min']} to {queue['log_max']}" if queue["log_max"] >= 0 else "the log was not read"
-        found.append(f"    {name:<24} {seen}, {log}{hidden}")
+        lines.append(f"    {name:<24} {visible}, {log}{hidden}")
     if bad > QUEUES_SHOWN:
-        found.append(f"    {bad - QUEUES_SHOWN:,} more, with --json")
-    return found + cut
+        lines.append(f"    {bad - QUEUES_SHOWN:,} more, with --json")
+    return lines + cut
 
 
 def _worst(queues: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -171,9 +171,9 @@ def _index(index: dict[str, Any]) -> list[str]:
         return ["index    no IndexFile"]
     text = f"index    {counted(index['files'], 'IndexFile')} after the start"
     if index["deleted"]:
-        more = ", ..." if len(index["deleted"]) > FILES_SHOWN else ""
+        ellipsis = ", ..." if len(index["deleted"]) > FILES_SHOWN else ""
         names = ", ".join(map(escape, index["deleted"][:FILES_SHOWN]))
-        text += f", {len(index['deleted']):,} deleted before ({names}{more})"
+        text += f", {len(index['deleted']):,} deleted before ({names}{ellipsis})"
     lost = f"{counted(index['items_lost'], 'item')} not made again" if index["items_lost"] > 0 else ""
     missing = f"{counted(index['items_missing'], 'key')} without an item" if index["items_missing"] > 0 else ""
     return [": ".join(filter(None, (text, ", ".join(filter(None, (lost, missing))))))]
@@ -183,33 +183,33 @@ def _delayed(levels: list[dict[str, Any]]) -> list[str]:
     if not levels:
         return []
     waiting, due = sum(level["waiting"] for level in levels), [level["due"] for level in levels]
-    told = f", {sum(due):,} of them due at the log's newest time" if min(due) >= 0 else ""
-    found = [f"delayed  {counted(waiting, 'message')} in {counted(len(levels), 'level')} will be delivered{told}"]
+    due_text = f", {sum(due):,} of them due at the log's newest time" if min(due) >= 0 else ""
+    lines = [f"delayed  {counted(waiting, 'message')} in {counted(len(levels), 'level')} will be delivered{due_text}"]
     for level in (level for level in levels if level["again"] or level["skipped"]):
         kept = f"kept offset {level['kept']}" if level["kept"] >= 0 else "no kept offset"
-        again = f", {level['again']:,} delivered again" if level["again"] else ""
+        repeated = f", {level['again']:,} delivered again" if level["again"] else ""
         skipped = f", {level['skipped']:,} never delivered" if level["skipped"] else ""
-        found.append(
-            f"    level {level['level']:<3} {kept}, goes on at {level['begins_least']} of {level['end']}{again}{skipped}"
+        lines.append(
+            f"    level {level['level']:<3} {kept}, goes on at {level['begins_least']} of {level['end']}{repeated}{skipped}"
         )
-    return found
+    return lines
 
 
 def _timers(timers: dict[str, Any] | None) -> list[str]:
     if timers is None:
         return []
     lost = f", {timers['lost']:,} never delivered" if timers["lost"] > 0 else ""
-    again = f", {timers['again']:,} delivered again" if timers["again"] > 0 else ""
-    return [f"timer    goes on at queue offset {timers['goes_on']} of {timers['end']}{again}{lost}"]
+    repeated = f", {timers['again']:,} delivered again" if timers["again"] > 0 else ""
+    return [f"timer    goes on at queue offset {timers['goes_on']} of {timers['end']}{repeated}{lost}"]
 
 
 def _loss(loss: dict[str, Any], shown: set[str]) -> list[str]:
-    """``shown`` are commands that stand above already."""
-    found = [f"{loss['kind']}", f"    {loss['text']}"]
-    found += [f"    {'do  ' if not number else '    '} {advice}" for number, advice in enumerate(loss["advice"])]
-    found += [f"    run  {command}" for command in loss["commands"] if command not in shown]
+    """Return the lines of a loss; ``shown`` are commands that stand above already."""
+    lines = [f"{loss['kind']}", f"    {loss['text']}"]
+    lines += [f"    {'do  ' if not number else '    '} {advice}" for number, advice in enumerate(loss["advice"])]
+    lines += [f"    run  {command}" for command in loss["commands"] if command not in shown]
     shown.update(loss["commands"])
-    return found
+    return lines
 
 
 def _number(count: int, noun: str) -> str:
@@ -226,9 +226,9 @@ LOST: Final = 4
 class Preflight:
     """State of one run; ``summary`` is true at every moment."""
 
-    def __init__(self, settings: PreflightSettings, summary: PreflightSummary, told: Told) -> None:
-        """``told`` is told how far the run is."""
-        self._settings, self._summary, self._told = settings, summary, told
+    def __init__(self, settings: PreflightSettings, summary: PreflightSummary, progress: Told) -> None:
+        """``progress`` is told how far the run is."""
+        self._settings, self._summary, self._told = settings, summary, progress
         self._maps = Maps()
         self._files = StoreFiles(settings.store, self._maps)
         self._folders = self._folders_of()
@@ -264,12 +264,12 @@ class Preflight:
         else:
             store = self._files.store(listing, loading, sizes)
             with TemporarySpool() as spool:
-                found = predict(store, start, settings.count_limit, spool, self._told)
-            if not found.loads:
-                self._refuse(found.refusals, loading, commands, sizes)
-            self._check_is_log(listing, found)
+                prediction = predict(store, start, settings.count_limit, spool, self._told)
+            if not prediction.loads:
+                self._refuse(prediction.refusals, loading, commands, sizes)
+            self._check_is_log(listing, prediction)
             delivery = Delivery(self._folders, self._files, listing, loading, store, settings, delays)
-            self._fill(found, delivery, commands, start.message_index)
+            self._fill(prediction, delivery, commands, start.message_index)
         summary.notes += self._folders.notes
         self._check_unchanged(listing)
         summary.exit = LOST if summary.losses else 0
@@ -280,13 +280,13 @@ class Preflight:
         return StoreFolders(settings.store, settings.roots, timers)
 
     def _check_rocksdb(self) -> None:
-        """Raises InputError for queues of RocksDB, whose start is another."""
+        """Raise InputError for queues of RocksDB, whose start is another."""
         place = os.path.join(self._settings.store, "consumequeue")
         names = os.listdir(place) if os.path.isdir(place) else []
-        found = rocksdb_files(name for name in names if not os.path.isdir(os.path.join(place, name)))
-        if not found:
+        rocksdb = rocksdb_files(name for name in names if not os.path.isdir(os.path.join(place, name)))
+        if not rocksdb:
             return
-        text = f"consumequeue: holds RocksDB's files ({escape(found[0])})"
+        text = f"consumequeue: holds RocksDB's files ({escape(rocksdb[0])})"
         if not self._settings.broker.simple_queues:
             raise InputError(
                 f"{text}: a broker with storeType=defaultRocksDB reads its queues there, and preflight does not know "
@@ -296,13 +296,13 @@ class Preflight:
             f"{text}, which a broker of this storeType does not read: it starts with the queues in folders"
         )
 
-    def _check_is_log(self, listing: start_listing.Listing, found: start_loading.Prediction) -> None:
-        """Raises InputError where a start keeps nothing of the log, and its first segment is none of RocketMQ."""
-        log, segments = found.log, [one for one in listing.segments if one.kind == start_listing.FILE]
+    def _check_is_log(self, listing: start_listing.Listing, prediction: start_loading.Prediction) -> None:
+        """Raise InputError where a start keeps nothing of the log, and its first segment is none of RocketMQ."""
+        log, segments = prediction.log, [segment for segment in listing.segments if segment.kind == start_listing.FILE]
         if log is None or log.max_offset > log.min_offset or log.cut_records > 0 or not segments:
             return
-        if said := no_record(os.path.join(self._settings.store, min(segments, key=lambda one: one.name).path)):
-            raise InputError(f"{said}: put the commitlog in its place")
+        if fault := no_record(os.path.join(self._settings.store, min(segments, key=lambda segment: segment.name).path)):
+            raise InputError(f"{fault}: put the commitlog in its place")
 
     def _note(self, loading: start_loading.Loading) -> None:
         notes = self._summary.notes
@@ -314,11 +314,11 @@ class Preflight:
         for path in loading.removed[:3]:
             notes.append(f"{escape(path)}: has no bytes: the start removes it")
         if loading.passed_over:
-            more = f", and {len(loading.passed_over) - 1:,} more" if len(loading.passed_over) > 1 else ""
-            notes.append(f"{escape(loading.passed_over[0])}{more}: a broker does not look at it")
+            others = f", and {len(loading.passed_over) - 1:,} more" if len(loading.passed_over) > 1 else ""
+            notes.append(f"{escape(loading.passed_over[0])}{others}: a broker does not look at it")
         if self._settings.abort is not None and self._settings.abort != self._folders.has_abort():
-            there = "has no" if self._settings.abort else "has a"
-            notes.append(f"the store {there} file abort: this is the other case")
+            has_abort = "has no" if self._settings.abort else "has a"
+            notes.append(f"the store {has_abort} file abort: this is the other case")
 
     def _delays(self, refusals: tuple[start_loading.Refusal, ...]) -> tuple[tuple[start_loading.Refusal, ...], tuple[int, ...]]:
         try:
@@ -333,36 +333,38 @@ class Preflight:
     ) -> None:
         self._summary.loads = False
         self._summary.refusals = [plain(refusal) for refusal in refusals]
-        found = refused(refusals, loading, commands, self._settings.store, sizes.files.segment)
-        self._summary.losses += [plain(loss) for loss in found]
+        losses_found = refused(refusals, loading, commands, self._settings.store, sizes.files.segment)
+        self._summary.losses += [plain(loss) for loss in losses_found]
 
-    def _fill(self, found: start_loading.Prediction, delivery: Delivery, commands: Commands, keeps_index: bool) -> None:
+    def _fill(self, prediction: start_loading.Prediction, delivery: Delivery, commands: Commands, keeps_index: bool) -> None:
         summary = self._summary
-        summary.loads = found.loads
-        summary.notes += found.notes
-        if not found.loads:
+        summary.loads = prediction.loads
+        summary.notes += prediction.notes
+        if not prediction.loads:
             return
-        if found.dispatch is not None and found.dispatch.hidden_records < 0 and found.log is not None:
+        if prediction.dispatch is not None and prediction.dispatch.hidden_records < 0 and prediction.log is not None:
             summary.notes.append(
-                f"the log in front of {escape(found.log.start_segment)} was not read: whether its records have units and items "
-                f"is not known; --count-limit {found.log.max_offset - found.log.min_offset} reads it"
+                f"the log in front of {escape(prediction.log.start_segment)} was not read: whether its records have units and "
+                f"items is not known; --count-limit {prediction.log.max_offset - prediction.log.min_offset} reads it"
             )
-        levels, timers = delivery.delayed(found), delivery.timers(found)
+        levels, timers = delivery.delayed(prediction), delivery.timers(prediction)
         if timers is not None and timers.lost:
             commands.take_timers(delivery.timer_files)
-        lost = losses(found, commands, keeps_index, len(delivery.loading.segments))
-        more, warned = delivered(levels, timers, commands)
+        lost = losses(prediction, commands, keeps_index, len(delivery.loading.segments))
+        lost_delayed, warned = delivered(levels, timers, commands)
         for name in ("log", "dispatch", "index"):
-            part = getattr(found, name)
+            part = getattr(prediction, name)
             setattr(summary, name, None if part is None else plain(part))
-        summary.queues = on_demand.OnDemand(len(found.queues), lambda number: shallow(found.queues[number]))
+        summary.queues = on_demand.OnDemand(len(prediction.queues), lambda number: shallow(prediction.queues[number]))
         summary.delayed = [plain(level) for level in levels]
         summary.timers = None if timers is None else plain(timers)
-        summary.losses += [plain(loss) for loss in (*lost, *more)]
-        summary.warnings = [plain(loss) for loss in (*tail_cut(found.log), *earlier_lives(found.queues, commands), *warned)]
+        summary.losses += [plain(loss) for loss in (*lost, *lost_delayed)]
+        summary.warnings = [
+            plain(loss) for loss in (*tail_cut(prediction.log), *earlier_lives(prediction.queues, commands), *warned)
+        ]
 
     def _check_unchanged(self, before: start_listing.Listing) -> None:
-        """Raises InputError where a file is another than it was at the beginning."""
-        other = start_listing.first_change(before, self._folders_of().listing())
-        if other is not None and not any(refusal["kind"] == "lock-held" for refusal in self._summary.refusals):
-            raise InputError(f"{escape(os.path.join(self._settings.store, other))}: {CHANGED}")
+        """Raise InputError where a file is another than it was at the beginning."""
+        changed = start_listing.first_change(before, self._folders_of().listing())
+        if changed is not None and not any(refusal["kind"] == "lock-held" for refusal in self._summary.refusals):
+            raise InputError(f"{escape(os.path.join(self._settings.store, changed))}: {CHANGED}")

@@ -81,33 +81,33 @@ def _bucket(path: str) -> str:
 
 
 def _present(folder: str, names: re.Pattern[str] = publishing_pointers.BUILD) -> set[str]:
-    """Returns the builds that have something in ``folder``, or what else has such ``names``."""
+    """Return the builds that have something in ``folder``, or what else has such ``names``."""
     if files.entry_of(folder).kind != files.FOLDER:
         return set()
     return {name for name in files.names(folder) if names.fullmatch(name)}
 
 
-def sweep(out: str, own: str, left: layout.Leftovers) -> None:
+def sweep(out: str, own_build: str, leftovers: layout.Leftovers) -> None:
     """Remove builds that no pointer leads to and whose runs are dead, what dead verifies left in OUT/work, and published builds
     but for the last few.
 
-    Clocks are the store's own: other runs' signs of life are compared with that of this one, ``own``.
+    Clocks are the store's own: other runs' signs of life are compared with that of this one, ``own_build``.
     """
-    _forget(out, publishing_pointers.pointers(out), left)
-    now = publishing_pointers.last_beat(files.join(out, publishing_pointers.WORK, own))
+    _forget(out, publishing_pointers.pointers(out), leftovers)
+    now = publishing_pointers.last_beat(files.join(out, publishing_pointers.WORK, own_build))
     for verify in _present(files.join(out, publishing_pointers.WORK), publishing_pointers.VERIFY_NAME):
         if now - publishing_pointers.last_beat(files.join(out, publishing_pointers.WORK, verify)) >= DEAD_NANOSECONDS:
-            left.remove(files.join(out, publishing_pointers.WORK, verify))
+            leftovers.remove(files.join(out, publishing_pointers.WORK, verify))
     for build in (
         _present(files.join(out, publishing_pointers.BUILDS)) | _present(files.join(out, publishing_pointers.WORK))
-    ) - {own}:
+    ) - {own_build}:
         work = files.join(out, publishing_pointers.WORK, build)
         if now - publishing_pointers.last_beat(work) < DEAD_NANOSECONDS:
             continue
         # Without its sign of life a run that was only asleep publishes no more.
-        left.remove(work)
+        leftovers.remove(work)
         if build not in {pointer.build for pointer in publishing_pointers.pointers(out)}:
-            left.remove(publishing_pointers.build_folder(out, build))
+            leftovers.remove(publishing_pointers.build_folder(out, build))
 
 
 @contextlib.contextmanager
@@ -135,18 +135,18 @@ def _others(staging: StagingFolder, out: str) -> set[str]:
     return _present(files.join(out, publishing_pointers.WORK)) - {files.base(staging.root)}
 
 
-def _forget(out: str, published: list[publishing_pointers.Pointer], left: layout.Leftovers) -> None:
+def _forget(out: str, published: list[publishing_pointers.Pointer], leftovers: layout.Leftovers) -> None:
     for pointer in published[:-KEPT]:
         folder = publishing_pointers.build_folder(out, pointer.build)
         # First the file that leads to it: a reader meets a whole build or none.
-        if left.remove(files.join(out, publishing_pointers.POINTERS, pointer.name)):
-            left.remove(folder)
+        if leftovers.remove(files.join(out, publishing_pointers.POINTERS, pointer.name)):
+            leftovers.remove(folder)
         else:
-            left.add(folder, "its pointer stays")
+            leftovers.add(folder, "its pointer stays")
 
 
 @contextlib.contextmanager
-def staging(target: str, trim: bool, left: layout.Leftovers) -> Iterator[StagingFolder]:
+def staging(target: str, trim: bool, leftovers: layout.Leftovers) -> Iterator[StagingFolder]:
     """Make the folders for a build of this run; they are removed unless it was published."""
     build = uuid.uuid4().hex
     staging = StagingFolder(
@@ -159,19 +159,19 @@ def staging(target: str, trim: bool, left: layout.Leftovers) -> Iterator[Staging
             staging.make()
             # What cannot be swept now, the next run sweeps.
             with contextlib.suppress(OSError):
-                sweep(target, build, left)
+                sweep(target, build, leftovers)
             yield staging
     finally:
         try:
             if build not in {pointer.build for pointer in publishing_pointers.pointers(target)}:
-                left.remove(staging.build)
+                leftovers.remove(staging.build)
         except OSError as error:
-            left.add(staging.build, files.why(error))
+            leftovers.add(staging.build, files.why(error))
         finally:
-            left.remove(staging.root)
+            leftovers.remove(staging.root)
 
 
-def publish(staging: StagingFolder, target: str, overwrite: bool, left: layout.Leftovers) -> None:
+def publish(staging: StagingFolder, target: str, overwrite: bool, leftovers: layout.Leftovers) -> None:
     """Write the small file that makes the build count. Raises InputError when another run published meanwhile, or took this run
     for dead.
     """
@@ -186,4 +186,4 @@ def publish(staging: StagingFolder, target: str, overwrite: bool, left: layout.L
     text = json.dumps({"build": pointer.build, "manifest": digest, "digest": pointer.kind}).encode()
     files.write_bytes(staging.temporary, files.join(target, publishing_pointers.POINTERS, pointer.name), [text, b"\n"])
     with contextlib.suppress(OSError):
-        _forget(target, [*before, pointer], left)
+        _forget(target, [*before, pointer], leftovers)

@@ -139,25 +139,25 @@ class Leftovers:
     def add(self, path: str, reason: str) -> None:
         """Note that something stays for a reason, which is one line."""
         try:
-            found = files.below(path) if files.entry_of(path).kind == files.FOLDER else [files.entry_of(path)]
+            entries = files.below(path) if files.entry_of(path).kind == files.FOLDER else [files.entry_of(path)]
         except OSError:
-            found = []
-        self._left[path] = _Left(len(found), sum(entry.size for entry in found), reason)
+            entries = []
+        self._left[path] = _Left(len(entries), sum(entry.size for entry in entries), reason)
 
     def entries(self) -> list[dict[str, Any]]:
         """Return an entry for each folder in which something stays: its path, the first names, files, bytes, a reason."""
-        found: dict[str, dict[str, Any]] = {}
-        for path, one in sorted(self._left.items()):
+        by_folder: dict[str, dict[str, Any]] = {}
+        for path, leftover in sorted(self._left.items()):
             folder = escape(files.parent(path))
-            entry = found.setdefault(
-                folder, {"folder": folder, "names": [], "count": 0, "files": 0, "bytes": 0, "reason": one.reason}
+            entry = by_folder.setdefault(
+                folder, {"folder": folder, "names": [], "count": 0, "files": 0, "bytes": 0, "reason": leftover.reason}
             )
             entry["count"] += 1
-            entry["files"] += one.files
-            entry["bytes"] += one.bytes
+            entry["files"] += leftover.files
+            entry["bytes"] += leftover.bytes
             if len(entry["names"]) < _NAMES:
                 entry["names"].append(escape(files.base(path)))
-        return list(found.values())
+        return list(by_folder.values())
 
     def warnings(self) -> list[str]:
         """Return a line for people about each of the ``entries``."""
@@ -170,7 +170,7 @@ def files_in(entries: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _warning(entry: dict[str, Any]) -> str:
-    names, more = ", ".join(entry["names"]), entry["count"] - len(entry["names"])
+    names, hidden = ", ".join(entry["names"]), entry["count"] - len(entry["names"])
     size = f"{counted(entry['files'], 'file')}, {counted(entry['bytes'], 'byte')}"
-    names += f" and {more} more" if more else ""
+    names += f" and {hidden} more" if hidden else ""
     return f"{entry['folder']}: {names} could not be removed ({entry['reason']}): {size} stay there"

@@ -46,13 +46,13 @@ def check_target(target: str, out: str, overwrite: bool | None, *, may_lack_mani
         names = sorted(os.listdir(target))
         if is_repaired(target):
             raise errors.InputError(f"{escape(out)}: holds a repaired log, which nothing replaces: name another folder")
-        others = strangers(target, names)
+        foreign_names = strangers(target, names)
         is_build = MANIFEST in names or (may_lack_manifest and bool(names))
         if overwrite and is_build:
-            others = [name for name in others if not _may_stay(target, name)]
-        if others:
-            what = "move it away, or name an empty folder" if is_build else "name an empty folder"
-            raise errors.InputError(f"{escape(out)}: holds {escape(others[0])}, which no build writes: {what}")
+            foreign_names = [name for name in foreign_names if not _may_stay(target, name)]
+        if foreign_names:
+            advice = "move it away, or name an empty folder" if is_build else "name an empty folder"
+            raise errors.InputError(f"{escape(out)}: holds {escape(foreign_names[0])}, which no build writes: {advice}")
         if names and not overwrite:
             raise errors.InputError(
                 f"{escape(out)}: is not empty: name another folder{OR_OVERWRITE if overwrite is False else ''}"
@@ -73,17 +73,17 @@ def check_target(target: str, out: str, overwrite: bool | None, *, may_lack_mani
 
 def strangers(target: str, names: list[str]) -> list[str]:
     """Return which of ``names`` no build writes. What a build did not write in config/ is a broker's."""
-    found = [name for name in names if name not in PUBLISHED]
+    foreign_names = [name for name in names if name not in PUBLISHED]
     # A build's manifest is not read for it.
-    if set(found) & set(REPAIRED) and is_repaired(target):
-        found = [name for name in found if name not in REPAIRED]
+    if set(foreign_names) & set(REPAIRED) and is_repaired(target):
+        foreign_names = [name for name in foreign_names if name not in REPAIRED]
     config = os.path.join(target, CONFIG)
     if CONFIG in names and (os.path.islink(config) or not os.path.isdir(config)):
-        found.append(CONFIG)
+        foreign_names.append(CONFIG)
     elif CONFIG in names:
         written = {TOPICS, *(_entries(os.path.join(target, MANIFEST))[1] if MANIFEST in names else CONFIGS)}
-        found += [inner for name in sorted(os.listdir(config)) if (inner := f"{CONFIG}/{name}") not in written]
-    return found
+        foreign_names += [inner for name in sorted(os.listdir(config)) if (inner := f"{CONFIG}/{name}") not in written]
+    return foreign_names
 
 
 def is_repaired(target: str) -> bool:
@@ -102,17 +102,17 @@ def is_repaired(target: str) -> bool:
 
 
 def _may_stay(target: str, name: str) -> bool:
-    """Whether what no build writes can be moved into the new DIR."""
+    """Return whether what no build writes can be moved into the new DIR."""
     return name.partition("/")[0] not in OF_BROKERS and not os.path.ismount(os.path.join(target, name))
 
 
 def _changed(target: str) -> str:
-    """The first file of config/ that is not as the manifest says: what somebody edited must not be lost. "" for none."""
-    there = [name for name in CONFIGS if os.path.lexists(os.path.join(target, name))]
-    if not there:
+    """Return the first file of config/ that is not as the manifest says: what somebody edited must not be lost. "" for none."""
+    drafted = [name for name in CONFIGS if os.path.lexists(os.path.join(target, name))]
+    if not drafted:
         return TOPICS
     kind, entries = _entries(os.path.join(target, MANIFEST))
-    for name in there:
+    for name in drafted:
         path = os.path.join(target, name)
         if os.path.getsize(path) > MANIFEST_MAX:
             return name
@@ -123,14 +123,14 @@ def _changed(target: str) -> str:
 
 
 def _entries(manifest: str) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Returns the kind of a manifest's digests, and its entries of config/. A manifest may be long: it is read by lines."""
+    """Return the kind of a manifest's digests, and its entries of config/. A manifest may be long: it is read by lines."""
     kind, head, line, entries = EARLIER_KIND, b' "digest": ', b'  {"path": "%s/' % CONFIG.encode(), dict[str, dict[str, Any]]()
     with open(manifest, "rb") as lines:
-        for found in lines:
-            if found.startswith(head):
-                kind = str(json.loads(found[len(head) :].strip(b" ,\n")))
-            elif found.startswith(line):
-                entry = json.loads(found.strip(b" ,\n"))
+        for text in lines:
+            if text.startswith(head):
+                kind = str(json.loads(text[len(head) :].strip(b" ,\n")))
+            elif text.startswith(line):
+                entry = json.loads(text.strip(b" ,\n"))
                 entries[str(entry["path"])] = entry
             elif entries:
                 break  # the files are sorted by path
@@ -193,7 +193,7 @@ def locked(target: str) -> Iterator[None]:
 
 
 def _lock(path: str, target: str) -> int:
-    """A handle that holds the lock which stands at ``path`` now."""
+    """Return a handle that holds the lock which stands at ``path`` now."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o644)
         try:
@@ -214,34 +214,34 @@ def _lock(path: str, target: str) -> int:
         os.close(handle)
 
 
-def _clear(left: StagingFolder, target: str) -> None:
+def _clear(remains: StagingFolder, target: str) -> None:
     """Remove the staging folder of a run to DIR, whose lock is held; an earlier build that it moved away is put back."""
-    if os.path.isdir(left.replaced) and not os.path.islink(left.root):
+    if os.path.isdir(remains.replaced) and not os.path.islink(remains.root):
         # The run ended between its two renames, or the second one failed.
         if not os.path.lexists(target):
-            os.rename(left.replaced, target)
-        elif os.path.isdir(left.sealed):
+            os.rename(remains.replaced, target)
+        elif os.path.isdir(remains.sealed):
             return  # somebody else made DIR meanwhile: the earlier build is still the only one
-    if not all(_give_back(tree, left, target) for tree in (left.sealed, left.replaced)):
+    if not all(_give_back(tree, remains, target) for tree in (remains.sealed, remains.replaced)):
         return
     # A task of a killed run may go on for a while: under another name it finds the folder no more.
-    gone = left.root[:-_RUN_DIGITS] + _new_run()
+    gone = remains.root[:-_RUN_DIGITS] + _new_run()
     with contextlib.suppress(OSError):
-        os.rename(left.root, gone)
-        left = StagingFolder(gone)
-    for tree in (left.replaced, left.sealed):
+        os.rename(remains.root, gone)
+        remains = StagingFolder(gone)
+    for tree in (remains.replaced, remains.sealed):
         with contextlib.suppress(OSError):
             # What is half removed must never be put back, and a repaired log without its manifest looks like a broker's.
             os.rename(tree, f"{tree}-gone")
-    files.remove_tree(left.root)
+    files.remove_tree(remains.root)
 
 
-def _give_back(tree: str, left: StagingFolder, target: str) -> bool:
+def _give_back(tree: str, remains: StagingFolder, target: str) -> bool:
     """Move what is no build's out of a tree that may have been DIR, into the build that replaced it.
 
     Returns whether nothing of it is left there. Each name is moved in one step, so a run that dies here loses nothing.
     """
-    if os.path.islink(left.root) or os.path.islink(tree) or not os.path.isdir(tree):
+    if os.path.islink(remains.root) or os.path.islink(tree) or not os.path.isdir(tree):
         return True
     with contextlib.suppress(OSError):
         for name in strangers(tree, sorted(os.listdir(tree))):
@@ -253,12 +253,12 @@ def _give_back(tree: str, left: StagingFolder, target: str) -> bool:
 
 def put_back(target: str, manifest: str) -> None:
     """Copy the manifest of the build in DIR, whose lock is held, from the file ``manifest`` to where it was."""
-    left = StagingFolder(f"{_prefix(target)}-{_new_run()}")
-    files.make_folder(left.temporary, below=os.path.dirname(target))
+    staging = StagingFolder(f"{_prefix(target)}-{_new_run()}")
+    files.make_folder(staging.temporary, below=os.path.dirname(target))
     try:
-        copy_whole(left.temporary, manifest, files.join(target, MANIFEST))
+        copy_whole(staging.temporary, manifest, files.join(target, MANIFEST))
     finally:
-        files.remove_tree(left.root)
+        files.remove_tree(staging.root)
 
 
 def _sweep(target: str) -> None:
@@ -295,12 +295,12 @@ def staging(target: str, overwrite: bool = True) -> Iterator[StagingFolder]:
                 _sweep(target)
 
 
-def _exchange(one: str, other: str) -> bool:
+def _exchange(first: str, second: str) -> bool:
     """Swap two names in one step; False where the system cannot."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if renameat2 is None:
         return False
-    return bool(renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0)
+    return bool(renameat2(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0)
 
 
 def publish(staging: StagingFolder, target: str, overwrite: bool) -> None:
@@ -330,8 +330,8 @@ def standing(target: str) -> Standing | None:
 def identity(folder: str) -> tuple[int, int] | None:
     """Return device and inode of a folder, which identify it whatever its name; None when they cannot be known."""
     with contextlib.suppress(OSError):
-        found = os.lstat(folder)
-        return found.st_dev, found.st_ino
+        status = os.lstat(folder)
+        return status.st_dev, status.st_ino
     return None
 
 

@@ -58,8 +58,8 @@ def few_parts(staging: StagingFolder, parts: list[str], key: Key) -> list[str]:
 def joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """Yield many small pieces as few larger ones: each costs a system call."""
     pieces = iter(pieces)
-    while some := b"".join(islice(pieces, _PIECES)):
-        yield some
+    while data := b"".join(islice(pieces, _PIECES)):
+        yield data
 
 
 # ----------------------------------------------------------------------------------------------------------------------- output
@@ -97,13 +97,17 @@ def locked(target: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def staging(target: str, overwrite: bool = True, trim: bool = False, left: Leftovers | None = None) -> Iterator[StagingFolder]:
+def staging(
+    target: str, overwrite: bool = True, trim: bool = False, leftovers: Leftovers | None = None
+) -> Iterator[StagingFolder]:
     """Make a new staging folder, which is removed whatever happens.
 
-    Behind a URI ``left`` learns of what could not be removed. Raises InputError when DIR may not be replaced: another run may
-    have published there since it was checked.
+    Behind a URI ``leftovers`` learns of what could not be removed. Raises InputError when DIR may not be replaced: another run
+    may have published there since it was checked.
     """
-    opened = builds.staging(target, trim, left or Leftovers()) if files.no_rename(target) else local.staging(target, overwrite)
+    opened = (
+        builds.staging(target, trim, leftovers or Leftovers()) if files.no_rename(target) else local.staging(target, overwrite)
+    )
     with opened as staging:
         yield staging
 
@@ -143,10 +147,10 @@ def others_sweep(staging: StagingFolder, target: str) -> bool:
     return bool(staging.build) and builds.others_sweep(staging, target)
 
 
-def publish(staging: StagingFolder, target: str, overwrite: bool, left: Leftovers | None = None) -> None:
+def publish(staging: StagingFolder, target: str, overwrite: bool, leftovers: Leftovers | None = None) -> None:
     """Make what was built visible, in one step. Raises InputError when DIR has been filled meanwhile."""
     if staging.build:
-        builds.publish(staging, target, overwrite, left or Leftovers())
+        builds.publish(staging, target, overwrite, leftovers or Leftovers())
     else:
         local.publish(staging, target, overwrite)
 

@@ -46,15 +46,15 @@ def pointers(out: str) -> list[Pointer]:
     folder = files.join(out, POINTERS)
     if files.entry_of(folder).kind != files.FOLDER:
         return []
-    found = []
+    published = []
     for entry in files.listing(folder):
         matched = _POINTER.fullmatch(entry.name)
         if matched and entry.kind == files.FILE:
             with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError, errors.InputError, FileNotFoundError):
                 fields = json.loads(files.read_bytes(entry.path, _POINTER_MAX))
                 digest = str(fields["manifest"])
-                found.append(Pointer(int(matched[1]), matched[2], digest, str(fields.get("digest", layouts.EARLIER_KIND))))
-    return sorted(found)
+                published.append(Pointer(int(matched[1]), matched[2], digest, str(fields.get("digest", layouts.EARLIER_KIND))))
+    return sorted(published)
 
 
 def build_folder(out: str, build: str) -> str:
@@ -70,7 +70,7 @@ def is_work(place: str, out: str) -> bool:
 
 
 def check_laid_out(store: str) -> None:
-    """Raises InputError for a folder of builds behind a URI: only ``fetch`` and ``verify`` know their files."""
+    """Raise InputError for a folder of builds behind a URI: only ``fetch`` and ``verify`` know their files."""
     if identity(store):
         raise errors.InputError(
             f"{names.escape(store)}: holds builds as behind a URI: `rmq-reindex fetch` lays one out on a disk"
@@ -82,8 +82,8 @@ def identity(folder: str) -> str | None:
     with contextlib.suppress(OSError, errors.InputError):
         if files.base(files.parent(folder)) == BUILDS and BUILD.fullmatch(files.base(folder)):
             return files.base(folder)
-        found = pointers(folder)
-        return found[-1].build if found else None
+        published = pointers(folder)
+        return published[-1].build if published else None
     return None
 
 

@@ -29,7 +29,7 @@ _TRANSACTIONS: Final = {
 
 
 def host_text(host: Host) -> str:
-    """``10.0.0.1:10911`` or ``[2001:db8::1]:10911``."""
+    """Return ``10.0.0.1:10911`` or ``[2001:db8::1]:10911``."""
     import ipaddress
 
     address = ipaddress.ip_address(host.address)
@@ -37,10 +37,10 @@ def host_text(host: Host) -> str:
 
 
 def fields(message: Message, offset: int | None = None) -> dict[str, Any]:
-    """Every field but the body, by the names that RocketMQ's tools use."""
+    """Return every field but the body, by the names that RocketMQ's tools use."""
     flags = [name for bit, name in _FLAGS.items() if message.sys_flag & bit]
     transaction = _TRANSACTIONS.get(message.sys_flag & r.FLAG_TRANSACTION_MASK)
-    found: dict[str, Any] = {
+    head: dict[str, Any] = {
         "physicalOffset": message.phy_offset,
         "size": message.size,
         "version": message.version,
@@ -49,8 +49,8 @@ def fields(message: Message, offset: int | None = None) -> dict[str, Any]:
         "queueOffset": message.queue_offset,
     }
     if offset is not None:
-        found["servedAt"] = offset
-    return found | {
+        head["servedAt"] = offset
+    return head | {
         "storeTimestamp": message.store_time,
         "storeTime": show_time(message.store_time),
         "storeHost": host_text(message.store_host),
@@ -73,14 +73,14 @@ def fields(message: Message, offset: int | None = None) -> dict[str, Any]:
     }
 
 
-def row_of(found: querying_queue.Found, log: StoreLog, asked: options.Query, notes: Notes) -> dict[str, Any]:
-    """Every field of a message, and its body as ``--body`` asks for it."""
-    row = fields(*found)
-    if asked.body != "none":
-        body = bodies.read_body(found.message, log, asked.body_max, notes)
+def row_of(served: querying_queue.ServedMessage, log: StoreLog, query: options.Query, notes: Notes) -> dict[str, Any]:
+    """Return every field of a message, and its body as ``--body`` asks for it."""
+    row = fields(*served)
+    if query.body != "none":
+        body = bodies.read_body(served.message, log, query.body_max, notes)
         row["bodyCrcMatches"] = body.crc
         row["bodyTruncated"] = not body.whole
-        row["bodyFormat"], row["body"] = bodies.body_value(body.data, asked.body)
+        row["bodyFormat"], row["body"] = bodies.body_value(body.data, query.body)
     return row
 
 
@@ -88,43 +88,43 @@ def row_of(found: querying_queue.Found, log: StoreLog, asked: options.Query, not
 # The answer to a question: which search finds its messages.
 
 
-def answer(asked: options.Query, search: querying_search.Search) -> Iterator[querying_queue.Found]:
-    """The messages that are asked for, as they are found."""
-    if asked.queue is not None:
-        assert asked.topic is not None
-        yield from search.by_queue(asked.topic, asked.queue, asked.offset, asked.time, asked.max or 1)
+def answer(query: options.Query, search: querying_search.Search) -> Iterator[querying_queue.ServedMessage]:
+    """Yield the messages that are asked for, as they are found."""
+    if query.queue is not None:
+        assert query.topic is not None
+        yield from search.by_queue(query.topic, query.queue, query.offset, query.time, query.max or 1)
         return
-    if asked.id is not None:
-        found = search.by_id(asked.id, asked.topic)
-    elif asked.physical is not None:
-        found = search.by_phy_offset(asked.physical)
-    elif asked.tag is not None:
-        assert asked.topic is not None
-        found = search.by_tag(asked.topic, asked.tag, asked.in_time, asked.max)
+    if query.id is not None:
+        messages = search.by_id(query.id, query.topic)
+    elif query.physical is not None:
+        messages = search.by_phy_offset(query.physical)
+    elif query.tag is not None:
+        assert query.topic is not None
+        messages = search.by_tag(query.topic, query.tag, query.in_time, query.max)
     else:
-        assert asked.topic is not None
-        assert asked.key is not None
-        found = search.by_key(asked.topic, asked.key, asked.in_time, asked.max)
+        assert query.topic is not None
+        assert query.key is not None
+        messages = search.by_key(query.topic, query.key, query.in_time, query.max)
     is_found = False
-    for message in found:
+    for message in messages:
         is_found = True
-        yield querying_queue.Found(message, None)
+        yield querying_queue.ServedMessage(message, None)
     if not is_found:
-        search.say_what_is_unknown(asked.topic, asked.id)
+        search.say_what_is_unknown(query.topic, query.id)
 
 
 # ------------------------------------------------------------------------------------------------------------------------- show
 # Messages on stdout: each as a line of JSON, or all of them as a table for people.
 
 
-def show(found: Iterable[querying_queue.Found], log: StoreLog, asked: options.Query, notes: Notes) -> int:
+def show(served_messages: Iterable[querying_queue.ServedMessage], log: StoreLog, query: options.Query, notes: Notes) -> int:
     """Print what is found as it comes, or a table when all is there. Returns the number of messages."""
     rows: list[dict[str, Any]] = []
     count = 0
-    for one in found:
+    for served in served_messages:
         count += 1
-        row = row_of(one, log, asked, notes)
-        if asked.json:
+        row = row_of(served, log, query, notes)
+        if query.json:
             print(bodies.to_json(row))
         else:
             rows.append(row if count < 2 else _short(row))
@@ -134,14 +134,14 @@ def show(found: Iterable[querying_queue.Found], log: StoreLog, asked: options.Qu
         if len(rows) > 1:
             rows[0] = _short(rows[0])
         print("\n".join(_table(rows, terminal_width())))
-    elif not count and not asked.json:
+    elif not count and not query.json:
         print("nothing found", file=sys.stderr)
     sys.stdout.flush()
     return count
 
 
 def rows_text(rows: list[dict[str, Any]]) -> str:
-    """The same table as a text, of any width."""
+    """Return the table as a text, of any width."""
     return "\n".join(_table(rows if len(rows) == 1 else [_short(row) for row in rows], None)) if rows else "nothing found"
 
 
@@ -156,7 +156,7 @@ _PREVIEW: Final = 40
 
 
 def _short(row: dict[str, Any]) -> dict[str, Any]:
-    """What of a message stands in a table of many."""
+    """Return what of a message stands in a table of many."""
     queue = f"{row['topic']}/{row['queueId']}/{row['queueOffset']}"
     served = row.get("servedAt", row["queueOffset"])
     kept = {
@@ -177,7 +177,7 @@ def _short(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _first_keys(keys: list[str]) -> str | None:
-    """Whole keys, the first alone if it is long, and how many more there are: half a key finds nothing."""
+    """Return whole keys, the first alone if it is long, and how many more there are: half a key finds nothing."""
     if not keys:
         return None
     kept = 1

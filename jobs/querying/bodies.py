@@ -26,10 +26,10 @@ class Body:
     fault: str = ""
 
 
-def read_body(message: Message, log: StoreLog, most: int, notes: Notes) -> Body:
-    """The first ``most`` bytes of a body, unpacked; of a broken one what there is."""
+def read_body(message: Message, log: StoreLog, size_max: int, notes: Notes) -> Body:
+    """Return the first ``size_max`` bytes of a body, unpacked; of a broken one what there is."""
     try:
-        raw = log.body(message, most)
+        raw = log.body(message, size_max)
     except (OSError, InputError) as error:
         notes.add("unreadable body", f"offset {message.phy_offset}: its body: {reason(error)}")
         return Body(b"", False, None, reason(error))
@@ -41,12 +41,12 @@ def read_body(message: Message, log: StoreLog, most: int, notes: Notes) -> Body:
         return Body(raw, not cut, crc)
     from rocketmq_reindex.udfs.messages.unpack_body import unpack
 
-    data, more, fault = unpack(raw, message.compression, most)
+    data, is_longer, fault = unpack(raw, message.compression, size_max)
     if cut:
         return Body(data, False, crc)
     if fault:
         notes.add("body that does not unpack", f"offset {message.phy_offset}: {fault}", lost=False)
-    return Body(data, not more and not fault, crc, fault)
+    return Body(data, not is_longer and not fault, crc, fault)
 
 
 def _no_constant(text: str) -> Any:
@@ -61,7 +61,7 @@ def _finite(text: str) -> float:
 
 
 def body_value(data: bytes, how: str) -> tuple[str, Any]:
-    """(format, value): as asked for, or the next that is possible of JSON, text and hex."""
+    """Return (format, value): as asked for, or the next that is possible of JSON, text and hex."""
     if how == "json":
         try:
             return "json", json.loads(data.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
@@ -76,17 +76,17 @@ def body_value(data: bytes, how: str) -> tuple[str, Any]:
 
 
 def to_json(value: Any) -> str:
-    """One line of plain ASCII."""
+    """Return one line of plain ASCII."""
     try:
         return json.dumps(value, separators=(", ", ": ")).replace("\x7f", "\\u007f")
     except RecursionError:
         return json.dumps(value | {"bodyFormat": "none", "body": None})
 
 
-def preview(row: dict[str, Any], most: int) -> str:
-    """The beginning of a body, to look at."""
+def preview(row: dict[str, Any], length_max: int) -> str:
+    """Return the beginning of a body, to look at."""
     body = row["body"]
     text = body if isinstance(body, str) else to_json(body)
     text = f"0x{text}" if row["bodyFormat"] == "hex" and text else text
-    more = len(text) > most or row["bodyTruncated"]
-    return printable(text[:most]) + ("..." if more else "")
+    is_longer = len(text) > length_max or row["bodyTruncated"]
+    return printable(text[:length_max]) + ("..." if is_longer else "")

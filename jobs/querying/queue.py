@@ -17,7 +17,7 @@ from rocketmq_reindex.udfs.files.reading import Pages
 # What a search finds.
 
 
-class Found(NamedTuple):
+class ServedMessage(NamedTuple):
     """A message, and the queue offset at which its queue serves it. The offset is None where no queue was asked.
 
     The offset should be the record's own QUEUEOFFSET.
@@ -40,7 +40,7 @@ _WHY: Final = {
 
 
 def _start(entry: files.Entry) -> int | None:
-    """The first logical byte of a queue's file, by its name."""
+    """Return the first logical byte of a queue's file, by its name."""
     return layouts.first_byte(entry.name) if entry.kind == files.FILE else None
 
 
@@ -87,28 +87,30 @@ class StoreQueue:
     def _unread(self, path: str, error: Exception) -> None:
         self._notes.add("unreadable queue file", f"{names.escape(path)}: {reason(error)}")
 
-    def span(self) -> Span | None:
-        """The queue offsets that the queue's files hold. None for a queue without a unit."""
+    def span(self) -> OffsetSpan | None:
+        """Return the queue offsets that the queue's files hold. None for a queue without a unit."""
         first, last = self.units.begin, self.units.end - 1
         if last < first:
             return None
         unit = self.units.at(last)
-        return Span(self.units.at(first).base, unit.base + unit.messages) if self.batch else Span(first, last + 1)
+        return OffsetSpan(self.units.at(first).base, unit.base + unit.messages) if self.batch else OffsetSpan(first, last + 1)
 
     def _message(self, unit: Unit) -> Message | None:
-        found = self._log.message(unit.phy_offset)
+        message = self._log.message(unit.phy_offset)
         name = f"offset {unit.base}" if self.batch else f"offset {unit.position}"
-        if isinstance(found, str):
+        if isinstance(message, str):
             self._notes.add(
-                "unit without a record", f"{name}: its unit points to {unit.phy_offset}, which {found}", lost=found != EXPIRED
+                "unit without a record",
+                f"{name}: its unit points to {unit.phy_offset}, which {message}",
+                lost=message != EXPIRED,
             )
             return None
-        if found.size != unit.size:
-            self._notes.add("unit of a wrong size", f"{name}: its unit says {unit.size} bytes, the record has {found.size}")
-        return found
+        if message.size != unit.size:
+            self._notes.add("unit of a wrong size", f"{name}: its unit says {unit.size} bytes, the record has {message.size}")
+        return message
 
-    def from_position(self, position: int, until: int | None = None) -> Iterator[Found]:
-        """Every message from a unit on that can be read, to the end or below the offset ``until``. The rest is noted."""
+    def from_position(self, position: int, until: int | None = None) -> Iterator[ServedMessage]:
+        """Yield every message from a unit on that can be read, to the end or below the offset ``until``. The rest is noted."""
         end = self.units.end
         if until is not None and not self.batch:
             end = min(end, until)
@@ -119,7 +121,7 @@ class StoreQueue:
                     return
                 message = self._message(unit)
                 if message is not None:
-                    yield Found(message, unit.base)
+                    yield ServedMessage(message, unit.base)
                 position += 1
                 continue
             stop = position + 1
@@ -129,12 +131,12 @@ class StoreQueue:
             position = stop
 
     def _gap(self, kind: str, position: int, stop: int) -> None:
-        many = f"offsets {position} to {stop - 1}" if stop - position > 1 else f"offset {position}"
+        offsets = f"offsets {position} to {stop - 1}" if stop - position > 1 else f"offset {position}"
         why = _WHY.get(kind, "its unit is broken")
-        self._notes.add("offset without a message", f"{many}: {why}", lost=kind != PRE_BLANK)
+        self._notes.add("offset without a message", f"{offsets}: {why}", lost=kind != PRE_BLANK)
 
     def position_at_time(self, time: int, every: bool) -> int:
-        """Position of the first unit whose record was stored at ``time`` or later.
+        """Return the position of the first unit whose record was stored at ``time`` or later.
 
         This is a binary search, as in ``ConsumeQueue.getOffsetInQueueByTime`` of 5.3.3. It relies on times that rise.
         With ``every`` all units are read instead. Records that have expired are older than all others.
@@ -143,8 +145,8 @@ class StoreQueue:
         def reached(unit: Unit) -> bool | None:
             if unit.phy_offset < self._log.start:
                 return False
-            found = self._log.message(unit.phy_offset)
-            return None if isinstance(found, str) else found.store_time >= time
+            message = self._log.message(unit.phy_offset)
+            return None if isinstance(message, str) else message.store_time >= time
 
         if not every:
             return self.units.first_where(reached)
@@ -161,32 +163,32 @@ class StoreQueue:
                 pages.close()
 
 
-class QueueFolder(NamedTuple):
+class ListedFolder(NamedTuple):
     """The folder of a queue; ``batch``: of batch ConsumeQueue files."""
 
     path: str
     batch: bool
 
 
-class Span(NamedTuple):
+class OffsetSpan(NamedTuple):
     """Queue offsets from ``first`` up to, but not including, ``end``."""
 
     first: int
     end: int
 
 
-def queue_folder(store: str, topic: str, queue: int) -> QueueFolder | None:
-    """The folder of a queue in a store. None where the queue has no folder."""
+def queue_folder(store: str, topic: str, queue: int) -> ListedFolder | None:
+    """Return the folder of a queue in a store. None where the queue has no folder."""
     for kind in (PLAIN, BATCH):
         folder = files.join(store, kind, topic, str(queue))
         if files.entry_of(folder).kind == files.FOLDER:
-            return QueueFolder(folder, kind == BATCH)
+            return ListedFolder(folder, kind == BATCH)
     return None
 
 
 def topics(store: str, notes: Notes) -> list[str]:
-    """The names of all topics that have a queue."""
-    found = set()
+    """Return the names of all topics that have a queue."""
+    names = set()
     for kind in (PLAIN, BATCH):
-        found |= {entry.name for entry in entries(files.join(store, kind), notes) or [] if entry.kind == files.FOLDER}
-    return sorted(found)
+        names |= {entry.name for entry in entries(files.join(store, kind), notes) or [] if entry.kind == files.FOLDER}
+    return sorted(names)

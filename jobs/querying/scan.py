@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketmq_reindex.jobs.querying.queue import Found
+from rocketmq_reindex.jobs.querying.queue import ServedMessage
 from rocketmq_reindex.jobs.store import folders, tag_items
 from rocketmq_reindex.jobs.store.contents import SegmentFile, StoreLog
 from rocketmq_reindex.storage_format.errors import InputError, Told
@@ -23,17 +23,17 @@ from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail, ha
 
 
 def scan_log(
-    log: StoreLog, names: list[str] | None, hash_of: Callable[[str], int], notes: folders.Notes, told: Told,
+    log: StoreLog, names: list[str] | None, hash_of: Callable[[str], int], notes: folders.Notes, progress: Told,
     parts: Sequence[tag_items.Part] | None = None,
 ) -> set[int]:  # fmt: skip
-    """Physical offsets of records that may have a key or tag: one of their items has its hash.
+    """Return the physical offsets of records that may have a key or tag: one of their items has its hash.
 
     ``names`` None: of any topic; ``hash_of`` gives the hash for a topic. ``parts`` of the log are read, None: all of it.
     """
     scanner = range_scan.RangeScanner(settings.ScanSettings(crc_mode=CRC_NONE, want_units=False))
     offsets: set[int] = set()
     stale: list[scan_stale_tail.StaleTail] = []
-    for block in _blocks(scanner, log, stale, notes, told, parts):
+    for block in _blocks(scanner, log, stale, notes, progress, parts):
         # Every topic of the block's records is in the table by now.
         hashes = {hash_of(name) for name in (scanner.names.texts if names is None else names)}
         hit = np.isin(block.items.staged["key_hash"], np.array(sorted(hashes), dtype=np.int64))
@@ -42,13 +42,21 @@ def scan_log(
 
 
 def scan_queue(
-    log: StoreLog, topic: str, queue: int, offset: int | None, time: int | None, count: int, notes: folders.Notes, told: Told
-) -> Iterator[Found]:
-    """The messages whose records name ``count`` offsets from ``offset`` on, or the first ``count`` stored at ``time`` or later.
+    log: StoreLog,
+    topic: str,
+    queue: int,
+    offset: int | None,
+    time: int | None,
+    count: int,
+    notes: folders.Notes,
+    progress: Told,
+) -> Iterator[ServedMessage]:
+    """Yield the messages whose records name ``count`` offsets from ``offset`` on, or the first ``count`` stored at ``time`` or
+    later.
 
     Of a topic that was made anew several may name the same offset: each is found.
     """
-    units = _units(log, topic, queue, notes, told)
+    units = _units(log, topic, queue, notes, progress)
     if offset is None:
         assert time is not None
         yield from islice((queued for queued in _messages(log, units, notes) if queued.message.store_time >= time), count)
@@ -56,18 +64,18 @@ def scan_queue(
     # The record of a batch names the offset of its first message: it may reach over ``offset``, unless the next one of the same
     # life of the topic begins there or before.
     ends = [*(after.queue_offset for after in units), -1][1:]
-    wanted = [
+    asked_units = [
         unit for unit, end in zip(units, ends, strict=True)
         if unit.queue_offset < offset + count and not unit.queue_offset < end <= offset
     ]  # fmt: skip
-    for queued in _messages(log, sorted(wanted), notes):
+    for queued in _messages(log, sorted(asked_units), notes):
         assert queued.queue_offset is not None
         if queued.queue_offset >= offset or queued.queue_offset + _messages_of(queued.message) > offset:
             yield queued
 
 
 def _messages_of(message: Message) -> int:
-    """How many queue offsets a record takes: more than one only for a batch (``CommitLog.setBatchSizeIfNeeded``)."""
+    """Return how many queue offsets a record takes: more than one only for a batch (``CommitLog.setBatchSizeIfNeeded``)."""
     number = message.properties.get("INNER_NUM", "")
     return int(number) if message.sys_flag & r.FLAG_INNER_BATCH and re.fullmatch("[0-9]{1,5}", number) else 1
 
@@ -79,14 +87,14 @@ class _Unit(NamedTuple):
     phy_offset: int
 
 
-def _units(log: StoreLog, topic: str, queue: int, notes: folders.Notes, told: Told) -> list[_Unit]:
-    """The records that are dispatched to a queue, in the order of the log."""
+def _units(log: StoreLog, topic: str, queue: int, notes: folders.Notes, progress: Told) -> list[_Unit]:
+    """Return the records that are dispatched to a queue, in the order of the log."""
     scanner = range_scan.RangeScanner(
         settings.ScanSettings(crc_mode=CRC_NONE, lmq=topic.startswith(LMQ_PREFIX), want_items=False)
     )
     queue_units: list[_Unit] = []
     stale: list[scan_stale_tail.StaleTail] = []
-    for block in _blocks(scanner, log, stale, notes, told):
+    for block in _blocks(scanner, log, stale, notes, progress):
         names = np.array([k for k, text in enumerate(scanner.names.texts) if text == topic], dtype=np.int32)
         count = scanner.queue_count
         queues = np.flatnonzero(np.isin(scanner.queues.name[:count], names) & (scanner.queues.queue_id[:count] == queue))
@@ -95,29 +103,29 @@ def _units(log: StoreLog, topic: str, queue: int, notes: folders.Notes, told: To
     return [unit for unit in queue_units if not _is_stale(unit.phy_offset, stale)]
 
 
-def _messages(log: StoreLog, units: list[_Unit], notes: folders.Notes) -> Iterator[Found]:
+def _messages(log: StoreLog, units: list[_Unit], notes: folders.Notes) -> Iterator[ServedMessage]:
     for queue_offset, phy_offset in units:
         message = log.message(phy_offset)
         if isinstance(message, str):
             notes.add("unreadable record", f"offset {phy_offset}: {message}")
         else:
-            yield Found(message, queue_offset)
+            yield ServedMessage(message, queue_offset)
 
 
 def _blocks(
-    scanner: range_scan.RangeScanner, log: StoreLog, stale: list[scan_stale_tail.StaleTail], notes: folders.Notes, told: Told,
-    parts: Sequence[tag_items.Part] | None = None,
+    scanner: range_scan.RangeScanner, log: StoreLog, stale: list[scan_stale_tail.StaleTail], notes: folders.Notes,
+    progress: Told, parts: Sequence[tag_items.Part] | None = None,
 ) -> Iterator[settings.Block]:  # fmt: skip
-    """The blocks of all segments, or of parts of the log; what of them cannot be read, or is damaged, is a note.
+    """Yield the blocks of all segments, or of parts of the log; what of them cannot be read, or is damaged, is a note.
 
     Old records behind the log's end are among them: known once their segment has been read, they are put into ``stale``.
     """
     pieces = list(_pieces(log.segments, parts))
-    told.begin("scan", sum(part.high - part.low for _, _, part in pieces))
+    progress.begin("scan", sum(part.high - part.low for _, _, part in pieces))
     for number, segment, part in pieces:
         end = segment_end(log.segments, segment)
         try:
-            yield from scan_segment(scanner, segment, end, told, part)
+            yield from scan_segment(scanner, segment, end, progress, part)
             tail = stale_tail(segment, end, log.segments[number + 1 :], scanner.summary)
         except (OSError, InputError) as error:
             notes.add("unreadable segment", f"{escape(segment.path)}: {folders.reason(error)}")
@@ -133,13 +141,13 @@ def _blocks(
         for offset, length in scanner.summary.lost:
             size = counted(length, "byte")
             notes.add("lost bytes", f"{escape(segment.path)}: offset {offset}, {size}: a repair filled them: nothing is left")
-    told.end()
+    progress.end()
 
 
 def _pieces(
     segments: list[SegmentFile], parts: Sequence[tag_items.Part] | None
 ) -> Iterator[tuple[int, SegmentFile, tag_items.Part]]:
-    """Each segment with its number and the part of it that is to be read."""
+    """Yield each segment with its number and the part of it that is to be read."""
     for number, segment in enumerate(segments):
         whole = tag_items.Part(segment.start, segment.start + segment.size)
         for part in (whole,) if parts is None else parts:
@@ -155,8 +163,8 @@ def _is_stale(phy_offset: int, tails: list[scan_stale_tail.StaleTail]) -> bool:
 def stale_tail(
     segment: SegmentFile, end: int, later: list[SegmentFile], summary: ranges.RangeSummary
 ) -> scan_stale_tail.StaleTail | None:
-    """The old records behind the log's end, where they lie in a scanned segment. Raises OSError, InputError."""
-    if not summary.holes or any(has_data(other.path, other.size) for other in later):
+    """Return the old records behind the log's end, where they lie in a scanned segment. Raises OSError, InputError."""
+    if not summary.holes or any(has_data(later_segment.path, later_segment.size) for later_segment in later):
         return None
     tail = find_stale_tail(
         segment.path, (segment.start, segment.start + segment.size, end), scan_stale_tail.damage_of(summary.holes)
@@ -165,32 +173,33 @@ def stale_tail(
 
 
 def segment_end(segments: list[SegmentFile], segment: SegmentFile) -> int:
-    """Absolute offset where a segment would end whole; a short one may be the last alone."""
-    longest = max(other.size for other in segments)
+    """Return the absolute offset where a segment would end whole; only the last one may be short."""
+    longest = max(of_log.size for of_log in segments)
     return segment.start + (longest if segment is segments[-1] else segment.size)
 
 
 def scan_segment(
-    scanner: range_scan.RangeScanner, segment: SegmentFile, end: int, told: Told, part: tag_items.Part | None = None
+    scanner: range_scan.RangeScanner, segment: SegmentFile, end: int, progress: Told, part: tag_items.Part | None = None
 ) -> Iterator[settings.Block]:
-    """The blocks of a segment, or of a part of it. Whole it would end at the offset ``end``. Raises OSError, InputError."""
+    """Yield the blocks of a segment, or of a part of it. Whole it would end at the offset ``end``. Raises OSError,
+    InputError."""
     stop = segment.start + segment.size
     low, high = part or (segment.start, stop)
     spec = ranges.RangeSpec(0, segment.path, segment.start, end, stop, low, high, True)
     reached = low
 
-    def seen(stop: int) -> None:
+    def report(stop: int) -> None:
         nonlocal reached
         if stop > reached:
-            told.moved(stop - reached)
+            progress.moved(stop - reached)
             reached = stop
 
-    with SegmentReader(segment.path, segment.start, lambda at, _: seen(at), high) as reader:
+    with SegmentReader(segment.path, segment.start, lambda at, _: report(at), high) as reader:
         yield from scanner.scan(spec, reader.read, reader.view)
-        seen(high)
+        report(high)
 
 
-class Damage(NamedTuple):
+class UnreadBytes(NamedTuple):
     """Bytes of the log that are no record, and why."""
 
     phy_offset: int
@@ -198,9 +207,9 @@ class Damage(NamedTuple):
     reason: str
 
 
-def damage(summary: ranges.RangeSummary) -> list[Damage]:
-    """The damaged parts of a scanned segment. Zeros up to its end are no damage."""
-    broken = [Damage(offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
+def damage(summary: ranges.RangeSummary) -> list[UnreadBytes]:
+    """Return the damaged parts of a scanned segment. Zeros up to its end are no damage."""
+    broken = [UnreadBytes(offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
     if summary.tail >= 0 and summary.last_nonzero >= summary.tail:
-        broken.append(Damage(summary.tail, summary.last_nonzero + 1 - summary.tail, r.REASONS[summary.tail_code]))
+        broken.append(UnreadBytes(summary.tail, summary.last_nonzero + 1 - summary.tail, r.REASONS[summary.tail_code]))
     return broken

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
-from rocketmq_reindex.jobs.querying.queue import PLAIN, Found, Span, StoreQueue, queue_folder, topics
+from rocketmq_reindex.jobs.querying.queue import PLAIN, OffsetSpan, ServedMessage, StoreQueue, queue_folder, topics
 from rocketmq_reindex.jobs.store import folders, settings, tag_items
 from rocketmq_reindex.jobs.store.contents import EXPIRED, FILLER, NOTHING, IndexFiles, IndexSizes, StoreLog
 from rocketmq_reindex.storage_format.errors import InputError, Nobody, Told
@@ -41,14 +41,14 @@ class UnindexedTag:
             self._walk(part)
         self.log_bytes += sum(part.high - part.low for part in self._long)
 
-    def phy_offsets(self, notes: folders.Notes, told: Told) -> set[int]:
-        """Physical offsets of the records; those that were scanned may have another tag with the same hash."""
+    def phy_offsets(self, notes: folders.Notes, progress: Told) -> set[int]:
+        """Return the physical offsets of the records; those that were scanned may have another tag with the same hash."""
         if not self._long:
             return self._found
         from rocketmq_reindex.jobs.querying.scan import scan_log
 
-        found = scan_log(self._log, [self._topic], lambda topic: tag_hash(topic, self._tag), notes, told, self._long)
-        return self._found | found
+        scanned = scan_log(self._log, [self._topic], lambda topic: tag_hash(topic, self._tag), notes, progress, self._long)
+        return self._found | scanned
 
     def _walk(self, part: tag_items.Part) -> None:
         """Read the records of a part; what is long or damaged is left to the scan."""
@@ -71,7 +71,8 @@ class UnindexedTag:
         self._long.append(tag_items.Part(at, part.high))
 
     def _is_end(self, at: int, part: tag_items.Part) -> bool:
-        """Whether zeros are the log's end: behind the last record with items, in the last segment or one of zeros before it.
+        """Return whether zeros are the log's end: behind the last record with items, in the last segment or one of zeros before
+        it.
 
         A broker allocates the next segment ahead.
         """
@@ -106,10 +107,10 @@ class Search:
 
     def __init__(
         self, store: str, roots: Sequence[str], notes: folders.Notes, *, sizes: IndexSizes | None = None, scan: bool = False,
-        told: Told | None = None,
+        progress: Told | None = None,
     ) -> None:  # fmt: skip
         self._store, self._sizes, self._scan, self._notes = store, sizes, scan, notes
-        self._told = told or Nobody()
+        self._told = progress or Nobody()
         self._index: IndexFiles | None = None
         settings.check_is_folder(store)
         settings.check_is_store(store)
@@ -132,30 +133,30 @@ class Search:
     # -- one offset ---------------------------------------------------------------------------------------------------
 
     def by_phy_offset(self, phy_offset: int) -> Iterator[Message]:
-        """The message at an offset of the commitlog."""
-        found = self.log.message(phy_offset)
-        if isinstance(found, str):
+        """Yield the message at an offset of the commitlog."""
+        message = self.log.message(phy_offset)
+        if isinstance(message, str):
             around = self.log.around(phy_offset)
             if around is not None:
-                found = (
+                message = (
                     f"is inside the record of {escape(around.topic)}/{around.queue_id} at {around.phy_offset}, queue offset "
                     f"{around.queue_offset}: ask for --physical {around.phy_offset}"
                 )
-            self._notes.add("no message", f"offset {phy_offset}: {found}", lost=found != EXPIRED)
+            self._notes.add("no message", f"offset {phy_offset}: {message}", lost=message != EXPIRED)
         else:
-            yield found
+            yield message
 
     def by_id(self, message_id: str, topic: str | None) -> Iterator[Message]:
-        """The message of a broker's offset id or, of ``topic`` or any, those of a client's unique id."""
+        """Yield the message of a broker's offset id or, of ``topic`` or any, those of a client's unique id."""
         at_offset = self._by_offset_id(message_id)
         if at_offset is not None and at_offset.message_id == message_id.upper():
             yield at_offset
             return
         names = None if topic is None else [topic]
         offsets = self._with_key(names, message_id)
-        found = list(self._matching(names, offsets, lambda message: message.unique_key == message_id, None))
-        yield from found
-        if not found and at_offset is not None:
+        messages = list(self._matching(names, offsets, lambda message: message.unique_key == message_id, None))
+        yield from messages
+        if not messages and at_offset is not None:
             text = (
                 f"{escape(message_id)}: the message at that offset was stored by another host: its id is {at_offset.message_id}"
             )
@@ -163,64 +164,66 @@ class Search:
             yield at_offset
 
     def _by_offset_id(self, message_id: str) -> Message | None:
-        """The message where a broker's id says (``MessageDecoder.decodeMessageId``); a client's id has the same length."""
+        """Return the message where a broker's id says (``MessageDecoder.decodeMessageId``); a client's id has the same
+        length."""
         if len(message_id) not in (32, 56):
             return None
         try:
             phy_offset = int.from_bytes(bytes.fromhex(message_id)[-8:], "big", signed=True)
         except ValueError:
             return None
-        found = self.log.message(phy_offset) if phy_offset >= 0 else EXPIRED
-        return found if isinstance(found, Message) else None
+        message = self.log.message(phy_offset) if phy_offset >= 0 else EXPIRED
+        return message if isinstance(message, Message) else None
 
     # -- keys ---------------------------------------------------------------------------------------------------------
 
     def by_key(
-        self, topic: str, key: str, in_time: Callable[[int], bool] = _any_time, most: int | None = None
+        self, topic: str, key: str, in_time: Callable[[int], bool] = _any_time, count_max: int | None = None
     ) -> Iterator[Message]:
-        """Messages of the topic that have the key or unique key, in the order of the log; of more than ``most`` the newest."""
+        """Return messages of the topic that have the key or unique key, in the order of the log; of more than ``count_max`` the
+        newest."""
         offsets = self._with_key([topic], key)
         return self._matching(
-            [topic], offsets, lambda message: message.has_key(topic, key) and in_time(message.store_time), most
+            [topic], offsets, lambda message: message.has_key(topic, key) and in_time(message.store_time), count_max
         )
 
     def by_tag(
-        self, topic: str, tag: str, in_time: Callable[[int], bool] = _any_time, most: int | None = None
+        self, topic: str, tag: str, in_time: Callable[[int], bool] = _any_time, count_max: int | None = None
     ) -> Iterator[Message]:
-        """Messages of the topic whose TAGS are ``tag``, in the order of the log; of more than ``most`` the newest.
+        """Return messages of the topic whose TAGS are ``tag``, in the order of the log; of more than ``count_max`` the newest.
 
         By tag items where the IndexFiles have them (``IndexService.queryOffset`` of 5.4 for the index type T), else by the log.
         """
 
-        def wanted(message: Message) -> bool:
+        def matches(message: Message) -> bool:
             # A spoilt item may point at a rollback, to which no broker gives items.
             return message.is_indexed and message.has_tag(topic, tag) and in_time(message.store_time)
 
-        return self._matching([topic], self._with_tag(topic, tag), wanted, most)
+        return self._matching([topic], self._with_tag(topic, tag), matches, count_max)
 
     def _matching(
-        self, names: list[str] | None, offsets: Iterator[int], wanted: Callable[[Message], bool], most: int | None
+        self, names: list[str] | None, offsets: Iterator[int], matches: Callable[[Message], bool], count_max: int | None
     ) -> Iterator[Message]:
-        """``offsets`` are newest first; no more of them are taken than are needed."""
+        """Yield the messages at ``offsets``, newest first, that match; no more offsets are taken than are needed."""
         kept: list[Message] = []
-        for phy_offset in sorted(set(offsets)) if most is None else _each_once(offsets):
-            found = self.log.message(phy_offset)
-            if isinstance(found, str):
-                text = f"offset {phy_offset}: {found}: an entry of the index points there"
-                self._notes.add("entry without a record", text, lost=found != EXPIRED)
+        for phy_offset in sorted(set(offsets)) if count_max is None else _each_once(offsets):
+            message = self.log.message(phy_offset)
+            if isinstance(message, str):
+                text = f"offset {phy_offset}: {message}: an entry of the index points there"
+                self._notes.add("entry without a record", text, lost=message != EXPIRED)
                 continue
-            if not wanted(found) or (names is not None and found.topic not in names):
+            if not matches(message) or (names is not None and message.topic not in names):
                 continue
-            if most is None:
-                yield found
+            if count_max is None:
+                yield message
                 continue
-            kept.append(found)
-            if len(kept) == most:
+            kept.append(message)
+            if len(kept) == count_max:
                 break
         yield from reversed(kept)
 
     def _with_key(self, names: list[str] | None, key: str) -> Iterator[int]:
-        """Physical offsets of the records that may have the key, by its hash. ``names`` None: of any topic."""
+        """Return the physical offsets of the records that may have the key, by its hash. ``names`` None: of any topic."""
         if self._scan:
             from rocketmq_reindex.jobs.querying.scan import scan_log
 
@@ -238,18 +241,19 @@ class Search:
         return itertools.chain.from_iterable(map(index.phy_offsets, hashes))
 
     def _with_tag(self, topic: str, tag: str) -> Iterator[int]:
-        """Physical offsets of the records that may have the tag: by its hash, or by reading the parts without tag items."""
+        """Return the physical offsets of the records that may have the tag: by its hash, or by reading the parts without tag
+        items."""
         index = None if self._scan else self._opened_index()
         indexed = [] if index is None else tag_items.parts_with_tag_items(index, self.log)
-        rest = UnindexedTag(self.log, topic, tag, tag_items.parts_without(indexed, self.log))
-        read = f"{counted(rest.log_bytes, 'byte')} of the log"
+        unindexed = UnindexedTag(self.log, topic, tag, tag_items.parts_without(indexed, self.log))
+        read = f"{counted(unindexed.log_bytes, 'byte')} of the log"
         if index is None or not indexed:
             self._notes.say(f"searched: {read}" + ("" if index is None else ": the index has no tag items"))
         else:
             files_of = f"the tag items of {len(indexed)} of {counted(len(index.files), 'IndexFile')}"
-            self._notes.say(f"searched: {files_of}" + (f", and {read} without tag items" if rest.log_bytes else ""))
+            self._notes.say(f"searched: {files_of}" + (f", and {read} without tag items" if unindexed.log_bytes else ""))
         by_index = iter(()) if index is None else index.phy_offsets(tag_hash(topic, tag))
-        return heapq.merge(by_index, sorted(rest.phy_offsets(self._notes, self._told), reverse=True), reverse=True)
+        return heapq.merge(by_index, sorted(unindexed.phy_offsets(self._notes, self._told), reverse=True), reverse=True)
 
     def _opened_index(self) -> IndexFiles:
         if self._index is None:
@@ -260,9 +264,10 @@ class Search:
     # -- queues -------------------------------------------------------------------------------------------------------
 
     def by_queue(
-        self, topic: str, number: int, offset: int | None = None, time: int | None = None, most: int = 1
-    ) -> Iterator[Found]:
-        """The messages at ``most`` offsets from ``offset`` on, or the first ``most`` stored at ``time`` or later.
+        self, topic: str, number: int, offset: int | None = None, time: int | None = None, count_max: int = 1
+    ) -> Iterator[ServedMessage]:
+        """Return the messages at ``count_max`` offsets from ``offset`` on, or the first ``count_max`` stored at ``time`` or
+        later.
 
         With ``scan`` the log is read for an offset, and for a time where the queue has no files.
         """
@@ -270,23 +275,23 @@ class Search:
         if self._scan and (offset is not None or queue is None):
             from rocketmq_reindex.jobs.querying.scan import scan_queue
 
-            return scan_queue(self.log, topic, number, offset, time, most, self._notes, self._told)
-        return self.in_queue(queue or self.queue(topic, number), offset, time, most)
+            return scan_queue(self.log, topic, number, offset, time, count_max, self._notes, self._told)
+        return self.in_queue(queue or self.queue(topic, number), offset, time, count_max)
 
     def queue(self, topic: str, number: int) -> StoreQueue:
-        """A queue of the store. Raises InputError where it has no files: that says nothing of its messages."""
+        """Return a queue of the store. Raises InputError where it has no files: that says nothing of its messages."""
         queue = self._with_files(topic, number)
         if queue is None:
             folder = files.join(self._store, PLAIN, topic, str(number))
-            what = "is not there" if files.entry_of(folder).kind == files.ABSENT else "holds no file of the queue"
+            fault = "is not there" if files.entry_of(folder).kind == files.ABSENT else "holds no file of the queue"
             size = sum(segment.size for segment in self.log.segments)
-            if found := settings.rocksdb_queues(self._store):
+            if rocksdb := settings.rocksdb_queues(self._store):
                 raise InputError(
-                    f"{found}: query reads ConsumeQueue files alone: add --scan to read the whole log ({size:,} bytes)"
+                    f"{rocksdb}: query reads ConsumeQueue files alone: add --scan to read the whole log ({size:,} bytes)"
                 )
             near = _near(topic, topics(self._store, self._notes))
             raise InputError(
-                f"{escape(folder)}: {what}: the topic has no such queue, or its files are lost{near}: add --scan "
+                f"{escape(folder)}: {fault}: the topic has no such queue, or its files are lost{near}: add --scan "
                 f"to read the whole log ({size:,} bytes) instead, or make them by "
                 "`rmq-reindex build STORE --out DIR --only consumequeue,checkpoint`"
             )
@@ -304,24 +309,26 @@ class Search:
             self._notes.add("unknown id", text, lost=False)
 
     def _with_files(self, topic: str, number: int) -> StoreQueue | None:
-        where = queue_folder(self._store, topic, number)
-        queue = StoreQueue(*where, self.log, self._notes) if where else None
+        folder = queue_folder(self._store, topic, number)
+        queue = StoreQueue(*folder, self.log, self._notes) if folder else None
         if queue is not None:
             self._opened.callback(queue.close)
         return queue if queue is not None and queue.has_files else None
 
-    def in_queue(self, queue: StoreQueue, offset: int | None = None, time: int | None = None, most: int = 1) -> Iterator[Found]:
-        """The same, by the queue's files."""
+    def in_queue(
+        self, queue: StoreQueue, offset: int | None = None, time: int | None = None, count_max: int = 1
+    ) -> Iterator[ServedMessage]:
+        """Yield the messages as ``by_queue`` does, by the queue's files."""
         count = 0
         if offset is not None:
-            found = queue.from_position(queue.units.find(offset), offset + most)
+            messages = queue.from_position(queue.units.find(offset), offset + count_max)
         else:
             assert time is not None
-            found = queue.from_position(queue.position_at_time(time, self._scan))
-        for one in found:
-            yield one
+            messages = queue.from_position(queue.position_at_time(time, self._scan))
+        for served in messages:
+            yield served
             count += 1
-            if count == most:
+            if count == count_max:
                 break
         span = queue.span()
         outside = span is not None and offset is not None and not span.first <= offset < span.end
@@ -330,12 +337,12 @@ class Search:
 
 
 def _near(topic: str, known: list[str]) -> str:
-    """The known topics that look most like one that is not among them, as the end of a clause."""
-    found = [] if topic in known else near_names(topic, known)
-    return f" (near it: {', '.join(map(escape, found))})" if found else ""
+    """Return the known topics that look most like one that is not among them, as the end of a clause."""
+    similar = [] if topic in known else near_names(topic, known)
+    return f" (near it: {', '.join(map(escape, similar))})" if similar else ""
 
 
-def _span_text(span: Span | None) -> str:
+def _span_text(span: OffsetSpan | None) -> str:
     if span is None:
         return "no message"
     return f"the offsets {span.first} to {span.end - 1}" if span.end - span.first > 1 else f"the offset {span.first} alone"

@@ -22,12 +22,12 @@ _HIDDEN: Final = ("bodyFormat", "bodyTruncated")
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal; None where stdout is none."""
+    """Return columns of the terminal; None where stdout is none."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def cell(value: Any) -> str:
-    """A value that came from a log."""
+    """Return a value that came from a log."""
     if value is None:
         return "-"
     if isinstance(value, list):
@@ -36,7 +36,7 @@ def cell(value: Any) -> str:
 
 
 def one_lines(row: dict[str, Any]) -> list[str]:
-    """A single message, a line for each field."""
+    """Return a single message, a line for each field."""
     lines: list[tuple[str, str]] = []
     for name, value in row.items():
         if name in _HIDDEN:
@@ -51,38 +51,39 @@ def one_lines(row: dict[str, Any]) -> list[str]:
 
 
 def record_lines(lines: Iterable[tuple[str, str]]) -> list[str]:
-    """Names and values, a line for each."""
+    """Return names and values, a line for each."""
     pairs = list(lines)
     label = min(_LABEL_MAX, max((_columns(name) for name, _ in pairs), default=0))
     return [f"{_padded(name, label)}{' ' * _GAP}{text}".rstrip() for name, text in pairs]
 
 
 def row_lines(rows: Sequence[dict[str, Any]], elastic: str = "", width: int | None = None) -> list[str]:
-    """A line for each row, or for each field where rows are wider than ``width``. Values of ``elastic`` may be cut to fit."""
+    """Return a line for each row, or for each field where rows are wider than ``width``. Values of ``elastic`` may be cut to
+    fit."""
     names = list(rows[0])
     numbers = [all(isinstance(row[name], int) for row in rows) for name in names]
     cells = [[cell(row[name]) for name in names] for row in rows]
     widths = [max(map(_columns, column)) for column in zip(names, *cells, strict=True)]
     if width is not None and elastic in names:
         at = names.index(elastic)
-        left = width - sum(widths) - _GAP * (len(names) - 1) + widths[at]
+        room = width - sum(widths) - _GAP * (len(names) - 1) + widths[at]
         as_records = width - _GAP - max(map(_columns, names))
-        most = max(left if left >= _ELASTIC_MIN else as_records, _ELASTIC_MIN)
+        elastic_width = max(room if room >= _ELASTIC_MIN else as_records, _ELASTIC_MIN)
         for line in cells:
-            line[at] = _cut(line[at], most)
-        widths[at] = min(widths[at], most)
+            line[at] = _cut(line[at], elastic_width)
+        widths[at] = min(widths[at], elastic_width)
     if width is not None and sum(widths) + _GAP * (len(names) - 1) > width:
         records = [record_lines(zip(names, line, strict=True)) for line in cells]
         return [line for number, record in enumerate(records) for line in ([""] * (number > 0) + record)]
     lines = []
     for line in (names, ["-" * columns for columns in widths], *cells):
-        padded = (_padded(*of) for of in zip(line, widths, numbers, strict=True))
+        padded = (_padded(*padding) for padding in zip(line, widths, numbers, strict=True))
         lines.append((" " * _GAP).join(padded).rstrip())
     return lines
 
 
 def _columns(text: str) -> int:
-    """How wide a terminal shows a text."""
+    """Return how wide a terminal shows a text."""
     if text.isascii():
         return len(text)
     return sum(_wide(c) for c in text)
@@ -99,13 +100,13 @@ def _padded(text: str, width: int, right: bool = False) -> str:
     return blanks + text if right else text + blanks
 
 
-def _cut(text: str, most: int) -> str:
-    if _columns(text) <= most:
+def _cut(text: str, columns_max: int) -> str:
+    if _columns(text) <= columns_max:
         return text
     kept, used = "", 0
     for c in text:
         used += _wide(c)
-        if used > most - 3:
+        if used > columns_max - 3:
             break
         kept += c
     return f"{kept}..."

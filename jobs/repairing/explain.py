@@ -23,10 +23,10 @@ def explain(place: str) -> Iterator[str]:
     try:
         path = _manifest_of(files.checked(place))
         manifest = json.loads(files.read_bytes(path, MANIFEST_MAX))
-        found = manifest["repair"]
-        ranges, segments = list(found["ranges"]), int(found["segments"])
+        repair = manifest["repair"]
+        ranges, segments = list(repair["ranges"]), int(repair["segments"])
         lines = [line for entry in ranges for line in _lines(entry)]
-        sums = [int(found[name]) for name in ("from_replica", "filled", "kept")]
+        sums = [int(repair[name]) for name in ("from_replica", "filled", "kept")]
     except FileNotFoundError:
         raise InputError(f"{escape(path)}: is not there: name the reindex.json of a repair") from None
     except OSError as error:
@@ -42,7 +42,7 @@ def explain(place: str) -> Iterator[str]:
 
 
 def _manifest_of(place: str) -> str:
-    """The manifest that ``place`` is, or that of the repair in this folder or published there."""
+    """Return the manifest that ``place`` is, or that of the repair in this folder or published there."""
     if files.entry_of(place).kind != files.FOLDER:
         return place
     inner = files.join(place, MANIFEST)

@@ -10,7 +10,7 @@ import numpy as np
 
 from rocketmq_reindex.jobs.building.decisions import OddQueues, segment_of
 from rocketmq_reindex.storage_format import errors, names, repair, topics
-from rocketmq_reindex.storage_format.queue.order import Fill, Kept
+from rocketmq_reindex.storage_format.queue.order import Fill, KeptUnits
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary, Segment
 from rocketmq_reindex.udfs.order.placements import FILLS, KEPT
@@ -24,8 +24,8 @@ _NEAR: Final = NEIGHBOURS
 
 
 def located(
-    found: Sequence[repair.Damage], accepted: Sequence[RangeSummary], segments: Sequence[Segment]
-) -> list[repair.Damage]:
+    damages: Sequence[repair.SegmentDamage], accepted: Sequence[RangeSummary], segments: Sequence[Segment]
+) -> list[repair.SegmentDamage]:
     """Return the damaged stretches with a good record of their segment to begin a walk at, or one of another segment.
 
     ``accepted`` are the ranges of the damaged log, ``segments`` its files; both in order.
@@ -37,31 +37,31 @@ def located(
     def place(offset: int, anchor: int) -> repair.RecordAt:
         return repair.RecordAt(segments[bisect_right(starts, offset) - 1], offset, anchor)
 
-    done: list[repair.Damage] = []
-    for damage in found:
+    located_damages: list[repair.SegmentDamage] = []
+    for damage in damages:
         before, after = bisect_right(firsts, damage.segment.start - 1) - 1, bisect_right(firsts, damage.segment.segment_end - 1)
         low = damage.segment.start
         anchors = firsts[before + 1 : bisect_right(firsts, damage.offset - 1)]
-        if done and done[-1].segment == damage.segment:
+        if located_damages and located_damages[-1].segment == damage.segment:
             # A good record begins where the stretch before it ends.
-            low = done[-1].end
+            low = located_damages[-1].end
             anchors.append(low)
         near = sorted({at for at in anchors if low <= at < damage.offset})[-_NEAR:]
-        one = replace(damage, anchors=tuple(near), ends_log=after >= len(good) and damage.segment == found[-1].segment)
+        placed = replace(damage, anchors=tuple(near), ends_log=after >= len(good) and damage.segment == damages[-1].segment)
         # A replica may have the record across the border otherwise: the ones beyond it may be looked at then.
         if before >= 0:
             last = good[before].last_good
             first = max(before - _NEAR + 1, bisect_left(firsts, starts[bisect_right(starts, last) - 1]))
-            one = replace(one, before=place(last, _first_good(good[first])))
+            placed = replace(placed, before=place(last, _first_good(good[first])))
         if after < len(good):
             first = _first_good(good[after])
-            one = replace(one, after=place(first, first))
-        done.append(one)
-    return done
+            placed = replace(placed, after=place(first, first))
+        located_damages.append(placed)
+    return located_damages
 
 
 def _first_good(summary: RangeSummary) -> int:
-    """The first good record of a range, which may begin with damage."""
+    """Return the first good record of a range, which may begin with damage."""
     at = summary.first
     for offset, length, _ in summary.holes:
         if offset == at:
@@ -72,11 +72,11 @@ def _first_good(summary: RangeSummary) -> int:
 def record_ends(accepted: Sequence[RangeSummary], segments: Sequence[Segment]) -> dict[int, int]:
     """Return where the records of each segment end, by its start; its filler counts as one of them."""
     starts = [segment.start for segment in segments]
-    found: dict[int, int] = {}
+    ends: dict[int, int] = {}
     for summary in accepted:
         start = starts[bisect_right(starts, summary.low) - 1]
-        found[start] = max(found.get(start, start), summary.end if summary.end >= 0 else summary.tail)
-    return found
+        ends[start] = max(ends.get(start, start), summary.end if summary.end >= 0 else summary.tail)
+    return ends
 
 
 # -------------------------------------------------------------------------------------------------------------------------- odd
@@ -101,15 +101,15 @@ def wrong_offsets(odd: OddQueues, segments: list[Segment]) -> list[Hole]:
 
     Raises RefusedError where a queue has more records out of line than are listed one by one.
     """
-    found = []
+    holes = []
     for queue in odd.queues():
         name = f"queue {names.escape(queue.topic)}/{queue.queue}"
         if queue.more_lost:
             raise errors.RefusedError(f"{name}: {queue.more_lost.records} more records out of line: is this a commitlog?")
         reason = f"{r.OUT_OF_LINE} ({name})"
-        wrong = (one for one in queue.lost if one.is_wrong)
-        found += [Hole(segment_of(segments, one.phy_offset), one.phy_offset, one.size, reason) for one in wrong]
-    return found
+        wrong = (record for record in queue.lost if record.is_wrong)
+        holes += [Hole(segment_of(segments, record.phy_offset), record.phy_offset, record.size, reason) for record in wrong]
+    return holes
 
 
 def gaps(odd: OddQueues) -> Iterator[Gap]:
@@ -124,7 +124,7 @@ def gaps(odd: OddQueues) -> Iterator[Gap]:
         if queue.batch or queue.where is None or topics.is_own(queue.topic):
             continue
         rows = np.asarray(queue.where.read())
-        kept = [Kept(*row) for row in rows[: KEPT * queue.where.kept].reshape(-1, KEPT).tolist()]
+        kept = [KeptUnits(*row) for row in rows[: KEPT * queue.where.kept].reshape(-1, KEPT).tolist()]
         fills = [Fill(*row) for row in rows[KEPT * queue.where.kept :].reshape(-1, FILLS).tolist()]
         between_lives = set(queue.between_lives)
         if fills and fills[0].position < kept[0].begin and not kept[0].shift and kept[0].begin not in between_lives:
@@ -154,7 +154,7 @@ class _Room:
     pieces: list[repair.Piece] = field(default_factory=list)
 
     def put(self, gap: Gap) -> Gap:
-        """Put records for as many offsets of ``gap`` as there is room for; returns what is left of it."""
+        """Put records for as many offsets of ``gap`` as there is room for; return what is left of it."""
         first = self.one.pieces[0]
         topic = gap.topic.encode()
         size = repair.tombstone_min(topic, first.demands)
@@ -168,18 +168,18 @@ class _Room:
         return gap._replace(queue_offset=gap.queue_offset + count, offsets=gap.offsets - count)
 
     def filled(self, bounds: tuple[int, int]) -> Mended:
-        """The range with its tombstones, and what stands behind them."""
+        """Return the range with its tombstones, and what stands behind them."""
         first = self.one.pieces[0]
         if not self.pieces:
             return self.one
-        rest: list[repair.Piece] | None = []
+        fillers: list[repair.Piece] | None = []
         if self.at < self.one.high:
-            rest = repair.lost_pieces(self.at, self.one.high, bounds, first.time, first.demands)
-        if rest is None:
+            fillers = repair.lost_pieces(self.at, self.one.high, bounds, first.time, first.demands)
+        if fillers is None:
             # Too few bytes for a record are the last tombstone's body.
-            rest = []
+            fillers = []
             self.pieces[-1] = replace(self.pieces[-1], high=self.one.high)
-        return replace(self.one, pieces=[*self.pieces, *rest])
+        return replace(self.one, pieces=[*self.pieces, *fillers])
 
 
 def with_tombstones(mended: Sequence[Mended], gaps: Iterable[Gap], ends: dict[int, int]) -> tuple[list[Mended], int]:
@@ -188,21 +188,25 @@ def with_tombstones(mended: Sequence[Mended], gaps: Iterable[Gap], ends: dict[in
     ``ends`` has the end of each segment by its start. A gap that one range alone can have comes first.
     """
     rooms = [
-        _Room(one, one.low, one.high - (r.FILLER_MIN if one.high == ends[one.start] else 0))
-        for one in mended
-        if one.pieces[0].kind != repair.COPY
+        _Room(
+            mended_range,
+            mended_range.low,
+            mended_range.high - (r.FILLER_MIN if mended_range.high == ends[mended_range.start] else 0),
+        )
+        for mended_range in mended
+        if mended_range.pieces[0].kind != repair.COPY
     ]
-    left = 0
-    for gap, mine in sorted(((gap, _of(gap, rooms)) for gap in gaps), key=lambda each: len(each[1])):
-        rest = gap
-        for room in mine:
-            if rest.offsets:
-                rest = room.put(rest)
-        left += rest.offsets
+    homeless = 0
+    for gap, rooms_of_gap in sorted(((gap, _of(gap, rooms)) for gap in gaps), key=lambda each: len(each[1])):
+        remaining = gap
+        for room in rooms_of_gap:
+            if remaining.offsets:
+                remaining = room.put(remaining)
+        homeless += remaining.offsets
     filled = {room.one.low: room.filled((room.one.start, ends[room.one.start])) for room in rooms}
-    return [filled.get(one.low, one) for one in mended], left
+    return [filled.get(mended_range.low, mended_range) for mended_range in mended], homeless
 
 
 def _of(gap: Gap, rooms: Sequence[_Room]) -> list[_Room]:
-    """The ranges in which the records of a gap may have lain, in order."""
+    """Return the ranges in which the records of a gap may have lain, in order."""
     return [room for room in rooms if gap.low <= room.one.low and room.one.high <= gap.high]

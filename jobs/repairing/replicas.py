@@ -47,13 +47,13 @@ def log_bytes(staging: StagingFolder, link: str, segments: Sequence[Segment], la
     shares: dict[tuple[str, str], bool] = {}
 
     def shared(segment: Segment) -> bool:
-        wanted = link_of(link, segment, last)
-        if wanted == folders.NONE or segment.start in changed or segment.data_end < segment.segment_end:
+        link_kind = link_of(link, segment, last)
+        if link_kind == folders.NONE or segment.start in changed or segment.data_end < segment.segment_end:
             return False
         # The folders of one log may lie in several file systems.
-        key = wanted, files.parent(segment.path)
+        key = link_kind, files.parent(segment.path)
         if key not in shares:
-            shares[key] = _can_share(wanted, segment.path, staging)
+            shares[key] = _can_share(link_kind, segment.path, staging)
         return shares[key]
 
     copied = [segment for segment in segments if segment.path and not shared(segment)]
@@ -61,16 +61,18 @@ def log_bytes(staging: StagingFolder, link: str, segments: Sequence[Segment], la
 
 
 def check_room(
-    staging: StagingFolder, settings: RepairSettings, whole: Sequence[Segment], last: int, found: Sequence[repair.Damage]
+    staging: StagingFolder, settings: RepairSettings, whole: Sequence[Segment], last: int,
+    damages: Sequence[repair.SegmentDamage],
 ) -> None:  # fmt: skip
-    """Raises InputError when the new log and the quarantine cannot fit. ``whole`` are all segments, ``found`` is the damage."""
+    """Raise InputError when the new log and the quarantine cannot fit. ``whole`` are all segments, ``damages`` is the
+    damage."""
     free = files.free_bytes(staging.root)
     if free is None:
         return
-    needed = log_bytes(staging, settings.link, whole, last, frozenset(damage.segment.start for damage in found))
-    needed += sum(max(0, min(damage.end, damage.segment.data_end) - damage.offset) for damage in found if damage.segment.path)
+    needed = log_bytes(staging, settings.link, whole, last, frozenset(damage.segment.start for damage in damages))
+    needed += sum(max(0, min(damage.end, damage.segment.data_end) - damage.offset) for damage in damages if damage.segment.path)
     if settings.replicas:
-        needed += sum(damage.length for damage in found if not damage.segment.path)
+        needed += sum(damage.length for damage in damages if not damage.segment.path)
     if needed > free:
         raise InputError(
             f"{escape(settings.out)}: the new log needs about {needed:,} bytes where {free:,} are free: make room, or choose a "
@@ -79,7 +81,7 @@ def check_room(
 
 
 def _can_share(link: str, path: str, staging: StagingFolder) -> bool:
-    """Whether a file can be shared with the staging folder: tried."""
+    """Return whether a file can be shared with the staging folder: tried."""
     trial = files.join(staging.temporary, uuid.uuid4().hex)
     try:
         return (link == folders.HARD and files.link(path, trial)) or files.clone(path, staging.temporary, trial)
@@ -105,16 +107,16 @@ def _list(place: str, size: int) -> list[Segment]:
     root = inner if files.entry_of(inner).kind == files.FOLDER else place
     if files.entry_of(root).kind != files.FOLDER:
         raise InputError(f"{escape(place)}: is no folder: --replica is a store, or a folder of segments")
-    found = []
+    segments = []
     for entry in sorted(files.listing(root), key=lambda entry: entry.name):
         start = first_byte(entry.name)
         if entry.kind == files.FILE and start is not None and entry.size <= size:
-            found.append(Segment(entry.name, entry.path, start, start + entry.size, start + size))
-    if not found:
+            segments.append(Segment(entry.name, entry.path, start, start + entry.size, start + size))
+    if not segments:
         raise InputError(
             f"{escape(root)}: holds no segment of at most {size:,} bytes: --replica is a store, or a folder of segments"
         )
-    return found
+    return segments
 
 
 # ----------------------------------------------------------------------------------------------------------------------- behind
@@ -125,7 +127,7 @@ TORN: Final = "last record torn where no CRC covers it"
 """reasons of ranges: only the replica has it, or it shows only beside the replica"""
 
 
-def log_end(chain: Chain, whole: Sequence[Segment], ends: dict[int, int], last: int) -> repair_replicas.LogEnd | None:
+def log_end(chain: Chain, whole: Sequence[Segment], ends: dict[int, int], last: int) -> repair_replicas.ReplicaEnd | None:
     """Return where the log ends; None where damage lies there, or no record before it says what should follow.
 
     ``whole`` are all of its segments, ``ends`` has where the records of each one end, ``last`` is its last good record.
@@ -137,16 +139,18 @@ def log_end(chain: Chain, whole: Sequence[Segment], ends: dict[int, int], last: 
     tail = chain.stale or chain.torn
     if (tail and tail.offset != offset) or any(hole.offset >= offset for hole in chain.holes):
         return None
-    segment = next((one for one in whole if one.start <= offset < one.segment_end), None)
+    segment = next(
+        (segment_of_log for segment_of_log in whole if segment_of_log.start <= offset < segment_of_log.segment_end), None
+    )
     if segment is None:
         segment = _next_segment(whole[-1])
     torn = min(chain.torn.length, segment.segment_end - offset) if chain.torn and not chain.stale else 0
-    firsts = [found.first for found in chain.accepted if home.start <= found.first < last]
-    return repair_replicas.LogEnd(repair.RecordAt(home, last, max(firsts, default=-1)), segment, offset, torn)
+    firsts = [summary.first for summary in chain.accepted if home.start <= summary.first < last]
+    return repair_replicas.ReplicaEnd(repair.RecordAt(home, last, max(firsts, default=-1)), segment, offset, torn)
 
 
 def _next_segment(before: Segment) -> Segment:
-    """The segment that would follow, which is not there."""
+    """Return the segment that would follow, which is not there."""
     start, size = before.segment_end, before.segment_end - before.start
     return Segment(f"{start:020d}", "", start, start, start + size)
 
@@ -158,10 +162,10 @@ class BehindEnd:
     ``new`` are the segments of it that the log lacks.
     """
 
-    end: repair_replicas.LogEnd | None = None
+    end: repair_replicas.ReplicaEnd | None = None
     found: list[repair_replicas.Behind] = field(default_factory=list)
     taken: int = 0
-    damage: list[repair.Damage] = field(default_factory=list)
+    damage: list[repair.SegmentDamage] = field(default_factory=list)
     new: list[Segment] = field(default_factory=list)
     extends: bool = False
 
@@ -187,51 +191,55 @@ class BehindEnd:
                 self.new.append(segments[-1])
             segment = next(one for one in segments if one.start <= low < one.segment_end)
             place = repair.Place(low, high - low, reason)
-            self.damage.append(repair.Damage(low, high - low, segment, (place,), before=before, ends_log=True))
+            self.damage.append(repair.SegmentDamage(low, high - low, segment, (place,), before=before, ends_log=True))
 
-    def others(self, found: Sequence[repair.Damage]) -> list[repair.Damage]:
+    def others(self, damages: Sequence[repair.SegmentDamage]) -> list[repair.SegmentDamage]:
         """Return the damage without that at the log's end, if it is taken: what the replica has whole is no broken tail."""
-        return [one for one in found if not self.taken or self.end is None or one.offset < self.end.offset]
+        return [damage for damage in damages if not self.taken or self.end is None or damage.offset < self.end.offset]
 
     def checked(self, mended: list[mend.Mended]) -> list[mend.Mended]:
         """Return what was taken. Raises InputError where the replica no longer has it."""
-        for one in mended:
-            if not one.replica:
-                raise InputError(f"--replica: replica {self.taken} has changed meanwhile at offset {one.offset}: run it again")
+        for mended_range in mended:
+            if not mended_range.replica:
+                raise InputError(
+                    f"--replica: replica {self.taken} has changed meanwhile at offset {mended_range.offset}: run it again"
+                )
         return mended
 
     def tell(self, summary: Summary) -> None:
         """Say by how much each replica goes on, and what was taken; the manifest gets the same."""
         if self.end is None:
             return
-        upto, told = max(self.end.offset, self.damage[-1].end if self.damage else 0), list[dict[str, Any]]()
-        for one in self.found:
-            is_taken = self.extends and one.replica == self.taken
-            if one.end <= upto and not is_taken:
+        upto, entries = max(self.end.offset, self.damage[-1].end if self.damage else 0), list[dict[str, Any]]()
+        for behind in self.found:
+            is_taken = self.extends and behind.replica == self.taken
+            if behind.end <= upto and not is_taken:
                 continue
-            more = f"{counted(one.bytes, 'byte')}, {counted(one.records, 'record')}, from offset {one.begin} on"
-            told.append({"replica": one.replica, "offset": one.begin, "bytes": one.bytes, "records": one.records})
+            amount = f"{counted(behind.bytes, 'byte')}, {counted(behind.records, 'record')}, from offset {behind.begin} on"
+            entries.append(
+                {"replica": behind.replica, "offset": behind.begin, "bytes": behind.bytes, "records": behind.records}
+            )
             if is_taken:
-                summary.warn(f"--extend: replica {one.replica} goes on behind the log's end, and was taken: {more}")
+                summary.warn(f"--extend: replica {behind.replica} goes on behind the log's end, and was taken: {amount}")
             else:
-                summary.warn(f"--replica: replica {one.replica} goes on behind the log's end: {more}: --extend takes it")
-        if told and summary.repair is not None:
-            summary.repair["behind"] = told
+                summary.warn(f"--replica: replica {behind.replica} goes on behind the log's end: {amount}: --extend takes it")
+        if entries and summary.repair is not None:
+            summary.repair["behind"] = entries
 
 
 def look_behind(
     scan: Scan, replicas: Sequence[list[Segment]], extend: bool, chain: Chain, whole: Sequence[Segment], ends: dict[int, int]
 ) -> BehindEnd:
     """Have tasks look at what each replica, given by its segments, has behind the log's end, and decide what is taken of it."""
-    found = BehindEnd(log_end(chain, whole, ends, last_record(chain.accepted)) if replicas else None)
-    if found.end is None:
-        return found
-    plan = handover.write_plan(scan.staging, "log-end", [found.end])
+    behind = BehindEnd(log_end(chain, whole, ends, last_record(chain.accepted)) if replicas else None)
+    if behind.end is None:
+        return behind
+    plan = handover.write_plan(scan.staging, "log-end", [behind.end])
     listed = handover.write_plan(scan.staging, "replicas-behind", replicas)
     results = scan.engine.numbers(repair_replicas.LookBehind(plan, listed, scan.task.settings), len(replicas))
-    found.found = sorted(repair_replicas.Behind.read(results), key=lambda one: one.replica)
-    found.take(extend, chain.torn.reason if chain.torn else "", whole)
-    return found
+    behind.found = sorted(repair_replicas.Behind.read(results), key=lambda one: one.replica)
+    behind.take(extend, chain.torn.reason if chain.torn else "", whole)
+    return behind
 
 
 # -------------------------------------------------------------------------------------------------------------------- differing
@@ -253,15 +261,15 @@ class Differing:
 
     def outside(self, mended: Sequence[mend.Mended], end: int) -> Differing:
         """Return those that lie before ``end``, where the log ends, and in no range that is mended anyway."""
-        spans = [(one.low, one.high) for one in mended]
+        spans = [(mended_range.low, mended_range.high) for mended_range in mended]
 
         def is_left(record: differing.DifferingRecord) -> bool:
             low, high = record.phy_offset, record.phy_offset + record.size
             return low <= end and not any(a < high and low < b for a, b in spans)
 
-        return Differing([one for one in self.records if is_left(one[1])], self.replicas)
+        return Differing([mended_range for mended_range in self.records if is_left(mended_range[1])], self.replicas)
 
-    def majority(self, segments: Sequence[Segment]) -> dict[int, list[repair.Damage]]:
+    def majority(self, segments: Sequence[Segment]) -> dict[int, list[repair.SegmentDamage]]:
         """Return the records of which more than half of the logs have the same other bytes, as damage that a replica mends.
 
         They are given by the number of the first replica with these bytes; neighbours are one. ``segments`` are the log's.
@@ -269,35 +277,40 @@ class Differing:
         of_record: dict[int, list[tuple[int, differing.DifferingRecord]]] = {}
         for number, record in self.records:
             of_record.setdefault(record.phy_offset, []).append((number, record))
-        found: dict[int, list[repair.Damage]] = {}
-        for offset, others in sorted(of_record.items()):
-            end = offset + others[0][1].size
-            having = sum(any(s.start <= offset and end <= s.data_end for s in of) for of in self.replicas)
-            votes = Counter(record.digest for _, record in others if record.digest).most_common(1)
+        damages: dict[int, list[repair.SegmentDamage]] = {}
+        for offset, versions in sorted(of_record.items()):
+            end = offset + versions[0][1].size
+            having = sum(
+                any(s.start <= offset and end <= s.data_end for s in segments_of_replica)
+                for segments_of_replica in self.replicas
+            )
+            votes = Counter(record.digest for _, record in versions if record.digest).most_common(1)
             if votes and 2 * votes[0][1] > 1 + having:
-                number, record = next(one for one in others if one[1].digest == votes[0][0])
-                _add(found.setdefault(number, []), record, segments)
-        return found
+                number, record = next(version for version in versions if version[1].digest == votes[0][0])
+                _add(damages.setdefault(number, []), record, segments)
+        return damages
 
     def tell(self, summary: Summary, taken: Sequence[mend.Mended]) -> None:
         """Say which records differ; the manifest lists them."""
         if not self.records:
             return
-        took = {record.phy_offset for _, record in self.records if any(_has(one, record) for one in taken)}
-        told = "; ".join(f"replica {number}: {record.text}" for number, record in self.records[:_TOLD])
-        more = f"; {counted(len(self.records) - _TOLD, 'more record')}" if len(self.records) > _TOLD else ""
-        left = any(record.phy_offset not in took for _, record in self.records)
-        advice = ": look which log is right; the log's own bytes stay" if left else ""
-        summary.warn(f"--replica: records differ where no CRC tells which log is right: {told}{more}{advice}")
+        taken_offsets = {
+            record.phy_offset for _, record in self.records if any(_has(mended_range, record) for mended_range in taken)
+        }
+        shown = "; ".join(f"replica {number}: {record.text}" for number, record in self.records[:_TOLD])
+        others = f"; {counted(len(self.records) - _TOLD, 'more record')}" if len(self.records) > _TOLD else ""
+        is_open = any(record.phy_offset not in taken_offsets for _, record in self.records)
+        advice = ": look which log is right; the log's own bytes stay" if is_open else ""
+        summary.warn(f"--replica: records differ where no CRC tells which log is right: {shown}{others}{advice}")
         if taken:
-            what = counted(len(took), "record")
-            summary.warn(f"--majority: {what} taken as most of the logs have it: the old bytes are in quarantine/")
+            records = counted(len(taken_offsets), "record")
+            summary.warn(f"--majority: {records} taken as most of the logs have it: the old bytes are in quarantine/")
         if summary.repair is not None:
             summary.repair["differing"] = [
                 {
                     "replica": number, "offset": record.phy_offset, "size": record.size, "topic": record.topic,
                     "queue": record.queue, "queue_offset": record.queue_offset, "fields": record.fields,
-                    "taken": record.phy_offset in took,
+                    "taken": record.phy_offset in taken_offsets,
                 }
                 for number, record in self.records[:_LISTED]
             ]  # fmt: skip
@@ -305,26 +318,29 @@ class Differing:
 
 def compare_replicas(scan: Scan, replicas: list[list[Segment]], log: Commitlog) -> Differing:
     """Have tasks compare the log with each replica, given by its segments, byte by byte."""
-    found = list[tuple[int, differing.DifferingRecord]]()
+    records = list[tuple[int, differing.DifferingRecord]]()
     for number, segments in enumerate(replicas, 1):
         stretches = differing.overlap(log.segments, segments)
         if stretches:
-            tasks = task_count(len(stretches), 2 * sum(one.length for one in stretches), scan.engine.cores)
+            tasks = task_count(len(stretches), 2 * sum(item.length for item in stretches), scan.engine.cores)
             plan = handover.write_plan(scan.staging, f"stretches-{number}", stretches)
             results = scan.engine.numbers(differing.CompareLogs(scan.staging, plan, tasks, scan.task.settings), tasks)
-            found += [(number, record) for one in differing.LogDifference.read(results) for record in one.records]
-    return Differing(sorted(found, key=lambda one: (one[1].phy_offset, one[0])), replicas)
+            records += [(number, record) for item in differing.LogDifference.read(results) for record in item.records]
+    return Differing(sorted(records, key=lambda item: (item[1].phy_offset, item[0])), replicas)
 
 
-def _has(one: mend.Mended, record: differing.DifferingRecord) -> bool:
-    return one.low <= record.phy_offset and record.phy_offset + record.size <= one.high
+def _has(mended_range: mend.Mended, record: differing.DifferingRecord) -> bool:
+    return mended_range.low <= record.phy_offset and record.phy_offset + record.size <= mended_range.high
 
 
-def _add(found: list[repair.Damage], record: differing.DifferingRecord, segments: Sequence[Segment]) -> None:
+def _add(damages: list[repair.SegmentDamage], record: differing.DifferingRecord, segments: Sequence[Segment]) -> None:
     """Add a record to the stretches of one replica, joined with the one before it."""
-    low, segment = record.phy_offset, next(one for one in segments if one.start <= record.phy_offset < one.segment_end)
+    low, segment = (
+        record.phy_offset,
+        next(candidate for candidate in segments if candidate.start <= record.phy_offset < candidate.segment_end),
+    )
     places: tuple[repair.Place, ...] = (repair.Place(low, record.size, f"{MAJORITY} ({record.fields})"),)
-    if found and found[-1].end == low and found[-1].segment == segment:
-        before = found.pop()
+    if damages and damages[-1].end == low and damages[-1].segment == segment:
+        before = damages.pop()
         low, places = before.offset, (*before.places, *places)
-    found.append(repair.Damage(low, record.phy_offset + record.size - low, segment, places))
+    damages.append(repair.SegmentDamage(low, record.phy_offset + record.size - low, segment, places))

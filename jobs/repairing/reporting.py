@@ -21,36 +21,39 @@ def apart(mended: Sequence[Mended]) -> list[Mended]:
 
     What replicas have comes first: the record goes with a filler only where that has no room without it.
     """
-    found: list[Mended] = []
-    for one in sorted(mended, key=lambda one: one.low):
-        while found and one.low < found[-1].high:
-            one = _joined(found.pop(), one, found)
-        found.append(one)
-    return found
+    ranges: list[Mended] = []
+    for mended_range in sorted(mended, key=lambda mended_range: mended_range.low):
+        while ranges and mended_range.low < ranges[-1].high:
+            mended_range = _joined(ranges.pop(), mended_range, ranges)
+        ranges.append(mended_range)
+    return ranges
 
 
-def _joined(one: Mended, other: Mended, before: list[Mended]) -> Mended:
-    """The second of two ranges that overlap, after the first one; or both as one range, where their bytes are of one kind."""
-    if one.replica != other.replica:
+def _joined(a: Mended, b: Mended, before: list[Mended]) -> Mended:
+    """Return the second of two ranges that overlap, after the first one; or both as one range, where their bytes are of one
+    kind."""
+    if a.replica != b.replica:
         # Both end at records, and each damaged stretch is in one of them alone.
-        if one.replica and not other.replica:
-            before.append(cut(one, one.low, other.low))
-            return other
-        before.append(one)
-        return cut(other, one.high, max(one.high, other.high))
-    first, last = one.pieces[0], other.pieces[-1]
+        if a.replica and not b.replica:
+            before.append(cut(a, a.low, b.low))
+            return b
+        before.append(a)
+        return cut(b, a.high, max(a.high, b.high))
+    first, last = a.pieces[0], b.pieces[-1]
     pieces: list[Piece] = [replace(first, high=last.high)]
     if last.kind == BLANK:
-        pieces = [replace(last, low=one.low)] if one.low > one.start else [first, replace(last, low=first.high)]
+        pieces = [replace(last, low=a.low)] if a.low > a.start else [first, replace(last, low=first.high)]
     return replace(
-        one, length=other.offset + other.length - one.offset, high=other.high, places=[*one.places, *other.places],
+        a, length=b.offset + b.length - a.offset, high=b.high, places=[*a.places, *b.places],
         pieces=pieces,
     )  # fmt: skip
 
 
-def cut(one: Mended, low: int, high: int) -> Mended:
+def cut(mended_range: Mended, low: int, high: int) -> Mended:
     """Return less of a range that is a replica's: as far as it lies in [low, high)."""
-    return replace(one, low=low, high=high, pieces=[replace(piece, low=low, high=high) for piece in one.pieces])
+    return replace(
+        mended_range, low=low, high=high, pieces=[replace(piece, low=low, high=high) for piece in mended_range.pieces]
+    )
 
 
 def warn_of_replicas(summary: Summary, mended: Sequence[Mended], last: int) -> None:
@@ -58,20 +61,23 @@ def warn_of_replicas(summary: Summary, mended: Sequence[Mended], last: int) -> N
 
     ``last`` is the offset of the last good record of the damaged log.
     """
-    taken = [one for one in mended if one.replica]
-    others, wider = len(mended) - len(taken), [one for one in taken if one.high - one.low > one.length]
-    if others:
-        summary.warn(f"--replica: {counted(others, 'damaged range')} could not be taken: no replica is sure to have it")
+    taken = [mended_range for mended_range in mended if mended_range.replica]
+    not_taken, wider = (
+        len(mended) - len(taken),
+        [mended_range for mended_range in taken if mended_range.high - mended_range.low > mended_range.length],
+    )
+    if not_taken:
+        summary.warn(f"--replica: {counted(not_taken, 'damaged range')} could not be taken: no replica is sure to have it")
     if wider:
         summary.warn(
             f"--replica: offset {wider[0].low}: records beside the damage are other ones in the replica, and were taken, too "
             f"({counted(len(wider), 'range')} in all): the old ones are in quarantine/"
         )
-    for one in taken[-1:]:
-        if one.high > last:
+    for mended_range in taken[-1:]:
+        if mended_range.high > last:
             summary.warn(
-                f"--replica: offset {one.low}: nothing follows in the damaged log that shows whether it went on as the replica "
-                "does"
+                f"--replica: offset {mended_range.low}: nothing follows in the damaged log that shows whether it went on as "
+                "the replica does"
             )
 
 
@@ -80,16 +86,16 @@ def report(
 ) -> None:
     """Say in the summary what was changed; what is lost is damage there."""
     digests = {number: digest for segment in written for number, digest in segment.digests.items()}
-    ranges = [_entry(segments, one, digests.get(str(number), "")) for number, one in enumerate(mended)]
+    ranges = [_entry(segments, mended_range, digests.get(str(number), "")) for number, mended_range in enumerate(mended)]
     ranges += [_kept_entry(hole) for hole in kept]
     ranges.sort(key=lambda entry: int(entry["offset"]))
     lost = [entry for entry in ranges if entry["how"] != REPLICA]
     for entry in lost[:DAMAGE_MAX]:
         summary.add_damage(entry["segment"], entry["offset"], entry["length"], entry["reason"])
-    if rest := lost[DAMAGE_MAX:]:
-        size, end = sum(entry["length"] for entry in rest), rest[-1]["offset"] + rest[-1]["length"]
-        reason = f"{counted(len(rest), 'more damaged place')}, up to offset {end}"
-        summary.add_damage(rest[0]["segment"], rest[0]["offset"], size, reason)
+    if not_listed := lost[DAMAGE_MAX:]:
+        size, end = sum(entry["length"] for entry in not_listed), not_listed[-1]["offset"] + not_listed[-1]["length"]
+        reason = f"{counted(len(not_listed), 'more damaged place')}, up to offset {end}"
+        summary.add_damage(not_listed[0]["segment"], not_listed[0]["offset"], size, reason)
     summary.repair = {
         "ranges": ranges,
         "from_replica": sum(entry["length"] for entry in ranges if entry["how"] == REPLICA),
@@ -99,18 +105,18 @@ def report(
     }
 
 
-def _entry(segments: list[Segment], one: Mended, digest: str) -> dict[str, Any]:
+def _entry(segments: list[Segment], mended_range: Mended, digest: str) -> dict[str, Any]:
     return {
-        "segment": segment_of(segments, one.offset),
-        "offset": one.low,
-        "length": one.high - one.low,
-        "reason": one.reason,
-        "how": REPLICA if one.replica else FILLER,
-        "replica": one.replica or None,
-        "damaged": [one.offset, one.length],
-        "old": one.kept.digest or None,
+        "segment": segment_of(segments, mended_range.offset),
+        "offset": mended_range.low,
+        "length": mended_range.high - mended_range.low,
+        "reason": mended_range.reason,
+        "how": REPLICA if mended_range.replica else FILLER,
+        "replica": mended_range.replica or None,
+        "damaged": [mended_range.offset, mended_range.length],
+        "old": mended_range.kept.digest or None,
         "new": digest,
-        "records": one.kept.records,
+        "records": mended_range.kept.records,
     }
 
 
@@ -123,4 +129,4 @@ def _kept_entry(hole: Hole) -> dict[str, Any]:
 
 def entries(mended: Sequence[Mended], written: Sequence[WrittenSegment]) -> list[dict[str, Any]]:
     """Return the entries of the manifest: the segments, and the files of the quarantine."""
-    return [*(segment.entry for segment in written), *(entry for one in mended for entry in one.kept.entries)]
+    return [*(segment.entry for segment in written), *(entry for mended_range in mended for entry in mended_range.kept.entries)]

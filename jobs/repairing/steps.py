@@ -38,7 +38,7 @@ from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.repair import SHORT, Damage, damages, whole_segments
+from rocketmq_reindex.storage_format.repair import SHORT, SegmentDamage, damages, whole_segments
 from rocketmq_reindex.storage_format.scan.chain import Chain, misnamed
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary, Segment
@@ -104,36 +104,38 @@ class RepairSteps(FullBuild):
             holes = [*chain.holes, *wrong_offsets(odd, segments), *_broken_off(segments[-1], chain.torn)]
             ends = record_ends(chain.accepted, segments)
 
-            def damaged(holes: Iterable[Hole]) -> list[Damage]:
+            def damaged(holes: Iterable[Hole]) -> list[SegmentDamage]:
                 return located(damages(holes, whole, ends), chain.accepted, segments)
 
-            found = damaged(holes)
+            to_mend = damaged(holes)
             self._last = last_record(chain.accepted)
             behind = look_behind(scan, self._replicas, self.settings.extend, chain, whole, ends)
             whole += behind.new
-            check_room(scan.staging, self.settings, whole, self._last, [*behind.others(found), *behind.damage])
+            check_room(scan.staging, self.settings, whole, self._last, [*behind.others(to_mend), *behind.damage])
         with reporter.step("mend"):
             taken, kept = list[mend.Mended](), list[Hole]()
             if self.settings.include_broken:
                 # What a replica has whole is not kept as it is.
                 if self.settings.replicas:
-                    taken = [one for one in self._mend(scan, found, only_replicas=True) if one.replica]
-                done = sorted((one.offset, one.offset + one.length) for one in taken)
-                holes = [hole for hole in holes if not _is_in(done, hole.offset, hole.offset + hole.length)]
+                    taken = [
+                        mended_range for mended_range in self._mend(scan, to_mend, only_replicas=True) if mended_range.replica
+                    ]
+                spans_taken = sorted((mended_range.offset, mended_range.offset + mended_range.length) for mended_range in taken)
+                holes = [hole for hole in holes if not _is_in(spans_taken, hole.offset, hole.offset + hole.length)]
                 kept = [hole for hole in holes if hole.reason == _BROKEN]
-                found = damaged(hole for hole in holes if hole.reason != _BROKEN)
-                found = [damage for damage in found if not _is_in(done, damage.offset, damage.end)]
+                to_mend = damaged(hole for hole in holes if hole.reason != _BROKEN)
+                to_mend = [damage for damage in to_mend if not _is_in(spans_taken, damage.offset, damage.end)]
             taken += behind.checked(self._mend(scan, behind.damage, only_replicas=True, replica=behind.taken))
-            mended = reporting.apart([*taken, *self._mend(scan, behind.others(found))])
+            mended = reporting.apart([*taken, *self._mend(scan, behind.others(to_mend))])
             differing, by_most = self._differing(scan, chain, segments, mended)
             mended = self._kept(scan, whole, reporting.apart([*mended, *by_most]))
             if self.settings.tombstones:
                 lost = list(gaps(odd))
                 _refuse_many(sum(gap.offsets for gap in lost), self.settings.max_fill)
-                mended, left = with_tombstones(mended, lost, {segment.start: segment.segment_end for segment in whole})
-                if left:
+                mended, homeless = with_tombstones(mended, lost, {segment.start: segment.segment_end for segment in whole})
+                if homeless:
                     summary.warn(
-                        f"--tombstones: {counted(left, 'lost queue offset')} without room for a record: they stay empty"
+                        f"--tombstones: {counted(homeless, 'lost queue offset')} without room for a record: they stay empty"
                     )
         if self.settings.replicas:
             reporting.warn_of_replicas(summary, mended, self._last)
@@ -143,7 +145,9 @@ class RepairSteps(FullBuild):
         behind.tell(summary)
         differing.tell(summary, by_most)
         new = [_in_tree(segment, scan.staging) for segment in whole]
-        changed = [(one.low, one.high) for one in mended] + [(hole.offset, hole.offset + hole.length) for hole in kept]
+        changed = [(mended_range.low, mended_range.high) for mended_range in mended] + [
+            (hole.offset, hole.offset + hole.length) for hole in kept
+        ]
         if not changed:
             return segments, chain
         read = scan.task.settings
@@ -157,26 +161,33 @@ class RepairSteps(FullBuild):
     def _differing(
         self, scan: Scan, chain: Chain, segments: list[Segment], mended: list[mend.Mended]
     ) -> tuple[Differing, list[mend.Mended]]:
-        """The sound records that replicas have otherwise, and with --majority those that are taken from most of the logs."""
+        """Return the sound records that replicas have otherwise, and with --majority those that are taken from most of the
+        logs."""
         if not self.settings.replicas:
             return Differing([], []), []
-        found = compare_replicas(scan, self._replicas, self.log).outside(mended, self._last)
+        differing = compare_replicas(scan, self._replicas, self.log).outside(mended, self._last)
         taken = list[mend.Mended]()
-        for number, damage in found.majority(segments).items() if self.settings.majority else ():
-            wanted = located(damage, chain.accepted, segments)
-            some = self._mend(scan, wanted, only_replicas=True, replica=number)
+        for number, damage in differing.majority(segments).items() if self.settings.majority else ():
+            of_replica = located(damage, chain.accepted, segments)
+            of_majority = self._mend(scan, of_replica, only_replicas=True, replica=number)
             # Of the records beside them most of the logs have the same bytes as this one, or those of another replica.
-            taken += [reporting.cut(one, one.offset, one.offset + one.length) for one in some if one.replica]
-        return found, taken
+            taken += [
+                reporting.cut(mended_range, mended_range.offset, mended_range.offset + mended_range.length)
+                for mended_range in of_majority
+                if mended_range.replica
+            ]
+        return differing, taken
 
-    def _mend(self, scan: Scan, found: list[Damage], *, only_replicas: bool = False, replica: int = 0) -> list[mend.Mended]:
+    def _mend(
+        self, scan: Scan, damages: list[SegmentDamage], *, only_replicas: bool = False, replica: int = 0
+    ) -> list[mend.Mended]:
         """Have tasks decide what stands in the place of the damage. ``replica``: this one alone is asked; 0: all are."""
-        if not found:
+        if not damages:
             return []
-        staging, tasks = scan.staging, task_count(len(found), sum(damage.length for damage in found), scan.engine.cores)
-        plan = handover.write_plan(staging, "damage", found)
-        asked = [one if replica in (0, number) else [] for number, one in enumerate(self._replicas, 1)]
-        listed = handover.write_plan(staging, "replicas", asked)
+        staging, tasks = scan.staging, task_count(len(damages), sum(damage.length for damage in damages), scan.engine.cores)
+        plan = handover.write_plan(staging, "damage", damages)
+        segments_asked = [segments if replica in (0, number) else [] for number, segments in enumerate(self._replicas, 1)]
+        listed = handover.write_plan(staging, "replicas", segments_asked)
         function = mend.MendDamage(plan, listed, tasks, scan.task.settings, only_replicas)
         return mend.Mended.read(scan.engine.numbers(function, tasks))
 
@@ -184,31 +195,39 @@ class RepairSteps(FullBuild):
         """Have tasks keep what stood there, and return the ranges with that."""
         if not mended:
             return []
-        of = {segment.start: segment for segment in whole}
-        replaced = [Damage(one.low, one.high - one.low, of[one.start], tuple(one.places)) for one in mended]
-        tasks = task_count(len(replaced), sum(one.length for one in replaced), scan.engine.cores)
+        by_start = {segment.start: segment for segment in whole}
+        replaced = [
+            SegmentDamage(
+                mended_range.low, mended_range.high - mended_range.low, by_start[mended_range.start], tuple(mended_range.places)
+            )
+            for mended_range in mended
+        ]
+        tasks = task_count(len(replaced), sum(mended_range.length for mended_range in replaced), scan.engine.cores)
         plan = handover.write_plan(scan.staging, "replaced", replaced)
         function = repair_segments.KeepReplaced(scan.staging, plan, tasks, scan.task.settings)
-        kept = {one.low: one for one in repair_segments.Kept.read(scan.engine.numbers(function, tasks))}
-        return [dataclasses.replace(one, kept=kept[one.low]) for one in mended]
+        kept = {
+            mended_range.low: mended_range
+            for mended_range in repair_segments.KeptBytes.read(scan.engine.numbers(function, tasks))
+        }
+        return [dataclasses.replace(mended_range, kept=kept[mended_range.low]) for mended_range in mended]
 
     def _write(
         self, scan: Scan, whole: list[Segment], mended: list[mend.Mended], reporter: Reporter
     ) -> list[repair_segments.WrittenSegment]:
         """Have tasks write all segments."""
         staging, size = scan.staging, sum(segment.segment_end - segment.start for segment in whole)
-        wanted = [self._plan(segment, mended) for segment in whole]
+        plans = [self._plan(segment, mended) for segment in whole]
         tasks = task_count(len(whole), size, scan.engine.cores)
         positions = Positions(staging)
 
         def probe() -> tuple[int, float]:
             shares = positions.shares()
-            done = set(files.names(files.join(staging.tree, repair_segments.FOLDER)))
-            share = sum(1.0 if segment.name in done else shares.get(segment.name, 0.0) for segment in whole)
-            return len(done), share / len(whole)
+            written_names = set(files.names(files.join(staging.tree, repair_segments.FOLDER)))
+            share = sum(1.0 if segment.name in written_names else shares.get(segment.name, 0.0) for segment in whole)
+            return len(written_names), share / len(whole)
 
         with reporter.stage("repair", "segments", len(whole), size, probe) as shown:
-            function = repair_segments.WriteSegments(staging, handover.write_plan(staging, "segments", wanted), tasks)
+            function = repair_segments.WriteSegments(staging, handover.write_plan(staging, "segments", plans), tasks)
             written = repair_segments.WrittenSegment.read(scan.engine.numbers(function, tasks))
             shown.count(segments=len(written))
         return sorted(written, key=lambda segment: segment.entry["path"])
@@ -216,9 +235,9 @@ class RepairSteps(FullBuild):
     def _plan(self, segment: Segment, mended: list[mend.Mended]) -> repair_segments.SegmentPlan:
         pieces = [
             dataclasses.replace(piece, range=number)
-            for number, one in enumerate(mended)
-            if one.start == segment.start
-            for piece in one.pieces
+            for number, mended_range in enumerate(mended)
+            if mended_range.start == segment.start
+            for piece in mended_range.pieces
         ]
         link = link_of(self.settings.link, segment, self._last)
         return repair_segments.SegmentPlan(segment, link, pieces)
@@ -237,14 +256,14 @@ def _refuse(chain: Chain, segments: list[Segment]) -> None:
         raise RefusedError(f"segment {wrong.segment}: {wrong.reason}: rename it, and repair then")
 
 
-def _refuse_many(tombstones: int, most: int) -> None:
-    """Raises RefusedError for more tombstones than the user allows: a plan in memory has each."""
-    if tombstones > most:
-        raise RefusedError(f"--tombstones: {tombstones:,} lost queue offsets, more than --max-fill {most:,}")
+def _refuse_many(tombstones: int, max_fill: int) -> None:
+    """Raise RefusedError for more tombstones than the user allows: a plan in memory has each."""
+    if tombstones > max_fill:
+        raise RefusedError(f"--tombstones: {tombstones:,} lost queue offsets, more than --max-fill {max_fill:,}")
 
 
 def _broken_off(last: Segment, torn: Hole | None) -> list[Hole]:
-    """The torn tail of a short last segment, where the zeros that fill the file up would make a record of it."""
+    """Return the torn tail of a short last segment, where the zeros that fill the file up would make a record of it."""
     if torn is None or last.data_end == last.segment_end or not last.start <= torn.offset < last.data_end:
         return []
     length = last.data_end - torn.offset
@@ -252,15 +271,15 @@ def _broken_off(last: Segment, torn: Hole | None) -> list[Hole]:
 
 
 def _is_in(stretches: list[tuple[int, int]], low: int, high: int) -> bool:
-    """Whether one of the stretches, which are in order and apart, has all of [low, high)."""
+    """Return whether one of the stretches, which are in order and apart, has all of [low, high)."""
     number = bisect_right(stretches, (low, INT64_MAX)) - 1
     return number >= 0 and stretches[number][1] >= high
 
 
 def _check_whole(chain: Chain, kept: list[Hole]) -> None:
-    """Raises InputError where the new log has damage: what was taken from a replica was sound when it was looked at."""
+    """Raise InputError where the new log has damage: what was taken from a replica was sound when it was looked at."""
     for hole in chain.holes[:1]:
-        if any(one.offset == hole.offset for one in kept):
+        if any(kept_hole.offset == hole.offset for kept_hole in kept):
             raise InputError(
                 f"segment {hole.segment}: offset {hole.offset}: {hole.reason}, beside its wrong body CRC: no broker takes this "
                 "record: leave out --include-broken"

@@ -22,7 +22,7 @@ FILES_LOOKED_INTO: Final = 20
 
 
 def make_page(source: str, store: str | None = None, summary: str | None = None) -> str:
-    """The page about a build's folder or a verify's file. Raises InputError for anything else."""
+    """Return the page about a build's folder or a verify's file. Raises InputError for anything else."""
     try:
         from rocketmq_reindex.jobs.reporting import plots  # noqa: F401  is matplotlib there?
     except ImportError as error:
@@ -45,33 +45,33 @@ def make_page(source: str, store: str | None = None, summary: str | None = None)
     items: list[Any] = []
     for index in model.index[-FILES_LOOKED_INTO:]:
         with contextlib.suppress(OSError, InputError, ValueError):
-            found = look_into(index, folder)
-            if found is not None:
-                chains.append(found[0])
-                items.append((found[1], index.items / max(1, len(found[1]))))
+            looked_into = look_into(index, folder)
+            if looked_into is not None:
+                chains.append(looked_into[0])
+                items.append((looked_into[1], index.items / max(1, len(looked_into[1]))))
     if not times and items:
         import numpy as np
 
-        moments = np.concatenate([of for of, _ in items])
-        weights = np.concatenate([np.full(len(of), round(each), np.int64) for of, each in items])
+        moments = np.concatenate([item_times for item_times, _ in items])
+        weights = np.concatenate([np.full(len(item_times), round(items_each), np.int64) for item_times, items_each in items])
         times, sampled = {"index items": (moments, weights)}, "times of evenly spread index items: give --store for topics"
     cut = f"; the last {FILES_LOOKED_INTO} files" if len(model.index) > FILES_LOOKED_INTO else ""
     return render(model, times, sampled, chains, cut)
 
 
 def _model(source: str, summary: str | None) -> tuple[Model, str]:
-    """What a build or a verify wrote, and the folder of its files. Raises InputError."""
+    """Return what a build or a verify wrote, and the folder of its files. Raises InputError."""
     from rocketmq_reindex.jobs.reporting.model import began, of_build, of_verify, written
 
     path = os.path.join(source, MANIFEST) if os.path.isdir(source) else source
-    found = _json(path)
+    content = _json(path)
     try:
-        if found.get("command") == "verify":
-            folder = str(found["store"])
-            model = of_verify(found, folder)
+        if content.get("command") == "verify":
+            folder = str(content["store"])
+            model = of_verify(content, folder)
         else:
             folder = os.path.dirname(path) or "."
-            model = of_build(found, os.path.abspath(folder))
+            model = of_build(content, os.path.abspath(folder))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         kind = type(error).__name__
         raise InputError(
@@ -89,12 +89,12 @@ def _model(source: str, summary: str | None) -> tuple[Model, str]:
 
 
 def _sampled(times: Times, model: Model) -> str:
-    """Whose times are shown: how many were looked at, and what is no message of its own."""
-    looked, messages = sum(len(of) for of, _ in times.values()), model.messages
+    """Return whose times are shown: how many were looked at, and what is no message of its own."""
+    looked, messages = sum(len(moments) for moments, _ in times.values()), model.messages
     if looked >= messages:
         text = f"store times of {counted(looked, 'message')}"
     else:
-        spread = ", evenly spread" if any(int(each.max()) > 1 for _, each in times.values()) else ""
+        spread = ", evenly spread" if any(int(weights.max()) > 1 for _, weights in times.values()) else ""
         text = f"store times of {looked:,} of {counted(messages, 'message')}{spread}"
     without = model.records - messages
     light = sum(queue.units for queue in model.queues if queue.light)
@@ -105,22 +105,22 @@ def _sampled(times: Times, model: Model) -> str:
     return text
 
 
-def _json(path: str, what: str = "name what a build wrote, or the file of verify --report") -> dict[str, Any]:
+def _json(path: str, advice: str = "name what a build wrote, or the file of verify --report") -> dict[str, Any]:
     from rocketmq_reindex.udfs import files
 
     try:
-        found = json.loads(files.read_bytes(path, MANIFEST_MAX))
+        content = json.loads(files.read_bytes(path, MANIFEST_MAX))
     except FileNotFoundError:
-        raise InputError(f"{escape(path)}: is not there: {what}") from None
+        raise InputError(f"{escape(path)}: is not there: {advice}") from None
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise InputError(f"{escape(path)}: is no JSON object: {what}")
-    return found
+        content = None
+    if not isinstance(content, dict):
+        raise InputError(f"{escape(path)}: is no JSON object: {advice}")
+    return content
 
 
 def _seconds(summary: dict[str, Any], path: str) -> dict[str, float]:
-    found = summary.get("seconds")
-    if not isinstance(found, dict) or not all(isinstance(value, int | float) for value in found.values()):
+    seconds = summary.get("seconds")
+    if not isinstance(seconds, dict) or not all(isinstance(value, int | float) for value in seconds.values()):
         raise InputError(f"{escape(path)}: has no seconds: give what build --json printed")
-    return {str(name): float(value) for name, value in found.items() if name != "total"}
+    return {str(name): float(value) for name, value in seconds.items() if name != "total"}

@@ -41,7 +41,7 @@ class Queue:
 
 
 @dataclass
-class Index:
+class IndexFileShown:
     """One IndexFile: ``places`` and ``slots`` are what it has room for."""
 
     name: str
@@ -78,7 +78,7 @@ class Model:
     records: int = 0
     facts: list[tuple[str, str]] = field(default_factory=list)
     queues: list[Queue] = field(default_factory=list)
-    index: list[Index] = field(default_factory=list)
+    index: list[IndexFileShown] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     segments: list[tuple[int, int]] = field(default_factory=list)
     damage: list[tuple[int, int, str]] = field(default_factory=list)
@@ -97,14 +97,14 @@ class Model:
     @property
     def topics(self) -> dict[str, list[Queue]]:
         """Queues by topic, the topic with the most units first."""
-        found: dict[str, list[Queue]] = {}
+        by_topic: dict[str, list[Queue]] = {}
         for queue in self.queues:
-            found.setdefault(queue.topic, []).append(queue)
-        return dict(sorted(found.items(), key=lambda pair: (-sum(q.units for q in pair[1]), pair[0])))
+            by_topic.setdefault(queue.topic, []).append(queue)
+        return dict(sorted(by_topic.items(), key=lambda pair: (-sum(q.units for q in pair[1]), pair[0])))
 
 
 def of_build(manifest: dict[str, Any], name: str) -> Model:
-    """From ``reindex.json``. Raises KeyError, TypeError or ValueError for what is none."""
+    """Return the model of a build's ``reindex.json``. Raises KeyError, TypeError or ValueError for what is none."""
     counts, settings = manifest["counts"], manifest["settings"]
     inputs = [(int(entry["segment"]), int(entry["size"])) for entry in manifest["inputs"]]
     model = Model(name, "build", str(manifest["version"]), settings=settings, segments=inputs)
@@ -116,11 +116,11 @@ def of_build(manifest: dict[str, Any], name: str) -> Model:
     ends: dict[tuple[str, int], list[int]] = {}
     for entry in manifest["files"]:
         path, used = str(entry["path"]), int(entry["used"])
-        found = QUEUE_PATH.fullmatch(path)
-        if found:
+        match = QUEUE_PATH.fullmatch(path)
+        if match:
             kinds["ConsumeQueue"] += used
-            start = int(found[3]) // UNIT_SIZE
-            ends.setdefault((found[1], int(found[2])), []).extend((start, start + used // UNIT_SIZE))
+            start = int(match[3]) // UNIT_SIZE
+            ends.setdefault((match[1], int(match[2])), []).extend((start, start + used // UNIT_SIZE))
         elif path.startswith("index/"):
             kinds["IndexFile"] += int(entry["size"])
             model.index.append(_index(path.removeprefix("index/"), entry, settings))
@@ -132,8 +132,16 @@ def of_build(manifest: dict[str, Any], name: str) -> Model:
             key = (str(decision["topic"]), int(decision["queue"]))
             gaps[key] = gaps.get(key, 0) + int(decision["count"])
     model.queues = [
-        Queue(topic, number, min(of), max(of), max(of) - min(of), gaps.get((_shown_name(topic), number), 0), filled=True)
-        for (topic, number), of in sorted(ends.items())
+        Queue(
+            topic,
+            number,
+            min(offsets),
+            max(offsets),
+            max(offsets) - min(offsets),
+            gaps.get((_shown_name(topic), number), 0),
+            filled=True,
+        )
+        for (topic, number), offsets in sorted(ends.items())
     ]
     model.gaps_elsewhere = gaps.get(("", -1), 0)
     model.sizes = {kind: size for kind, size in kinds.items() if size}
@@ -159,7 +167,7 @@ def _judge_build(model: Model, repaired: bool) -> None:
 
 
 def of_verify(summary: dict[str, Any], name: str) -> Model:
-    """From what ``verify --report`` wrote. Raises KeyError, TypeError or ValueError for what is none."""
+    """Return the model of what ``verify --report`` wrote. Raises KeyError, TypeError or ValueError for what is none."""
     model = Model(name, "verify", str(summary["version"]), settings=dict(summary["settings"]))
     model.records, model.when = int(summary["records"]), began("verified", summary.get("started"))
     model.damage = [(int(d["offset"]), int(d["length"]), str(d["reason"])) for d in summary["damage"]]
@@ -188,13 +196,13 @@ def of_verify(summary: dict[str, Any], name: str) -> Model:
 
 
 def _mends(model: Model, summary: dict[str, Any]) -> list[Step]:
-    """Returns what mends the differences of a verify."""
+    """Return what mends the differences of a verify."""
     steps = list[Step]()
     if summary["mend"]:
         # Some differences need other means, or no build is advised.
-        rest = any(not str(finding.get("mend", "")).startswith("rmq-reindex") for finding in model.findings)
+        has_other_means = any(not str(finding.get("mend", "")).startswith("rmq-reindex") for finding in model.findings)
         repair = str(summary["mend"]).startswith(REPAIRS)
-        first = f"{REPAIR}: {WITHOUT_REPLICA}" if repair else f"{'some' if rest else 'all'} of it is mended by"
+        first = f"{REPAIR}: {WITHOUT_REPLICA}" if repair else f"{'some' if has_other_means else 'all'} of it is mended by"
         steps.append(Step(first, str(summary["mend"])))
         steps += [Step(f"or, which {way['loses']}", str(way["command"])) for way in summary.get("other_ways", ())]
     steps += [Step(f"no build is advised for some of it: {reason}") for reason in summary.get("not_mended", ())]
@@ -202,7 +210,7 @@ def _mends(model: Model, summary: dict[str, Any]) -> list[Step]:
 
 
 def _verified(model: Model, summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """What is there, each followed by what is missing of it."""
+    """Return what is there, and behind each number what is missing of it."""
     tag_items = summary["tag_items_there"] if summary.get("tag_items") else None
     kinds = {"units": "units", _items(tag_items): "items", _TAG_ITEMS: "tag_items"}
     facts = []
@@ -214,7 +222,7 @@ def _verified(model: Model, summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _against(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """What was compared of two stores: the log of neither says what should be there."""
+    """Return what was compared of two stores: the log of neither says what should be there."""
     return [
         ("compared with", str(summary["against"])),
         ("bytes of both logs", f"{int(summary['bytes']):,}"),
@@ -224,11 +232,11 @@ def _against(summary: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _index(name: str, entry: dict[str, Any], settings: dict[str, Any], used: int | None = None) -> Index:
+def _index(name: str, entry: dict[str, Any], settings: dict[str, Any], used: int | None = None) -> IndexFileShown:
     header = entry["header"]
     places, slots = int(settings.get("index_items", 0)), int(settings.get("hash_slots", 0))
     items = max(0, (int(entry["used"]) - HEADER_SIZE - SLOT_SIZE * slots) // ITEM_SIZE - 1) if used is None else used
-    return Index(
+    return IndexFileShown(
         name,
         items,
         max(places - 1, items),
@@ -244,7 +252,8 @@ def _items(tag_items: int | None) -> str:
 
 
 def _facts(model: Model, units: int, items: int, tag_items: int | None) -> list[tuple[str, str]]:
-    """``items`` are those of keys, ``tag_items`` those of TAGS; None where there are to be none."""
+    """Return the facts of a build; ``items`` are those of keys, ``tag_items`` those of TAGS, None where there are to be
+    none."""
     light = sum(q.units for q in model.queues if q.light)
     return [
         ("records read", f"{model.records:,}"),
@@ -259,20 +268,21 @@ def _facts(model: Model, units: int, items: int, tag_items: int | None) -> list[
     ]
 
 
-def began(what: str, started: object) -> str:
-    """``built 2026-11-22 03:58:12 UTC`` from a summary's ``started``; nothing where that is not there. Raises ValueError."""
+def began(verb: str, started: object) -> str:
+    """Return ``built 2026-11-22 03:58:12 UTC`` from a summary's ``started``; nothing where that is not there. Raises
+    ValueError."""
     if started is None:
         return ""
     moment = dt.datetime.fromisoformat(str(started).removesuffix("Z"))
-    return f"{what} {moment.isoformat(' ', 'seconds')} UTC"
+    return f"{verb} {moment.isoformat(' ', 'seconds')} UTC"
 
 
 def written(name: str, seconds: float) -> str:
-    """When the file was written, where there is no summary of the run. A copy may have changed this time."""
+    """Return when the file was written, where there is no summary of the run. A copy may have changed this time."""
     moment = dt.datetime.fromtimestamp(int(seconds), dt.timezone.utc).replace(tzinfo=None)
     return f"{escape(name)} dated {moment.isoformat(' ', 'seconds')} UTC"
 
 
 def _shown_name(topic: str) -> str:
-    """A topic as decisions name it."""
+    """Return a topic as decisions name it."""
     return escape(topic)

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.jobs.reporting import plots
-from rocketmq_reindex.jobs.reporting.model import Index, Model, Queue
-from rocketmq_reindex.jobs.reporting.parts import STYLE, Bar, bars, differences, legend
+from rocketmq_reindex.jobs.reporting.model import IndexFileShown, Model, Queue
+from rocketmq_reindex.jobs.reporting.parts import STYLE, ChartBar, bars, differences, legend
 from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.checks.index import slot_lengths
 from rocketmq_reindex.storage_format.index.file import IndexView, open_index
@@ -37,7 +37,7 @@ Times = dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 
 
 def segments_of(commitlog: str) -> list[files.Entry]:
-    """The segments in a folder, by their names."""
+    """Return the segments in a folder, by their names."""
     return [e for e in files.listing(commitlog) if e.kind == files.FILE and layouts.first_byte(e.name) is not None]
 
 
@@ -51,7 +51,8 @@ class LogTimes:
         self._open: dict[int, files.Reader] = {}
 
     def time(self, phy_offset: int) -> int | None:
-        """The store time of the record at an offset of the log, in milliseconds since 1970; None where there is no record."""
+        """Return the store time of the record at an offset of the log, in milliseconds since 1970; None where there is no
+        record."""
         number = bisect_right(self._starts, phy_offset) - 1
         if number < 0 or phy_offset + _HEADER > self._starts[number] + self._entries[number].size:
             return None
@@ -69,17 +70,17 @@ class LogTimes:
 
 
 def message_times(model: Model, folder: str, commitlog: str) -> Times:
-    """Times of messages of the queues under ``folder``/consumequeue, by the log in ``commitlog``.
+    """Return times of messages of the queues under ``folder``/consumequeue, by the log in ``commitlog``.
 
     Light queues are left out: their messages stand in queues of their own topics, too.
     """
-    log, found = LogTimes(commitlog), Times()
+    log, times_by_topic = LogTimes(commitlog), Times()
     topics = {topic: queues for topic, queues in model.topics.items() if not queues[0].light}
     size = int(model.settings.get("cq_file_size", 0) or 0)
     try:
         for topic, queues in topics.items():
-            most = max(SAMPLES_OF_TOPIC, SAMPLES // len(topics))
-            step = max(1, -(-sum(q.end - q.first for q in queues) // most))
+            samples = max(SAMPLES_OF_TOPIC, SAMPLES // len(topics))
+            step = max(1, -(-sum(q.end - q.first for q in queues) // samples))
             times = [
                 t
                 for q in queues
@@ -87,15 +88,15 @@ def message_times(model: Model, folder: str, commitlog: str) -> Times:
                 if (t := log.time(phy_offset)) is not None
             ]
             if times:
-                found[topic] = (np.array(times, np.int64), np.full(len(times), step, np.int64))
+                times_by_topic[topic] = (np.array(times, np.int64), np.full(len(times), step, np.int64))
     finally:
         log.close()
-    return found
+    return times_by_topic
 
 
 def _phy_offsets(folder: str, queue: Queue, file_size: int, step: int) -> list[int]:
-    """Offsets of every ``step``-th record of a queue."""
-    found: list[int] = []
+    """Return offsets of every ``step``-th record of a queue."""
+    phy_offsets: list[int] = []
     per_file = max(1, file_size // UNIT_SIZE)
     position = queue.first + (step - 1) // 2
     reader, opened, last = None, -1, -1
@@ -111,18 +112,18 @@ def _phy_offsets(folder: str, queue: Queue, file_size: int, step: int) -> list[i
             (unit,) = np.frombuffer(reader.read((position - start) * UNIT_SIZE, UNIT_SIZE), UNIT)
             # Missing offsets repeat the next message's unit.
             if unit["size"] > 0 and unit["size"] != PRE_BLANK_SIZE and int(unit["phy_offset"]) != last:
-                found.append(last := int(unit["phy_offset"]))
+                phy_offsets.append(last := int(unit["phy_offset"]))
             position += step
     except (OSError, errors.InputError):
         pass  # a file that is missing or short: what was read of the queue is shown
     finally:
         if reader is not None:
             reader.__exit__(None, None, None)
-    return found
+    return phy_offsets
 
 
-def look_into(index: Index, folder: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
-    """Of one IndexFile: slots by chain length (0, 1, 2, 3-4, 5-8, ...), and times of evenly spread items."""
+def look_into(index: IndexFileShown, folder: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None:
+    """Return slots of an IndexFile by chain length (0, 1, 2, 3-4, 5-8, ...), and times of evenly spread items."""
     if not index.slots or not index.items:
         return None
     with files.Reader(files.join(folder, "index", index.name)) as reader:
@@ -177,8 +178,8 @@ class Page:
     def to_html(self) -> str:
         title = f"{self.model.command}: {names.escape(self.model.title)}"
         facts = "".join(_fact(name, value) for name, value in self.model.facts)
-        of = len(self.model.facts)
-        columns = f"--some:{columns_of(of, TILES_SOME)};--many:{columns_of(of, TILES_MANY)}"
+        tiles = len(self.model.facts)
+        columns = f"--some:{columns_of(tiles, TILES_SOME)};--many:{columns_of(tiles, TILES_MANY)}"
         when = f" \u00b7 {html(self.model.when)}" if self.model.when else ""
         cards = f'<div class="grid">{"".join(self.cards)}</div>'
         return (
@@ -201,9 +202,9 @@ def figure(*inner: str, caption: str = "") -> str:
     return f"<figure>{''.join(inner)}{text}</figure>"
 
 
-def columns_of(tiles: int, most: int) -> int:
-    """Return how many tiles stand in a row, at most ``most``, so that none stands alone in the last one."""
-    for rows in range(-(-tiles // most), tiles):
+def columns_of(tiles: int, columns_max: int) -> int:
+    """Return how many tiles stand in a row, at most ``columns_max``, so that none stands alone in the last one."""
+    for rows in range(-(-tiles // columns_max), tiles):
         columns = -(-tiles // rows)
         if tiles - columns * (rows - 1) > 1:
             return columns
@@ -227,34 +228,38 @@ def _command(command: str) -> str:
 
 
 def _said(title: str, texts: Sequence[str]) -> str:
-    """A section of lines: the first ones open, very many cut."""
+    """Return a section of lines: the first ones open, very many cut."""
     if not texts:
         return ""
     lines = [f"<li>{html(text)}</li>" for text in texts[:ROWS_SHOWN]]
     if len(texts) > ROWS_SHOWN:
         lines.append(f"<li>and {len(texts) - ROWS_SHOWN:,} more</li>")
-    more = lines[LINES_OPEN:]
-    rest = f"<details><summary>{len(more):,} more</summary><ul>{''.join(more)}</ul></details>" if more else ""
-    return section(title, f'<ul class="note">{"".join(lines[:LINES_OPEN])}</ul>{rest}')
+    hidden_lines = lines[LINES_OPEN:]
+    details = (
+        f"<details><summary>{len(hidden_lines):,} more</summary><ul>{''.join(hidden_lines)}</ul></details>"
+        if hidden_lines
+        else ""
+    )
+    return section(title, f'<ul class="note">{"".join(lines[:LINES_OPEN])}</ul>{details}')
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[object]], most: int = ROWS_SHOWN) -> str:
-    """A table; whole numbers stand right. Of very many rows the first."""
+def table(head: Sequence[str], rows: Sequence[Sequence[object]], rows_max: int = ROWS_SHOWN) -> str:
+    """Return a table; whole numbers stand right. Of very many rows the first."""
     cells = "".join(f"<th>{html(name)}</th>" for name in head)
 
     def cell(value: object) -> str:
         return f'<td class="num">{value:,}</td>' if isinstance(value, int) else f"<td>{html(str(value))}</td>"
 
-    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows[:most])
-    more = f'<p class="note">and {len(rows) - most:,} more</p>' if len(rows) > most else ""
-    return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>{more}'
+    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows[:rows_max])
+    note = f'<p class="note">and {len(rows) - rows_max:,} more</p>' if len(rows) > rows_max else ""
+    return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>{note}'
 
 
-def moment(milliseconds: int) -> str:
-    """A store time as people write it; a number that no calendar has as it is."""
+def show_utc(milliseconds: int) -> str:
+    """Return a store time as people write it; a number that no calendar has as it is."""
     try:
-        found = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=milliseconds)  # noqa: DTZ001  UTC, and said so
-        return found.isoformat(" ", "seconds") + " UTC"
+        time = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=milliseconds)  # noqa: DTZ001  UTC, and said so
+        return time.isoformat(" ", "seconds") + " UTC"
     except OverflowError:
         return f"{milliseconds} ms"
 
@@ -268,7 +273,8 @@ def bytes_text(size: float) -> str:
 
 
 def render(model: Model, times: Times, sampled: str, chains: Sequence[npt.NDArray[np.int64]], cut: str = "") -> str:
-    """The whole page. ``chains``: of each IndexFile looked into, slots by chain length; ``cut`` says if that is not all."""
+    """Return the whole page. ``chains``: of each IndexFile looked into, slots by chain length; ``cut`` says if that is not
+    all."""
     page = Page(model)
     page.above.append(_said("Notes", model.notes))
     if model.findings:
@@ -279,7 +285,7 @@ def render(model: Model, times: Times, sampled: str, chains: Sequence[npt.NDArra
     _index(page, chains, cut)
     _damage(page)
     if any(model.seconds.values()):
-        page.card("Time by stage", bars([Bar(name, value, f"{value:.1f} s") for name, value in model.seconds.items()]))
+        page.card("Time by stage", bars([ChartBar(name, value, f"{value:.1f} s") for name, value in model.seconds.items()]))
     settings = [[name, _setting(value)] for name, value in sorted(model.settings.items())]
     inner = table(("setting", ""), settings)
     page.below.append(
@@ -311,10 +317,10 @@ def _queues(page: Page) -> None:
         return
     shown = list(topics.items())[:TOPICS_SHOWN]
     rows = []
-    for name, of in shown:
-        units, gaps = sum(q.units for q in of), sum(q.gaps for q in of)
+    for name, queues_of_topic in shown:
+        units, gaps = sum(q.units for q in queues_of_topic), sum(q.gaps for q in queues_of_topic)
         text = f"{units:,}" + (f", {gaps:,} missing" if gaps else "")
-        rows.append(Bar(names.printable(name), sum(q.messages for q in of) + gaps, text, gaps))
+        rows.append(ChartBar(names.printable(name), sum(q.messages for q in queues_of_topic) + gaps, text, gaps))
     caption = f"units by topic: {names.counted(len(topics), 'topic')} with {names.counted(len(page.model.queues), 'queue')}"
     if len(rows) < len(topics):
         caption += f"; the {len(rows)} largest topics are shown"
@@ -328,7 +334,7 @@ def _queues(page: Page) -> None:
 
 def _sizes(page: Page) -> None:
     if page.model.sizes:
-        page.card("Bytes", bars([Bar(name, size, bytes_text(size)) for name, size in page.model.sizes.items()]))
+        page.card("Bytes", bars([ChartBar(name, size, bytes_text(size)) for name, size in page.model.sizes.items()]))
 
 
 def _index(page: Page, chains: Sequence[npt.NDArray[np.int64]], cut: str) -> None:
@@ -340,7 +346,7 @@ def _index(page: Page, chains: Sequence[npt.NDArray[np.int64]], cut: str) -> Non
     rows = []
     for file in shown:
         share = 100 * file.slots_used / file.slots if file.slots else 0.0
-        rows.append(Bar(names.escape(file.name), share, f"{share:.1f} %"))
+        rows.append(ChartBar(names.escape(file.name), share, f"{share:.1f} %"))
     caption = (
         f"slots in use; the last {len(shown)} of {names.counted(len(files), 'file')}"
         if len(shown) < len(files)
@@ -352,15 +358,15 @@ def _index(page: Page, chains: Sequence[npt.NDArray[np.int64]], cut: str) -> Non
         for counts in chains:
             summed[: len(counts)] += counts
         counted_slots = zip(_powers(len(summed)), summed.tolist(), strict=True)
-        rows = [Bar(label, slots, names.counted(slots, "slot")) for label, slots in counted_slots]
+        rows = [ChartBar(label, slots, names.counted(slots, "slot")) for label, slots in counted_slots]
         inner.append(figure(bars(rows, "c3"), caption=f"items in a slot's chain: what a lookup walks{cut}"))
-    lines = [[names.escape(f.name), f.items, f.places, f.slots_used, moment(f.begin), moment(f.end)] for f in files]
+    lines = [[names.escape(f.name), f.items, f.places, f.slots_used, show_utc(f.begin), show_utc(f.end)] for f in files]
     listing = table(("file", "items", "room", "slots used", "first", "last"), lines)
     page.card("Index", *inner, f"<details><summary>every file</summary>{listing}</details>")
 
 
 def _powers(count: int) -> Iterator[str]:
-    """0, 1, 2, 3-4, 5-8, ..."""
+    """Return the labels 0, 1, 2, 3-4, 5-8, ..."""
     for k in range(count):
         low, high = (2 ** (k - 2) + 1, 2 ** (k - 1)) if k > 1 else (k, k)
         yield str(high) if low == high else f"{low:,} to {high:,}"

@@ -16,7 +16,7 @@ LONG_ON_A_PHONE: Final = 22
 room of the bars."""
 
 
-class Bar(NamedTuple):
+class ChartBar(NamedTuple):
     """``value`` sets the length, ``bad`` is the part of it that something is wrong with; ``text`` is the value in words."""
 
     name: str
@@ -25,9 +25,9 @@ class Bar(NamedTuple):
     bad: float = 0.0
 
 
-def bars(rows: Sequence[Bar], colour: str = "c0", full: float = 0) -> str:
-    """A line a bar; one of ``full``, or else the longest, is as wide as can be. Names are shown as they are: escape controls
-    before."""
+def bars(rows: Sequence[ChartBar], colour: str = "c0", full: float = 0) -> str:
+    """Return a line for each bar; one of ``full``, or else the longest, is as wide as can be. Names are shown as they are:
+    escape controls before."""
     largest = full or max((row.value for row in rows), default=0) or 1
     name, width = max(len(row.name) for row in rows), max(len(row.text) for row in rows)
     long = " long" if name > LONG_NAME or name + width > LONG_LINE else " tight" if name + width > LONG_ON_A_PHONE else ""
@@ -43,13 +43,13 @@ def bars(rows: Sequence[Bar], colour: str = "c0", full: float = 0) -> str:
 
 
 def legend(names: Sequence[str]) -> str:
-    """Names with the colours of a plot's series, in their order."""
+    """Return names with the colours of a plot's series, in their order."""
     entries = (f'<li><i style="background:var(--c{k})"></i>{_name(name)}</li>' for k, name in enumerate(names))
     return f'<ul class="legend">{"".join(entries)}</ul>'
 
 
 def _name(name: str) -> str:
-    """A name, of which a very long one is shown in three lines, and whole to who points at it."""
+    """Return a name, of which a very long one is shown in three lines, and whole to who points at it."""
     return f'<span title="{html(name)}">{html(name)}</span>' if len(name) > LONG_NAME else f"<span>{html(name)}</span>"
 
 
@@ -122,7 +122,7 @@ PLACES_SHOWN: Final = 50
 
 
 def differences(findings: Sequence[dict[str, Any]]) -> str:
-    """A table of the kinds, below each its places."""
+    """Return a table of the kinds, below each its places."""
     rows = "".join(_kind(finding) for finding in findings)
     head = '<thead><tr><th>kind</th><th class="num">count</th><th>what</th></tr></thead>'
     return f'<div class="scroll"><table class="kinds">{head}<tbody>{rows}</tbody></table></div>'
@@ -142,10 +142,10 @@ def _places(finding: dict[str, Any], count: int) -> str:
     examples = finding.get("examples")
     places = [_place(example) for example in examples if isinstance(example, dict)] if isinstance(examples, list) else []
     shown = places[:PLACES_SHOWN]
-    more = shown[PLACES_OPEN:]
+    hidden_places = shown[PLACES_OPEN:]
     text = _list(shown[:PLACES_OPEN])
-    if more:
-        text += f"<details><summary>{counted(len(more), 'more place')}</summary>{_list(more)}</details>"
+    if hidden_places:
+        text += f"<details><summary>{counted(len(hidden_places), 'more place')}</summary>{_list(hidden_places)}</details>"
     if count > len(shown):
         # A place may stand for a stretch of them: how many differences the shown ones are is not known.
         text += f'<div class="note">{counted(len(shown), "place")} shown; {counted(count, "difference")} in all</div>'

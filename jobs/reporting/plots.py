@@ -50,7 +50,7 @@ Paint = Callable[[Any], None]
 
 
 def draw(number: int, label: str, height: float, paint: Paint) -> str:
-    """One plot as an ``<svg>`` element; ``number`` keeps the ids of several in one page apart."""
+    """Return one plot as an ``<svg>`` element; ``number`` keeps the ids of several in one page apart."""
     with matplotlib.rc_context(_SETTINGS):
         figure, axes = pyplot.subplots(figsize=(4.6, height), layout="constrained")
         paint(axes)
@@ -63,9 +63,9 @@ def draw(number: int, label: str, height: float, paint: Paint) -> str:
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>p{number}-", text)
     for colour, name in _VARIABLES.items():
         text = text.replace(colour, f"var(--{name})")
-    head, rest = text.split(">", 1)
+    head, body = text.split(">", 1)
     head = re.sub(r' (width|height)="[^"]*"', "", head)
-    return f'{head} role="img" aria-label="{label}">{rest}'
+    return f'{head} role="img" aria-label="{label}">{body}'
 
 
 Series = tuple[str, npt.NDArray[np.int64], npt.NDArray[np.int64]]
@@ -80,23 +80,29 @@ _BINS: Final = 60
 
 
 def largest(times: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]) -> tuple[list[Series], str]:
-    """Topics by their messages, and a caption where all are shown as one.
+    """Return topics by their messages, and a caption where all are shown as one.
 
     Those with the fewest are one where there are more than colours. Where these have more messages than any other, one colour
     shows all topics: colours would tell of the smaller part alone.
     """
-    ordered = sorted(((name, *of) for name, of in times.items()), key=lambda one: -int(one[2].sum()))
+    ordered = sorted(
+        ((name, *moments_and_weights) for name, moments_and_weights in times.items()), key=lambda one: -int(one[2].sum())
+    )
     if len(ordered) <= len(SERIES):
         return ordered, ""
-    shown, rest = ordered[: len(SERIES) - 1], ordered[len(SERIES) - 1 :]
-    summed = _summed(f"{len(rest)} more", rest)
+    shown, smaller = ordered[: len(SERIES) - 1], ordered[len(SERIES) - 1 :]
+    summed = _summed(f"{len(smaller)} more", smaller)
     if int(summed[2].sum()) <= int(shown[0][2].sum()):
         return [*shown, summed], ""
     return [_summed("all topics", ordered)], f"all {counted(len(ordered), 'topic')} as one: none stands out"
 
 
 def _summed(name: str, series: Sequence[Series]) -> Series:
-    return name, np.concatenate([of[1] for of in series]), np.concatenate([of[2] for of in series])
+    return (
+        name,
+        np.concatenate([one_series[1] for one_series in series]),
+        np.concatenate([one_series[2] for one_series in series]),
+    )
 
 
 def timeline(axes: Any, series: Sequence[Series]) -> None:

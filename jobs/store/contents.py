@@ -240,12 +240,12 @@ class IndexFiles:
         """Note that a file cannot be read, or not whole."""
         self._notes.add("unreadable IndexFile", f"{escape(path)}: {why}: its keys are not found; --scan reads the log instead")
 
-    def _find_sizes(self, given: IndexSizes | None) -> None:
+    def _find_sizes(self, configured: IndexSizes | None) -> None:
         """Of each file: given, said by itself, or said by another one; a broker's files are alike."""
-        known = given
+        known = configured
         for file in self.files:
-            if given is not None:
-                file.sizes = given
+            if configured is not None:
+                file.sizes = configured
                 continue
             file.sizes = self._quick(file)
             known = known or file.sizes
@@ -307,10 +307,10 @@ class IndexFiles:
         # A header that counts too few items hides the others: what lies in the file is looked at, too.
         hidden = list(all_hits(read, LookupHeader(items, slots, items), key_hash))
         if hits.end != FOUND_ALL or hidden:
-            where = hits.end if hits.end != FOUND_ALL else "indexCount is below the number of items"
+            fault = hits.end if hits.end != FOUND_ALL else "indexCount is below the number of items"
             self._notes.add(
                 "broken IndexFile",
-                f"{escape(file.path)}: {where}: some of its entries may not be found; --scan reads the log instead, and "
+                f"{escape(file.path)}: {fault}: some of its entries may not be found; --scan reads the log instead, and "
                 "`rmq-reindex build STORE --out DIR --only index,checkpoint` makes it anew",
             )
         yield from hidden

@@ -19,8 +19,8 @@ def no_record(path: str) -> str:
     """
     with files.Reader(path) as reader:
         head = reader.read(0, min(HEAD, reader.size()))
-    found = foreign(head)
-    return f"{escape(path)}: does not begin with a RocketMQ record ({found})" if found else ""
+    begin = foreign(head)
+    return f"{escape(path)}: does not begin with a RocketMQ record ({begin})" if begin else ""
 
 
 def foreign_log(segments: Sequence[Segment], chain: Chain) -> str:
@@ -38,8 +38,8 @@ def foreign_log(segments: Sequence[Segment], chain: Chain) -> str:
 
 def check_is_log(segments: Sequence[Segment], chain: Chain) -> None:
     """Raise InputError for a log without a good record whose first segment is none of RocketMQ."""
-    if not has_good(chain) and (said := foreign_log(segments, chain)):
-        raise InputError(f"{said}: name a commitlog")
+    if not has_good(chain) and (fault := foreign_log(segments, chain)):
+        raise InputError(f"{fault}: name a commitlog")
 
 
 def has_good(chain: Chain) -> bool:

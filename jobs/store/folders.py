@@ -44,7 +44,7 @@ class Notes:
 
     @classmethod
     def silent(cls) -> Notes:
-        """Notes that nobody reads: who looks at the files to say what is wrong with them says it."""
+        """Return notes that nobody reads: the caller says itself what is wrong with the files."""
         return cls(_ignore, _ignore)
 
     def add(self, kind: str, text: str, lost: bool = True) -> None:

@@ -47,10 +47,10 @@ def give_handle(handle: int, store: str) -> None:
 
 
 def _owner(store: str) -> tuple[int, int]:
-    found = os.stat(store)
+    status = os.stat(store)
     with contextlib.suppress(FileNotFoundError):
-        found = os.stat(os.path.join(store, "commitlog"))
-    return found.st_uid, found.st_gid
+        status = os.stat(os.path.join(store, "commitlog"))
+    return status.st_uid, status.st_gid
 
 
 # ------------------------------------------------------------------------------------------------------------------------- lock
@@ -77,8 +77,8 @@ def holder(store: str) -> int | None:
         return None
     try:
         with files.naming(path):
-            asked = (0, 1, 0, fcntl.F_WRLCK, 0) if sys.platform == "darwin" else (fcntl.F_WRLCK, 0, 0, 1, 0)
-            answer = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, _FLOCK.pack(*asked)))
+            request = (0, 1, 0, fcntl.F_WRLCK, 0) if sys.platform == "darwin" else (fcntl.F_WRLCK, 0, 0, 1, 0)
+            answer = _FLOCK.unpack(fcntl.fcntl(handle, fcntl.F_GETLK, _FLOCK.pack(*request)))
     finally:
         os.close(handle)
     kind, process = (answer[3], answer[2]) if sys.platform == "darwin" else (answer[0], answer[4])
@@ -141,9 +141,9 @@ def _held(store: str, path: str, is_new: bool) -> Iterator[None]:
 
 
 def read_times(path: str) -> Checkpoint:
-    """The fields of a checkpoint: 0 for what is not there or below it."""
+    """Return the fields of a checkpoint, with 0 for a field that is missing or negative."""
     if files.entry_of(path).kind != files.FILE:
         return Checkpoint()
     with files.Reader(path) as reader:
-        found = Checkpoint.from_bytes(reader.read(0, min(reader.size(), CHECKPOINT_SIZE)).ljust(CHECKPOINT_SIZE, b"\0"))
-    return Checkpoint(*(max(0, value) for value in astuple(found)))
+        checkpoint = Checkpoint.from_bytes(reader.read(0, min(reader.size(), CHECKPOINT_SIZE)).ljust(CHECKPOINT_SIZE, b"\0"))
+    return Checkpoint(*(max(0, value) for value in astuple(checkpoint)))

@@ -24,7 +24,7 @@ LOOKED_AT: Final = (20, 2)
 LOOKED_AT_REMOTE: Final = (4, 1)
 
 
-class FileSizes:
+class UsualSizes:
     """The sizes of files: ``usual`` is the one that most have, of those that fit the files' own names; 0 for none.
 
     It ``is_certain`` where several files have it: one alone may be torn, or cut by a copy.
@@ -45,9 +45,9 @@ class FileSizes:
         self.others = sorted(sizes.keys() - {self.usual})
 
 
-def sampled_sizes(folder: str, unit: int) -> FileSizes:
+def sampled_sizes(folder: str, unit: int) -> UsualSizes:
     """Return the sizes of the files of a few queues in a folder."""
-    return FileSizes(queue_files(folder, *(LOOKED_AT_REMOTE if files.is_remote(folder) else LOOKED_AT)), unit)
+    return UsualSizes(queue_files(folder, *(LOOKED_AT_REMOTE if files.is_remote(folder) else LOOKED_AT)), unit)
 
 
 def queue_files(folder: str, topics: int = 0, queues: int = 0) -> Iterator[files.Entry]:
@@ -58,10 +58,10 @@ def queue_files(folder: str, topics: int = 0, queues: int = 0) -> Iterator[files
             yield from (entry for entry in entries_in(queue.path) if entry.kind == files.FILE)
 
 
-def _spread(entries: list[files.Entry], most: int) -> list[files.Entry]:
-    if not most or len(entries) <= most:
+def _spread(entries: list[files.Entry], count: int) -> list[files.Entry]:
+    if not count or len(entries) <= count:
         return entries
-    return [entries[number * len(entries) // most] for number in range(most)]
+    return [entries[number * len(entries) // count] for number in range(count)]
 
 
 def index_files(store: str) -> list[files.Entry]:
@@ -69,22 +69,22 @@ def index_files(store: str) -> list[files.Entry]:
     return [e for e in entries_in(files.join(store, "index")) if e.kind == files.FILE and is_index_file(e.name)]
 
 
-def index_sizes(found: list[files.Entry], look_into: bool = True) -> tuple[int, int] | None:
+def index_sizes(entries: list[files.Entry], look_into: bool = True) -> tuple[int, int] | None:
     """Return (slots, items) as a few of these files, which have one size, show; None where they do not.
 
     Behind a URI a whole file is not read for it, unless ``look_into``.
     """
     votes = Counter[tuple[int, int]]()
-    for entry in found[:INDEX_ASKED]:
+    for entry in entries[:INDEX_ASKED]:
         guess = _whole(entry) if look_into or not files.is_remote(entry.path) else _quick(entry)
         if guess:
             votes[guess] += 1
     return votes.most_common(1)[0][0] if votes else None
 
 
-def newest_index_sizes(found: list[files.Entry]) -> IndexSizes | None:
+def newest_index_sizes(entries: list[files.Entry]) -> IndexSizes | None:
     """Return the sizes of the newest IndexFile with bytes, as ``index_sizes`` gives them."""
-    sizes = index_sizes([entry for entry in found if entry.size][-1:], look_into=False)
+    sizes = index_sizes([entry for entry in entries if entry.size][-1:], look_into=False)
     return IndexSizes(*sizes) if sizes else None
 
 
@@ -106,9 +106,9 @@ def _quick(entry: files.Entry) -> tuple[int, int] | None:
         pages.close()
 
 
-def without_items(found: list[files.Entry]) -> bool:
+def without_items(entries: list[files.Entry]) -> bool:
     """Return whether none of these IndexFiles has an item, by their headers."""
-    for entry in found:
+    for entry in entries:
         with files.Reader(entry.path) as reader:
             header = IndexHeader.from_bytes(reader.read(0, HEADER_SIZE).ljust(HEADER_SIZE, b"\0"))
         if header.index_count > 1 or header.end_place:

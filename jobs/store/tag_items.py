@@ -30,8 +30,9 @@ class Part(NamedTuple):
 
 
 def parts_with_tag_items(index: IndexFiles, log: StoreLog) -> list[Part]:
-    """The parts of the log whose records have their tag items, one of each IndexFile at most, in the order of the files."""
-    found = []
+    """Return the parts of the log whose records have their tag items, one of each IndexFile at most, in the order of the
+    files."""
+    parts = []
     for file in index.files:
         try:
             part = part_with_tag_items(file, log)
@@ -39,17 +40,17 @@ def parts_with_tag_items(index: IndexFiles, log: StoreLog) -> list[Part]:
             index.unread(file.path, reason(error))
             continue
         if part is not None:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
 def part_with_tag_items(file: OpenIndexFile, log: StoreLog) -> Part | None:
-    """The part of the log whose records have their tag items in one IndexFile, or where it goes on in the next one.
+    """Return the part of the log whose records have their tag items in one IndexFile, or where it goes on in the next one.
 
     None where the first or last many records say nothing, or where the last one with TAGS has no tag item. Raises OSError and
     InputError.
     """
-    part = _Items(file, log).part() if _is_whole(file) else None
+    part = _IndexItems(file, log).part() if _is_whole(file) else None
     return part if part is not None and part.low < part.high else None
 
 
@@ -57,25 +58,25 @@ def are_put(index: IndexFiles, log: StoreLog) -> bool | None:
     """Return whether the newest record with TAGS that has items has its tag item, too; None where no file tells."""
     for file in reversed(index.files):
         try:
-            found = _Items(file, log).newest() if _is_whole(file) else None
+            has_tag_item = _IndexItems(file, log).newest() if _is_whole(file) else None
         except (OSError, InputError) as error:
             index.unread(file.path, reason(error))
             continue
-        if found is not None:
-            return found
+        if has_tag_item is not None:
+            return has_tag_item
     return None
 
 
-def parts_without(found: Sequence[Part], log: StoreLog) -> list[Part]:
-    """What is left of the log, without what lies in none of its segments."""
-    left, low = [], log.start
-    for part in sorted(found):
+def parts_without(parts: Sequence[Part], log: StoreLog) -> list[Part]:
+    """Return what is left of the log, without what lies in none of its segments."""
+    uncovered, low = [], log.start
+    for part in sorted(parts):
         if part.low > low:
-            left.append(Part(low, part.low))
+            uncovered.append(Part(low, part.low))
         low = max(low, part.high)
     if low < log.end:
-        left.append(Part(low, log.end))
-    return left
+        uncovered.append(Part(low, log.end))
+    return uncovered
 
 
 def _is_whole(file: OpenIndexFile) -> bool:
@@ -95,7 +96,7 @@ class _Evidence(NamedTuple):
     has_tag_item: bool
 
 
-class _Items:
+class _IndexItems:
     """The items of one IndexFile, and the records behind them. Raises OSError and InputError."""
 
     def __init__(self, file: OpenIndexFile, log: StoreLog) -> None:
@@ -122,7 +123,7 @@ class _Items:
         return _Item(key_hash, phy_offset)
 
     def part(self) -> Part | None:
-        """The part of the log from the first to the last record that is known to have its tag item.
+        """Return the part of the log from the first to the last record that is known to have its tag item.
 
         What the file holds before and behind them belongs to it, unless records with TAGS and without keys stand there: those
         have no items at all where an older broker put them.
@@ -132,7 +133,7 @@ class _Items:
         if begin is None or end is None or not end.has_tag_item:
             return None
         known = [begin, *self._between(begin, end), end]
-        missing = [number for number, one in enumerate(known) if not one.has_tag_item]
+        missing = [number for number, evidence in enumerate(known) if not evidence.has_tag_item]
         if missing:
             begin = self._first_behind(known[missing[-1]], known[missing[-1] + 1])
         low, high = begin.message.phy_offset, end.message.phy_offset + end.message.size
@@ -146,12 +147,13 @@ class _Items:
         return Part(low, high)
 
     def newest(self) -> bool | None:
-        """Whether the last record with TAGS has its tag item; None where the last many have no TAGS."""
-        found = self._last(self._first_in_log())
-        return None if found is None else found.has_tag_item
+        """Return whether the last record with TAGS has its tag item; None where the last many have no TAGS."""
+        newest = self._last(self._first_in_log())
+        return None if newest is None else newest.has_tag_item
 
     def _are_indexed(self, low: int, high: int) -> bool:
-        """Whether each record in [low, high) of the log with TAGS has items by any broker, as far as the next many tell."""
+        """Return whether each record in [low, high) of the log with TAGS has items by any broker, as far as the next many
+        tell."""
         for _ in range(RECORDS_MAX):
             if low >= high:
                 break
@@ -162,11 +164,11 @@ class _Items:
         return low == high
 
     def _record(self, item: int) -> Message | None:
-        found = self._log.message(self._item(item).phy_offset)
-        return found if isinstance(found, Message) else None
+        record = self._log.message(self._item(item).phy_offset)
+        return record if isinstance(record, Message) else None
 
     def _first_in_log(self) -> int:
-        """The first item whose record has not expired. Items are in the order of the log."""
+        """Return the first item whose record has not expired. Items are in the order of the log."""
         low, high = 1, self._end
         while low < high:
             middle = (low + high) // 2
@@ -179,32 +181,32 @@ class _Items:
     def _between(self, begin: _Evidence, end: _Evidence) -> Iterator[_Evidence]:
         at = begin.item
         for number in range(1, SAMPLES + 1):
-            wanted = begin.item + (end.item - begin.item) * number // (SAMPLES + 1)
-            found = self._next(wanted, end.item) if wanted > at else None
-            if found is not None:
-                yield found
-            at = max(at, wanted if found is None else found.item)
+            item = begin.item + (end.item - begin.item) * number // (SAMPLES + 1)
+            evidence = self._next(item, end.item) if item > at else None
+            if evidence is not None:
+                yield evidence
+            at = max(at, item if evidence is None else evidence.item)
 
     def _next(self, at: int, end: int) -> _Evidence | None:
-        """The first record with TAGS that has items from ``at`` to ``end``; None where the next many have none."""
+        """Return the first record with TAGS that has items from ``at`` to ``end``; None where the next many have none."""
         for _ in range(RECORDS_MAX):
             if at >= end:
                 return None
-            found, behind = self._evidence(at)
-            if found is not None:
-                return found
+            evidence, behind = self._evidence(at)
+            if evidence is not None:
+                return evidence
             at = behind
         return None
 
     def _last(self, first: int) -> _Evidence | None:
-        """The last record with TAGS; not the very last record where its items go on in the next file."""
+        """Return the last record with TAGS; not the very last record where its items go on in the next file."""
         at = self._end - 1
         for _ in range(RECORDS_MAX):
             if at < first:
                 return None
-            found, behind = self._evidence(at)
-            if found is not None and (found.has_tag_item or not (self._is_full and behind == self._end)):
-                return found
+            evidence, behind = self._evidence(at)
+            if evidence is not None and (evidence.has_tag_item or not (self._is_full and behind == self._end)):
+                return evidence
             at = self._begin_of(at) - 1
         return None
 
@@ -215,7 +217,7 @@ class _Items:
         return at
 
     def _evidence(self, at: int) -> tuple[_Evidence | None, int]:
-        """What the record of an item says, and the number behind its last item.
+        """Return what the record of an item says, and the number behind its last item.
 
         None for a record without TAGS, and for one with a key of the same hash: that leads to it, too.
         """
@@ -232,14 +234,14 @@ class _Items:
             return None, behind
         return _Evidence(at, message, hashed in hashes), behind
 
-    def _first_behind(self, without: _Evidence, found: _Evidence) -> _Evidence:
-        """Between a record without tag item and one with it: the first from which on they are there."""
-        low, high = without.item, found.item
+    def _first_behind(self, without: _Evidence, with_tag: _Evidence) -> _Evidence:
+        """Return the first record with a tag item, between one without it and one with it."""
+        low, high = without.item, with_tag.item
         while high - low > 1:
             middle = (low + high) // 2
             between = self._next(middle, high)
             if between is not None and not between.has_tag_item:
                 low = max(middle, between.item)
                 continue
-            high, found = middle, between or found
-        return found
+            high, with_tag = middle, between or with_tag
+        return with_tag

@@ -42,7 +42,7 @@ class Fit(NamedTuple):
 
 
 def fit(signs: Sequence[Sign]) -> Fit:
-    """The versions that fit ``signs``: of several the newest is best."""
+    """Return the versions that fit ``signs``: of several the newest is best."""
     oldest = max((_OLDEST_FIRST.index(sign.oldest) for sign in signs), default=0)
     newest = min((_OLDEST_FIRST.index(sign.newest) for sign in signs), default=len(_OLDEST_FIRST) - 1)
     if newest < oldest:
@@ -87,25 +87,25 @@ def _of_checkpoint(path: str, log: contents.StoreLog) -> Iterator[Sign]:
     if files.entry_of(path).size != CHECKPOINT_SIZE:
         # Brokers of all versions make a whole page. Another file says nothing.
         return
-    found = lock.read_times(path)
-    if found.logics_offset:
+    checkpoint = lock.read_times(path)
+    if checkpoint.logics_offset:
         yield Sign("logicsPhysicalOffset in the checkpoint", oldest="5.5")
-    elif found.logics and not _is_one_record(log):
+    elif checkpoint.logics and not _is_one_record(log):
         # Of the record at offset 0 a broker of 5.5 says 0, too.
         yield Sign("no logicsPhysicalOffset in the checkpoint", newest="5.4")
-    if found.master_flushed or found.confirm_offset:
+    if checkpoint.master_flushed or checkpoint.confirm_offset:
         yield Sign("confirmPhyOffset in the checkpoint", oldest="5.3")
 
 
 def _is_one_record(log: contents.StoreLog) -> bool:
-    """Whether a record at offset 0 is all of the log."""
+    """Return whether a record at offset 0 is all of the log."""
     first = log.message(0)
     return isinstance(first, Message) and not isinstance(log.message(first.size), Message)
 
 
 def _of_last_index_file(store: str, names: Mapping[str, str]) -> Iterator[Sign]:
-    """What an IndexFile without items has as its indexCount after a clean stop: 5.x flushes it (``IndexFile.shutdown``), 4.9
-    does not. After another stop it is 0 in each version."""
+    """Yield what the indexCount of an IndexFile without items says after a clean stop: 5.x flushes it (``IndexFile.shutdown``),
+    4.9 does not. After another stop it is 0 in each version."""
     folder = files.join(store, "index")
     named = [(names.get(entry.name, entry.name), entry) for entry in folders.entries_in(folder) if entry.kind == files.FILE]
     _, last = max(
@@ -127,10 +127,10 @@ def wait_for_tags(fits: Sequence[str]) -> bool:
     return len({storage_format_versions.RULES[version].opens_empty_queue_file for version in [*fits[:1], *older]}) > 1
 
 
-def of_tags(found: TagsFound) -> list[Sign]:
+def of_tags(tags: TagsFound) -> list[Sign]:
     """Return what the comparison of the index says."""
-    if found.standing:
-        return [Sign(f"items of TAGS ({found.standing:,})", oldest="5.4")]
-    if found.before.is_older:
-        return [Sign(f"no items of TAGS for {storage_format_names.counted(found.count, 'record')} with TAGS", newest="5.3")]
+    if tags.standing:
+        return [Sign(f"items of TAGS ({tags.standing:,})", oldest="5.4")]
+    if tags.before.is_older:
+        return [Sign(f"no items of TAGS for {storage_format_names.counted(tags.count, 'record')} with TAGS", newest="5.3")]
     return []

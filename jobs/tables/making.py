@@ -47,21 +47,21 @@ def _s3a(uri: files.Uri) -> dict[str, str]:
     user, _, bucket = uri.authority.rpartition("@")
     access, _, secret = user.partition(":")
     options = files.s3_options(uri)
-    scheme, found = options.get("scheme", "https"), dict[str, str]()
+    scheme, settings = options.get("scheme", "https"), dict[str, str]()
     if "scheme" in options:
-        found["connection.ssl.enabled"] = str(scheme != "http").lower()
+        settings["connection.ssl.enabled"] = str(scheme != "http").lower()
     if "endpoint_override" in options:
         own_hosts = options.get("force_virtual_addressing", "").lower() in ("1", "true")
-        found["endpoint"] = f"{scheme}://{options['endpoint_override']}"
-        found["path.style.access"] = str(not own_hosts).lower()
+        settings["endpoint"] = f"{scheme}://{options['endpoint_override']}"
+        settings["path.style.access"] = str(not own_hosts).lower()
     if "region" in options:
-        found["endpoint.region"] = options["region"]
+        settings["endpoint.region"] = options["region"]
     if user:
         # Alone: with a session token of the environment, that belongs to another key, they would be refused.
-        found |= {"access.key": unquote(access), "secret.key": unquote(secret), "aws.credentials.provider": _SIMPLE}
+        settings |= {"access.key": unquote(access), "secret.key": unquote(secret), "aws.credentials.provider": _SIMPLE}
     elif os.environ.get("AWS_PROFILE") and not os.environ.get("AWS_ACCESS_KEY_ID"):
-        found["aws.credentials.provider"] = _PROFILE
-    return {f"fs.s3a.bucket.{bucket}.{name}": value for name, value in found.items()}
+        settings["aws.credentials.provider"] = _PROFILE
+    return {f"fs.s3a.bucket.{bucket}.{name}": value for name, value in settings.items()}
 
 
 def hdfs_user(place: str) -> str:
@@ -117,22 +117,22 @@ def reason(error: Exception) -> str:
     for mark, package in _LACKING.items():
         if mark in text:
             return f"this Spark session has no file system for it: start it with {package} {_PAGE}"
-    if found := _SCHEME.search(text):
-        return f"this Spark session has no file system for {found[1]}://: start it with the package that has one"
+    if scheme := _SCHEME.search(text):
+        return f"this Spark session has no file system for {scheme[1]}://: start it with the package that has one"
     if any(mark in text for mark in _NO_DELTA):
         return (
             f"this Spark session has no Delta Lake: start it with Delta's package and the two settings {_PAGE}, "
             "or leave out --tables"
         )
-    told = (lines[0].removeprefix(": ") if lines else "") or type(error).__name__
+    cause = (lines[0].removeprefix(": ") if lines else "") or type(error).__name__
     # The last cause is the one that a system named: no space left, permission denied.
     causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
-    if no_folder(told):
+    if no_folder(cause):
         why = causes[-1] if causes else "no permission, a read-only place, or a file in the way"
         return escape(f"no folder can be made for it: {why}", 400)
-    if causes and causes[-1] not in told:
-        told = f"{told.rstrip('.')}: {causes[-1]}"
-    return escape(told, 400)
+    if causes and causes[-1] not in cause:
+        cause = f"{cause.rstrip('.')}: {causes[-1]}"
+    return escape(cause, 400)
 
 
 def no_folder(text: str) -> bool:
@@ -189,11 +189,11 @@ def ensure(spark: SparkSession, table: Table, path: str) -> None:
     for pause in (*_PAUSES, None):
         if pause is None:
             _remove_empty_log(path)
-        found, absent = _look(spark, path)
+        columns, absent = _look(spark, path)
         try:
-            if found is None:
+            if columns is None:
                 spark.sql(create_statement(table, path))
-            elif lacking := _lacking(table, path, found):
+            elif lacking := _lacking(table, path, columns):
                 added = ", ".join(_column(column) for column in lacking)
                 spark.sql(f"ALTER TABLE {quoted(path)} ADD COLUMNS ({added})")
             return
@@ -208,13 +208,13 @@ def ensure(spark: SparkSession, table: Table, path: str) -> None:
             if pause is None and is_conflict(error):
                 raise
             if pause is None:
-                what = "is there and no Delta table: move it away, or name another --tables"
-                raise InputError(f"{escape(path)}: {what}") from error
+                fault = "is there and no Delta table: move it away, or name another --tables"
+                raise InputError(f"{escape(path)}: {fault}") from error
             time.sleep(random.uniform(0.5, 1) * pause)
 
 
 def _look(spark: SparkSession, path: str) -> tuple[StructType | None, Exception | None]:
-    """Returns the columns of the table, or why there are none. A look costs a third of a statement that does nothing."""
+    """Return the columns of the table, or why there are none. A look costs a third of a statement that does nothing."""
     try:
         return spark.read.format("delta").load(path).schema, None
     except Exception as error:  # noqa: BLE001  the next statement tells what is wrong
@@ -235,12 +235,12 @@ def _remove_empty_log(path: str) -> None:
             os.rmdir(log)
 
 
-def _lacking(table: Table, path: str, found: StructType) -> list[Column]:
-    """Returns the columns to be added, which may be null. Raises InputError when others differ."""
-    wanted = {column.name: column.sql.replace(" ", "").lower() for column in table.columns}
-    have = {field.name: field.dataType.simpleString().replace(" ", "").lower() for field in found}
+def _lacking(table: Table, path: str, columns: StructType) -> list[Column]:
+    """Return the columns to be added, which may be null. Raises InputError when others differ."""
+    types_wanted = {column.name: column.sql.replace(" ", "").lower() for column in table.columns}
+    have = {field.name: field.dataType.simpleString().replace(" ", "").lower() for field in columns}
     lacking = [column for column in table.columns if column.name not in have and not column.required]
-    odd = {name for name in wanted.keys() | have.keys() if wanted.get(name) != have.get(name)}
+    odd = {name for name in types_wanted.keys() | have.keys() if types_wanted.get(name) != have.get(name)}
     if odd := odd - {column.name for column in lacking}:
         names = escape(", ".join(sorted(odd)))
         raise InputError(f"{escape(path)}: is a table with other columns ({names}): name another --tables")
@@ -248,7 +248,7 @@ def _lacking(table: Table, path: str, found: StructType) -> list[Column]:
 
 
 def _is_race(error: Exception) -> bool:
-    """Whether another process may be making the table, or adding the columns, at this moment."""
+    """Return whether another process may be making the table, or adding the columns, at this moment."""
     text = str(error)
     return is_conflict(error) or any(mark in text for mark in _RACES)
 
@@ -260,7 +260,7 @@ def is_conflict(error: Exception) -> bool:
 
 
 def _named(path: str, error: Exception) -> Exception:
-    """Returns the system's own word for a local folder that cannot be made, where there is one."""
+    """Return the system's own word for a local folder that cannot be made, where there is one."""
     if not path.startswith(_LOCAL) or not no_folder(str(error)):
         return error
     try:

@@ -183,8 +183,8 @@ class Recorder(tables_recording.Unrecorded):
         except ReindexError as error:
             raise InputError(f"{error}{UNPUBLISHED}") from error
         except Exception as error:
-            where = escape(self.settings.tables)
-            raise InputError(f"--tables {where}: {making.reason(error)}{UNPUBLISHED}") from error
+            place = escape(self.settings.tables)
+            raise InputError(f"--tables {place}: {making.reason(error)}{UNPUBLISHED}") from error
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -223,11 +223,11 @@ class Recorder(tables_recording.Unrecorded):
             self._write(BUILDS, self._row(state, _now(), outcome))
 
     @contextmanager
-    def _warned(self, what: str) -> Iterator[None]:
+    def _warned(self, outcome: str) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # noqa: BLE001  whatever Spark, Delta or a task raises
-            self._summary.warnings.append(f"--tables {escape(self.settings.tables)}: {making.reason(error)}: {what}")
+            self._summary.warnings.append(f"--tables {escape(self.settings.tables)}: {making.reason(error)}: {outcome}")
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
@@ -249,21 +249,21 @@ class Recorder(tables_recording.Unrecorded):
         One thread at a time: each puts back the settings that it found.
         """
         few = not self.settings.messages_table and sum(self._summary.files.values()) <= _FEW_FILES
-        own = dict(_NO_COUNTS) if self._own else {}
+        own_settings = dict(_NO_COUNTS) if self._own else {}
         if self._own and few and quick:
-            own |= rows.small_queries(self._spark)
-        with self._alone, run_settings(self._spark, making.hadoop_settings(self.settings.tables) | own):
+            own_settings |= rows.small_queries(self._spark)
+        with self._alone, run_settings(self._spark, making.hadoop_settings(self.settings.tables) | own_settings):
             yield
 
     def _check_user(self) -> None:
-        """Raises InputError when Spark would write as another user than the URI names."""
+        """Raise InputError when Spark would write as another user than the URI names."""
         user = making.hdfs_user(self.settings.tables)
         if not user:
             return
-        (found,) = self._spark.sql("SELECT current_user()").collect()
-        if found[0] != user:
+        (row,) = self._spark.sql("SELECT current_user()").collect()
+        if row[0] != user:
             raise InputError(
-                f"--tables {escape(self.settings.tables)}: this Spark session is {escape(found[0])} in an HDFS: "
+                f"--tables {escape(self.settings.tables)}: this Spark session is {escape(row[0])} in an HDFS: "
                 f"start it with HADOOP_USER_NAME={escape(user)}, or name no user"
             )
 
@@ -282,8 +282,8 @@ class Recorder(tables_recording.Unrecorded):
     def _each(tables: list[Table], call: Callable[[Table], None], done: Callable[[], None]) -> None:
         """Call a function for several tables side by side: a commit is mostly waiting. Raises what the first one raised."""
         with ThreadPoolExecutor(len(tables), thread_name_prefix="tables") as pool:
-            for one in [pool.submit(call, table) for table in tables]:
-                one.result()
+            for future in [pool.submit(call, table) for table in tables]:
+                future.result()
                 done()
 
     @contextmanager

@@ -115,18 +115,18 @@ def segment_rows(
 ) -> pa.Table:  # fmt: skip
     """Return a row for each segment: the sums of its accepted ranges, and digests as in the manifest."""
     rows = []
-    found = {segment.start: _Sum() for segment in log.segments}
-    starts = sorted(found)
+    sums = {segment.start: _Sum() for segment in log.segments}
+    starts = sorted(sums)
     position = 0
     for summary in sorted(accepted, key=lambda s: s.low):
         while position + 1 < len(starts) and starts[position + 1] <= summary.low:
             position += 1
-        found[starts[position]].add(summary)
+        sums[starts[position]].add(summary)
     by_name: dict[str, list[int]] = {}
     for place in damage:
         by_name.setdefault(place["segment"], []).append(place["length"])
     for segment, entry in zip(log.segments, finishing.inputs(log, summaries, until), strict=True):
-        total, lost = found[segment.start], by_name.get(segment.name, [])
+        total, lost = sums[segment.start], by_name.get(segment.name, [])
         chunks = entry["digests"]
         whole = None if None in chunks else digest.new_digest(bytes.fromhex(chunk) for chunk in chunks).digest().hex()
         rows.append(
@@ -248,7 +248,7 @@ class Frames:
 
 
 def _known(spec: RangeSpec, summary: RangeSummary) -> RangeSpec:
-    """Returns the range from its first record on, which the scan has found."""
+    """Return the range from its first record on, which the scan has found."""
     return dataclasses.replace(spec, low=summary.first, known=True)
 
 
@@ -289,7 +289,7 @@ def write(
 
 
 def again(call: Callable[[], Result], pauses: Sequence[float] = PAUSES) -> Result:
-    """Call again, up to once for each of ``pauses``, after an error that may pass.
+    """Call a function again, up to once for each of ``pauses``, after an error that may pass.
 
     That is a conflict, since Delta refuses one of two runs that commit to a table at the same time, and an answer of the store
     that broke off.
@@ -334,12 +334,12 @@ class Claim:
 
     def _make(self, start: Callable[[], DataFrame]) -> None:
         # Once more after a conflict: the other run's row is there by then.
-        found = self._row()
-        if found is not None and found.run == self.attempt.run:
+        row = self._row()
+        if row is not None and row.run == self.attempt.run:
             return
-        if found is not None:
-            self.attempt = dataclasses.replace(self.attempt, number=int(found.attempt) + 1)
-            self.kept = found.state == "published"
+        if row is not None:
+            self.attempt = dataclasses.replace(self.attempt, number=int(row.attempt) + 1)
+            self.kept = row.state == "published"
         if self.kept:
             word = literal(self.attempt.run)
             self._spark.sql(f"UPDATE {quoted(self._path)} SET run = {word} WHERE build = {literal(self.build)}").collect()
@@ -347,10 +347,10 @@ class Claim:
             write(start(), self._path, self.build, self.application, _STARTED, replace=self.shared, pauses=())
 
     def check(self) -> None:
-        """Raises InputError when another run has taken the build over."""
-        found = again(self._row)
-        if found is not None and found.run != self.attempt.run:
-            whose = f" ({names.escape(found.host)}, process {found.pid})" if found.host and found.state == "started" else ""
+        """Raise InputError when another run has taken the build over."""
+        row = again(self._row)
+        if row is not None and row.run != self.attempt.run:
+            whose = f" ({names.escape(row.host)}, process {row.pid})" if row.host and row.state == "started" else ""
             raise errors.InputError(
                 f"--build-id {names.escape(self.build)}: a later run{whose} has this id as well: give each run its own"
             )
@@ -367,10 +367,10 @@ class Claim:
         ).collect()
 
     def _row(self) -> Row | None:
-        """The row of the build's last attempt; None where no other run can have one."""
+        """Return the row of the build's last attempt; None where no other run can have one."""
         if not self.shared:
             return None
         rows = self._spark.read.format("delta").load(self._path).where(f"build = {literal(self.build)}")
-        found = rows.select("attempt", "state", "run", "host", "pid").collect()
+        attempts = rows.select("attempt", "state", "run", "host", "pid").collect()
         # Runs of older versions at the same time may have left two.
-        return max(found, key=lambda row: int(row.attempt), default=None)
+        return max(attempts, key=lambda row: int(row.attempt), default=None)

@@ -113,7 +113,7 @@ def _shown(stretches: list[verify_tags.Lost]) -> list[dict[str, int]]:
 
 
 @dataclass
-class Index:
+class IndexComparison:
     """The IndexFiles of the store, and their comparison with the log."""
 
     scan: Scan
@@ -211,12 +211,12 @@ class Index:
 
     def _shared(
         self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]
-    ) -> tuple[list[verify_items.Span], int]:
+    ) -> tuple[list[verify_items.ItemSpan], int]:
         """Returns the stretches of the log, and how many tasks share them."""
         spans, size = _spans(accepted, segments, unread), sum(summary.high - summary.low for summary in accepted)
         return spans, max(1, task_count(len(spans), size, self.scan.engine.cores, DERIVED_BYTES))
 
-    def _tables(self, log_start: int) -> list[verify_items.IndexItems]:
+    def _tables(self, log_start: int) -> list[verify_items.CheckedIndexFile]:
         """Returns what the comparison needs of the files. A first file inherits a time from one that may have expired."""
         inherited, tables = 0 if log_start == 0 else -1, []
         listed = {file.number: file for file in self._listed}
@@ -227,7 +227,7 @@ class Index:
             header, file = check.header, listed[check.number]
             if check.used:
                 tables.append(
-                    verify_items.IndexItems(
+                    verify_items.CheckedIndexFile(
                         check.name, file.path, file.slots, check.used, header["begin_time"], header["end_time"],
                         inherited, check.low, check.high, check.chunks,
                     )
@@ -256,10 +256,10 @@ class Index:
 
 def _spans(
     accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]
-) -> list[verify_items.Span]:
+) -> list[verify_items.ItemSpan]:
     """Returns the log in spans that begin with its ranges. What lies before, between and after the ranges has no items."""
     if not accepted:
-        return [verify_items.Span(segments[0].start if segments else 0, INT64_MAX, "", 0)] if not unread else []
+        return [verify_items.ItemSpan(segments[0].start if segments else 0, INT64_MAX, "", 0)] if not unread else []
     spans, starts = [], [segment.start for segment in segments]
     ordered = sorted(accepted, key=lambda s: s.low)
     lows = [s.low for s in ordered]
@@ -269,7 +269,7 @@ def _spans(
         high = lows[number + 1] if number + 1 < len(ordered) else INT64_MAX
         # A sample says nothing about what follows its segment.
         high = min([high, *(low for low, _ in unread if low >= summary.high)])
-        spans.append(verify_items.Span(lows[number], high, summary.block, summary.items))
+        spans.append(verify_items.ItemSpan(lows[number], high, summary.block, summary.items))
     return spans
 
 
@@ -284,7 +284,7 @@ def check_checkpoint(
     settings: VerifySettings,
     log: Commitlog,
     accepted: list[RangeSummary],
-    index: Index,
+    index: IndexComparison,
     tally: checks_differences.Tally,
     summary: VerifySummary,
 ) -> None:

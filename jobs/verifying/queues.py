@@ -125,7 +125,7 @@ class QueueResult:
 
 
 @dataclass
-class Queues:
+class QueueComparison:
     """What is compared.
 
     ``segments`` are those of the whole log, ``unread`` the offsets (low, high) that a sample leaves out, and ``stale`` is as in

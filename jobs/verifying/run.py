@@ -117,8 +117,8 @@ class Verify:
         keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES), staging)
         task = VerifyScan(staging, "", 0, self._scan_settings(), ANY_FILE, keys, compares=QUEUES in settings.only)
         scan = scanning.Scan(engine, staging, task, self.reporter, self.memory, store=settings.store)
-        queues = verifying_queues.Queues(scan, settings, tuple(log.segments), unread)
-        index = verifying_index.Index(scan, settings)
+        queues = verifying_queues.QueueComparison(scan, settings, tuple(log.segments), unread)
+        index = verifying_index.IndexComparison(scan, settings)
 
         def list_queues() -> Tally:
             with self._timed("list", beside=True):
@@ -195,7 +195,7 @@ class Verify:
         with self._timed(name, beside=True), self.reporter.stage(f"compare {name}", *work):
             return compare()
 
-    def _wait(self, looked: list[Future[Tally]], index: verifying_index.Index) -> None:
+    def _wait(self, looked: list[Future[Tally]], index: verifying_index.IndexComparison) -> None:
         """Wait for what went on beside the scan; with a sample the IndexFiles take longer."""
         stage: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
         if wait(looked, _SILENT).not_done:

@@ -256,7 +256,7 @@ def _of_queue(entry: dict[str, Any]) -> str:
     return ", ".join(f"{kind} {count:,}" for kind, count in sorted(entry["kinds"].items()))
 
 
-def moment(milliseconds: int) -> str:
+def show_store_time(milliseconds: int) -> str:
     """Return a store time (ms since 1970) in ISO format."""
     try:
         time = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(milliseconds=milliseconds)
@@ -269,7 +269,7 @@ def lost_example(stretch: dict[str, int], what: str = "key") -> Example:
     """Return a stretch of the log whose keys, or other items, are not in the index as an example of a difference."""
     text = (
         f"{counted(stretch['keys'], what)} of {counted(stretch['records'], 'record')}, "
-        f"stored {moment(stretch['time_min'])} to {moment(stretch['time_max'])}, "
+        f"stored {show_store_time(stretch['time_min'])} to {show_store_time(stretch['time_max'])}, "
         f"offsets {stretch['first']} to {stretch['last']}"
     )
     return Example("index", stretch["first"], text)

@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import SIZES, Leftovers
 from rocketmq_reindex.jobs.publishing.pointers import VERIFY, Alive
 from rocketmq_reindex.jobs.store.folders import entries_in
-from rocketmq_reindex.jobs.store.sizes import QUEUES, FileSizes, index_files, index_sizes, queue_files, without_items
+from rocketmq_reindex.jobs.store.sizes import QUEUES, UsualSizes, index_files, index_sizes, queue_files, without_items
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
@@ -99,7 +99,7 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
     changes: dict[str, object] = {}
     for name, folder, unit in QUEUES:
         entries = islice(queue_files(files.join(settings.store, folder)), FILES_ASKED)
-        found = FileSizes(entries, unit).usual if name not in settings.named else 0
+        found = UsualSizes(entries, unit).usual if name not in settings.named else 0
         if found and found != getattr(settings, name):
             changes[name] = found
             if "consumequeue" in settings.only:

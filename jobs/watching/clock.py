@@ -22,5 +22,5 @@ def command() -> Iterator[None]:
 
 
 def command_begin() -> float:
-    """When the command began, in seconds of ``time.monotonic``. For one that is called as a function that is now."""
+    """Return when the command began, in seconds of ``time.monotonic``. For one that is called as a function that is now."""
     return _marks.pop() if _marks else time.monotonic()

@@ -31,7 +31,7 @@ def line(loop: str) -> str:
 
 
 def runs_here(engine: str, master: str) -> bool:
-    """Whether all tasks run on this machine, as far as is known before Spark is there."""
+    """Return whether all tasks run on this machine, as far as is known before Spark is there."""
     if engine == "local":
         return True
     # Somebody else's session may be there, and its executors are elsewhere.
@@ -49,7 +49,8 @@ NOTE: Final = (
 
 @contextlib.contextmanager
 def kept() -> Iterator[bool]:
-    """A folder for the driver and the workers of a local session, while this lasts; whether one had to be made for the run.
+    """Yield a folder for the driver and the workers of a local session, while this lasts; whether one had to be made for the
+    run.
 
     Raises InputError where others may write to the folder that the environment names.
     """

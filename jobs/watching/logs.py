@@ -104,8 +104,8 @@ class JsonLog(Shown):
 
     def event(self, event: str, text: str, context: Mapping[str, Value], level: int = logging.INFO) -> None:
         """One line: ``text`` for people, ``event`` and the rest for programs."""
-        given = {**self._always, "event": event, **context}
-        known = {name: value for name, value in given.items() if value is not None}
+        fields = {**self._always, "event": event, **context}
+        known = {name: value for name, value in fields.items() if value is not None}
         self._logger.log(level, "%s", text, extra={"context": known})
 
     def take(self, logger: str, event: str) -> None:
@@ -116,9 +116,9 @@ class JsonLog(Shown):
             def emit(self, record: logging.LogRecord) -> None:
                 log.event(event, escape(record.getMessage()), {}, record.levelno)
 
-        found = logging.getLogger(logger)
-        found.propagate = False
-        found.addHandler(Taken())
+        taken_logger = logging.getLogger(logger)
+        taken_logger.propagate = False
+        taken_logger.addHandler(Taken())
 
     def line(self, text: str) -> None:
         self.event("progress", text, {})
@@ -172,27 +172,27 @@ def write_metrics(
     registry, now = CollectorRegistry(), time.time()
     gauges: dict[str, Gauge] = {}
 
-    def gauge(name: str, text: str, value: float, **more: str) -> None:
+    def gauge(name: str, text: str, value: float, **extra_labels: str) -> None:
         known = gauges.get(name)
         if known is None:
-            known = gauges[name] = Gauge(PREFIX + name, text, [*labels, *more], registry=registry)
-        known.labels(*labels.values(), *more.values()).set(value)
+            known = gauges[name] = Gauge(PREFIX + name, text, [*labels, *extra_labels], registry=registry)
+        known.labels(*labels.values(), *extra_labels.values()).set(value)
 
     gauge("info", "Version of the last run.", 1, version=summary.version)
     gauge("exit_status", "Exit status of the last run.", summary.exit)
     gauge("last_run_timestamp_seconds", "When the last run ended.", now)
     gauge(_SUCCESS, "When a run last ended with status 0; 0: never.", now if summary.exit == 0 else _last_success(path, labels))
     for name, (text, parts) in _WHOLE.items():
-        for took in [summary.seconds[part] for part in parts if part in summary.seconds]:
-            gauge(name, text, took)
+        for stage_seconds in [summary.seconds[part] for part in parts if part in summary.seconds]:
+            gauge(name, text, stage_seconds)
     # Before the session is up no other stage begins.
     starting = {"session": summary.seconds["session"]} if "session" in summary.seconds else {}
-    for stage, took in {**starting, **seconds.alone}.items():
-        gauge("stage_seconds", "Seconds of the last run by stage, none of which counts twice.", took, stage=stage)
+    for stage, stage_seconds in {**starting, **seconds.alone}.items():
+        gauge("stage_seconds", "Seconds of the last run by stage, none of which counts twice.", stage_seconds, stage=stage)
     for stage, rounds in seconds.rounds.items():
         gauge("stage_rounds", "How often the last run began the stage.", rounds, stage=stage)
-    for stage, took in seconds.beside.items():
-        gauge("beside_seconds", "Seconds of what the last run did at the same time as its stages.", took, stage=stage)
+    for stage, stage_seconds in seconds.beside.items():
+        gauge("beside_seconds", "Seconds of what the last run did at the same time as its stages.", stage_seconds, stage=stage)
     gauge("commitlog_bytes", "Bytes of the commitlog that were read.", summary.bytes)
     gauge("records", "Records in them.", summary.records)
     gauge("consumequeue_units", "Units of ConsumeQueues that were written or compared.", summary.units)
@@ -221,7 +221,7 @@ _TEXTS: Final = {
 
 
 def _last_success(path: str, labels: Mapping[str, str]) -> float:
-    """What the file that stands there says; 0 where there is none, or it is of something else."""
+    """Return what the file that stands there says; 0 where there is none, or it is of something else."""
     if not os.path.isfile(path):
         return 0.0
     try:

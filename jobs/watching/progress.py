@@ -177,11 +177,11 @@ class Stage:
         things = 0
         while not self._done.wait(INTERVAL):
             try:
-                found, share = self.probe()
+                things_now, share = self.probe()
             except OSError:
                 continue
             # What tasks leave that are tried again, or take over, may be counted as well; and it is removed.
-            things, self.share = min(max(things, found), self.total), min(max(self.share, share), 1.0)
+            things, self.share = min(max(things, things_now), self.total), min(max(self.share, share), 1.0)
             self.pace.add(self.seconds, self.share)
             size = int(self.share * self.total_bytes)
             for shown in self._reporter.shown:
@@ -227,7 +227,7 @@ class Reporter:
         """when the command began"""
 
     def elapsed(self) -> float:
-        """Seconds since the command began."""
+        """Return the seconds since the command began."""
         return time.monotonic() - self.begin
 
     def __enter__(self) -> Reporter:
@@ -250,9 +250,9 @@ class Reporter:
             shown.waits(text)
 
     def stage(self, name: str, things: str, total: int, total_bytes: int, probe: Probe) -> Stage:
-        """A context in which the stage's progress is shown."""
+        """Return a context in which the stage's progress is shown."""
         return Stage(self, name, things, total, total_bytes, probe)
 
     def step(self, name: str) -> Stage:
-        """A context for a stage too short for lines of its own."""
+        """Return a context for a stage too short for lines of its own."""
         return Stage(self, name)

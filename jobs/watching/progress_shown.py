@@ -26,9 +26,9 @@ SHARE: Final = 1 / 4
 
 
 def usual() -> Shown:
-    """What suits stderr."""
+    """Return the display that suits stderr."""
     console = Console(stderr=True)
-    return Bar(console) if console.is_terminal else Lines()
+    return StageBars(console) if console.is_terminal else Lines()
 
 
 class _Bytes(DownloadColumn):
@@ -46,7 +46,7 @@ class _Speed(TransferSpeedColumn):
         return Text(super().render(task).plain, style="cyan") if known else Text()
 
 
-class Bar(Shown):
+class StageBars(Shown):
     """A bar for each stage: of its bytes, or of its things where it has no bytes."""
 
     def __init__(self, console: Console) -> None:
@@ -80,8 +80,8 @@ class Bar(Shown):
     def stage_moved(self, stage: Stage, things: int, size: int) -> None:
         completed, done = size if stage.total_bytes else stage.share * _whole(stage), _count(stage, things)
         left = stage.pace.left
-        rest = "" if left is None else f"{timedelta(seconds=round(left))} left"
-        self._bar.update(self._tasks[stage], completed=completed, done=done, left=rest)
+        left_text = "" if left is None else f"{timedelta(seconds=round(left))} left"
+        self._bar.update(self._tasks[stage], completed=completed, done=done, left=left_text)
 
     def stage_ended(self, stage: Stage, failed: bool) -> None:
         if stage in self._tasks:
@@ -95,7 +95,7 @@ def _count(stage: Stage, things: int) -> str:
 
 
 def _whole(stage: Stage) -> int:
-    """Returns how far a bar goes. One of nothing would never be full."""
+    """Return how far a bar goes. One of nothing would never be full."""
     return stage.total_bytes or stage.total or 1
 
 
@@ -114,13 +114,13 @@ class Lines(Shown):
     def stage_started(self, stage: Stage) -> None:
         if stage.probe is not None:
             size = f", {stage.total_bytes:,} bytes" if stage.total_bytes else ""
-            one = stage.things if " " in stage.things else stage.things.removesuffix("s")
-            self.line(f"{stage.name}: {counted(stage.total, one, stage.things)}{size}")
+            singular = stage.things if " " in stage.things else stage.things.removesuffix("s")
+            self.line(f"{stage.name}: {counted(stage.total, singular, stage.things)}{size}")
             self._last[stage] = 0.0, 0, 0
 
     def stage_moved(self, stage: Stage, things: int, size: int) -> None:
-        seconds, *told = self._last[stage]
-        if [things, size] != told and stage.seconds - seconds >= max(LINE_INTERVAL, stage.seconds * SHARE):
+        seconds, *printed = self._last[stage]
+        if [things, size] != printed and stage.seconds - seconds >= max(LINE_INTERVAL, stage.seconds * SHARE):
             self._last[stage] = stage.seconds, things, size
             self.line(_plain(stage, things, size))
 
@@ -133,5 +133,5 @@ def _plain(stage: Stage, things: int, size: int) -> str:
     rate, left = stage.pace.rate, stage.pace.left
     read = f", {size:,} bytes" if stage.total_bytes else ""
     speed = f", {rate * stage.total_bytes / 1e6:.0f} MB/s" if rate and stage.total_bytes else ""
-    rest = f", {left:.0f} s left" if left is not None else ""
-    return f"{stage.name}: {_count(stage, things)}{read}{speed}{rest}"
+    left_text = f", {left:.0f} s left" if left is not None else ""
+    return f"{stage.name}: {_count(stage, things)}{read}{speed}{left_text}"

@@ -1,1 +1,1 @@
-"""What a log and the files derived from it should be, compared with what they are."""
+"""The checks that compare the files derived from a log with what the log says they should be."""

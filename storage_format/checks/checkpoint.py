@@ -53,7 +53,8 @@ class StoreTimes:
 def compare_checkpoint(
     data: bytes, store: StoreTimes, index: list[IndexEnd], rules: VersionRules
 ) -> tuple[Checkpoint, Tally, int]:
-    """(The checkpoint, its differences, the items of the last IndexFile where the next crash deletes it, as with any broker).
+    """Return (The checkpoint, its differences, the items of the last IndexFile where the next crash deletes it, as with any
+    broker).
 
     ``index`` is in the order of the log. What is no difference, as brokers leave it: physic 0, after a rebuild to which nothing
     was added (``CommitLog`` sets it as it flushes new records): a crash then dispatches all again. physic alone behind the
@@ -61,38 +62,38 @@ def compare_checkpoint(
     log's first byte: only a start sets it (``CommitLog.recoverNormally``), and segments expire after that. In 5.5 both logics
     fields may lie far behind the last unit: they move once a minute, and what a crash dispatches again begins there.
     """
-    found, findings = read_checkpoint(data)
+    checkpoint, findings = read_checkpoint(data)
     tally = Tally()
     for finding in findings:
         if finding.code == "checkpoint-negative":
-            _negative(found, store, tally)
+            _negative(checkpoint, store, tally)
             continue
         kind = "checkpoint-size" if finding.code == "checkpoint-size" else "checkpoint-bytes"
         tally.add(kind, finding.count, WHERE, finding.at, _text(finding, data))
-    _times(found, store, rules, tally)
-    if found.logics_offset > store.last_record and rules.checkpoint_fields == len(FIELDS):
-        text = f"logicsPhysicalOffset {found.logics_offset}, the last record begins at {store.last_record}"
+    _times(checkpoint, store, rules, tally)
+    if checkpoint.logics_offset > store.last_record and rules.checkpoint_fields == len(FIELDS):
+        text = f"logicsPhysicalOffset {checkpoint.logics_offset}, the last record begins at {store.last_record}"
         tally.add("checkpoint-offset-ahead", 1, WHERE, _AT["logics_offset"], text)
-    if found.master_flushed > store.log_end + FARTHEST:
-        text = f"masterFlushedOffset {found.master_flushed}, the log ends at {store.log_end}"
+    if checkpoint.master_flushed > store.log_end + FARTHEST:
+        text = f"masterFlushedOffset {checkpoint.master_flushed}, the log ends at {store.log_end}"
         tally.add("checkpoint-master", 1, WHERE, _AT["master_flushed"], text)
-    if found.confirm_offset > store.log_end:
-        text = f"confirmPhyOffset {found.confirm_offset}, the log ends at {store.log_end}"
+    if checkpoint.confirm_offset > store.log_end:
+        text = f"confirmPhyOffset {checkpoint.confirm_offset}, the log ends at {store.log_end}"
         tally.add("checkpoint-confirm", 1, WHERE, _AT["confirm_offset"], text)
     usual = 0
     with_items = [file for file in index if file.items]
     for number, file in enumerate(with_items):
-        if file.end_time <= found.index:
+        if file.end_time <= checkpoint.index:
             continue
         last = number == len(with_items) - 1
         # IndexService.getAndCreateLastIndexFile moves it when a full file gets a successor: the last one is always above.
         if last and not file.sealed and not (file.full and index[-1].name != file.name):
             usual = file.items
             continue
-        text = f"{file.name} ends at {file.end_time}, indexMsgTimestamp is {found.index}"
+        text = f"{file.name} ends at {file.end_time}, indexMsgTimestamp is {checkpoint.index}"
         tally.add("checkpoint-index", 1, WHERE, _AT["index"], text)
-    _index_ahead(found, store, with_items, tally)
-    return found, tally, usual
+    _index_ahead(checkpoint, store, with_items, tally)
+    return checkpoint, tally, usual
 
 
 def _text(finding: Finding, data: bytes) -> str:
@@ -101,20 +102,20 @@ def _text(finding: Finding, data: bytes) -> str:
     return f"byte {finding.at}: {data[finding.at]} instead of 0"
 
 
-def _negative(found: Checkpoint, store: StoreTimes, tally: Tally) -> None:
+def _negative(checkpoint: Checkpoint, store: StoreTimes, tally: Tally) -> None:
     """Count negative fields, but not a time where the log ends with negative store times: each broker before 5.5 leaves it.
 
     A start takes such a time for 0 (``StoreCheckpoint.getMinTimestamp``).
     """
     usual = ("physic", "logics") if min(store.last_time, store.last_unit_time) < 0 else ()
-    negative = [column for column, value in vars(found).items() if value < 0 and column not in usual]
+    negative = [column for column, value in vars(checkpoint).items() if value < 0 and column not in usual]
     if negative:
         at = _AT[negative[0]]
-        text = f"{FIELDS[at // 8]} {getattr(found, negative[0])}: negative"
+        text = f"{FIELDS[at // 8]} {getattr(checkpoint, negative[0])}: negative"
         tally.add("checkpoint-bytes", len(negative), WHERE, at, text)
 
 
-def _index_ahead(found: Checkpoint, store: StoreTimes, index: list[IndexEnd], tally: Tally) -> None:
+def _index_ahead(checkpoint: Checkpoint, store: StoreTimes, index: list[IndexEnd], tally: Tally) -> None:
     """Check that indexMsgTimestamp is not later than it may be: it is the endTimestamp of a full file (``IndexService.flush``),
     or 0.
 
@@ -124,31 +125,37 @@ def _index_ahead(found: Checkpoint, store: StoreTimes, index: list[IndexEnd], ta
     ends = [file.end_time for file in index if file.full]
     latest = max([0, store.latest_time, *(file.end_time for file in index)])
     filling = index[-1] if index and not index[-1].full else None
-    if filling and found.index > max(0, filling.end_time) and found.index not in ends:
-        text = f"indexMsgTimestamp {found.index}, {filling.name}, which is not full, ends at {filling.end_time}"
-    elif found.index > latest + A_DAY:
-        text = f"indexMsgTimestamp {found.index}, the latest record is of {latest}"
+    if filling and checkpoint.index > max(0, filling.end_time) and checkpoint.index not in ends:
+        text = f"indexMsgTimestamp {checkpoint.index}, {filling.name}, which is not full, ends at {filling.end_time}"
+    elif checkpoint.index > latest + A_DAY:
+        text = f"indexMsgTimestamp {checkpoint.index}, the latest record is of {latest}"
     else:
         return
     tally.add("checkpoint-index-ahead", 1, WHERE, _AT["index"], text)
 
 
-def _times(found: Checkpoint, store: StoreTimes, rules: VersionRules, tally: Tally) -> None:
+def _times(checkpoint: Checkpoint, store: StoreTimes, rules: VersionRules, tally: Tally) -> None:
     """Check physic and logics. The broker's own rebuild leaves physic 0; a start dispatches again from the lower of both."""
     # Where the clock jumps back the last record may be older than the last one with a unit. Below 0 all times are alike.
-    wanted = max(0, min(store.last_time, store.last_unit_time)) if store.unit_records else 0
-    if 0 < found.physic < wanted and found.logics < wanted and not rules.thorough_flush:
-        tally.add("checkpoint-stale", 1, WHERE, _AT["physic"], f"physicMsgTimestamp {found.physic}, the log ends at {wanted}")
-    if max(0, found.logics) < wanted and not rules.thorough_flush:
-        tally.add("checkpoint-stale", 1, WHERE, _AT["logics"], f"logicsMsgTimestamp {found.logics}, the log ends at {wanted}")
+    log_time = max(0, min(store.last_time, store.last_unit_time)) if store.unit_records else 0
+    if 0 < checkpoint.physic < log_time and checkpoint.logics < log_time and not rules.thorough_flush:
+        tally.add(
+            "checkpoint-stale", 1, WHERE, _AT["physic"], f"physicMsgTimestamp {checkpoint.physic}, the log ends at {log_time}"
+        )
+    if max(0, checkpoint.logics) < log_time and not rules.thorough_flush:
+        tally.add(
+            "checkpoint-stale", 1, WHERE, _AT["logics"], f"logicsMsgTimestamp {checkpoint.logics}, the log ends at {log_time}"
+        )
     newest = max(0, store.last_time, store.last_unit_time) if store.records else 0
-    if min(found.physic, found.logics) > newest:
-        text = f"physicMsgTimestamp {found.physic} and logicsMsgTimestamp {found.logics}, the last record is of {newest}"
+    if min(checkpoint.physic, checkpoint.logics) > newest:
+        text = (
+            f"physicMsgTimestamp {checkpoint.physic} and logicsMsgTimestamp {checkpoint.logics}, the last record is of {newest}"
+        )
         tally.add("checkpoint-ahead", 1, WHERE, _AT["physic"], text)
         return
     # One of them alone says nothing to a broker, which takes the lower, until the other is written, too.
     latest = max(newest, store.latest_time)
-    for number, value in enumerate((found.physic, found.logics)):
+    for number, value in enumerate((checkpoint.physic, checkpoint.logics)):
         if value > latest + A_DAY:
             text = f"{FIELDS[number]} {value}, the latest record is of {latest}"
             tally.add("checkpoint-ahead", 1, WHERE, 8 * number, text)

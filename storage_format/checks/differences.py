@@ -130,8 +130,8 @@ class Example:
         return "/".join(self.where.split("/", 3)[:3])
 
 
-def spread(examples: Iterable[Example], most: int = EXAMPLES_MAX) -> list[Example]:
-    """``most`` of the examples, by path and number: one of each queue or file, then a second of each, and so on.
+def spread(examples: Iterable[Example], count: int = EXAMPLES_MAX) -> list[Example]:
+    """Return ``count`` of the examples, by path and number: one of each queue or file, then a second of each, and so on.
 
     What is left out of parts is left out of the whole, too, so parts may be spread before they are put together.
     """
@@ -140,11 +140,11 @@ def spread(examples: Iterable[Example], most: int = EXAMPLES_MAX) -> list[Exampl
     for example in sorted(examples):
         rank = ranks[example.among] = ranks.get(example.among, -1) + 1
         ranked.append((rank, example))
-    return [example for _, example in sorted(ranked)[:most]]
+    return [example for _, example in sorted(ranked)[:count]]
 
 
 def _is_behind(example: Example, held: list[Example]) -> bool:
-    """Whether the example would come behind all of a full list. Where there are very many, most do."""
+    """Return whether the example would come behind all of a full list. Where there are very many, most do."""
     if len(held) < EXAMPLES_MAX:
         return False
     among, last = example.among, held[-1]
@@ -160,11 +160,11 @@ class Tally:
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[Example]] = field(default_factory=dict)
 
-    def add(self, kind: str, count: int, where: str, at: int, text: str) -> None:
-        """Count ``count`` of a kind, the first of them at the number ``at`` of the path ``where``. Raises KeyError for no
+    def add(self, kind: str, count: int, path: str, at: int, text: str) -> None:
+        """Count ``count`` of a kind, the first of them at the number ``at`` of the path ``path``. Raises KeyError for no
         kind."""
         if count:
-            self._take(kind, count, [Example(where, at, text)])
+            self._take(kind, count, [Example(path, at, text)])
 
     def merge(self, other: Tally) -> None:
         """Add the counts and the examples of another tally."""
@@ -190,15 +190,15 @@ class Tally:
         return sum(self.counts.values())
 
     def to_json(self) -> dict[str, Any]:
-        """Counts and examples as JSON takes them: {kind: [count, [[where, at, text], ...]]}."""
+        """Return counts and examples as JSON takes them: {kind: [count, [[where, at, text], ...]]}."""
         return {
             kind: [count, [[e.where, e.at, e.text] for e in self.examples[kind]]] for kind, count in sorted(self.counts.items())
         }
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Tally:
-        """The inverse of ``to_json``."""
+    def from_json(cls, differences: Mapping[str, Any]) -> Tally:
+        """Return the inverse of ``to_json``."""
         tally = cls()
-        for kind, (count, examples) in found.items():
+        for kind, (count, examples) in differences.items():
             tally._take(kind, count, [Example(*example) for example in examples])
         return tally

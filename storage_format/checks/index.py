@@ -61,16 +61,16 @@ class IndexCheck:
 
 @jit
 def _slot_of(data: Bytes, item_start: int, slots: int, item: int) -> int:
-    """The slot to which an item's hash leads, -1 for none."""
+    """Return the slot to which an item's hash leads, -1 for none."""
     key_hash = int32_at(data, item_start + ITEM_SIZE * item)
     return key_hash % slots if key_hash >= 0 else -1
 
 
 @jit
 def _check_items(data: Bytes, slots: int, first: int, stop: int, newest: Int32s, fault: Bytes) -> int:
-    """Set ``fault`` of the items ``first`` to ``stop``, and the newest item of each slot; returns all bits set."""
+    """Set ``fault`` of the items ``first`` to ``stop``, and the newest item of each slot; return all bits set."""
     item_start = HEADER_SIZE + SLOT_SIZE * slots
-    seen, before = 0, np.int64(0)
+    all_bits, before = 0, np.int64(0)
     if first > 1:
         before = int64_at(data, item_start + ITEM_SIZE * (first - 1) + _AT_PHY_OFFSET)
     for item in range(first, stop):
@@ -95,15 +95,15 @@ def _check_items(data: Bytes, slots: int, first: int, stop: int, newest: Int32s,
         elif slot >= 0 and prev != expected:
             bits |= _GAP if prev == 0 or _slot_of(data, item_start, slots, prev) == slot else _FOREIGN
         fault[item] = bits
-        seen |= bits
-    return seen
+        all_bits |= bits
+    return all_bits
 
 
 @jit
 def _check_slots(data: Bytes, slots: int, used: int, newest: Int32s, fault: Bytes) -> tuple[int, int]:
-    """Set ``fault`` of each slot; returns all bits set and the number of slots in use."""
+    """Set ``fault`` of each slot; return all bits set and the number of slots in use."""
     item_start = HEADER_SIZE + SLOT_SIZE * slots
-    seen, in_use = 0, 0
+    all_bits, in_use = 0, 0
     for slot in range(slots):
         head = int32_at(data, HEADER_SIZE + SLOT_SIZE * slot)
         if head != 0:
@@ -115,13 +115,13 @@ def _check_slots(data: Bytes, slots: int, used: int, newest: Int32s, fault: Byte
                 fault[slot] = _SLOT_OLD
             else:
                 fault[slot] = _SLOT_FOREIGN
-            seen |= np.int64(fault[slot])
-    return seen, in_use
+            all_bits |= np.int64(fault[slot])
+    return all_bits, in_use
 
 
 @jit
 def _next_item(data: Bytes, item_start: int, used: int, item: int) -> int:
-    """The item that a lookup reads after ``item``, 0 where it ends (``IndexFile.selectPhyOffset``)."""
+    """Return the item that a lookup reads after ``item``, 0 where it ends (``IndexFile.selectPhyOffset``)."""
     at = item_start + ITEM_SIZE * item
     prev = int32_at(data, at + _AT_PREV)
     if int32_at(data, at + _AT_TIME_DIFF) < 0 or prev <= 0 or prev > used or prev == item:
@@ -133,7 +133,7 @@ def _next_item(data: Bytes, item_start: int, used: int, item: int) -> int:
 def _find_circles(data: Bytes, slots: int, used: int, walk: Int32s, fault: Bytes) -> int:
     """Mark items in circles. Each has a link to a later item, so walks start there; ``walk`` says which one met an item."""
     item_start = HEADER_SIZE + SLOT_SIZE * slots
-    seen, number = 0, 0
+    all_bits, number = 0, 0
     for start in range(1, used + 1):
         if not fault[start] & _RANGE or walk[start] != 0:
             continue
@@ -143,11 +143,11 @@ def _find_circles(data: Bytes, slots: int, used: int, walk: Int32s, fault: Bytes
             walk[item] = number
             item = _next_item(data, item_start, used, item)
         if item > 0 and walk[item] == number:
-            seen = _CIRCULAR
+            all_bits = _CIRCULAR
             while not fault[item] & _CIRCULAR:
                 fault[item] |= _CIRCULAR
                 item = _next_item(data, item_start, used, item)
-    return seen
+    return all_bits
 
 
 @jit
@@ -161,12 +161,12 @@ def _find_lost(data: Bytes, slots: int, used: int, met: Int32s, fault: Bytes) ->
         while item > 0 and met[item] == 0 and _slot_of(data, item_start, slots, item) == slot:
             met[item] = 1
             item = _next_item(data, item_start, used, item)
-    seen = 0
+    all_bits = 0
     for item in range(1, used + 1):
         if met[item] == 0 and not fault[item] & _HASH:
             fault[item] |= _LOST
-            seen = _LOST
-    return seen
+            all_bits = _LOST
+    return all_bits
 
 
 def check_index(view: IndexView, told: Told | None = None) -> IndexCheck:
@@ -180,19 +180,22 @@ def check_index(view: IndexView, told: Told | None = None) -> IndexCheck:
     used = min(written, count - 1)
     newest = np.zeros(view.slots, np.int32)
     item_fault, slot_fault = np.zeros(used + 1, np.uint8), np.zeros(view.slots, np.uint8)
-    told, seen = told or Nobody(), 0
+    told, item_bits = told or Nobody(), 0
     told.begin("check", ITEM_SIZE * used)
     for first in range(1, used + 1, ITEM_STEP):
         stop = min(used + 1, first + ITEM_STEP)
-        seen |= _check_items(view.data, view.slots, first, stop, newest, item_fault)
+        item_bits |= _check_items(view.data, view.slots, first, stop, newest, item_fault)
         told.moved(ITEM_SIZE * (stop - first))
-    slot_seen, slots_used = _check_slots(view.data, view.slots, used, newest, slot_fault)
-    if seen & (_TIME | _RANGE | _FOREIGN | _GAP) or slot_seen:
-        if seen & _RANGE:
-            seen |= _find_circles(view.data, view.slots, used, np.zeros(used + 1, np.int32), item_fault)
-        seen |= _find_lost(view.data, view.slots, used, np.zeros(used + 1, np.int32), item_fault)
+    slot_bits, slots_used = _check_slots(view.data, view.slots, used, newest, slot_fault)
+    if item_bits & (_TIME | _RANGE | _FOREIGN | _GAP) or slot_bits:
+        if item_bits & _RANGE:
+            item_bits |= _find_circles(view.data, view.slots, used, np.zeros(used + 1, np.int32), item_fault)
+        item_bits |= _find_lost(view.data, view.slots, used, np.zeros(used + 1, np.int32), item_fault)
     findings = [*view.findings, *_header_findings(view, used, written, slots_used)]
-    slots_found, items_found = from_bits(slot_fault, slot_seen, SLOT_FAULTS, 0), from_bits(item_fault, seen, ITEM_FAULTS, 0)
+    slots_found, items_found = (
+        from_bits(slot_fault, slot_bits, SLOT_FAULTS, 0),
+        from_bits(item_fault, item_bits, ITEM_FAULTS, 0),
+    )
     findings += [dataclasses.replace(finding, expected=int(newest[finding.at])) for finding in slots_found]
     findings += [
         dataclasses.replace(finding, expected=_expected_link(view, finding.at)) if finding.code in LINK_FAULTS else finding
@@ -202,7 +205,7 @@ def check_index(view: IndexView, told: Told | None = None) -> IndexCheck:
 
 
 def _expected_link(view: IndexView, item: int) -> int | None:
-    """The newest item before ``item`` in its slot, 0 for none; None where its hash leads to no slot."""
+    """Return the newest item before ``item`` in its slot, 0 for none; None where its hash leads to no slot."""
     key_hash = int(view.read(item, 1).key_hash[0])
     if key_hash < 0:
         return None
@@ -210,9 +213,9 @@ def _expected_link(view: IndexView, item: int) -> int | None:
     while stop > 1:
         start = max(1, stop - ITEM_STEP)
         hashes = view.read(start, stop - start).key_hash
-        same = np.flatnonzero((hashes >= 0) & (hashes % view.slots == key_hash % view.slots))
-        if len(same):
-            return start + int(same[-1])
+        same_slot = np.flatnonzero((hashes >= 0) & (hashes % view.slots == key_hash % view.slots))
+        if len(same_slot):
+            return start + int(same_slot[-1])
         stop = start
     return 0
 
@@ -248,7 +251,7 @@ def _header_findings(view: IndexView, used: int, written: int, slots_used: int) 
 
 
 def _end_time_fits(view: IndexView, used: int, seconds: int) -> bool:
-    """Whether the last item's timeDiff comes of endTimestamp. The first item's is taken against the file before."""
+    """Return whether the last item's timeDiff comes of endTimestamp. The first item's is taken against the file before."""
     begin, end = view.header.begin_time, view.header.end_time
     if used == 1:
         return begin == end
@@ -256,7 +259,7 @@ def _end_time_fits(view: IndexView, used: int, seconds: int) -> bool:
 
 
 def slot_lengths(view: IndexView, items: int, told: Told | None = None) -> Int64s:
-    """How many of the first ``items`` items each slot has: int64 by slot. ``told`` is told how far that is."""
+    """Return how many of the first ``items`` items each slot has: int64 by slot. ``told`` is told how far that is."""
     lengths, told = np.zeros(view.slots, np.int64), told or Nobody()
     for first in range(1, items + 1, ITEM_STEP):
         hashes = view.read(first, min(ITEM_STEP, items + 1 - first)).key_hash
@@ -300,14 +303,15 @@ class LogFacts(NamedTuple):
 
 
 def out_of_order(files: Sequence[Neighbour]) -> Iterator[tuple[Neighbour, Neighbour]]:
-    """Neighbours of which the second begins before the first ends. The keys of one record may lie in both: that is in order."""
+    """Yield neighbours of which the second begins before the first ends. The keys of one record may lie in both: that is in
+    order."""
     for before, after in pairwise(file for file in files if file.items):
         if after.first < before.last:
             yield before, after
 
 
 def empty_headers(files: Sequence[Neighbour], log: LogFacts) -> Iterator[tuple[Neighbour, int, str]]:
-    """(file, value, what is wrong) of each wrong header field of files without items."""
+    """Yield (file, value, what is wrong) of each wrong header field of files without items."""
     before: IndexHeader | None = IndexHeader(0, 0, 0, 0, 0, 0) if log.start == 0 else None
     for file in files:
         header = file.header
@@ -325,7 +329,7 @@ def empty_headers(files: Sequence[Neighbour], log: LogFacts) -> Iterator[tuple[N
 
 
 def _check_fields(
-    file: Neighbour, fields: Fields, before: int | None, most: int, compared: str
+    file: Neighbour, fields: Fields, before: int | None, highest: int, compared: str
 ) -> Iterator[tuple[Neighbour, int, str]]:
     """Check begin and end of a file without items: both are the end of the file ``before``, or alike where that is not
     known."""
@@ -334,7 +338,7 @@ def _check_fields(
             if value != max(0, before):
                 yield file, value, f"{name} {value} instead of {max(0, before)}"
         return
-    absurd = [field for field in fields if not 0 <= field[1] <= most]
+    absurd = [field for field in fields if not 0 <= field[1] <= highest]
     for name, value in absurd:
         yield file, value, f"{name} {value} {compared}"
     (begin_name, begin), (end_name, end) = fields

@@ -28,11 +28,11 @@ class Expected(NamedTuple):
     key_hash: Int32s
 
     def rows(self, chosen: Int64s | Mask) -> Expected:
-        """Some of the items."""
+        """Return some of the items."""
         return Expected(self.phy_offset[chosen], self.time[chosen], self.key_hash[chosen])
 
 
-class Found(NamedTuple):
+class FileItems(NamedTuple):
     """The items of files, in the order of files and numbers.
 
     Physical offset, hash, timeDiff (seconds), the file's number, the item's number.
@@ -64,39 +64,39 @@ class Matches:
 _NONE = np.zeros(0, np.int64)
 
 
-def match_items(expected: Expected, found: Found) -> Matches:
+def match_items(expected: Expected, in_files: FileItems) -> Matches:
     """Pair the expected items with the found ones. It is fast where both differ in a few rows only."""
-    n, m = len(expected.phy_offset), len(found.phy_offset)
-    head = _common(expected, found, min(n, m), False)
-    tail = _common(expected, found, min(n, m) - head, True)
+    n, m = len(expected.phy_offset), len(in_files.phy_offset)
+    head = _common(expected, in_files, min(n, m), False)
+    tail = _common(expected, in_files, min(n, m) - head, True)
     # Back to whole records: an item of one may pair with any of its equals.
-    head = _whole(expected.phy_offset, found.phy_offset, head, False)
-    tail = _whole(expected.phy_offset, found.phy_offset, tail, True)
-    same = np.arange(head)
-    pairs = (np.concatenate([same, np.arange(n - tail, n)]), np.concatenate([same, np.arange(m - tail, m)]))
+    head = _whole(expected.phy_offset, in_files.phy_offset, head, False)
+    tail = _whole(expected.phy_offset, in_files.phy_offset, tail, True)
+    head_rows = np.arange(head)
+    pairs = (np.concatenate([head_rows, np.arange(n - tail, n)]), np.concatenate([head_rows, np.arange(m - tail, m)]))
     if head == n - tail and head == m - tail:
         return Matches(pairs, _NONE, _NONE, _NONE, _NONE)
-    return _match_rest(expected, found, pairs, (head, n - tail), (head, m - tail))
+    return _match_rest(expected, in_files, pairs, (head, n - tail), (head, m - tail))
 
 
-def _common(expected: Expected, found: Found, most: int, from_end: bool) -> int:
-    """How many items are alike from the first on, or from the last on backwards."""
-    if most <= 0:
+def _common(expected: Expected, in_files: FileItems, count: int, from_end: bool) -> int:
+    """Return how many items are alike from the first on, or from the last on backwards."""
+    if count <= 0:
         return 0
     if from_end:
-        n, m = len(expected.phy_offset), len(found.phy_offset)
-        a, b = slice(n - most, n), slice(m - most, m)
+        n, m = len(expected.phy_offset), len(in_files.phy_offset)
+        a, b = slice(n - count, n), slice(m - count, m)
     else:
-        a = b = slice(0, most)
-    differ = (expected.phy_offset[a] != found.phy_offset[b]) | (expected.key_hash[a] != found.key_hash[b])
+        a = b = slice(0, count)
+    differ = (expected.phy_offset[a] != in_files.phy_offset[b]) | (expected.key_hash[a] != in_files.key_hash[b])
     if from_end:
         differ = differ[::-1]
-    return int(np.argmax(differ)) if differ.any() else most
+    return int(np.argmax(differ)) if differ.any() else count
 
 
-def _whole(expected: Int64s, found: Int64s, count: int, from_end: bool) -> int:
-    """At most ``count``, so that no record is cut in two in either row."""
-    for row in (expected, found):
+def _whole(expected: Int64s, in_files: Int64s, count: int, from_end: bool) -> int:
+    """Return ``count``, or less, so that no record is cut in two in either row."""
+    for row in (expected, in_files):
         if from_end:
             while 0 < count < len(row) and row[len(row) - count] == row[len(row) - count - 1]:
                 count -= 1
@@ -107,12 +107,14 @@ def _whole(expected: Int64s, found: Int64s, count: int, from_end: bool) -> int:
 
 
 def _match_rest(
-    expected: Expected, found: Found, pairs: tuple[Int64s, Int64s], mine: tuple[int, int], theirs: tuple[int, int]
+    expected: Expected, in_files: FileItems, pairs: tuple[Int64s, Int64s], log_rows: tuple[int, int], file_rows: tuple[int, int]
 ) -> Matches:
     """Pair what is left by physical offset and hash, the first of equals with the first."""
-    n = mine[1] - mine[0]
-    phy_offset = np.concatenate([expected.phy_offset[mine[0] : mine[1]], found.phy_offset[theirs[0] : theirs[1]]])
-    key_hash = np.concatenate([expected.key_hash[mine[0] : mine[1]], found.key_hash[theirs[0] : theirs[1]]])
+    n = log_rows[1] - log_rows[0]
+    phy_offset = np.concatenate(
+        [expected.phy_offset[log_rows[0] : log_rows[1]], in_files.phy_offset[file_rows[0] : file_rows[1]]]
+    )
+    key_hash = np.concatenate([expected.key_hash[log_rows[0] : log_rows[1]], in_files.key_hash[file_rows[0] : file_rows[1]]])
     if not len(phy_offset):
         return Matches(pairs, _NONE, _NONE, _NONE, _NONE)
     is_found = np.arange(len(phy_offset)) >= n
@@ -121,17 +123,17 @@ def _match_rest(
     new = np.concatenate([[True], (phy_offset[1:] != phy_offset[:-1]) | (key_hash[1:] != key_hash[:-1])])
     group = np.cumsum(new) - 1
     starts = np.flatnonzero(new)
-    wanted = np.bincount(group, ~is_found).astype(np.int64)
-    had = np.bincount(group, is_found).astype(np.int64)
-    both = np.minimum(wanted, had)
+    expected_count = np.bincount(group, ~is_found).astype(np.int64)
+    found_count = np.bincount(group, is_found).astype(np.int64)
+    pair_count = np.minimum(expected_count, found_count)
     # Expected come first in a group, then found: their number among their own.
-    rank = np.arange(len(phy_offset)) - starts[group] - np.where(is_found, wanted[group], 0)
-    paired = rank < both[group]
+    rank = np.arange(len(phy_offset)) - starts[group] - np.where(is_found, expected_count[group], 0)
+    paired = rank < pair_count[group]
     rows = order - np.where(is_found, n, 0)
-    some_expected, some_found = rows[paired & ~is_found] + mine[0], rows[paired & is_found] + theirs[0]
+    paired_expected, paired_found = rows[paired & ~is_found] + log_rows[0], rows[paired & is_found] + file_rows[0]
     missing, extra = ~paired & ~is_found, ~paired & is_found
     record = np.cumsum(np.concatenate([[True], phy_offset[1:] != phy_offset[:-1]])) - 1
-    repeats = extra & _is_repeated(record, group, wanted, had)
+    repeats = extra & _is_repeated(record, group, expected_count, found_count)
     extra &= ~repeats
     # Of one record: as many wrong hashes as there are items both missing and too many.
     lacks, has = np.bincount(record, missing), np.bincount(record, extra)
@@ -140,27 +142,28 @@ def _match_rest(
     missing &= _rank_in(record, missing) >= wrong[record]
     extra &= ~hashes
     return Matches(
-        (np.concatenate([pairs[0], some_expected]), np.concatenate([pairs[1], some_found])),
-        np.sort(rows[missing] + mine[0]),
-        np.sort(rows[extra] + theirs[0]),
-        np.sort(rows[hashes] + theirs[0]),
-        np.sort(rows[repeats] + theirs[0]),
+        (np.concatenate([pairs[0], paired_expected]), np.concatenate([pairs[1], paired_found])),
+        np.sort(rows[missing] + log_rows[0]),
+        np.sort(rows[extra] + file_rows[0]),
+        np.sort(rows[hashes] + file_rows[0]),
+        np.sort(rows[repeats] + file_rows[0]),
     )
 
 
 def _rank_in(record: Int64s, chosen: Mask) -> Int64s:
-    """For each row how many chosen ones stand before it in its record."""
+    """Return how many chosen rows stand before each row in its record."""
     before: Int64s = np.cumsum(chosen) - chosen
     first = np.flatnonzero(np.concatenate([[True], record[1:] != record[:-1]]))
     ranks: Int64s = before - before[first][record]
     return ranks
 
 
-def _is_repeated(record: Int64s, group: Int64s, wanted: Int64s, had: Int64s) -> Mask:
-    """Rows of records that stand there as a whole several times: the last record indexed is dispatched again at a start."""
+def _is_repeated(record: Int64s, group: Int64s, expected_count: Int64s, found_count: Int64s) -> Mask:
+    """Return rows of records that stand there as a whole several times: the last record indexed is dispatched again at a
+    start."""
     first = np.flatnonzero(np.concatenate([[True], record[1:] != record[:-1]]))
-    times = np.where(wanted > 0, had // np.maximum(wanted, 1), 0)
-    whole = (wanted > 0) & (had == times * wanted)
+    times = np.where(expected_count > 0, found_count // np.maximum(expected_count, 1), 0)
+    whole = (expected_count > 0) & (found_count == times * expected_count)
     row_times = np.where(whole, times, -1)[group]
     lowest, highest = np.minimum.reduceat(row_times, first), np.maximum.reduceat(row_times, first)
     repeated: Mask = ((lowest == highest) & (lowest > 1))[record]
@@ -172,7 +175,7 @@ def _is_repeated(record: Int64s, group: Int64s, wanted: Int64s, had: Int64s) -> 
 # alone: a store that was upgraded in place has both.
 
 
-class Wanted(NamedTuple):
+class ComparedItems(NamedTuple):
     """The items of a stretch of the log that are compared: ``rows`` of the staged ones. ``tag`` says of each whether it is one
     of TAGS, ``stands`` whether such an item is there."""
 
@@ -197,38 +200,38 @@ class TagStates(NamedTuple):
 
 
 def unmarked(phy_offset: Int64s, time: Int64s, marked: npt.NDArray[np.int32]) -> tuple[Expected, Mask]:
-    """Staged items with marks (``walk.state.MARKED_TAGS``) as they are in files, and which of them are tag items."""
+    """Return staged items with marks (``walk.state.MARKED_TAGS``) as they are in files, and which of them are tag items."""
     return Expected(phy_offset, time, (marked & INT32_MAX).astype(np.int32)), marked < 0
 
 
-def wanted_items(expected: Expected, tag: Mask, found: Found) -> Wanted:
-    """The keys, and those tag items that stand in a file, or that a wrong item has the place of."""
+def wanted_items(expected: Expected, tag: Mask, in_files: FileItems) -> ComparedItems:
+    """Return the keys, and those tag items that stand in a file, or that a wrong item has the place of."""
     everything = np.arange(len(tag))
     if not tag.any():
-        return Wanted(everything, tag, np.zeros(len(tag), np.bool_))
-    if _alike(expected, found, everything):
-        return Wanted(everything, tag, tag)
+        return ComparedItems(everything, tag, np.zeros(len(tag), np.bool_))
+    if _alike(expected, in_files, everything):
+        return ComparedItems(everything, tag, tag)
     keys = np.flatnonzero(~tag)
-    if _alike(expected, found, keys):
-        return Wanted(keys, tag[keys], np.zeros(len(keys), np.bool_))
-    records = np.unique(np.concatenate([expected.phy_offset, found.phy_offset]))
-    mine, theirs = np.searchsorted(records, expected.phy_offset), np.searchsorted(records, found.phy_offset)
-    code, found_code = _coded(mine, expected.key_hash), _coded(theirs, found.key_hash)
+    if _alike(expected, in_files, keys):
+        return ComparedItems(keys, tag[keys], np.zeros(len(keys), np.bool_))
+    records = np.unique(np.concatenate([expected.phy_offset, in_files.phy_offset]))
+    record, found_record = np.searchsorted(records, expected.phy_offset), np.searchsorted(records, in_files.phy_offset)
+    code, found_code = _coded(record, expected.key_hash), _coded(found_record, in_files.key_hash)
     stands = tag & np.isin(code, found_code)
     # A record that has more items than keys, one of them unknown, has a wrong one of TAGS.
-    unknown = theirs[~np.isin(found_code, code)]
-    more = np.bincount(theirs, minlength=len(records)) > np.bincount(mine[~tag], minlength=len(records))
+    unknown = found_record[~np.isin(found_code, code)]
+    has_more_items = np.bincount(found_record, minlength=len(records)) > np.bincount(record[~tag], minlength=len(records))
     wrong = np.zeros(len(records), np.bool_)
     wrong[unknown] = True
-    rows = np.flatnonzero(~tag | stands | (tag & (wrong & more)[mine]))
-    return Wanted(rows, tag[rows], stands[rows])
+    rows = np.flatnonzero(~tag | stands | (tag & (wrong & has_more_items)[record]))
+    return ComparedItems(rows, tag[rows], stands[rows])
 
 
-def _alike(expected: Expected, found: Found, rows: Int64s) -> bool:
+def _alike(expected: Expected, in_files: FileItems, rows: Int64s) -> bool:
     return (
-        len(rows) == len(found.phy_offset)
-        and np.array_equal(expected.phy_offset[rows], found.phy_offset)
-        and np.array_equal(expected.key_hash[rows], found.key_hash)
+        len(rows) == len(in_files.phy_offset)
+        and np.array_equal(expected.phy_offset[rows], in_files.phy_offset)
+        and np.array_equal(expected.key_hash[rows], in_files.key_hash)
     )
 
 
@@ -237,14 +240,14 @@ def _coded(record: Int64s, key_hash: npt.NDArray[np.int32]) -> Int64s:
     return coded
 
 
-def tag_states(expected: Expected, tag: Mask, wanted: Wanted, missing: Int64s) -> TagStates:
-    """What is there of each record with TAGS; ``missing`` are rows of ``expected`` without an item in a file."""
+def tag_states(expected: Expected, tag: Mask, compared_items: ComparedItems, missing: Int64s) -> TagStates:
+    """Return what is there of each record with TAGS; ``missing`` are rows of ``expected`` without an item in a file."""
     rows = np.flatnonzero(tag)
     phy_offset = expected.phy_offset[rows]
     compared, stands = np.zeros(len(tag), np.bool_), np.zeros(len(tag), np.bool_)
-    compared[wanted.rows] = True
+    compared[compared_items.rows] = True
     compared[missing] = False
-    stands[wanted.rows] = wanted.stands
+    stands[compared_items.rows] = compared_items.stands
     lacks = ~compared[rows]
     keyed = np.isin(phy_offset, expected.phy_offset[~tag])
     gone = np.isin(phy_offset, expected.phy_offset[missing[~tag[missing]]])

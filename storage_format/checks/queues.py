@@ -35,40 +35,40 @@ FIELDS: Final = BATCH_LAYOUT.names
 """The fields of a batch unit; a plain one has the first three."""
 
 
-def is_empty(found: Int64s) -> Mask:
-    """Which slots are all zeros: bool (n,)."""
-    empty: Mask = (found == 0).all(axis=0)
+def is_empty(units: Int64s) -> Mask:
+    """Return which slots are all zeros: bool (n,)."""
+    empty: Mask = (units == 0).all(axis=0)
     return empty
 
 
-def is_pre_blank(found: Int64s) -> Mask:
-    """Which slots are (0, 2147483647, 0) (``ConsumeQueue.fillPreBlank``): bool (n,)."""
-    blank: Mask = (found[0] == 0) & (found[1] == PRE_BLANK_SIZE) & (found[2] == 0)
+def is_pre_blank(units: Int64s) -> Mask:
+    """Return which slots are (0, 2147483647, 0) (``ConsumeQueue.fillPreBlank``): bool (n,)."""
+    blank: Mask = (units[0] == 0) & (units[1] == PRE_BLANK_SIZE) & (units[2] == 0)
     return blank
 
 
 def is_bad(phy_offset: Int64s, size: Int64s) -> Mask:
-    """Which units cannot point to any record: bool (n,)."""
+    """Return which units cannot point to any record: bool (n,)."""
     bad: Mask = (phy_offset < 0) | (size <= 0) | (phy_offset > INT64_MAX - size)
     return bad
 
 
-def slot_text(found: Int64s, expected: Int64s | None = None) -> str:
-    """What stands in a slot, and what should. Where both are of one record, only the fields that are wrong."""
-    here = found.tolist()
+def slot_text(unit: Int64s, expected: Int64s | None = None) -> str:
+    """Return what stands in a slot, and what should. Where both are of one record, only the fields that are wrong."""
+    fields = unit.tolist()
     if expected is None:
-        return named_fields(here)
-    wanted = expected[1:].tolist()
-    if not any(here):
-        return f"nothing instead of {named_fields(wanted)}"
-    if here[0] != wanted[0]:
-        return f"{named_fields(here)} instead of {named_fields(wanted)}"
-    wrong = [k for k, value in enumerate(here) if value != wanted[k]]
-    return ", ".join(f"{FIELDS[k]} {here[k]} instead of {wanted[k]}" for k in wrong)
+        return named_fields(fields)
+    expected_fields = expected[1:].tolist()
+    if not any(fields):
+        return f"nothing instead of {named_fields(expected_fields)}"
+    if fields[0] != expected_fields[0]:
+        return f"{named_fields(fields)} instead of {named_fields(expected_fields)}"
+    wrong = [k for k, value in enumerate(fields) if value != expected_fields[k]]
+    return ", ".join(f"{FIELDS[k]} {fields[k]} instead of {expected_fields[k]}" for k in wrong)
 
 
 def named_fields(values: Sequence[int], names: Sequence[str] = FIELDS) -> str:
-    """Fields and their values, as ``phy_offset 773, size 222, tagsCode 42``."""
+    """Return fields and their values, as ``phy_offset 773, size 222, tagsCode 42``."""
     return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=False))
 
 
@@ -152,39 +152,40 @@ class UnitChecker:
         self._behind(max(self.next, 0))
 
     def named(self, position: int) -> str:
-        """A slot by the queue offset of its message; in a batch queue, where a unit has many, by its number."""
+        """Return the name of a slot by the queue offset of its message; in a batch queue, where a unit has many, by its
+        number."""
         return f"{'unit' if self._view.batch else 'queue offset'} {position}"
 
     # -- expected units ---------------------------------------------------------------------------------------------------
 
     def _stretch(self, rows: Int64s) -> None:
-        found = self._view.read(int(rows[0, 0]), rows.shape[1])
-        equal = (found == rows[1:]).all(axis=0)
+        units = self._view.read(int(rows[0, 0]), rows.shape[1])
+        equal = (units == rows[1:]).all(axis=0)
         if equal.all():
             self._end_run()
             self.there += rows.shape[1]
             return
-        code, off = self._classify(rows, found, equal)
+        code, off = self._classify(rows, units, equal)
         self.there += int(np.count_nonzero((code != MISSING) & (code != PRE_BLANK)))
         if self.first_bad < 0:
             self.first_bad = int(rows[0, np.argmax(code != OK)])
         starts = np.flatnonzero(np.concatenate([[True], (np.diff(code) != 0) | (np.diff(off) != 0)]))
         for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(code)], strict=True):
-            self._group(int(code[low]), int(off[low]), int(rows[0, low]), high - low, found[:, low], rows[:, low])
+            self._group(int(code[low]), int(off[low]), int(rows[0, low]), high - low, units[:, low], rows[:, low])
 
-    def _classify(self, rows: Int64s, found: Int64s, equal: Mask) -> tuple[npt.NDArray[np.int8], Int64s]:
-        """What each slot is, and how far the unit stands off where that is known."""
-        phy_offset, size, tags = found[:3]
+    def _classify(self, rows: Int64s, units: Int64s, equal: Mask) -> tuple[npt.NDArray[np.int8], Int64s]:
+        """Return what each slot is, and how far the unit stands off where that is known."""
+        phy_offset, size, tags = units[:3]
         code = np.full(len(phy_offset), OTHER, np.int8)
         off = np.zeros(len(phy_offset), np.int64)
-        same = phy_offset == rows[1]
-        code[same] = BATCH
-        code[same & (tags != rows[3])] = TAGS
-        code[same & (size != rows[2])] = SIZE
-        code[~same & is_bad(phy_offset, size)] = NO_RECORD
+        same_record = phy_offset == rows[1]
+        code[same_record] = BATCH
+        code[same_record & (tags != rows[3])] = TAGS
+        code[same_record & (size != rows[2])] = SIZE
+        code[~same_record & is_bad(phy_offset, size)] = NO_RECORD
         if not self._view.batch:
-            code[is_pre_blank(found)] = PRE_BLANK
-        code[is_empty(found)] = MISSING
+            code[is_pre_blank(units)] = PRE_BLANK
+        code[is_empty(units)] = MISSING
         code[equal] = OK
         at = np.minimum(np.searchsorted(rows[1], phy_offset), rows.shape[1] - 1)
         near = (code == OTHER) & (rows[1, at] == phy_offset)
@@ -199,7 +200,7 @@ class UnitChecker:
                 code[slot], off[slot] = SHIFTED, offset - rows[0, slot]
         return code, off
 
-    def _group(self, code: int, off: int, position: int, count: int, found: Int64s, expected: Int64s) -> None:
+    def _group(self, code: int, off: int, position: int, count: int, unit: Int64s, expected: Int64s) -> None:
         """Slots one after another of one kind."""
         if code == SHIFTED:
             if self._run is not None and self._run[1] == off and self._run[0] + self._run[2] == position:
@@ -212,7 +213,7 @@ class UnitChecker:
         self._end_run(code == MISSING and self._run is not None and self._run[1] > 0)
         if code != OK:
             path = self._view.path(position)
-            self.tally.add(KINDS[code], count, path, position, f"{self.named(position)}: {slot_text(found, expected)}")
+            self.tally.add(KINDS[code], count, path, position, f"{self.named(position)}: {slot_text(unit, expected)}")
 
     def _end_run(self, at_end: bool = False) -> None:
         if self._run is None:
@@ -238,12 +239,12 @@ class UnitChecker:
         blank = True
         for low, high in self._view.spans:
             for position in range(low, min(high, stop), _CHUNK):
-                found = self._view.read(position, min(_CHUNK, high - position, stop - position))
-                pre = is_pre_blank(found) & blank
+                units = self._view.read(position, min(_CHUNK, high - position, stop - position))
+                pre = is_pre_blank(units) & blank
                 if not pre.all():
                     pre[int(np.argmin(pre)) :] = False
                     blank = False
-                self._check_rest(position, found, ~(pre | self._is_gone(found)), before=True)
+                self._check_rest(position, units, ~(pre | self._is_gone(units)), before=True)
 
     def _behind(self, start: int) -> None:
         """Behind the last expected unit: zeros. A queue of which nothing is expected may be expired as a whole.
@@ -256,56 +257,56 @@ class UnitChecker:
         position = start
         while (position := self._view.data_from(position)) < high:
             count = min(_CHUNK, high - position)
-            found = self._view.read(position, count)
-            odd = ~is_empty(found)
+            units = self._view.read(position, count)
+            odd = ~is_empty(units)
             if alone or self._view.unread:
-                odd &= ~self._is_gone(found)
+                odd &= ~self._is_gone(units)
             if blank:
-                pre = is_pre_blank(found)
+                pre = is_pre_blank(units)
                 lead = count if pre.all() else int(np.argmin(pre))
                 odd[:lead] = False
                 blank = lead == count
-            odd = self._without_stale(found, odd)
+            odd = self._without_stale(units, odd)
             if odd.any() and not filled:
                 filled = True
                 self._end_run(self._run is not None and self._run[1] < 0)
-            self._check_rest(position, found, odd, before=False)
+            self._check_rest(position, units, odd, before=False)
             position += count
         self._end_run()
 
-    def _without_stale(self, found: Int64s, odd: Mask) -> Mask:
+    def _without_stale(self, units: Int64s, odd: Mask) -> Mask:
         if self._view.stale is None:
             return odd
         first = 0
         if not self.stale:
             low, high = self._view.stale
-            hits = odd & (found[0] >= low) & (found[0] < high)
+            hits = odd & (units[0] >= low) & (units[0] < high)
             first = int(np.argmax(hits)) if hits.any() else len(odd)
         self.stale += int(np.count_nonzero(odd[first:]))
         return odd & (np.arange(len(odd)) < first)
 
-    def _is_gone(self, found: Int64s) -> Mask:
-        """Units of records before the log's first byte, or where it was not read."""
-        phy_offset, size = found[:2]
+    def _is_gone(self, units: Int64s) -> Mask:
+        """Return which are units of records before the log's first byte, or where it was not read."""
+        phy_offset, size = units[:2]
         whole = (phy_offset >= 0) & (size >= RECORD_MIN) & (size != PRE_BLANK_SIZE)
         gone: Mask = whole & (phy_offset < self._view.log[0]) & (phy_offset <= self._view.log[0] - size)
         for low, high in self._view.unread:
             gone |= whole & (phy_offset >= low) & (phy_offset < high)
         return gone
 
-    def _check_rest(self, position: int, found: Int64s, odd: Mask, before: bool) -> None:
+    def _check_rest(self, position: int, units: Int64s, odd: Mask, before: bool) -> None:
         slots = np.flatnonzero(odd)
         if not len(slots):
             return
         if self.first_bad < 0:
             self.first_bad = position + int(slots[0])
-        phy_offset, size = found[:2, slots]
+        phy_offset, size = units[:2, slots]
         kinds = np.full(len(slots), OTHER, np.int8)
         kinds[is_bad(phy_offset, size)] = NO_RECORD
         if before:
             kinds[(phy_offset <= 0) | (size <= 0) | (size == PRE_BLANK_SIZE)] = PRE_BLANK
         elif not self._view.batch:
-            kinds[is_pre_blank(found[:, slots])] = PRE_BLANK
+            kinds[is_pre_blank(units[:, slots])] = PRE_BLANK
         for k in np.flatnonzero(kinds == OTHER).tolist():
             offset = self._look(int(phy_offset[k]))
             if offset is None:
@@ -314,8 +315,8 @@ class UnitChecker:
                 # In the place of a lost record: a sample does not show whether bytes are lost before it.
                 kinds[k] = OK
         for kind in np.unique(kinds[kinds != OK]).tolist():
-            mine = slots[kinds == kind]
-            first = position + int(mine[0])
+            slots_of_kind = slots[kinds == kind]
+            first = position + int(slots_of_kind[0])
             name = "queue-unit-extra" if kind == OTHER else KINDS[kind]
-            text = f"{self.named(first)}: {slot_text(found[:, mine[0]])}"
-            self.tally.add(name, len(mine), self._view.path(first), first, text)
+            text = f"{self.named(first)}: {slot_text(units[:, slots_of_kind[0]])}"
+            self.tally.add(name, len(slots_of_kind), self._view.path(first), first, text)

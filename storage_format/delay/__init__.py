@@ -1,1 +1,1 @@
-"""What a log says of delayed, timed and half messages: which of them were delivered, and which a broker still has to."""
+"""Delayed, timed and half messages in a log: which of them were delivered, and which a broker still has to deliver."""

@@ -81,7 +81,7 @@ _FACTORS: Final = np.array([1103515245, 1664525, 69069, 22695477], np.int64)
 
 @jit
 def _find(data: Bytes, start: int, end: int, spans: Int64s) -> None:
-    """As ``properties.scan_properties``, of ``_NAMES``."""
+    """Find the properties of ``_NAMES`` as ``properties.scan_properties`` does."""
     for k in range(len(spans)):
         spans[k] = -1
     at, split, stop = next_piece(data, start, end)
@@ -94,7 +94,7 @@ def _find(data: Bytes, start: int, end: int, spans: Int64s) -> None:
 
 @jit
 def _number(data: Bytes, spans: Int64s, name: int) -> int:
-    """The number, not below 0, that a property is; 0 where there is none."""
+    """Return the number, not below 0, that a property is; 0 where there is none."""
     start, end = spans[2 * name], spans[2 * name + 1]
     if start < 0:
         return 0
@@ -123,17 +123,17 @@ def _add_text(lanes: Int64s, data: Bytes, start: int, end: int) -> None:
 
 @jit
 def _kind(data: Bytes, topic: int, topic_end: int, queue: int, spans: Int64s) -> int:
-    own = number_of_name(data, topic, topic_end, _TOPIC_TEXT, _TOPIC_LENGTH)
+    topic_number = number_of_name(data, topic, topic_end, _TOPIC_TEXT, _TOPIC_LENGTH)
     real, real_end = spans[2 * _REAL_TOPIC], spans[2 * _REAL_TOPIC + 1]
-    if own == 0:
+    if topic_number == 0:
         return SCHEDULED if real >= 0 else NO_KIND
-    if own == 1:
+    if topic_number == 1:
         return TIMED if queue == 0 and real >= 0 and spans[2 * _OUT_MS] >= 0 else NO_KIND
-    if own == 2:
+    if topic_number == 2:
         return HALF if queue == 0 else NO_KIND
-    if own == 3:
+    if topic_number == 3:
         return DISCARD
-    if own == 4:
+    if topic_number == 4:
         tag, tag_end = spans[2 * _TAGS], spans[2 * _TAGS + 1]
         return DECIDED if queue == 0 and tag >= 0 and tag_end - tag == 1 and data[tag] == _REMOVE else NO_KIND
     # MessageExtBrokerInner.getDelayTimeLevel: a level of 0 is none.
@@ -148,7 +148,7 @@ def _kind(data: Bytes, topic: int, topic_end: int, queue: int, spans: Int64s) ->
 
 @jit
 def _key(data: Bytes, spans: Int64s, lanes: Int64s) -> int:
-    """A digest of UNIQ_KEY, or of the one that a delete mark names (``TimerMessageStore.buildDeleteKey``); 0 for none.
+    """Return a digest of UNIQ_KEY, or of the one that a delete mark names (``TimerMessageStore.buildDeleteKey``); 0 for none.
 
     A mark names the topic, too, for brokers before 5.4, and where 5.5 is told so: ``REAL_TOPIC+UNIQ_KEY``.
     """
@@ -214,7 +214,7 @@ def _read(data: Bytes, fields: Int64s, out: Int64s, spans: Int64s, lanes: Int64s
 
 @jit
 def _named(data: Bytes, starts: Int64s, ends: Int64s, out: Int64s, owner: Int64s) -> int:
-    """The offsets that the bodies ``data[starts[k]:ends[k]]`` name, and the k of each; returns their count.
+    """Put down the offsets that the bodies ``data[starts[k]:ends[k]]`` name, and the k of each; return their count.
 
     ``TransactionalMessageServiceImpl.fillOpRemoveMap``: one number in 4.9, several with commas between and behind in 5.x.
     """
@@ -234,35 +234,36 @@ def _named(data: Bytes, starts: Int64s, ends: Int64s, out: Int64s, owner: Int64s
 
 
 def _decided(data: Bytes, rows: Rows, bodies: tuple[Int64s, Int64s]) -> Rows:
-    """A row for each offset that the op messages ``rows`` name; it goes to the task that its offset says."""
+    """Return a row for each offset that the op messages ``rows`` name; it goes to the task that its offset says."""
     starts, ends = bodies
     # Each number takes a byte at least, and a comma behind it.
     room = int((ends - starts + 1).sum() // 2 + len(starts))
     offsets, owner = np.empty(room, np.int64), np.empty(room, np.int64)
     count = _named(data, starts, ends, offsets, owner)
-    found = rows[owner[:count]]
-    found["queue_offset"] = found["digest"] = offsets[:count]
-    return found
+    decided = rows[owner[:count]]
+    decided["queue_offset"] = decided["digest"] = offsets[:count]
+    return decided
 
 
 def read_evidence(data: Bytes, base: int, messages: MessageArrays) -> Rows:
-    """The records of a scanned block (``Block``) that are evidence: rows of EVIDENCE in the order of the log, DECIDED last."""
+    """Return the records of a scanned block (``Block``) that are evidence: rows of EVIDENCE in the order of the log, DECIDED
+    last."""
     if not len(messages.phy_offset):
         return np.zeros(0, EVIDENCE)
     fields = c.read_fields(data, base, messages.phy_offset, False)
     out = np.zeros((9, fields.shape[1]), np.int64)
     _read(data, fields, out, np.empty(2 * len(_NAMES), np.int64), np.empty(4, np.int64))
-    some = np.flatnonzero(out[0])
-    rows = np.zeros(len(some), EVIDENCE)
+    chosen = np.flatnonzero(out[0])
+    rows = np.zeros(len(chosen), EVIDENCE)
     for name, number in _COLUMNS:
-        rows[name] = out[number, some]
-    rows["phy_offset"], rows["size"] = messages.phy_offset[some], messages.size[some]
-    rows["queue"], rows["queue_offset"] = fields[c.QUEUE_ID, some], fields[c.QUEUE_OFFSET, some]
-    rows["store_time"] = fields[c.STORE_TIME, some]
+        rows[name] = out[number, chosen]
+    rows["phy_offset"], rows["size"] = messages.phy_offset[chosen], messages.size[chosen]
+    rows["queue"], rows["queue_offset"] = fields[c.QUEUE_ID, chosen], fields[c.QUEUE_OFFSET, chosen]
+    rows["store_time"] = fields[c.STORE_TIME, chosen]
     # The tagsCode of a record of SCHEDULE_TOPIC_XXXX is its time (CommitLog.checkMessageAndReturnSize).
-    rows["due"] = np.where(out[0, some] == SCHEDULED, messages.tags_code[some], out[3, some])
+    rows["due"] = np.where(out[0, chosen] == SCHEDULED, messages.tags_code[chosen], out[3, chosen])
     ops = rows["kind"] == DECIDED
     if not ops.any():
         return rows
-    bodies = fields[c.BODY_START, some][ops], fields[c.BODY_END, some][ops]
+    bodies = fields[c.BODY_START, chosen][ops], fields[c.BODY_END, chosen][ops]
     return np.concatenate([rows[~ops], _decided(data, rows[ops], bodies)])

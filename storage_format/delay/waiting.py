@@ -37,16 +37,16 @@ def _settle(first: Bools, kind: Int64s, rolls: Int64s, out: Int64s) -> None:
                 out[head] = SETTLED
             out[n] = SETTLED
         elif kind[n] == TIMED and rolls[n] > 0:
-            again = False
+            rolled_again = False
             for m in range(begin, n):
                 if kind[m] != TIMED:
                     continue
                 if rolls[m] == rolls[n] - 1 and out[m] == OPEN:
                     out[m] = SETTLED
-                    again = False
+                    rolled_again = False
                     break
-                again = again or rolls[m] == rolls[n]
-            if again:
+                rolled_again = rolled_again or rolls[m] == rolls[n]
+            if rolled_again:
                 # A broker that was killed rolls the same message once more.
                 out[n] = SETTLED
         elif kind[n] == HALF and rolls[n] > 0:
@@ -69,7 +69,7 @@ def _settle(first: Bools, kind: Int64s, rolls: Int64s, out: Int64s) -> None:
 
 
 def join(rows: Rows) -> tuple[Rows, Int64s]:
-    """The rows of EVIDENCE by digest, each digest in the order of the log; and of each OPEN, SETTLED or UNCLEAR.
+    """Return the rows of EVIDENCE by digest, each digest in the order of the log; and of each OPEN, SETTLED or UNCLEAR.
 
     The i-th copy of a digest settles its i-th scheduled record, if that is before it. A roll settles the record with one roll
     less. The copy of a half message that a check wrote settles all that are before it; one that was given up is settled, too.
@@ -91,7 +91,8 @@ def join(rows: Rows) -> tuple[Rows, Int64s]:
 
 
 def last_check(rows: Rows) -> tuple[int, int]:
-    """What the last check did, by the rows that ``join`` returned: (where its record lies, queue offset that it had come to).
+    """Return what the last check did, by the rows that ``join`` returned: (where its record lies, queue offset that it had come
+    to).
 
     A check walks up the queue and writes the half message anew, or gives it up; the record tells one more check than the one
     it was made of. Where several fit, it is the lowest: a broker that was killed may have walked there again. -1: unknown.
@@ -109,23 +110,24 @@ def last_check(rows: Rows) -> tuple[int, int]:
 
 
 def _firsts(rows: Rows) -> Bools:
-    """Whether a row is the first of its digest."""
+    """Return whether a row is the first of its digest."""
     first = np.ones(len(rows), np.bool_)
     first[1:] = (rows["digest"][1:] != rows["digest"][:-1]) | (rows["digest2"][1:] != rows["digest2"][:-1])
     return first
 
 
 def recalled(rows: Rows, step: int) -> Bools:
-    """Which rows of EVIDENCE are delete marks and the messages that they cancel: due in the same ``step`` of milliseconds.
+    """Return which rows of EVIDENCE are delete marks and the messages that they cancel: due in the same ``step`` of
+    milliseconds.
 
     A mark works on the messages of its slot (``TimerMessageStore.dequeue``).
     """
     marks = rows["delete"] > 0
-    found: Bools = (rows["key"] != 0) & np.isin(rows["key"], rows["key"][marks])
-    pairs = np.zeros(int(np.count_nonzero(found)), np.dtype([("key", "<i8"), ("slot", "<i8")]))
-    pairs["key"], pairs["slot"] = rows["key"][found], rows["due"][found] // step
-    found[found] = np.isin(pairs, np.intersect1d(pairs[marks[found]], pairs[~marks[found]]))
-    return found
+    cancelled: Bools = (rows["key"] != 0) & np.isin(rows["key"], rows["key"][marks])
+    pairs = np.zeros(int(np.count_nonzero(cancelled)), np.dtype([("key", "<i8"), ("slot", "<i8")]))
+    pairs["key"], pairs["slot"] = rows["key"][cancelled], rows["due"][cancelled] // step
+    cancelled[cancelled] = np.isin(pairs, np.intersect1d(pairs[marks[cancelled]], pairs[~marks[cancelled]]))
+    return cancelled
 
 
 # ----------------------------------------------------------------------------------------------------------------------- decide
@@ -149,7 +151,7 @@ class LevelOffset:
 
 
 def level_offset(highest: int, undecided: Rows, policy: str) -> LevelOffset:
-    """The offset of a level of which ``highest`` is the highest delivered queue offset (-1: none).
+    """Return the offset of a level of which ``highest`` is the highest delivered queue offset (-1: none).
 
     ``undecided`` are rows of EVIDENCE, ascending by queue offset. DELIVER goes back to the first of them, DROP goes on behind
     the last one.
@@ -165,7 +167,8 @@ def level_offset(highest: int, undecided: Rows, policy: str) -> LevelOffset:
 
 
 def doubtful(rows: Rows, highest: int, last_gap: int, last_time: int, unclear: npt.NDArray[np.int64]) -> tuple[Bools, ...]:
-    """Of which rows of EVIDENCE the log cannot tell whether they were delivered: masks for BELOW, DAMAGE and ALIKE, apart.
+    """Return of which rows of EVIDENCE the log cannot tell whether they were delivered: masks for BELOW, DAMAGE and ALIKE,
+    apart.
 
     ``last_gap`` is where the last damage ends (-1: none), ``last_time`` the store time of the log's last record, ``unclear``
     the physical offsets of those that others are like.
@@ -185,15 +188,15 @@ class HalfOffsets:
     pending: int
     checked: int
 
-    def goes_on(self, given: int | None) -> int:
-        """Where a broker goes on that was at ``given`` by its own file (None: there is no file).
+    def goes_on(self, kept: int | None) -> int:
+        """Return where a broker goes on that was at ``kept`` by its own file (None: there is no file).
 
         What it has passed since the file was written need not be checked again. Its own offset is right where the last check
         had not come to it: copies that older checks left may lie above it.
         """
-        if given is None:
+        if kept is None:
             return self.passed
-        return max(given, self.passed) if given <= self.checked else given
+        return max(kept, self.passed) if kept <= self.checked else kept
 
 
 # ---------------------------------------------------------------------------------------------------------------------- waiting
@@ -238,17 +241,18 @@ class TimerCounts:
 def count(
     start: TimerStart, wheel: Wheel, queue: Sequence[LogFile], segments: Sequence[LogFile], limit: int
 ) -> TimerCounts:  # fmt: skip
-    """Count. ``queue`` are the files of the ConsumeQueue; at most ``limit`` bytes of the log are read for each of two steps.
+    """Count the timer messages that a start loses or delivers again. ``queue`` are the files of the ConsumeQueue; at most
+    ``limit`` bytes of the log are read for each of two steps.
 
     Cancelled messages are in neither number, nor are the marks that cancel them.
     """
-    work = _Count(start, wheel, queue, segments, limit)
-    found = work.count(False)
+    counter = _TimerCount(start, wheel, queue, segments, limit)
+    counts = counter.count(False)
     # A message that rolled on has a record for each roll: another one of them may come.
-    return work.count(True) if found.lost > 0 or work.rolls else found
+    return counter.count(True) if counts.lost > 0 or counter.rolls else counts
 
 
-class _Count:
+class _TimerCount:
     def __init__(
         self, start: TimerStart, wheel: Wheel, queue: Sequence[LogFile], segments: Sequence[LogFile], limit: int
     ) -> None:
@@ -269,28 +273,29 @@ class _Count:
         for rows in rows_since(self._segments, low, start.log_end, since):
             copies.append(_digest(rows[rows["kind"] == FIRED]))
             if start.dispatch_from >= 0:
-                some = (rows["kind"] == TIMED) & (rows["phy_offset"] >= start.dispatch_from)
-                added.append(rows[some & (rows["queue_offset"] >= start.high)])
+                is_added = (rows["kind"] == TIMED) & (rows["phy_offset"] >= start.dispatch_from)
+                added.append(rows[is_added & (rows["queue_offset"] >= start.high)])
         self._copies, self._added = np.sort(np.concatenate(copies)), np.concatenate(added)
 
     def count(self, thorough: bool) -> TimerCounts:
-        """``thorough``: also the records of messages that come once are read."""
+        """Return how many messages are lost, and how many come twice. ``thorough``: also the records of messages that come once
+        are read."""
         kept, marks, self._bytes = [np.zeros(0, KEPT)], [np.zeros(0, np.int64)], 0
         for rows, comes in self._rows(thorough):
             marks.append(rows["key"][rows["delete"] > 0])
             kept.append(self._kept(rows, comes, thorough))
         if self._bytes > self._left:
             return TimerCounts(UNCOUNTED, UNCOUNTED)
-        found = np.concatenate(kept)
-        found = found[~np.isin(found["key"], np.concatenate(marks))]
-        lost, again = self._sum(found)
+        rows_kept = np.concatenate(kept)
+        rows_kept = rows_kept[~np.isin(rows_kept["key"], np.concatenate(marks))]
+        lost, again = self._sum(rows_kept)
         if not self._walked:
             # Copies may lie in what was not read.
             lost, again = (UNCOUNTED if number else 0 for number in (lost, again))
         return TimerCounts(lost, again)
 
     def _rows(self, thorough: bool) -> Iterator[tuple[Rows, Int64s]]:
-        """Rows of EVIDENCE of timer messages that matter, and how often each comes."""
+        """Yield rows of EVIDENCE of timer messages that matter, and how often each comes."""
         start = self._start
         for file in self._queue:
             first = file.start // UNIT_SIZE
@@ -303,53 +308,54 @@ class _Count:
             known, slot, reads = self._wheel.units(int(offsets.min()), int(offsets.max())).at(offsets)
             comes = reads + (numbers >= start.goes_on)
             # Nothing is to be asked of what was read, or is read for the first time when its time comes.
-            done = known & (slot < start.read_time) & (comes == 0)
+            settled = known & (slot < start.read_time) & (comes == 0)
             ahead = (reads == 1) & (comes == 1) & (slot > start.newest) & (not thorough)
-            some = ~done & ~ahead & (np.diff(offsets, prepend=-1) > 0)
-            self._bytes += int(sizes[some].sum())
+            chosen = ~settled & ~ahead & (np.diff(offsets, prepend=-1) > 0)
+            self._bytes += int(sizes[chosen].sum())
             if self._bytes > self._left:
                 return
-            rows = rows_at(self._segments, offsets[some], sizes[some])
+            rows = rows_at(self._segments, offsets[chosen], sizes[chosen])
             rows = rows[rows["kind"] == TIMED]
-            place = np.flatnonzero(some)[np.searchsorted(offsets[some], rows["phy_offset"])]
+            place = np.flatnonzero(chosen)[np.searchsorted(offsets[chosen], rows["phy_offset"])]
             early = (reads[place] > 0) & (slot[place] <= start.newest)
             self.rolls = self.rolls or bool((early & (rows["due"] > start.newest)).any())
             yield rows, comes[place]
         yield self._added, np.ones(len(self._added), np.int64)
 
     def _kept(self, rows: Rows, comes: Int64s, thorough: bool) -> npt.NDArray[np.void]:
-        """Of rows that are no marks, those that may be lost or come again."""
+        """Return those rows, no marks among them, whose messages may be lost or come again."""
         start, digests = self._start, _digest(rows)
         past = rows["due"] < start.read_time
         before = past & (rows["queue_offset"] < start.known)
         copied = np.isin(digests, self._copies)
-        some = (rows["delete"] == 0) & ~(past & (comes == 0))
-        some &= (comes != 1) | before | copied | (rows["rolls"] > 0) | thorough
-        found = np.zeros(int(np.count_nonzero(some)), KEPT)
-        found["digest"], found["rolls"], found["key"] = digests[some], rows["rolls"][some], rows["key"][some]
-        found["comes"], found["came"] = comes[some], before[some]
-        return found
+        chosen = (rows["delete"] == 0) & ~(past & (comes == 0))
+        chosen &= (comes != 1) | before | copied | (rows["rolls"] > 0) | thorough
+        kept = np.zeros(int(np.count_nonzero(chosen)), KEPT)
+        kept["digest"], kept["rolls"], kept["key"] = digests[chosen], rows["rolls"][chosen], rows["key"][chosen]
+        kept["comes"], kept["came"] = comes[chosen], before[chosen]
+        return kept
 
-    def _sum(self, found: npt.NDArray[np.void]) -> tuple[int, int]:
-        """Messages lost, and deliveries too many, of rows of KEPT: all rolls of a message have one digest."""
-        if not len(found):
+    def _sum(self, kept: npt.NDArray[np.void]) -> tuple[int, int]:
+        """Return how many messages of rows of KEPT are lost, and how many deliveries are too many. All rolls of a message have
+        one digest."""
+        if not len(kept):
             return 0, 0
-        found = found[np.lexsort((found["rolls"], found["digest"]))]
-        begins = np.flatnonzero(np.diff(found["digest"], prepend=found["digest"][0] - 1))
-        comes = np.add.reduceat(found["comes"], begins)
-        came = np.add.reduceat(found["came"], begins)
-        digests = found["digest"][begins]
+        kept = kept[np.lexsort((kept["rolls"], kept["digest"]))]
+        begins = np.flatnonzero(np.diff(kept["digest"], prepend=kept["digest"][0] - 1))
+        comes = np.add.reduceat(kept["comes"], begins)
+        came = np.add.reduceat(kept["came"], begins)
+        digests = kept["digest"][begins]
         came += np.searchsorted(self._copies, digests, "right") - np.searchsorted(self._copies, digests)
         # Two that were sent alike are two messages: the most that have one number of rolls.
         runs = np.flatnonzero(
-            (np.diff(found["digest"], prepend=digests[0] - 1) != 0) | (np.diff(found["rolls"], prepend=-1) != 0)
+            (np.diff(kept["digest"], prepend=digests[0] - 1) != 0) | (np.diff(kept["rolls"], prepend=-1) != 0)
         )
-        sent = np.maximum.reduceat(np.diff(runs, append=len(found)), np.searchsorted(runs, begins))
-        more = comes + came - sent
-        return int(np.maximum(-more, 0).sum()), int(np.minimum(np.maximum(more, 0), comes).sum())
+        sent = np.maximum.reduceat(np.diff(runs, append=len(kept)), np.searchsorted(runs, begins))
+        surplus = comes + came - sent
+        return int(np.maximum(-surplus, 0).sum()), int(np.minimum(np.maximum(surplus, 0), comes).sum())
 
 
 def _digest(rows: Rows) -> Int64s:
-    """One number for both digests."""
-    found: Int64s = rows["digest"] * np.int64(1_000_003) ^ rows["digest2"]
-    return found
+    """Return one number for both digests."""
+    digest: Int64s = rows["digest"] * np.int64(1_000_003) ^ rows["digest2"]
+    return digest

@@ -52,7 +52,8 @@ class Units:
     reads: Longs
 
     def at(self, offsets: Longs) -> tuple[npt.NDArray[np.bool_], Longs, Longs]:
-        """For each record at ``offsets``: whether a unit names it, the latest slot of one, and how often it will be read."""
+        """Return of each record at ``offsets``: whether a unit names it, the latest slot of one, and how often it will be
+        read."""
         low, high = np.searchsorted(self.phy_offset, offsets), np.searchsorted(self.phy_offset, offsets, "right")
         known = high > low
         total = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.reads)))
@@ -102,31 +103,31 @@ class Wheel:
         return file.data[: count * _UNIT].view(LOG_UNIT)
 
     def _followed(self, heads: Longs) -> list[npt.NDArray[np.uint8]]:
-        """How often each unit is read: a slot names its last one, and each the one before it."""
-        found, wanted = list[npt.NDArray[np.uint8]](), heads
+        """Return how often each unit is read: a slot names its last one, and each the one before it."""
+        reads_by_file, positions = list[npt.NDArray[np.uint8]](), heads
         for file in reversed(self._log):
             units = self._units(file)
-            reads, crossing = np.zeros(len(units), np.uint8), np.empty(len(wanted) + 1, np.int64)
-            here = wanted >= file.start
+            reads, crossing = np.zeros(len(units), np.uint8), np.empty(len(positions) + 1, np.int64)
+            in_file = positions >= file.start
             previous = units["prev_pos"].astype(np.int64)
-            count = _follow(previous, file.start, wanted[here], reads, crossing)
-            wanted = np.concatenate((wanted[~here], crossing[:count]))
+            count = _follow(previous, file.start, positions[in_file], reads, crossing)
+            positions = np.concatenate((positions[~in_file], crossing[:count]))
             phy = units["phy_offset"]
             self._ranges.insert(0, (int(phy.min()), int(phy.max())) if len(units) else (0, -1))
-            found.insert(0, reads)
-        return found
+            reads_by_file.insert(0, reads)
+        return reads_by_file
 
     def units(self, low: int, high: int) -> Units:
-        """The units of records at physical offsets ``low`` to ``high``, both included."""
+        """Return the units of records at physical offsets ``low`` to ``high``, both included."""
         parts = [np.zeros((3, 0), np.int64)]
         for file, reads, (first, last) in zip(self._log, self._reads, self._ranges, strict=True):
             if first > high or last < low:
                 continue
             units = self._units(file)
-            some = (units["size"] == _UNIT) & (units["phy_offset"] >= low) & (units["phy_offset"] <= high)
-            chosen = units[some]
+            in_span = (units["size"] == _UNIT) & (units["phy_offset"] >= low) & (units["phy_offset"] <= high)
+            chosen = units[in_span]
             parts.append(
-                np.stack((chosen["phy_offset"], _slots(chosen, self._step) * self._step, reads[some])).astype(np.int64)
+                np.stack((chosen["phy_offset"], _slots(chosen, self._step) * self._step, reads[in_span])).astype(np.int64)
             )
         offsets, slots, reads_of = np.concatenate(parts, axis=1)
         order = np.lexsort((slots, offsets))
@@ -134,7 +135,8 @@ class Wheel:
 
 
 def slot_step(wheel: Bytes | None, time: int) -> int:
-    """``timerPrecisionMs`` as a wheel shows it: slots are numbered from 1970, and the newest is days from ``time`` at most.
+    """Return ``timerPrecisionMs`` as a wheel shows it: slots are numbered from 1970, and the newest is days from ``time`` at
+    most.
 
     ``time`` is in milliseconds; the default where nothing shows it.
     """
@@ -145,9 +147,9 @@ def slot_step(wheel: Bytes | None, time: int) -> int:
 
 
 def _slots(units: npt.NDArray[np.void], step: int) -> Longs:
-    """The number of each one's slot since 1970."""
-    found: Longs = (units["written"].astype(np.int64) + units["delayed"]) // step
-    return found
+    """Return the number of each one's slot since 1970."""
+    slots: Longs = (units["written"].astype(np.int64) + units["delayed"]) // step
+    return slots
 
 
 @jit
@@ -191,7 +193,7 @@ def _sound(stretch: Stretch, offsets: Int64s, sizes: Int64s, out: npt.NDArray[np
 def _walk(
     stretch: Stretch, at: int, since: int, offsets: Int64s, sizes: Int64s, record: RecordArrays
 ) -> tuple[int, int]:  # fmt: skip
-    """Places and sizes of the records from ``data[at]`` on that were stored at ``since`` or later.
+    """Return places and sizes of the records from ``data[at]`` on that were stored at ``since`` or later.
 
     Returns where to go on, -1 at the end, and how many there are.
     """
@@ -210,20 +212,20 @@ def _walk(
 
 
 def rows_at(segments: Sequence[LogFile], offsets: Int64s, sizes: Int64s) -> Rows:
-    """Rows of EVIDENCE of the records at ``offsets``, ascending; what is no sound record of its size there has none."""
+    """Return rows of EVIDENCE of the records at ``offsets``, ascending; what is no sound record of its size there has none."""
     parts = [np.zeros(0, EVIDENCE)]
     for segment in segments:
         low, high = np.searchsorted(offsets, (segment.start, segment.start + segment.size))
         for begin in range(int(low), int(high), _ROWS):
-            mine = slice(begin, min(begin + _ROWS, int(high)))
-            data, sound = segment.data, np.zeros(mine.stop - mine.start, np.bool_)
-            _sound(_stretch(segment), offsets[mine], sizes[mine], sound, new_record())
-            parts.append(_rows(data, segment.start, offsets[mine][sound], sizes[mine][sound]))
+            part = slice(begin, min(begin + _ROWS, int(high)))
+            data, sound = segment.data, np.zeros(part.stop - part.start, np.bool_)
+            _sound(_stretch(segment), offsets[part], sizes[part], sound, new_record())
+            parts.append(_rows(data, segment.start, offsets[part][sound], sizes[part][sound]))
     return np.concatenate(parts)
 
 
 def rows_since(segments: Sequence[LogFile], low: int, high: int, since: int) -> Iterator[Rows]:
-    """Rows of EVIDENCE of the records at offsets ``low`` to ``high``, without it, that were stored at ``since`` or later.
+    """Yield rows of EVIDENCE of the records at offsets ``low`` to ``high``, without it, that were stored at ``since`` or later.
 
     ``since`` is in milliseconds. A segment is read up to its first damage.
     """
@@ -236,12 +238,12 @@ def rows_since(segments: Sequence[LogFile], low: int, high: int, since: int) -> 
 
 
 def begin_of(segments: Sequence[LogFile], since: int) -> int:
-    """The offset of a segment from which on all records lie that were stored at ``since`` or later, in milliseconds."""
+    """Return the offset of a segment from which on all records lie that were stored at ``since`` or later, in milliseconds."""
     return segments[max(0, bisect_left(segments, since, key=_first_time) - 1)].start if segments else 0
 
 
 def _first_time(segment: LogFile) -> int:
-    """When the first record of a segment was stored; 0 where none stands there."""
+    """Return when the first record of a segment was stored; 0 where none stands there."""
     record = new_record()
     first = np.array([segment.start], np.int64)
     _sound(_stretch(segment), first, np.zeros(1, np.int64), np.zeros(1, np.bool_), record)

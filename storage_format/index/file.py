@@ -88,7 +88,8 @@ def _fill_differences(begin: int, time: npt.NDArray[np.int64], out: npt.NDArray[
 
 
 def time_differences(time: npt.NDArray[np.int64], begin: int) -> npt.NDArray[np.int32]:
-    """timeDiff, int32 (n,), of items stored at ``time``, int64 (n,) in ms, in a file whose beginTimestamp is ``begin``."""
+    """Return timeDiff, int32 (n,), of items stored at ``time``, int64 (n,) in ms, in a file whose beginTimestamp is
+    ``begin``."""
     out = np.empty(len(time), np.int32)
     _fill_differences(begin, np.ascontiguousarray(time), out)
     return out

@@ -95,8 +95,8 @@ def quick_sizes(read: Callable[[int, int], bytes], size: int) -> tuple[int, int]
     if len(raw) < HEADER_SIZE:
         return None
     items = IndexHeader.from_bytes(raw).index_count
-    slots, rest = divmod(size - HEADER_SIZE - ITEM_SIZE * items, SLOT_SIZE)
-    if items < 2 or slots < 1 or rest or not first_items_fit(read, slots, items):
+    slots, remainder = divmod(size - HEADER_SIZE - ITEM_SIZE * items, SLOT_SIZE)
+    if items < 2 or slots < 1 or remainder or not first_items_fit(read, slots, items):
         return None
     return slots, items
 

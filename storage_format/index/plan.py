@@ -14,7 +14,7 @@ WINDOWED_FILES_MAX: Final = 10_000
 
 
 @dataclass(frozen=True)
-class Stretch:
+class BlockItems:
     """The items ``start`` to ``start + count`` of one staged block."""
 
     block: str
@@ -31,8 +31,8 @@ class IndexFilePlan:
     """
 
     number: int
-    stretches: tuple[Stretch, ...]
-    before: Stretch | None
+    stretches: tuple[BlockItems, ...]
+    before: BlockItems | None
     maker: int
     maker_table: tuple[int, int]
     full: bool
@@ -106,12 +106,12 @@ def plan_index_files(ranges: Sequence[RangeSummary], index_items: int, earlier: 
     def locate(item: int) -> int:
         return bisect_right(starts, item) - 1 if item < total else len(ranges) - 1
 
-    def stretches(low: int, high: int) -> tuple[Stretch, ...]:
+    def stretches(low: int, high: int) -> tuple[BlockItems, ...]:
         parts, k = [], locate(low)
         while low < high:
             inside = min(high, starts[k] + ranges[k].items)
             if inside > low:
-                parts.append(Stretch(ranges[k].block, low - starts[k], inside - low))
+                parts.append(BlockItems(ranges[k].block, low - starts[k], inside - low))
                 low = inside
             k += 1
         return tuple(parts)

@@ -25,7 +25,7 @@ _DIGEST_SIZE: Final = 16
 
 
 def _modules(paths: Iterable[str], prefix: str) -> Iterator[ModuleSpec]:
-    """The modules below a package, in the order of their names. None is imported: an import may fail, and be left out."""
+    """Yield the modules below a package, in the order of their names. None is imported: an import may fail, and be left out."""
     for module in sorted(pkgutil.iter_modules(paths, prefix), key=lambda found: found.name):
         spec = cast("PathEntryFinder | FileFinder", module.module_finder).find_spec(module.name)
         # Raises where the module has gone in the meantime.
@@ -41,26 +41,27 @@ def _specs() -> Iterator[ModuleSpec]:
 
 
 def names() -> list[str]:
-    """The modules that the stamp covers."""
+    """Return the modules that the stamp covers."""
     return [spec.name for spec in _specs()]
 
 
 def _now() -> str:
-    found = hashlib.blake2b(digest_size=_DIGEST_SIZE)
+    digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
     for spec in _specs():
         source = cast("FileLoader", spec.loader).get_data(str(spec.origin))
-        found.update(b"%s %d\n%s" % (spec.name.encode(), len(source), source))
-    return found.hexdigest()
+        digest.update(b"%s %d\n%s" % (spec.name.encode(), len(source), source))
+    return digest.hexdigest()
 
 
 @functools.cache
 def at_start() -> str:
-    """A digest of the names and the sources of all modules when this process first asked; 32 hexadecimal digits."""
+    """Return a digest of the names and the sources of all modules when this process first asked; 32 hexadecimal digits."""
     return _now()
 
 
 def still_holds() -> bool:
-    """Whether this process runs the sources that ``at_start`` stands for: none was edited, and Python compiled no older one."""
+    """Return whether this process runs the sources that ``at_start`` stands for: none was edited, and Python compiled no older
+    one."""
     try:
         return _is_what_runs() and _now() == at_start()
     except Exception:  # noqa: BLE001  an installer or an editor is at work: a file is gone, or half of a module is there
@@ -69,7 +70,7 @@ def still_holds() -> bool:
 
 @functools.cache
 def _is_what_runs() -> bool:
-    """Whether Python's own compiled files are those of the sources.
+    """Return whether Python's own compiled files are those of the sources.
 
     Python takes an old one for an edited source of the same size and second, and the compiled loops are then made of it.
     """
@@ -98,7 +99,7 @@ _UNUSED: Final = 30 * 86400
 
 
 def find() -> str:
-    """The folder to keep them in, made if need be, without links in its path; "" where there is none.
+    """Return the folder to keep them in, made if need be, without links in its path; "" where there is none.
 
     It lies in the folder that VARIABLE names, else in ``__pycache__`` beside this file, else in the user's own cache. Its name
     is the stamp of the sources: code of other sources, or of another checkout, is in another folder. Raises InputError where
@@ -123,7 +124,8 @@ def find() -> str:
 
 
 def holds(loop: str) -> bool:
-    """Whether compiled code of a function is kept whose ``module.name`` begins with ``loop``. Raises InputError as ``find``."""
+    """Return whether compiled code of a function is kept whose ``module.name`` begins with ``loop``. Raises InputError as
+    ``find``."""
     folder = find()
     with contextlib.suppress(OSError):
         return bool(folder) and any(name.startswith(loop) and name.endswith(SUFFIX) for name in os.listdir(folder))
@@ -131,7 +133,7 @@ def holds(loop: str) -> bool:
 
 
 def _own(around: str) -> tuple[str, str]:
-    """A folder in ``around`` that is the user's alone, "" where none can be made, and what is wrong with it."""
+    """Return a folder in ``around`` that is the user's alone, "" where none can be made, and what is wrong with it."""
     folder = _inside(around)
     with contextlib.suppress(OSError):
         _make(folder)
@@ -172,9 +174,9 @@ def _made(folder: str) -> bool:
 
 
 def _is_unused(entry: os.DirEntry[str], made: os.stat_result) -> bool:
-    """Whether a folder is the user's and was last used long before another was made."""
-    found = entry.stat(follow_symlinks=False)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == made.st_uid and found.st_mtime < made.st_mtime - _UNUSED
+    """Return whether a folder is the user's and was last used long before another was made."""
+    status = entry.stat(follow_symlinks=False)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == made.st_uid and status.st_mtime < made.st_mtime - _UNUSED
 
 
 def _remove(folder: str) -> None:
@@ -187,7 +189,7 @@ def _remove(folder: str) -> None:
 
 
 def _trouble(folder: str) -> str:
-    """Why others may put files into a folder, or another folder into its place; "" where only the user and root may.
+    """Return why others may put files into a folder, or another folder into its place; "" where only the user and root may.
 
     In a sticky folder, as /tmp is, nobody else can rename it. Raises OSError.
     """

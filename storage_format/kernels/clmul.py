@@ -22,14 +22,14 @@ _MANY: Final = 2 * _LANES
 
 
 def _has(*features: str) -> bool:
-    """Whether compiled loops can use instructions: numba compiles, and for a processor that has them.
+    """Return whether compiled loops can use instructions: numba compiles, and for a processor that has them.
 
     That need not be this one: NUMBA_CPU_FEATURES, NUMBA_CPU_NAME and NUMBA_ENABLE_AVX say less.
     """
     if numba.config.DISABLE_JIT or platform.machine() not in ("x86_64", "AMD64"):
         return False
-    given = numba.config.CPU_FEATURES
-    known = (get_host_cpu_features() if given is None else given).split(",")
+    chosen = numba.config.CPU_FEATURES
+    known = (get_host_cpu_features() if chosen is None else chosen).split(",")
     return all(f"+{feature}" in known for feature in features)
 
 
@@ -57,7 +57,7 @@ class _Folding:
         self.builder, self._data = builder, data
 
     def load(self, block: Any, blocks: int = 1) -> Any:
-        """So many blocks of 16 bytes from the one with number ``block`` on."""
+        """Return so many blocks of 16 bytes from the one with number ``block`` on."""
         place = self.builder.gep(self._data, [self.builder.mul(block, _INT64(STEP))])
         return self.load_from(place, blocks)
 
@@ -67,14 +67,14 @@ class _Folding:
         return value
 
     def product(self, pairs: Any, constants: Any, halves: Any) -> Any:
-        """The product of one half each of ``pairs`` and ``constants``, which the bits of ``halves`` choose."""
+        """Return the product of one half each of ``pairs`` and ``constants``, which the bits of ``halves`` choose."""
         kind = pairs.type
         name = "llvm.x86.pclmulqdq" if kind.count == 2 else f"llvm.x86.pclmulqdq.{64 * kind.count}"
         multiply = cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(kind, [kind, kind, _BYTE]), name)
         return self.builder.call(multiply, [pairs, constants, halves])
 
     def carry(self, remainder: Any, constants: tuple[int, int], onto: Any) -> Any:
-        """``remainder`` carried on to where ``onto`` lies, and added to it."""
+        """Return ``remainder`` carried on to where ``onto`` lies, and added to it."""
         pairs = ir.Constant(remainder.type, list(constants) * (remainder.type.count // 2))
         low, high = (self.product(remainder, pairs, halves) for halves in (_BOTH_LOW, _BOTH_HIGH))
         return self.builder.xor(self.builder.xor(low, high), onto)
@@ -98,22 +98,22 @@ class _Folding:
         builder.position_at_end(after)
 
     def joined(self, remainders: list[Any]) -> Any:
-        """One remainder of several that lie one behind the other."""
+        """Return one remainder of several that lie one behind the other."""
         whole = remainders[0]
         for remainder in remainders[1:]:
             whole = self.carry(whole, _OVER_ONE, remainder)
         return whole
 
     def part(self, wide: Any, number: int) -> Any:
-        """The 16 bytes with that number."""
-        both = ir.Constant(ir.VectorType(_INT32, 2), [2 * number, 2 * number + 1])
-        return self.builder.shuffle_vector(wide, wide, both)
+        """Return the 16 bytes with that number."""
+        words = ir.Constant(ir.VectorType(_INT32, 2), [2 * number, 2 * number + 1])
+        return self.builder.shuffle_vector(wide, wide, words)
 
     def pair(self, low: Any, high: Any = 0) -> Any:
         return ir.Constant(_PAIR, [low, high])
 
     def reduced(self, remainder: Any) -> Any:
-        """The register, int32, that a remainder of 16 bytes stands for."""
+        """Return the register, int32, that a remainder of 16 bytes stands for."""
         builder = self.builder
         low = self.product(remainder, self.pair(_OVER_ONE[1]), _BOTH_LOW)
         value = builder.xor(low, self._high(remainder))
@@ -126,12 +126,12 @@ class _Folding:
         return builder.extract_element(words, _INT32(1))
 
     def _high(self, pair: Any) -> Any:
-        """The upper half of a pair, as the lower one."""
+        """Return the upper half of a pair, as the lower one."""
         return self.builder.shuffle_vector(pair, self.pair(0), ir.Constant(ir.VectorType(_INT32, 2), [1, 2]))
 
 
 def _constant_bytes(builder: Any, name: str, values: bytes) -> Any:
-    """The address of bytes that are part of the code."""
+    """Return the address of bytes that are part of the code."""
     constant = cgutils.global_constant(builder, name, ir.Constant(ir.ArrayType(_BYTE, len(values)), bytearray(values)))
     return builder.bitcast(constant, _BYTE.as_pointer())
 
@@ -156,11 +156,11 @@ def fold(_typing: Any, data: Any, start: Any, skip: Any, blocks: Any) -> Any:  #
         first = builder.and_(folding.load(_INT64(0)), folding.load_from(mask))
         first = builder.xor(first, folding.load_from(ones))
         second = builder.xor(folding.load(_INT64(1)), folding.load_from(builder.gep(ones, [_INT64(STEP)])))
-        one = cgutils.alloca_once(builder, _PAIR)
+        register = cgutils.alloca_once(builder, _PAIR)
         block = cgutils.alloca_once(builder, _INT64)
         with builder.if_else(builder.icmp_signed("<", blocks, _INT64(_MANY))) as (few, many):
             with few:
-                builder.store(folding.carry(first, _OVER_ONE, second), one)
+                builder.store(folding.carry(first, _OVER_ONE, second), register)
                 builder.store(_INT64(2), block)
             with many:
                 builder.store(_INT64(_LANES), block)
@@ -174,9 +174,9 @@ def fold(_typing: Any, data: Any, start: Any, skip: Any, blocks: Any) -> Any:  #
                 parts = [builder.load(lane) for lane in lanes]
                 if FOLDS_WIDE:
                     parts = [folding.part(parts[0], k) for k in range(_LANES)]
-                builder.store(folding.joined(parts), one)
-        folding.loop([one], block, blocks, _OVER_ONE)
-        return folding.reduced(builder.load(one))
+                builder.store(folding.joined(parts), register)
+        folding.loop([register], block, blocks, _OVER_ONE)
+        return folding.reduced(builder.load(register))
 
     return signature, generate
 

@@ -86,7 +86,7 @@ _held: set[str] = set()
 
 
 def load(folder: str, name: str) -> bytes | None:
-    """What ``save`` kept by this name; None where there is no file, or one that is not whole."""
+    """Return what ``save`` kept by this name; None where there is no file, or one that is not whole."""
     try:
         with open(os.path.join(folder, name + SUFFIX), "rb") as file:
             digest, data = file.read(_DIGEST_SIZE), file.read()
@@ -114,7 +114,7 @@ def _digest(data: bytes) -> bytes:
 
 @functools.cache
 def _lock_file(folder: str) -> int:
-    """The open file of locks. It is never closed: to close it would give up all locks of the process."""
+    """Return the open file of locks. It is never closed: to close it would give up all locks of the process."""
     return os.open(os.path.join(folder, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 

@@ -21,7 +21,7 @@ LOW31: Final = 0x7FFFFFFF
 
 
 def _tables() -> npt.NDArray[np.uint32]:
-    """Sixteen tables of 256: table k moves a byte's remainder k bytes further on."""
+    """Return sixteen tables of 256: table k moves a byte's remainder k bytes further on."""
     tables = np.zeros((16, 256), dtype=np.uint32)
     values = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -37,7 +37,8 @@ TABLES: Final = _tables()
 
 @inlined
 def _step(a: Any, b: Any, c: Any, d: Any) -> Any:
-    """The register after sixteen bytes, given as four little-endian words; the register before is XORed into the first."""
+    """Return the register after sixteen bytes, given as four little-endian words; the register before is XORed into the
+    first."""
     t, low = TABLES, np.uint32(0xFF)
     return np.uint32(
         t[15, a & low] ^ t[14, (a >> np.uint32(8)) & low] ^ t[13, (a >> np.uint32(16)) & low] ^ t[12, a >> np.uint32(24)]
@@ -59,7 +60,7 @@ def _word(data: npt.NDArray[np.uint8], at: int) -> Any:
 
 @inlined
 def crc32_by(data: npt.NDArray[np.uint8], start: int, end: int, folding: bool) -> int:
-    """``crc32``; without ``folding`` by tables alone, as on a processor that has no carry-less multiplication."""
+    """Return ``crc32``; without ``folding`` by tables alone, as on a processor that has no carry-less multiplication."""
     crc = np.uint32(0xFFFFFFFF)
     at = start
     # A condition of its own, so that numba leaves the branch out where it is false.
@@ -83,7 +84,7 @@ def crc32_by(data: npt.NDArray[np.uint8], start: int, end: int, folding: bool) -
 
 @inlined
 def crc32(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
-    """CRC-32 of ``data[start:end]``: 32 bits, unsigned, as int64."""
+    """Return CRC-32 of ``data[start:end]``: 32 bits, unsigned, as int64."""
     return crc32_by(data, start, end, True)
 
 
@@ -104,7 +105,7 @@ _TOP: Final = 0x80000000
 
 @jit
 def _times(a: int, b: int) -> int:
-    """Product of two remainders modulo the polynomial, bits reflected."""
+    """Return product of two remainders modulo the polynomial, bits reflected."""
     product, bit = np.int64(0), np.int64(_TOP)
     while bit:
         if a & bit:
@@ -129,7 +130,7 @@ _POWERS: Final = _powers()
 
 @jit
 def moved_on(crc: int, length: int) -> int:
-    """What ``crc`` contributes to the CRC of the whole once ``length`` bytes follow."""
+    """Return what ``crc`` contributes to the CRC of the whole once ``length`` bytes follow."""
     k = 0
     while length:
         if length & 1:
@@ -141,7 +142,7 @@ def moved_on(crc: int, length: int) -> int:
 
 @allocating
 def prefix_sums(data: Bytes, filled: int) -> Sums:
-    """CRC-32 of the first 0, STEP, 2 STEP, ... bytes of ``data[:filled]``."""
+    """Return CRC-32 of the first 0, STEP, 2 STEP, ... bytes of ``data[:filled]``."""
     sums = np.zeros(filled // SUM_STEP + 1, np.int64)
     step = _POWERS[12]
     for k in range(1, len(sums)):
@@ -157,5 +158,5 @@ def _sum_to(data: Bytes, sums: Sums, end: int) -> int:
 
 @jit
 def crc32_of_range(data: Bytes, sums: Sums, start: int, end: int) -> int:
-    """``crc32(data, start, end)`` by the ``prefix_sums`` of the data."""
+    """Return ``crc32(data, start, end)`` by the ``prefix_sums`` of the data."""
     return int(_sum_to(data, sums, end) ^ moved_on(_sum_to(data, sums, start), end - start))

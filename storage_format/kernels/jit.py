@@ -40,7 +40,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]  # numba ships no types
         self.enable()
 
     def _file(self, sig: Any, codegen: Any) -> str:
-        """The name of a signature's file, without its suffix."""
+        """Return the name of a signature's file, without its suffix."""
         function = self._py_func
         # The folder's name stands for the sources of the package, ``_index_key`` for signature, processor and bytecode.
         parts = (
@@ -56,13 +56,13 @@ class _Cache(FunctionCache):  # type: ignore[misc]  # numba ships no types
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         target_context.refresh()
         name = self._file(sig, target_context.codegen())
-        found = self._loaded(name, target_context)
-        if found is None:
+        overload = self._loaded(name, target_context)
+        if overload is None:
             compiler.lock(FOLDER, name)
-            found = self._loaded(name, target_context)
-            if found is not None:
+            overload = self._loaded(name, target_context)
+            if overload is not None:
                 compiler.unlock(FOLDER, name)
-        return found
+        return overload
 
     def save_overload(self, sig: Any, data: Any) -> None:
         name = self._file(sig, data.codegen)
@@ -91,10 +91,10 @@ def jit(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """The same for what a record loop calls for each record: its code becomes part of the caller's."""
+    """Compile what a record loop calls for each record: its code becomes part of the caller's."""
     return _compile(function, _nrt=False, forceinline=True)
 
 
 def allocating(function: F) -> F:
-    """The same for a function that makes arrays: its calls count references."""
+    """Compile a function that makes arrays: its calls count references."""
     return _compile(function)

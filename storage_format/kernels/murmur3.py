@@ -39,7 +39,7 @@ def _mixed(x: Word) -> Word:
 
 @inlined
 def _word(data: Bytes, start: int, count: int) -> Word:
-    """Up to eight bytes, the lowest first."""
+    """Return up to eight bytes, the lowest first."""
     value = _0
     for k in range(count):
         value |= np.uint64(data[start + k]) << np.uint64(8 * k)
@@ -58,11 +58,11 @@ def _hash(data: Bytes, start: int, end: int, out: UInt64s) -> None:
         h2 ^= _rotated(k2 * _C2, np.uint64(33)) * _C1
         h2 = (_rotated(h2, np.uint64(31)) + h1) * _5 + _M2
         at += 16
-    rest = end - at
-    if rest > 8:
-        h2 ^= _rotated(_word(data, at + 8, rest - 8) * _C2, np.uint64(33)) * _C1
-    if rest > 0:
-        h1 ^= _rotated(_word(data, at, min(rest, 8)) * _C1, np.uint64(31)) * _C2
+    remaining = end - at
+    if remaining > 8:
+        h2 ^= _rotated(_word(data, at + 8, remaining - 8) * _C2, np.uint64(33)) * _C1
+    if remaining > 0:
+        h1 ^= _rotated(_word(data, at, min(remaining, 8)) * _C1, np.uint64(31)) * _C2
     h1 ^= np.uint64(length)
     h2 ^= np.uint64(length)
     h1 += h2
@@ -79,8 +79,8 @@ def _hash_all(offsets: Int32s, data: Bytes, out: UInt64s) -> None:
 
 
 def murmur3_128(offsets: Int32s, data: Bytes) -> UInt64s:
-    """Hashes of the texts ``data[offsets[k]:offsets[k + 1]]``: uint64 (n, 2), the first half first. ``offsets``: int32 (n +
-    1,)."""
+    """Return hashes of the texts ``data[offsets[k]:offsets[k + 1]]``: uint64 (n, 2), the first half first. ``offsets``: int32
+    (n + 1,)."""
     out = np.empty((len(offsets) - 1, 2), np.uint64)
     with np.errstate(over="ignore"):
         _hash_all(offsets, data, out)

@@ -26,7 +26,7 @@ _BYTES = ir.VectorType(_BYTE, BLOCK)
 
 
 def _place(context: Any, builder: Any, array_type: Any, array: Any, at: Any, kind: Any) -> Any:
-    """What stands at byte ``at``, read as ``kind``."""
+    """Return what stands at byte ``at``, read as ``kind``."""
     data = context.make_array(array_type)(context, builder, array).data
     value = builder.load(builder.bitcast(builder.gep(data, [at]), kind.as_pointer()))
     value.align = 1
@@ -34,7 +34,7 @@ def _place(context: Any, builder: Any, array_type: Any, array: Any, at: Any, kin
 
 
 def _loads(size: int, big_endian: bool) -> Any:
-    """An intrinsic (data, at): the signed integer of ``size`` bytes at ``at``, as int64."""
+    """Return an intrinsic (data, at): the signed integer of ``size`` bytes at ``at``, as int64."""
 
     def load(_typing: Any, data: Any, at: Any) -> Any:  # noqa: ARG001  # the names of its arguments
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -74,8 +74,8 @@ def bits_between(_typing: Any, data: Any, at: Any, low: Any, high: Any) -> Any: 
         block = _place(context, builder, signature.args[0], array, at, _BYTES)
 
         def spread(value: Any) -> Any:
-            one = builder.insert_element(ir.Constant(_BYTES, ir.Undefined), builder.trunc(value, _BYTE), _INT32(0))
-            return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_INT32, BLOCK), [0] * BLOCK))
+            lane = builder.insert_element(ir.Constant(_BYTES, ir.Undefined), builder.trunc(value, _BYTE), _INT32(0))
+            return builder.shuffle_vector(lane, lane, ir.Constant(ir.VectorType(_INT32, BLOCK), [0] * BLOCK))
 
         # Below ``low`` the difference wraps to a large number.
         inside = builder.icmp_unsigned("<=", builder.sub(block, spread(low)), spread(builder.sub(high, low)))
@@ -120,7 +120,7 @@ def hash_bytes(_typing: Any, data: Any, at: Any, count: Any) -> Any:  # noqa: AR
 
 @inlined
 def int16_at(data: npt.NDArray[np.uint8], at: int) -> int:
-    """The big-endian signed 16-bit integer at ``at``, which is not negative."""
+    """Return the big-endian signed 16-bit integer at ``at``, which is not negative."""
     if CAN_LOAD:
         return int(_int16(data, at))
     value = (np.int64(data[at]) << 8) | np.int64(data[at + 1])
@@ -129,7 +129,7 @@ def int16_at(data: npt.NDArray[np.uint8], at: int) -> int:
 
 @inlined
 def int32_at(data: npt.NDArray[np.uint8], at: int) -> int:
-    """The big-endian signed 32-bit integer at ``at``, which is not negative."""
+    """Return the big-endian signed 32-bit integer at ``at``, which is not negative."""
     if CAN_LOAD:
         return int(_int32(data, at))
     return int((np.int64(int16_at(data, at)) << 16) | np.int64(data[at + 2]) << 8 | np.int64(data[at + 3]))
@@ -137,7 +137,7 @@ def int32_at(data: npt.NDArray[np.uint8], at: int) -> int:
 
 @inlined
 def int64_at(data: npt.NDArray[np.uint8], at: int) -> int:
-    """The big-endian signed 64-bit integer at ``at``, which is not negative."""
+    """Return the big-endian signed 64-bit integer at ``at``, which is not negative."""
     if CAN_LOAD:
         return int(_int64(data, at))
     return int((np.int64(int32_at(data, at)) << 32) | (int32_at(data, at + 4) & 0xFFFFFFFF))
@@ -145,7 +145,7 @@ def int64_at(data: npt.NDArray[np.uint8], at: int) -> int:
 
 @inlined
 def byte_at(data: npt.NDArray[np.uint8], at: int) -> int:
-    """The byte at ``at``, which is not negative, as int64."""
+    """Return the byte at ``at``, which is not negative, as int64."""
     if CAN_LOAD:
         return int(load_byte(data, at))
     return int(data[at])
@@ -153,13 +153,14 @@ def byte_at(data: npt.NDArray[np.uint8], at: int) -> int:
 
 @inlined
 def swapped32(value: int) -> int:
-    """The low 32 bits of an integer in big-endian order."""
+    """Return the low 32 bits of an integer in big-endian order."""
     return ((value & 0xFF) << 24) | ((value & 0xFF00) << 8) | ((value >> 8) & 0xFF00) | ((value >> 24) & 0xFF)
 
 
 @inlined
 def find_byte(data: npt.NDArray[np.uint8], start: int, end: int, low: int, high: int) -> int:
-    """The first index from ``start`` on whose byte is ``low`` to ``high``; ``end``, which is not below ``start``, for none."""
+    """Return the first index from ``start`` on whose byte is ``low`` to ``high``; ``end``, which is not below ``start``, for
+    none."""
     at = start
     if CAN_LOAD:
         while at < end and at + BLOCK <= len(data):

@@ -45,7 +45,7 @@ _NARROW: Final = (1, 2, 4)
 
 
 @dataclass(frozen=True)
-class Pieces:
+class QueueRows:
     """Rows of several queues: piece i is ``counts[i]`` rows of the queue (``names[i]``, ``queue_ids[i]``).
 
     ``columns``: int64 (columns, rows), the rows of all pieces one after another.
@@ -57,7 +57,7 @@ class Pieces:
     columns: Int64s
 
     def parts(self) -> Iterator[tuple[bytes, int, Int64s]]:
-        """Each piece as (name, queue id, columns)."""
+        """Yield each piece as (name, queue id, columns)."""
         at = 0
         for name, queue_id, count in zip(self.names, self.queue_ids.tolist(), self.counts.tolist(), strict=True):
             yield name, queue_id, self.columns[:, at : at + count]
@@ -65,7 +65,7 @@ class Pieces:
 
 
 def _narrow(column: Int64s) -> tuple[int, int, bytes]:
-    """(base, width, bytes) of one column."""
+    """Return (base, width, bytes) of one column."""
     if not len(column):
         return 0, 1, b""
     base, high = int(column.min()), int(column.max())
@@ -76,7 +76,7 @@ def _narrow(column: Int64s) -> tuple[int, int, bytes]:
 
 
 def pack(names: list[bytes], queue_ids: Int32s, counts: Int32s, columns: Int64s) -> bytes:
-    """Pack pieces into one cell. The arguments are the fields of ``Pieces``; ``unpack`` is the inverse."""
+    """Pack pieces into one cell. The arguments are the fields of ``QueueRows``; ``unpack`` is the inverse."""
     head = np.array([len(names), columns.shape[1]], dtype="<i8")
     lengths = np.array([len(name) for name in names], dtype="<i4")
     narrow = [_narrow(column) for column in columns]
@@ -93,7 +93,7 @@ def pack(names: list[bytes], queue_ids: Int32s, counts: Int32s, columns: Int64s)
     )
 
 
-def unpack(cell: bytes, columns: int) -> Pieces:
+def unpack(cell: bytes, columns: int) -> QueueRows:
     """Unpack a cell whose pieces have so many columns."""
     count, rows = (int(v) for v in np.frombuffer(cell, "<i8", 2))
     table = np.frombuffer(cell, "<i4", 3 * count, 16).reshape(3, count)
@@ -109,7 +109,7 @@ def unpack(cell: bytes, columns: int) -> Pieces:
     for length in table[0]:
         names.append(cell[at : at + int(length)])
         at += int(length)
-    return Pieces(names, table[1], table[2], body)
+    return QueueRows(names, table[1], table[2], body)
 
 
 # --------------------------------------------------------------------------------------------------------------------- grouping
@@ -145,7 +145,7 @@ def mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def bucket_of(name_crc: npt.NDArray[np.uint32], queue_id: Int32s, part: Int64s, buckets: int) -> Int64s:
-    """The bucket, int64 (n,), that takes the part ``part`` (a file's number) of each queue.
+    """Return the bucket, int64 (n,), that takes the part ``part`` (a file's number) of each queue.
 
     ``name_crc`` is the CRC-32 of the queue's topic. A queue's first part goes to any bucket, and its further parts to the ones
     behind it in turn, so that a hot queue is spread evenly.
@@ -158,7 +158,8 @@ def bucket_of(name_crc: npt.NDArray[np.uint32], queue_id: Int32s, part: Int64s, 
 
 
 def rows_of(starts: Int64s, counts: Int64s) -> Int64s:
-    """The row numbers of slices: ``counts[0]`` numbers from ``starts[0]`` on, then those of the next slice, and so on."""
+    """Return the row numbers of slices: ``counts[0]`` numbers from ``starts[0]`` on, then those of the next slice, and so
+    on."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     rows: Int64s = np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - counts), counts)
@@ -189,13 +190,13 @@ class QueueBlock:
         units = self.columns[2] > 0
         kept = np.flatnonzero(units)
         unit = np.cumsum(units) - 1
-        same = ~units & (self.columns[0] == self.columns[0, kept[unit]])
-        self.again = np.bincount(unit[same], minlength=len(kept)).astype(np.int64)
+        repeats = ~units & (self.columns[0] == self.columns[0, kept[unit]])
+        self.again = np.bincount(unit[repeats], minlength=len(kept)).astype(np.int64)
         self.columns, self.queue = np.ascontiguousarray(self.columns[:, kept]), self.queue[kept]
         self.bounds = np.searchsorted(self.queue, np.arange(len(self.bounds)))
 
     def runs(self) -> tuple[Int64s, Int64s]:
-        """Runs of consecutive queue offsets: (the queue of each, int64 (RUN_COLUMNS, n) as the fields of ``order.Run``).
+        """Return runs of consecutive queue offsets: (the queue of each, int64 (RUN_COLUMNS, n) as the fields of ``order.Run``).
 
         A run of two is given as two runs of one, so that each record of a short run has its own offset and size. A run that
         ends where it begins has no record: these are offsets that the record before used up by naming its light queue again.
@@ -223,21 +224,21 @@ class QueueBlock:
         return np.insert(self.queue[starts], at + 1, self.queue[last]), np.insert(columns, at + 1, used, axis=1)
 
     def pieces(self, units_per_file: int) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-        """Stretches of one queue that lie in one file and fit into a cell: (queue, file number, first row, rows), int64 (n,)
-        each."""
+        """Return stretches of one queue that lie in one file and fit into a cell: (queue, file number, first row, rows), int64
+        (n,) each."""
         n = self.columns.shape[1]
         if n == 0:
             empty = np.zeros(0, np.int64)
             return empty, empty, empty, empty
         file_number = self.columns[0] // units_per_file
-        most = CELL_BYTES // _UNIT_BYTES
+        rows_max = CELL_BYTES // _UNIT_BYTES
         first = np.ones(n, dtype=bool)
         first[1:] = (self.queue[1:] != self.queue[:-1]) | (file_number[1:] != file_number[:-1])
         starts = np.flatnonzero(first)
         counts = np.diff(np.append(starts, n))
-        parts = -(-counts // most)
+        parts = -(-counts // rows_max)
         if len(parts) and parts.max() > 1:
-            starts = np.repeat(starts, parts) + most * rows_of(np.zeros_like(parts), parts)
+            starts = np.repeat(starts, parts) + rows_max * rows_of(np.zeros_like(parts), parts)
             counts = np.diff(np.append(starts, n))
         return self.queue[starts], file_number[starts], starts, counts
 

@@ -32,7 +32,7 @@ class UnitGapError(ValueError):
 def _put_units(
     start: int, position: Int64s, phy_offset: Int64s, size: Int64s, tags_code: Int64s, out: npt.NDArray[np.uint32]
 ) -> int:
-    """Put units into ``out``, the file's units as words; returns how many places they took that were free."""
+    """Put units into ``out``, the file's units as words; return how many places they took that were free."""
     taken = 0
     for i in range(len(position)):
         k = position[i] - start
@@ -47,7 +47,7 @@ def _put_units(
 
 
 def file_units(units_per_file: int, file_number: int, parts: Sequence[Int64s]) -> tuple[int, int, npt.NDArray[np.void]]:
-    """The units of one file: (first logical byte of the file, bytes used, units of dtype UNIT from the file's start on).
+    """Return the units of one file: (first logical byte of the file, bytes used, units of dtype UNIT from the file's start on).
 
     ``parts``: each int64 (4, n) with position in the queue, physical offset, size, tagsCode; all of this file, together
     consecutive, in any order. Pre-blank stands before the first (``ConsumeQueue.fillPreBlank`` of 4.9 to 5.5). Raises
@@ -79,7 +79,7 @@ _COLUMNS: Final = ("base", "phy_offset", "size", "tags_code", "store_time", "cou
 
 
 def by_queue(batches: BatchArrays, queues: int) -> tuple[Int64s, Int64s]:
-    """The batch units of a block, grouped by queue: (int64 (BATCH_COLUMNS, n), bounds).
+    """Return the batch units of a block, grouped by queue: (int64 (BATCH_COLUMNS, n), bounds).
 
     Queue k has the rows ``bounds[k]:bounds[k + 1]``.
     """
@@ -103,8 +103,8 @@ def by_queue(batches: BatchArrays, queues: int) -> tuple[Int64s, Int64s]:
 
 
 def batch_runs(columns: Int64s) -> Int64s:
-    """The runs of one queue, int64 (BATCH_RUN_COLUMNS, n): in a run each unit's offsets begin where those of the one before
-    end.
+    """Return the runs of one queue, int64 (BATCH_RUN_COLUMNS, n): in a run each unit's offsets begin where those of the one
+    before end.
 
     ``columns``: int64 (BATCH_COLUMNS, n). Units without a message are in no run. A run of two is given as two runs of one, as
     in ``QueueBlock.runs``.
@@ -126,7 +126,7 @@ def batch_runs(columns: Int64s) -> Int64s:
 
 
 def batch_units(columns: Int64s) -> npt.NDArray[np.void]:
-    """Units as they stand in the file, of dtype BATCH_UNIT. ``columns``: int64 (BATCH_COLUMNS, n)."""
+    """Return units as they stand in the file, of dtype BATCH_UNIT. ``columns``: int64 (BATCH_COLUMNS, n)."""
     image = np.zeros(columns.shape[1], dtype=BATCH_UNIT)
     for name, column in zip(_COLUMNS, columns, strict=True):
         image[name] = column
@@ -192,7 +192,7 @@ class QueueFile:
         return self.start // UNIT_SIZE
 
     def unit(self, slot: int) -> tuple[int, int, int]:
-        """The physical offset, size and tagsCode in a slot."""
+        """Return the physical offset, size and tagsCode in a slot."""
         return int(self.phy_offset[slot]), int(self.size[slot]), int(self.tags_code[slot])
 
     @property
@@ -206,15 +206,15 @@ def _decode(data: Bytes, phy_offset: Int64s, size: Int32s, tags_code: Int64s, ki
     """Read the columns of the whole slots in ``data``, and set their kinds."""
     for slot in range(len(phy_offset)):
         at = slot * UNIT_SIZE
-        where, length, tags = int64_at(data, at), int32_at(data, at + _AT_SIZE), int64_at(data, at + _AT_TAGS_CODE)
-        phy_offset[slot] = where
+        offset, length, tags = int64_at(data, at), int32_at(data, at + _AT_SIZE), int64_at(data, at + _AT_TAGS_CODE)
+        phy_offset[slot] = offset
         size[slot] = length
         tags_code[slot] = tags
-        if where == 0 and tags == 0 and length == 0:
+        if offset == 0 and tags == 0 and length == 0:
             kind[slot] = EMPTY
-        elif where == 0 and tags == 0 and length == PRE_BLANK_SIZE:
+        elif offset == 0 and tags == 0 and length == PRE_BLANK_SIZE:
             kind[slot] = PRE_BLANK
-        elif where < 0 or length <= 0 or where > INT64_MAX - length:
+        elif offset < 0 or length <= 0 or offset > INT64_MAX - length:
             kind[slot] = BAD
         else:
             kind[slot] = HAS_UNIT
@@ -226,16 +226,16 @@ def _check(phy_offset: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes, fau
     used = len(kind)
     while used > 0 and kind[used - 1] == EMPTY:
         used -= 1
-    seen, units, repeats, present, lead = 0, 0, 0, -1, 0
+    all_bits, units, repeats, present, lead = 0, 0, 0, -1, 0
     first, last = -1, -1
     for slot in range(used):
-        what = kind[slot]
+        slot_kind = kind[slot]
         bits = 0
-        if what == EMPTY:
+        if slot_kind == EMPTY:
             bits = _HOLE
-        elif what == BAD:
+        elif slot_kind == BAD:
             bits = _UNIT
-        elif what == PRE_BLANK:
+        elif slot_kind == PRE_BLANK:
             if units or lead != slot:
                 bits = _PRE_BLANK
             else:
@@ -254,13 +254,13 @@ def _check(phy_offset: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes, fau
         if present < 0 and (phy_offset[slot] < 0 or size[slot] <= 0):
             present = slot
         fault[slot] = bits
-        seen |= bits
+        all_bits |= bits
     counts[_USED] = used
     counts[_LEAD] = lead
     counts[_PRESENT] = used if present < 0 else present
     counts[_UNITS] = units
     counts[_REPEATS] = repeats
-    counts[_SEEN] = seen
+    counts[_SEEN] = all_bits
     counts[_FIRST] = first
     counts[_LAST] = last
 

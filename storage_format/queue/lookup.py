@@ -61,7 +61,7 @@ class QueueUnits:
         return sum(self._files[-1]) // self.unit_size if self._files else 0
 
     def at(self, position: int) -> Unit:
-        """What stands in the slot at a position."""
+        """Return what stands in the slot at a position."""
         logical = position * self.unit_size
         number = bisect_right(self._starts, logical) - 1
         if number < 0:
@@ -97,7 +97,7 @@ class QueueUnits:
         return bisect_left(range(end), True, self.first, end, key=lambda position: self.at(position).kind != PRE_BLANK)
 
     def find(self, offset: int) -> int:
-        """The position of the unit that holds a queue offset; where there is none, that of the first unit behind it.
+        """Return the position of the unit that holds a queue offset; where there is none, that of the first unit behind it.
 
         A plain queue's unit stands at its offset. A batch unit is looked for as the broker does it
         (``BatchConsumeQueue.binarySearch`` of 5.3), by a binary search, and then among all units: with ``--queue-order broker``
@@ -109,14 +109,15 @@ class QueueUnits:
         unit = self.at(position)
         if unit.kind == UNIT and unit.base <= offset < unit.base + unit.messages:
             return position
-        for other in range(self.first, self.stop):
-            unit = self.at(other)
+        for number in range(self.first, self.stop):
+            unit = self.at(number)
             if unit.kind == UNIT and unit.base <= offset < unit.base + unit.messages:
-                return other
+                return number
         return position
 
     def first_where(self, reached: Callable[[Unit], bool | None]) -> int:
-        """The position of the first unit for which ``reached`` is true; it is false up to some unit, and true from there on.
+        """Return the position of the first unit for which ``reached`` is true; it is false up to some unit, and true from there
+        on.
 
         Where ``reached`` gives None, and where a slot holds no unit, the next slot is asked. Where ``reached`` turns more than
         once (a clock went back), it is true at the position returned, and false for the unit before.
@@ -124,16 +125,16 @@ class QueueUnits:
         low, high = self.begin, self.end
         while low < high:
             middle = (low + high) // 2
-            asked, answer = middle, None
-            while asked < high:
-                unit = self.at(asked)
+            probe, answer = middle, None
+            while probe < high:
+                unit = self.at(probe)
                 answer = reached(unit) if unit.kind == UNIT else None
                 if answer is not None:
                     break
-                asked += 1
+                probe += 1
             if answer is None or answer:
                 high = middle
             else:
-                low = asked + 1
+                low = probe + 1
         # Slots without an answer stand before the first one with it.
         return low

@@ -52,7 +52,7 @@ class Run(NamedTuple):
 
 
 def join_runs(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    """Runs in commitlog order, those that follow on each other together."""
+    """Yield runs in commitlog order, those that follow on each other together."""
     joined: list[Run] = []
     following = -1
     for run in runs:
@@ -66,7 +66,7 @@ def join_runs(runs: Iterable[Run]) -> Iterator[list[Run]]:
 
 
 def broken_at(columns: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
-    """The runs that do not follow on the one before, or where one of the two has no record.
+    """Return the runs that do not follow on the one before, or where one of the two has no record.
 
     ``columns``: int64 (4 or 5, n), the fields of ``Run`` of one queue in commitlog order. Returns numbers of runs, ascending.
     """
@@ -77,7 +77,8 @@ def broken_at(columns: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
 
 
 def fewer_runs(columns: npt.NDArray[np.int64]) -> list[Run]:
-    """Runs from their columns (as for ``broken_at``); those that follow on each other are one, unless they are too short.
+    """Return runs from their columns (as for ``broken_at``); those that follow on each other are one, unless they are too
+    short.
 
     A queue that lies in many ranges has no more runs than one that lies in few: only where it is out of order it has more.
     """
@@ -88,14 +89,14 @@ def fewer_runs(columns: npt.NDArray[np.int64]) -> list[Run]:
     for row in (1, *range(4, len(columns))):
         joined[row] = np.add.reduceat(columns[row], starts)
     short = joined[-1 if len(columns) > 4 else 1] < CONTINUED
-    found: list[Run] = []
+    runs: list[Run] = []
     for k, run in enumerate(joined.T.tolist()):
         if short[k]:
             # Damage may lie between the records of a short run, so each is looked at by itself.
-            found += [Run(*one) for one in columns[:, starts[k] : ends[k] + 1].T.tolist()]
+            runs += [Run(*record_run) for record_run in columns[:, starts[k] : ends[k] + 1].T.tolist()]
         else:
-            found.append(Run(*run))
-    return found
+            runs.append(Run(*run))
+    return runs
 
 
 # ------------------------------------------------------------------------------------------------------------------------ order
@@ -115,7 +116,7 @@ class RolledBack(NamedTuple):
     whole: bool
 
 
-class Kept(NamedTuple):
+class KeptUnits(NamedTuple):
     """Units that stand: those of queue offsets from ``first`` on, each at its offset + ``shift``.
 
     ``offsets`` is how many offsets they have, ``phy_offset`` where the first record begins and ``end`` where the last one ends.
@@ -158,7 +159,7 @@ class OutOfLine(NamedTuple):
     is_wrong: bool = False
 
 
-class Decision(NamedTuple):
+class OrderDecision(NamedTuple):
     """What was decided of a queue, as the manifest lists it: kind, the first queue offset, and how many units or offsets."""
 
     kind: str
@@ -170,12 +171,12 @@ class Decision(NamedTuple):
 class Placement:
     """Where the units of one queue stand. ``opened`` is the position at which a file without any unit begins, or -1."""
 
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptUnits] = field(default_factory=list)
     fills: list[Fill] = field(default_factory=list)
     lost: list[OutOfLine] = field(default_factory=list)
     pending: list[OutOfLine] = field(default_factory=list)
     """the queue's last records, where nothing follows that could tell whether they are in line: no damage, and no unit"""
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[OrderDecision] = field(default_factory=list)
     between_lives: list[int] = field(default_factory=list)
     """the sources of those fills behind which the queue begins again: the missing records were of its old or its new life"""
     opened: int = -1
@@ -187,7 +188,7 @@ class Placement:
 
 
 def order_broker(runs: Sequence[Run], units_per_file: int = 0) -> Placement:
-    """``--queue-order broker``: exactly what ``ConsumeQueue.putMessagePositionInfo`` of 4.9 to 5.5 does.
+    """Return ``--queue-order broker``: exactly what ``ConsumeQueue.putMessagePositionInfo`` of 4.9 to 5.5 does.
 
     It never re-orders: QUEUEOFFSET 0 is appended at the queue's end unchecked, one below the end is dropped, one above it is
     appended at the end all the same. With ``units_per_file`` the placement says where a dropped record found the last file
@@ -200,27 +201,27 @@ def order_broker(runs: Sequence[Run], units_per_file: int = 0) -> Placement:
         first, count = parts[0].first, sum(run.offsets for run in parts)
         low, high = parts[0].phy_offset, parts[-1].end
         if end < 0 or first == end:
-            out.kept.append(Kept(first, count, low, high, 0))
+            out.kept.append(KeptUnits(first, count, low, high, 0))
             end = first + count
             continue
         if first == 0:
-            out.kept.append(Kept(0, 1, low, high, end))
-            out.decisions.append(Decision("restart", end, 1))
+            out.kept.append(KeptUnits(0, 1, low, high, end))
+            out.decisions.append(OrderDecision("restart", end, 1))
             end += 1
             first, count = 1, count - 1
         if count and first > end:
-            out.kept.append(Kept(first, count, low, high, end - first))
+            out.kept.append(KeptUnits(first, count, low, high, end - first))
             if expected.get(low) != first:
-                out.decisions.append(Decision("misplaced", first, count))
+                out.decisions.append(OrderDecision("misplaced", first, count))
             end += count
         elif count:
             dropped = min(count, end - first)
             if dropped:
-                out.decisions.append(Decision("dropped", first, dropped))
+                out.decisions.append(OrderDecision("dropped", first, dropped))
                 if units_per_file and end % units_per_file == 0:
                     out.opened = end
             if count > dropped:
-                out.kept.append(Kept(first + dropped, count - dropped, low, high, 0))
+                out.kept.append(KeptUnits(first + dropped, count - dropped, low, high, 0))
                 end = first + count
     if out.opened != end:
         out.opened = -1
@@ -228,21 +229,21 @@ def order_broker(runs: Sequence[Run], units_per_file: int = 0) -> Placement:
 
 
 def order_appended(runs: Sequence[Run]) -> Placement:
-    """``--queue-order broker`` of a batch queue: ``BatchConsumeQueue.putBatchMessagePositionInfo`` of 5.3 appends whatever
-    comes.
+    """Return ``--queue-order broker`` of a batch queue: ``BatchConsumeQueue.putBatchMessagePositionInfo`` of 5.3 appends
+    whatever comes.
 
     The placement has only decisions.
     """
     out = Placement()
     for before, after in pairwise(join_runs(runs)):
         if after[0].first != before[-1].stop:
-            out.decisions.append(Decision("appended", after[0].first, sum(run.offsets for run in after)))
+            out.decisions.append(OrderDecision("appended", after[0].first, sum(run.offsets for run in after)))
     return out
 
 
-def irregular(runs: Sequence[Run]) -> list[Decision]:
-    """What ``--queue-order fail`` refuses: repeats and gaps of queue offsets; nothing for a regular queue."""
-    found = []
+def irregular(runs: Sequence[Run]) -> list[OrderDecision]:
+    """Return what ``--queue-order fail`` refuses: repeats and gaps of queue offsets; nothing for a regular queue."""
+    decisions = []
     behind = 0
     for before, after in pairwise(join_runs(runs)):
         end, first = before[-1].stop, after[0].first
@@ -250,5 +251,5 @@ def irregular(runs: Sequence[Run]) -> list[Decision]:
         if behind and first == end - behind:
             behind = 0
             continue
-        found.append(Decision("repeat", first, end - first) if first < end else Decision("gap", end, first - end))
-    return found
+        decisions.append(OrderDecision("repeat", first, end - first) if first < end else OrderDecision("gap", end, first - end))
+    return decisions

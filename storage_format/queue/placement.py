@@ -35,12 +35,13 @@ class LogEvidence:
     """whether the log begins at offset 0"""
 
     def place(self, runs: Sequence[queue_order.Run], units_per_file: int, cut: int = INT64_MAX) -> queue_order.Placement:
-        """``order_logical`` of a queue with ``units_per_file`` units in a file; 1 for a batch queue, which has no pre-blank."""
+        """Return ``order_logical`` of a queue with ``units_per_file`` units in a file; 1 for a batch queue, which has no
+        pre-blank."""
         file_units = units_per_file if self.from_zero else 0
         return order_logical(runs, self.lost, cut, self.rolled_back, fill_max=self.fill_max, file_units=file_units)
 
     def fills_head(self, first: int, phy_offset: int, units_per_file: int) -> bool:
-        """Whether something stands before a queue's first record, at this queue offset and absolute offset."""
+        """Return whether something stands before a queue's first record, at this queue offset and absolute offset."""
         missing = first % units_per_file
         return self.from_zero and 0 < missing <= self.fill_max and bool(self.lost) and self.lost[0] <= phy_offset
 
@@ -54,7 +55,7 @@ def order_logical(
     fill_max: int = FILL_MAX,
     file_units: int = 0,
 ) -> queue_order.Placement:
-    """``--queue-order logical``: a unit stands at its QUEUEOFFSET.
+    """Return ``--queue-order logical``: a unit stands at its QUEUEOFFSET.
 
     ``runs`` in commitlog order; ``lost`` are the absolute offsets at which lost stretches of the log end, ascending. What lies
     at or behind the offset ``cut`` of the log may continue what lies before it, and counts for nothing else. ``fill_max`` as in
@@ -101,14 +102,14 @@ class _Logical:
         for before, after in pairwise(out.kept):
             if before.stop != after.begin:
                 self._fill(before.stop, after.begin)
-        out.decisions += [queue_order.Decision("out-of-line", record.queue_offset, 1) for record in out.lost]
+        out.decisions += [queue_order.OrderDecision("out-of-line", record.queue_offset, 1) for record in out.lost]
         if out.pending:
-            out.decisions.append(queue_order.Decision("pending", out.pending[0].queue_offset, len(out.pending)))
+            out.decisions.append(queue_order.OrderDecision("pending", out.pending[0].queue_offset, len(out.pending)))
         return out
 
     def _fill(self, position: int, source: int) -> None:
         self._out.fills.append(queue_order.Fill(position, source - position, source))
-        self._out.decisions.append(queue_order.Decision("fill", position, source - position))
+        self._out.decisions.append(queue_order.OrderDecision("fill", position, source - position))
         at = bisect_left(self._begun, source)
         if at < len(self._begun) and self._begun[at] == source:
             self._out.between_lives.append(source)
@@ -136,7 +137,7 @@ class _Logical:
             if not self._begins(number, joined, first):
                 self._refuse(number, joined, behind)
                 return
-            out.decisions.append(queue_order.Decision("generation", first, _drop_from(out.kept, first)))
+            out.decisions.append(queue_order.OrderDecision("generation", first, _drop_from(out.kept, first)))
             while self._begun and self._begun[-1] >= first:
                 self._begun.pop()
             self._begun.append(first)
@@ -151,7 +152,7 @@ class _Logical:
         self._strays, self._first_stray = 0, len(out.lost)
 
     def _begins(self, number: int, joined: list[queue_order.Run], first: int) -> bool:
-        """Whether records below the queue's end open a new generation."""
+        """Return whether records below the queue's end open a new generation."""
         rolled = self._rolled_back
         older = rolled is not None and rolled.low <= joined[0].phy_offset < rolled.high
         if first != 0:
@@ -172,12 +173,12 @@ class _Logical:
         while stop < len(joined) and joined[stop].is_used_up:
             stop += 1
         records = (run for run in joined[:stop] if not run.is_used_up)
-        found = [queue_order.OutOfLine(run.phy_offset, run.end - run.phy_offset, run.first - behind) for run in records]
+        refused = [queue_order.OutOfLine(run.phy_offset, run.end - run.phy_offset, run.first - behind) for run in records]
         older = rolled is not None and rolled.low <= joined[0].phy_offset < rolled.high
         if number + 1 == len(self._joined) and not older:
-            out.pending += found
+            out.pending += refused
         else:
-            out.lost += found
+            out.lost += refused
         self._strays += 0 if older else _offsets(joined[:stop])
         if stop < len(joined) and joined[stop].phy_offset < self._cut:
             self._take(number, joined[stop:])
@@ -194,7 +195,7 @@ class _Logical:
             lost[k] = lost[k]._replace(is_wrong=at > first and not self._is_explained(run, at - self._end))
 
     def _counts(self, number: int, joined: list[queue_order.Run], first: int) -> bool:
-        """Whether records above the queue's end are where they say.
+        """Return whether records above the queue's end are where they say.
 
         They are if lost bytes before them explain it, if three follow on each other, or if as many records out of line lie
         before them as offsets are missing: those then have wrong offsets. Otherwise, unless what follows contradicts it, and at
@@ -206,33 +207,37 @@ class _Logical:
         return missing <= self._fill_max and not self._is_contradicted(number, joined, joined[0].first - first)
 
     def _is_contradicted(self, number: int, joined: list[queue_order.Run], behind: int) -> bool:
-        """Whether the queue goes on behind these records as if they were not there, or had other offsets.
+        """Return whether the queue goes on behind these records as if they were not there, or had other offsets.
 
         It goes on at its end, or as far above as these records have offsets; where bytes are lost, also farther above by as
         many offsets as these explain. Where three records follow on each other, also anywhere below these. Such three, or a
         queue that begins again at 0, end the search: what lies behind says no more.
         """
-        stop, seen, goes_on = joined[-1].stop, self._strays + _offsets(joined), False
-        for some in self._joined[number + 1 : number + 1 + AHEAD]:
-            first, continued = some[0].first, _is_continued(some)
+        stop, offsets, goes_on = joined[-1].stop, self._strays + _offsets(joined), False
+        for later in self._joined[number + 1 : number + 1 + AHEAD]:
+            first, continued = later[0].first, _is_continued(later)
             above = first - behind - self._end
-            if above >= 0 and first < stop and (continued or above in (0, seen) or self._is_explained(some[0], above - seen)):
+            if (
+                above >= 0
+                and first < stop
+                and (continued or above in (0, offsets) or self._is_explained(later[0], above - offsets))
+            ):
                 goes_on = True
             if continued or first == 0:
                 return goes_on and first != stop
-            seen += _offsets(some)
+            offsets += _offsets(later)
         return goes_on
 
     def _is_explained(self, run: queue_order.Run, missing: int) -> bool:
-        """Whether bytes are lost before ``run``, and the log has room there for as many records as offsets are missing.
+        """Return whether bytes are lost before ``run``, and the log has room there for as many records as offsets are missing.
 
         Of a batch queue nobody knows how many messages a lost record had.
         """
-        most = INT64_MAX if run.batch_records else (run.phy_offset - self._last) // RECORD_MIN
-        return missing <= most and self._is_lost_between(self._last, run.phy_offset)
+        room = INT64_MAX if run.batch_records else (run.phy_offset - self._last) // RECORD_MIN
+        return missing <= room and self._is_lost_between(self._last, run.phy_offset)
 
     def _is_lost_between(self, last: int, phy_offset: int) -> bool:
-        """Whether bytes of the log are lost between ``last``, behind a record, and the record at ``phy_offset``."""
+        """Return whether bytes of the log are lost between ``last``, behind a record, and the record at ``phy_offset``."""
         nearest = bisect_right(self._lost, phy_offset)
         return nearest > 0 and self._lost[nearest - 1] >= last
 
@@ -250,8 +255,8 @@ def _is_continued(joined: list[queue_order.Run]) -> bool:
     return records >= queue_order.CONTINUED
 
 
-def _keep(kept: list[queue_order.Kept], runs: list[queue_order.Run], behind: int) -> int:
-    """Runs that follow on each other, ``behind`` below the offsets they name; returns how far behind the next one is."""
+def _keep(kept: list[queue_order.KeptUnits], runs: list[queue_order.Run], behind: int) -> int:
+    """Return runs that follow on each other, ``behind`` below the offsets they name; return how far behind the next one is."""
     goes_on = False
     for first, offsets, phy_offset, run_end, _ in runs:
         if phy_offset == run_end:
@@ -261,13 +266,13 @@ def _keep(kept: list[queue_order.Kept], runs: list[queue_order.Run], behind: int
         if goes_on:
             before = kept.pop()
             first, offsets, phy_offset = before.first, before.offsets + offsets, before.phy_offset
-        kept.append(queue_order.Kept(first, offsets, phy_offset, run_end, -behind))
+        kept.append(queue_order.KeptUnits(first, offsets, phy_offset, run_end, -behind))
         goes_on = True
     return behind
 
 
-def _drop_from(kept: list[queue_order.Kept], position: int) -> int:
-    """Take back every unit at or above ``position``; returns how many."""
+def _drop_from(kept: list[queue_order.KeptUnits], position: int) -> int:
+    """Take back every unit at or above ``position``; return how many."""
     dropped = 0
     while kept and kept[-1].stop > position:
         last = kept.pop()
@@ -289,7 +294,7 @@ UNREADABLE_SIZE: Final = 1
 
 
 def kept_at(kept: Int64s, phy_offsets: Int64s) -> list[list[int]]:
-    """The rows of ``kept`` that units at these physical offsets, which ascend, can belong to. ``kept``: int64 (n, 5)."""
+    """Return the rows of ``kept`` that units at these physical offsets, which ascend, can belong to. ``kept``: int64 (n, 5)."""
     if not len(phy_offsets):
         return []
     low = int(np.searchsorted(kept[:, 3], phy_offsets[0], side="right"))
@@ -314,18 +319,18 @@ class PlacementTable:
         self._fills = self._fills[np.argsort(self._fills[:, 2], kind="stable")]
 
     def apply(self, units: Int64s) -> Int64s:
-        """The units that stand, with their positions in place of queue offsets, and those that fill gaps.
+        """Return the units that stand, with their positions in place of queue offsets, and those that fill gaps.
 
         ``units``: int64 (UNIT_COLUMNS, n), ascending by physical offset.
         """
-        found = [units[:, :0]]
+        parts = [units[:, :0]]
         for first, rows, low, end, shift in kept_at(self._kept, units[1]):
             start, stop = np.searchsorted(units[1], [low, end])
             part = units[:, start:stop]
             part = part[:, (part[0] >= first) & (part[0] < first + rows)].copy()
             part[0] += shift
-            found.append(part)
-        placed = np.concatenate(found, axis=1)
+            parts.append(part)
+        placed = np.concatenate(parts, axis=1)
         sources = self._fills[:, 2]
         if len(sources):
             at = np.minimum(np.searchsorted(sources, placed[0]), len(sources) - 1)
@@ -335,8 +340,8 @@ class PlacementTable:
                 filling[0] = np.arange(first, first + rows)
                 if self._waiting:
                     filling[2] = UNREADABLE_SIZE
-                found.append(filling)
-        return np.concatenate(found, axis=1)
+                parts.append(filling)
+        return np.concatenate(parts, axis=1)
 
 
 class BatchPlacement:
@@ -352,19 +357,19 @@ class BatchPlacement:
         self._fills = {source: (first, offsets) for first, offsets, source in rows}
 
     def apply(self, units: Int64s) -> Int64s:
-        """The units that stand, each behind those that fill the gap before it.
+        """Return the units that stand, each behind those that fill the gap before it.
 
         ``units``: int64 (BATCH_COLUMNS, n), ascending by physical offset.
         """
-        found = [units[:, :0]]
+        parts = [units[:, :0]]
         for first, span, low, end, _ in kept_at(self._kept, units[1]):
             start, stop = np.searchsorted(units[1], [low, end])
             part = units[:, start:stop]
             part = part[:, part[0] < first + span].copy()
             # A later life of the topic may begin inside a batch: what comes before that is still served.
             part[5] = np.minimum(part[5], first + span - part[0])
-            found.append(part)
-        placed = np.concatenate(found, axis=1)
+            parts.append(part)
+        placed = np.concatenate(parts, axis=1)
         sources = np.array(sorted(self._fills), dtype=np.int64)
         at = np.flatnonzero(np.isin(placed[0], sources))
         fills = [self._fill(placed[:, k : k + 1]) for k in at.tolist()]

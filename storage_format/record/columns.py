@@ -16,26 +16,26 @@ from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, addresses_e
 
 @inlined
 def gives_unit(sys_flag: int) -> bool:
-    """Whether a record with this SYSFLAG gets a unit (``CommitLogDispatcherBuildConsumeQueue``)."""
+    """Return whether a record with this SYSFLAG gets a unit (``CommitLogDispatcherBuildConsumeQueue``)."""
     transaction = sys_flag & r.FLAG_TRANSACTION_MASK
     return transaction == r.TRANSACTION_NONE or transaction == r.TRANSACTION_COMMIT
 
 
 @inlined
 def gives_items(sys_flag: int) -> bool:
-    """Whether a record with this SYSFLAG is indexed, if it has keys or tags (``IndexService.buildIndex``)."""
+    """Return whether a record with this SYSFLAG is indexed, if it has keys or tags (``IndexService.buildIndex``)."""
     return sys_flag & r.FLAG_TRANSACTION_MASK != r.TRANSACTION_ROLLBACK
 
 
 @inlined
 def is_filler(sys_flag: int, flag: int) -> bool:
-    """Whether a record with this SYSFLAG and FLAG is a filler for lost bytes (``repair``)."""
+    """Return whether a record with this SYSFLAG and FLAG is a filler for lost bytes (``repair``)."""
     return sys_flag & r.FLAG_TRANSACTION_MASK == r.TRANSACTION_ROLLBACK and flag == r.LOST_FLAG
 
 
 @inlined
 def is_tombstone(flag: int, tags_code: int) -> bool:
-    """Whether a record with this FLAG and tagsCode stands at the offset of a lost message (``repair``)."""
+    """Return whether a record with this FLAG and tagsCode stands at the offset of a lost message (``repair``)."""
     return flag == r.LOST_FLAG and tags_code == r.LOST_TAG_CODE
 
 
@@ -97,7 +97,7 @@ FIELDS: Final = 27
 
 
 def read_fields(data: Bytes, base: int, phy_offset: Int64s, want_spans: bool) -> Int64s:
-    """The fields of the records at the absolute offsets ``phy_offset``, int64 (n,): int64 (FIELDS, n).
+    """Return the fields of the records at the absolute offsets ``phy_offset``, int64 (n,): int64 (FIELDS, n).
 
     ``data``, uint8, is the log from absolute offset ``base`` on. A start is -1 where there is no value. Without ``want_spans``
     the rows of KEYS, UNIQ_KEY, TAGS and KEY_ITEMS are not set.

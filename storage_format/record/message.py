@@ -29,7 +29,7 @@ _FIRST_READ: Final = 4096
 
 
 def compression_of(sys_flag: int) -> str | None:
-    """How a body with this SYSFLAG is compressed; None where it is not."""
+    """Return how a body with this SYSFLAG is compressed; None where it is not."""
     return _COMPRESSION.get(sys_flag >> 8 & 7, UNKNOWN) if sys_flag & FLAG_COMPRESSED else None
 
 
@@ -91,11 +91,11 @@ class Message:
         return compression_of(self.sys_flag)
 
     def has_key(self, topic: str, key: str) -> bool:
-        """Whether the broker indexes the record under this key of this topic."""
+        """Return whether the broker indexes the record under this key of this topic."""
         return self.topic == topic and (key == self.unique_key or key in self.keys)
 
     def has_tag(self, topic: str, tag: str) -> bool:
-        """Whether the record is of this topic and its TAGS are this one text."""
+        """Return whether the record is of this topic and its TAGS are this one text."""
         return self.topic == topic and self.tags == tag
 
     @property
@@ -111,16 +111,16 @@ class Message:
 
 def read_properties(text: str) -> dict[str, str]:
     """Properties from their text (``MessageDecoder.string2messageProperties``); ``record.properties`` says how it is read."""
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for piece in text.split("\x02"):
         name, split, value = piece.partition("\x01")
         if name and split and value:
-            found[name] = value
-    return found
+            properties[name] = value
+    return properties
 
 
 def read_message(read: Read, phy_offset: int, room: int) -> Message | int:
-    """The record at the absolute offset ``phy_offset``, or a code of ``record.layout`` for what stands there instead.
+    """Return the record at the absolute offset ``phy_offset``, or a code of ``record.layout`` for what stands there instead.
 
     ``room`` is the bytes from there to the end of the file. GOOD is never returned; ZERO and FILLER are no damage.
     """
@@ -159,9 +159,9 @@ def read_message(read: Read, phy_offset: int, room: int) -> Message | int:
     topic_size = int.from_bytes(part(topic_at - length_size, length_size), "big", signed=True)
     if not 0 <= topic_size <= total - fixed - body_size:
         return r.BAD_LENGTHS
-    rest = part(topic_at, total - topic_at)
-    properties_size = max(0, int.from_bytes(rest[topic_size : topic_size + 2], "big", signed=True))
-    if fixed + body_size + topic_size + properties_size != total or len(rest) != total - topic_at:
+    tail = part(topic_at, total - topic_at)
+    properties_size = max(0, int.from_bytes(tail[topic_size : topic_size + 2], "big", signed=True))
+    if fixed + body_size + topic_size + properties_size != total or len(tail) != total - topic_at:
         return r.BAD_LENGTHS
     if position != phy_offset:
         return r.BAD_POSITION
@@ -173,7 +173,7 @@ def read_message(read: Read, phy_offset: int, room: int) -> Message | int:
         _INT64.unpack_from(first, store_at)[0],
         Host(first[store_at + 8 : after], _INT32.unpack_from(first, after)[0]),
         reconsume_times, prepared_offset, body_at, body_size,
-        java_text(rest[:topic_size]), read_properties(java_text(rest[topic_size + 2 :])),
+        java_text(tail[:topic_size]), read_properties(java_text(tail[topic_size + 2 :])),
     )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ class Glance(NamedTuple):
 
 
 def glance(data: bytes, at: int) -> Glance:
-    """A few fields of the good record at ``data[at]``, all of which is in ``data``."""
+    """Return a few fields of the good record at ``data[at]``, all of which is in ``data``."""
     total, magic, _, _, flag, _, _, sys_flag, _ = r.HEAD_LAYOUT.unpack_from(data, at)
     born = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
     body_at = at + r.HEADER_SIZE + born + (r.IPV6_EXTRA if sys_flag & r.FLAG_STORE_HOST_V6 else 0)

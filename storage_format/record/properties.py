@@ -49,7 +49,8 @@ _WORD: Final = np.array([int.from_bytes(name[:WORD].rjust(WORD, b"\0"), "little"
 def number_of_name(
     data: npt.NDArray[np.uint8], start: int, end: int, texts: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]
 ) -> int:
-    """Which of the names in ``texts``, uint8 (names, longest), ``data[start:end]`` is, or -1. ``lengths`` is int64 (names,)."""
+    """Return which of the names in ``texts``, uint8 (names, longest), ``data[start:end]`` is, or -1. ``lengths`` is int64
+    (names,)."""
     length = end - start
     for number in range(len(lengths)):
         if lengths[number] != length:
@@ -64,7 +65,7 @@ def number_of_name(
 
 @inlined
 def _name_number(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
-    """Which of NAMES ``data[start:end]`` is, or -1."""
+    """Return which of NAMES ``data[start:end]`` is, or -1."""
     length = end - start
     if CAN_LOAD:  # noqa: SIM102  # a condition of its own: see kernels.crc32
         if length <= WORD and start + WORD <= len(data):
@@ -78,7 +79,7 @@ def _name_number(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
 
 @inlined
 def next_piece(data: npt.NDArray[np.uint8], start: int, end: int) -> tuple[int, int, int]:
-    """Where the next piece of ``data[start:end]`` that counts has its name, its 0x01 and its end; ``end`` for none."""
+    """Return where the next piece of ``data[start:end]`` that counts has its name, its 0x01 and its end; ``end`` for none."""
     at = start
     while at < end:
         split = find_byte(data, at, end, NAME_SEPARATOR, PROPERTY_SEPARATOR)
@@ -104,16 +105,16 @@ def scan_properties(data: npt.NDArray[np.uint8], start: int, end: int, spans: np
         spans[k] = -1
     # Of the bytes from ``block`` up to ``known``, a bit each: which are separators, and which end a property.
     block = known = start
-    both = ends = np.int64(0)
+    separators = ends = np.int64(0)
     at = start
     while at < end:
         if CAN_LOAD:  # noqa: SIM102
             if at >= known and at + BLOCK <= len(data):
                 block, known = at, at + BLOCK
-                both = bits_between(data, at, NAME_SEPARATOR, PROPERTY_SEPARATOR)
+                separators = bits_between(data, at, NAME_SEPARATOR, PROPERTY_SEPARATOR)
                 ends = bits_between(data, at, PROPERTY_SEPARATOR, PROPERTY_SEPARATOR)
         # The first 0x01 ends the name, a 0x02 the piece.
-        split = at + lowest_bit(both >> (at - block)) if at < known else known
+        split = at + lowest_bit(separators >> (at - block)) if at < known else known
         if split >= known:
             split = find_byte(data, max(at, known), end, NAME_SEPARATOR, PROPERTY_SEPARATOR)
         if split >= end:

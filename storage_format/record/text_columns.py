@@ -31,7 +31,7 @@ class TextColumn(NamedTuple):
 
 @inlined
 def put_point(out: Bytes, n: int, point: int) -> int:
-    """Write a code point as UTF-8 at ``out[n]``; returns the index behind it."""
+    """Write a code point as UTF-8 at ``out[n]``; return the index behind it."""
     if point < 0x80:
         out[n] = point
         return n + 1
@@ -53,7 +53,7 @@ def put_point(out: Bytes, n: int, point: int) -> int:
 
 @jit
 def put_text(data: Bytes, start: int, end: int, out: Bytes, n: int) -> int:
-    """Write ``data[start:end]`` at ``out[n]`` as Java decodes it; returns the index behind it. A byte becomes three at most."""
+    """Write ``data[start:end]`` at ``out[n]`` as Java decodes it; return the index behind it. A byte becomes three at most."""
     at = start
     while at < end:
         if data[at] < 0x80:
@@ -68,7 +68,7 @@ def put_text(data: Bytes, start: int, end: int, out: Bytes, n: int) -> int:
 
 @jit
 def room_of(data: Bytes, starts: Int64s, ends: Int64s) -> int:
-    """Bytes that the texts take at most as UTF-8: a malformed byte becomes three."""
+    """Return bytes that the texts take at most as UTF-8: a malformed byte becomes three."""
     room = 0
     for k in range(len(starts)):
         if starts[k] < 0:
@@ -91,8 +91,8 @@ def _put_all(data: Bytes, starts: Int64s, ends: Int64s, offsets: Int32s, out: By
 
 
 def read_texts(data: Bytes, starts: Int64s, ends: Int64s) -> TextColumn:
-    """The texts ``data[starts[k]:ends[k]]`` as Java decodes them; there is none where ``starts[k]`` is -1. Indexes are int64
-    (n,)."""
+    """Return the texts ``data[starts[k]:ends[k]]`` as Java decodes them; there is none where ``starts[k]`` is -1. Indexes are
+    int64 (n,)."""
     out, offsets = np.empty(room_of(data, starts, ends), np.uint8), np.empty(len(starts) + 1, np.int32)
     _put_all(data, starts, ends, offsets, out)
     return TextColumn(offsets, out, starts >= 0)
@@ -112,7 +112,7 @@ def _copy_all(data: Bytes, starts: Int64s, ends: Int64s, offsets: Int32s, out: B
 
 
 def read_bytes(data: Bytes, starts: Int64s, ends: Int64s) -> TextColumn:
-    """The bytes ``data[starts[k]:ends[k]]`` as they are. Indexes are int64 (n,)."""
+    """Return the bytes ``data[starts[k]:ends[k]]`` as they are. Indexes are int64 (n,)."""
     out, offsets = np.empty(int((ends - starts).sum()), np.uint8), np.empty(len(starts) + 1, np.int32)
     _copy_all(data, starts, ends, offsets, out)
     return TextColumn(offsets, out, np.ones(len(starts), np.bool_))
@@ -128,7 +128,7 @@ _HEX: Final = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 
 @inlined
 def _put_number(out: Bytes, n: int, number: int) -> int:
-    """A decimal number."""
+    """Return a decimal number."""
     if number < 0:
         out[n] = 0x2D
         n, number = n + 1, -number
@@ -144,7 +144,7 @@ def _put_number(out: Bytes, n: int, number: int) -> int:
 
 @inlined
 def _put_hex(out: Bytes, n: int, group: int) -> int:
-    """A hexadecimal number without leading zeros."""
+    """Return a hexadecimal number without leading zeros."""
     shift = 12
     while shift > 0 and not group >> shift:
         shift -= 4
@@ -156,7 +156,8 @@ def _put_hex(out: Bytes, n: int, group: int) -> int:
 
 @jit
 def _put_ipv6(data: Bytes, at: int, out: Bytes, n: int) -> int:
-    """An IPv6 address as RFC 5952 writes it: the longest run of two or more zero groups, the first of equals, is ``::``."""
+    """Return an IPv6 address as RFC 5952 writes it: the longest run of two or more zero groups, the first of equals, is
+    ``::``."""
     best, best_length, k = -1, 1, 0
     while k < 8:
         stop = k
@@ -202,7 +203,8 @@ def _put_hosts(data: Bytes, at: Int64s, is_v6: npt.NDArray[np.bool_], offsets: I
 
 
 def read_hosts(data: Bytes, at: Int64s, is_v6: npt.NDArray[np.bool_]) -> TextColumn:
-    """The hosts at the indexes ``at``, int64 (n,), as ``10.0.0.1:51234`` or ``[2001:db8::1]:80``; ``is_v6``: bool (n,)."""
+    """Return the hosts at the indexes ``at``, int64 (n,), as ``10.0.0.1:51234`` or ``[2001:db8::1]:80``; ``is_v6``: bool
+    (n,)."""
     out, offsets = np.empty(_HOST_MAX * len(at), np.uint8), np.empty(len(at) + 1, np.int32)
     _put_hosts(data, at, is_v6, offsets, out)
     return TextColumn(offsets, out, np.ones(len(at), np.bool_))
@@ -231,16 +233,17 @@ def _text_hash(data: Bytes, start: int, end: int) -> int:
 
 @jit
 def _enter(names: Bytes, name_offsets: Int32s, count: int, end: int, slots: Int32s, stamps: Int64s, stamp: int) -> int:
-    """The entry of the name that ends at ``end``, of those put under ``stamp``: one of them, or ``count`` if it is new."""
+    """Return the entry of the name that ends at ``end``, of those put under ``stamp``: one of them, or ``count`` if it is
+    new."""
     start = name_offsets[count]
     mask = len(slots) - 1
     slot = _text_hash(names, start, end) & mask
     while stamps[slot] == stamp:
         entry = slots[slot]
-        other = name_offsets[entry]
-        if name_offsets[entry + 1] - other == end - start:
+        other_start = name_offsets[entry]
+        if name_offsets[entry + 1] - other_start == end - start:
             k = 0
-            while k < end - start and names[other + k] == names[start + k]:
+            while k < end - start and names[other_start + k] == names[start + k]:
                 k += 1
             if k == end - start:
                 return int(entry)
@@ -252,9 +255,9 @@ def _enter(names: Bytes, name_offsets: Int32s, count: int, end: int, slots: Int3
 
 @allocating
 def _maps(data: Bytes, starts: Int64s, ends: Int64s, room: int) -> tuple[Int32s, Int32s, Bytes, Int32s, Bytes]:
-    most = 0
+    entries_max = 0
     for k in range(len(starts)):
-        most += (ends[k] - starts[k] + 1) // 4
+        entries_max += (ends[k] - starts[k] + 1) // 4
     longest = 0
     for k in range(len(starts)):
         longest = max(longest, (ends[k] - starts[k] + 1) // 4)
@@ -263,7 +266,7 @@ def _maps(data: Bytes, starts: Int64s, ends: Int64s, room: int) -> tuple[Int32s,
         size *= 2
     slots, stamps = np.zeros(size, np.int32), np.full(size, -1, np.int64)
     offsets = np.zeros(len(starts) + 1, np.int32)
-    name_offsets, value_offsets = np.zeros(most + 1, np.int32), np.zeros(most + 1, np.int32)
+    name_offsets, value_offsets = np.zeros(entries_max + 1, np.int32), np.zeros(entries_max + 1, np.int32)
     names, values = np.empty(room, np.uint8), np.empty(room, np.uint8)
     value_spans = np.empty(2 * longest + 2, np.int64)
     count, values_end = 0, 0
@@ -287,7 +290,8 @@ def _maps(data: Bytes, starts: Int64s, ends: Int64s, room: int) -> tuple[Int32s,
 
 
 def read_maps(data: Bytes, starts: Int64s, ends: Int64s) -> MapColumn:
-    """The properties in ``data[starts[k]:ends[k]]``; of a repeated name the last value counts. Indexes are int64 (n,)."""
+    """Return the properties in ``data[starts[k]:ends[k]]``; of a repeated name the last value counts. Indexes are int64
+    (n,)."""
     offsets, name_offsets, names, value_offsets, values = _maps(data, starts, ends, room_of(data, starts, ends))
     valid = np.ones(len(name_offsets) - 1, np.bool_)
     return MapColumn(offsets, TextColumn(name_offsets, names, valid), TextColumn(value_offsets, values, valid))

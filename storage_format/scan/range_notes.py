@@ -105,12 +105,12 @@ class RangeNotes:
     def _rises(self, before: int, windows: npt.NDArray[np.int64]) -> None:
         """Note at which items the highest time window so far rises; ``before``: items of the range before these."""
         highest = np.maximum.accumulate(windows)
-        seen = highest[0] - 1 if self._highest is None else self._highest
-        rises = np.flatnonzero(highest > np.maximum(seen, np.concatenate([[seen], highest[:-1]])))
+        highest_before = highest[0] - 1 if self._highest is None else self._highest
+        rises = np.flatnonzero(highest > np.maximum(highest_before, np.concatenate([[highest_before], highest[:-1]])))
         # A plan is refused for one rise too many: more are not needed.
         room = WINDOWS_MAX - len(self._summary.windows)
         self._summary.windows += [[before + int(k), int(highest[k])] for k in rises[: max(0, room)]]
-        self._highest = max(int(seen), int(highest[-1]))
+        self._highest = max(int(highest_before), int(highest[-1]))
 
     def finish(self, state: w.State) -> None:
         """Take over what the record loop counted."""

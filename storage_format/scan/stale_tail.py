@@ -45,7 +45,7 @@ CHUNK: Final = 32 << 20
 NO_TIME: Final = INT64_MIN
 
 
-class Times(NamedTuple):
+class HoleTimes(NamedTuple):
     """Store times around each hole, int64 (holes,) in milliseconds, NO_TIME for none.
 
     ``before`` and ``after`` are those of the good records next to it, ``newest`` the latest of all from behind it to the
@@ -86,7 +86,7 @@ class SegmentReading:
         window.open(at, self._segment_end, self._data_end, self._read, self._view)
         return window
 
-    def times(self, holes: Sequence[tuple[int, int]]) -> Times | None:
+    def times(self, holes: Sequence[tuple[int, int]]) -> HoleTimes | None:
         """Return the times around ``holes``, (offset, length) ascending; None where no good record stands in front of them."""
         starts, lengths = (np.array(column, np.int64) for column in zip(*holes, strict=True))
         around = HoleArrays(starts, starts + lengths, *(np.full(len(holes), NO_TIME) for _ in range(3)))
@@ -107,7 +107,7 @@ class SegmentReading:
                 window.close()
                 window, at = self._window(phy_offset), 0
         window.close()
-        return Times(around.before, around.after, np.maximum.accumulate(around.behind[::-1])[::-1])
+        return HoleTimes(around.before, around.after, np.maximum.accumulate(around.behind[::-1])[::-1])
 
     def queues(self, holes: Sequence[tuple[int, int]], live: int) -> QueuesAround | None:
         """Return the records in front of the last of ``holes``, and those behind it stored before ``live`` (milliseconds).
@@ -179,12 +179,12 @@ class _Met:
     def around(self, end: int) -> QueuesAround:
         count, state = int(self.queue_state[w.QUEUES]), self.state
         last, first = (column[:count] for column in self.offsets)
-        both = (last >= 0) & (first >= 0)
+        on_both_sides = (last >= 0) & (first >= 0)
         gap_records = (int(state[FIRST]) - end) // r.RECORD_MIN
         # A topic made anew in the gap would begin again at 0, and no more of it is lost than the gap can hold.
-        repeats = int(np.count_nonzero(both & (first <= last) & (first > gap_records)))
-        going_on = int(np.count_nonzero(both & (first == last + 1)))
-        gaps = np.minimum((first - last - 1)[both & (first > last + 1)], 1 << 40)
+        repeats = int(np.count_nonzero(on_both_sides & (first <= last) & (first > gap_records)))
+        going_on = int(np.count_nonzero(on_both_sides & (first == last + 1)))
+        gaps = np.minimum((first - last - 1)[on_both_sides & (first > last + 1)], 1 << 40)
         counts = int(state[FIRST]), int(state[RECORDS]), int(state[COVERED])
         return QueuesAround(*counts, repeats, going_on, len(gaps), int(gaps.sum()))
 
@@ -218,7 +218,7 @@ _LOOKS: Final = 8
 """Damaged stretches behind which queue offsets are looked at, where not all records behind are older."""
 
 
-class Damage(NamedTuple):
+class DamagedStretch(NamedTuple):
     """A stretch of the log that is no good record.
 
     ``framed``: its length is that of a record whose size holds. ``sound``: the record's CRC holds, too, and it was refused for
@@ -231,15 +231,15 @@ class Damage(NamedTuple):
     sound: bool = False
 
     @classmethod
-    def of(cls, offset: int, length: int, code: int) -> Damage:
-        """Return the damage of a hole; ``code`` says why the record was refused, as in ``record.layout``."""
+    def of(cls, offset: int, length: int, code: int) -> DamagedStretch:
+        """Return the stretch of a hole; ``code`` says why the record was refused, as in ``record.layout``."""
         framed = code >= r.FIRST_FRAMED
         return cls(offset, length, framed, framed and code not in (r.BAD_BODY_CRC, r.BAD_PROPERTY_CRC))
 
 
-def damage_of(holes: Iterable[Sequence[int]]) -> list[Damage]:
+def damage_of(holes: Iterable[Sequence[int]]) -> list[DamagedStretch]:
     """Return the holes of a range's summary, [phy_offset, bytes, code] each, as damage."""
-    return [Damage.of(offset, length, code) for offset, length, code in holes]
+    return [DamagedStretch.of(offset, length, code) for offset, length, code in holes]
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ class StaleTailSearch:
         self._physic = checkpoint_times[0]
         self._named = {time for time in checkpoint_times if time > 0}
 
-    def find(self, holes: Sequence[Damage]) -> StaleTail | Doubt | None:
+    def find(self, holes: Sequence[DamagedStretch]) -> StaleTail | Doubt | None:
         """Return the segment's stale tail; a Doubt where it is not certain; None where the damage is damage.
 
         ``holes`` are all stretches that are no good records, ascending; good records follow each.

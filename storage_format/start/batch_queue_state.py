@@ -41,13 +41,13 @@ class BatchQueueState:
         return _units(file.data) if isinstance(file, store.StoreFile) else file
 
     def _writable(self) -> Units:
-        """The units of the last file, to write to."""
+        """Return the units of the last file, to write to."""
         file = self._files[-1]
         if not isinstance(file, store.StoreFile):
             return file
         made = self._new_file()
-        given = _units(file.data)
-        made[: len(given)] = given
+        loaded = _units(file.data)
+        made[: len(loaded)] = loaded
         self._files[-1] = made
         return made
 
@@ -147,13 +147,15 @@ class BatchQueueState:
         """Units of the given files that are not kept."""
         return sum(int(np.count_nonzero(_is_valid(_units(file.data)))) for file in self._given) - self._kept_of_given
 
-    def are_pointed_to(self, wanted: kept.Int64s) -> npt.NDArray[np.bool_]:
-        """To which of the physical offsets ``wanted``, ascending, its units point."""
-        found = np.zeros(len(wanted), np.bool_)
+    def are_pointed_to(self, offsets: kept.Int64s) -> npt.NDArray[np.bool_]:
+        """Return which of the physical ``offsets``, ascending, its units point to."""
+        pointed_to = np.zeros(len(offsets), np.bool_)
         for index, wrote in enumerate(self._wrote):
             places = self._units(index)["phy_offset"][:wrote].astype(np.int64)
-            found |= kept.are_among(wanted, queue_state.ascending(places[(places >= wanted[0]) & (places <= wanted[-1])]))
-        return found
+            pointed_to |= kept.are_among(
+                offsets, queue_state.ascending(places[(places >= offsets[0]) & (places <= offsets[-1])])
+            )
+        return pointed_to
 
 
 def _units(data: npt.NDArray[np.uint8]) -> Units:
@@ -161,10 +163,10 @@ def _units(data: npt.NDArray[np.uint8]) -> Units:
 
 
 def _is_valid(units: Units) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = (
+    valid: npt.NDArray[np.bool_] = (
         (units["phy_offset"] >= 0) & (units["size"] > 0) & (units["base"] >= 0) & (units["count"] > 0)
     )
-    return found
+    return valid
 
 
 def _valid(units: Units) -> int:

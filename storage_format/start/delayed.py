@@ -63,10 +63,10 @@ def walk_due(
             body = max(np.int64(0), np.int64(int32_at(data, at + r.AT_BODY_LENGTH + hosts)))
             name = at + r.HEADER_SIZE + hosts + body
             if magic == r.MAGIC_V1 and name + 1 + len(topic) <= at + total and data[name] == len(topic):
-                same = True
+                is_topic = True
                 for i in range(len(topic)):
-                    same = same and data[name + 1 + i] == topic[i]
-                if same:
+                    is_topic = is_topic and data[name + 1 + i] == topic[i]
+                if is_topic:
                     due[queue] += 1
         at += total
     return NEXT_SEGMENT
@@ -104,18 +104,19 @@ class DelayedOutcome:
 
 
 def kept_offsets(config: Any) -> dict[int, int]:
-    """The offsets by level in a delayOffset.json (``DelayOffsetSerializeWrapper``); none where it holds none."""
+    """Return the offsets by level in a delayOffset.json (``DelayOffsetSerializeWrapper``); none where it holds none."""
     table = config.get("offsetTable") if isinstance(config, dict) else None
-    found = dict[int, int]()
+    offsets = dict[int, int]()
     for level, offset in table.items() if isinstance(table, dict) else ():
         text = str(level)
         if text.isascii() and text.isdigit() and isinstance(offset, int) and INT64_MIN <= offset <= INT64_MAX:
-            found[int(text)] = offset
-    return found
+            offsets[int(text)] = offset
+    return offsets
 
 
 def due_in_files(files: Sequence[StoreFile], low: int, high: int, now: int) -> int:
-    """Units at queue offsets ``low`` to ``high``, without it, whose tagsCode, the time to deliver, is at most ``now``."""
+    """Return units at queue offsets ``low`` to ``high``, without it, whose tagsCode, the time to deliver, is at most
+    ``now``."""
     count = 0
     for file in files:
         first = file.start // UNIT_SIZE
@@ -127,7 +128,8 @@ def due_in_files(files: Sequence[StoreFile], low: int, high: int, now: int) -> i
 
 
 def newest_time(segments: Sequence[StoreFile], end: int) -> int:
-    """The latest store time, in milliseconds, in the last segment with a record in front of offset ``end``; 0 for none."""
+    """Return the latest store time, in milliseconds, in the last segment with a record in front of offset ``end``; 0 for
+    none."""
     newest = np.zeros(1, np.int64)
     for segment in reversed([segment for segment in segments if segment.start < end]):
         walk_due(segment.data, 0, min(segment.size, end - segment.start), _TOPIC, _NOTHING, 0, newest, _NOTHING)
@@ -138,7 +140,8 @@ def newest_time(segments: Sequence[StoreFile], end: int) -> int:
 
 
 def due_in_log(segments: Sequence[StoreFile], low: int, high: int, delays: Sequence[int], now: int) -> list[int]:
-    """The delayed records at offsets ``low`` to ``high``, without it, that are due at ``now``: a number for each level."""
+    """Return the delayed records at offsets ``low`` to ``high``, without it, that are due at ``now``: a number for each
+    level."""
     due, newest = np.zeros(len(delays), np.int64), np.zeros(1, np.int64)
     table = np.array(delays, np.int64)
     for segment in segments:
@@ -154,31 +157,31 @@ _TOPIC: Final = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8).copy()
 def delayed(
     prediction: Prediction, delays: Sequence[int], kept: Mapping[int, int], due: Mapping[int, int]
 ) -> tuple[DelayedOutcome, ...]:
-    """Each delay level with messages, or with an offset of its own.
+    """Return each delay level with messages, or with an offset of its own.
 
     ``delays`` are in milliseconds. ``due`` has, by queue, the messages from the kept offset on, or all where there is none,
     that are due; -1 where they were not counted. Mirrors ``ScheduleMessageService.correctDelayOffset`` (4.9.8 to 5.5.1).
     """
     queues = {queue.queue: queue for queue in prediction.queues if queue.topic == SCHEDULE_TOPIC}
-    found = []
+    outcomes = []
     for level, delay in enumerate(delays, 1):
         queue = queues.get(level - 1)
         if queue is not None or level in kept:
-            found.append(_level(level, delay, kept.get(level, -1), queue, due.get(level - 1, 0), prediction.release))
-    return tuple(found)
+            outcomes.append(_level(level, delay, kept.get(level, -1), queue, due.get(level - 1, 0), prediction.release))
+    return tuple(outcomes)
 
 
 def _level(level: int, delay: int, kept: int, queue: QueueOutcome | None, due: int, release: str) -> DelayedOutcome:
     low, end = (max(0, queue.min_offset), queue.max_offset) if queue else (0, 0)
     recovered = end - queue.units_added if queue else 0
-    asked = max(kept, 0)
-    begins = min(max(asked, low), end)
+    kept_or_0 = max(kept, 0)
+    begins = min(max(kept_or_0, low), end)
     # DefaultMessageStore.start of 4.9 waits until all is dispatched, and then starts the delivery.
-    least = begins if release.startswith("4.") else min(begins, max(min(asked, recovered), low))
-    again = max(0, due) if kept < 0 else begins - least
+    least = begins if release.startswith("4.") else min(begins, max(min(kept_or_0, recovered), low))
+    delivered_again = max(0, due) if kept < 0 else begins - least
     reached = queue.log_min if queue and queue.log_min >= 0 else low
-    skipped = max(0, min(low, end) - max(asked, reached)) if kept >= 0 else 0
-    return DelayedOutcome(level, delay, kept, begins, least, end, end - begins, due, again, skipped)
+    skipped = max(0, min(low, end) - max(kept_or_0, reached)) if kept >= 0 else 0
+    return DelayedOutcome(level, delay, kept, begins, least, end, end - begins, due, delivered_again, skipped)
 
 
 # ----------------------------------------------------------------------------------------------------------------------- timers
@@ -208,7 +211,8 @@ class TimerOutcome:
 
 
 def log_end(files: list[StoreFile], flushed: int) -> tuple[int, int]:
-    """(where ``timerlog`` ends, physical offset of its last unit's record or -1) by ``TimerMessageStore.recoverAndRevise``."""
+    """Return (where ``timerlog`` ends, physical offset of its last unit's record or -1) by
+    ``TimerMessageStore.recoverAndRevise``."""
     if not files:
         return 0, -1
     begin = max(0, flushed - files[-1].size)
@@ -228,7 +232,7 @@ def log_end(files: list[StoreFile], flushed: int) -> tuple[int, int]:
 def timers(
     wheel: bool, log_files: list[StoreFile], check: TimerCheckpoint | None, queue: QueueOutcome | None, last_offset: int
 ) -> TimerOutcome | None:
-    """What becomes of timer messages; None for a store that never had one.
+    """Return what becomes of timer messages; None for a store that never had one.
 
     ``last_offset`` is the queue offset of the record that the last unit of ``timerlog`` points to, -1 where there is none.
     Mirrors ``TimerMessageStore.recover`` (5.3.3 to 5.5.1).
@@ -245,5 +249,5 @@ def timers(
         if recovered > 0 or queue.min_offset > 0:
             goes_on = max(min(goes_on, max(recovered, 0)), max(queue.min_offset, 0))
     known = max(read.queue_offset, revised) if check is not None or log_files else end
-    again = max(0, min(known, end) - goes_on)
-    return TimerOutcome(wheel, bool(log_files), check is not None, known, goes_on, end, again)
+    delivered_again = max(0, min(known, end) - goes_on)
+    return TimerOutcome(wheel, bool(log_files), check is not None, known, goes_on, end, delivered_again)

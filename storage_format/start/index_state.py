@@ -10,7 +10,7 @@ from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOU
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.start.kept import Int64s, KeptNumbers, Spool, are_among
-from rocketmq_reindex.storage_format.start.record_loop import LIGHT, ROLLBACK, TAGGED, Rows
+from rocketmq_reindex.storage_format.start.record_loop import LIGHT, ROLLBACK, TAGGED, LogRows
 from rocketmq_reindex.storage_format.start.store import IndexFileData, StartSettings
 
 _COUNT, _END, _FILES = range(3)
@@ -29,7 +29,8 @@ def _build(
     state: npt.NDArray[np.int64],
     added: npt.NDArray[np.bool_],
 ) -> int:
-    """``buildIndex`` of each row; sets ``added`` for rows whose items are put, returns how many. ``state`` has 3 numbers."""
+    """Do ``buildIndex`` for each row, set ``added`` for rows whose items are put, and return how many. ``state`` has 3
+    numbers."""
     total = 0
     for k in range(len(phy_offset)):
         if flags[k] & LIGHT:
@@ -56,7 +57,7 @@ def _count_at(
     at: npt.NDArray[np.int64],
     flags: npt.NDArray[np.uint8],
     tag_hash: npt.NDArray[np.int32],
-    there: npt.NDArray[np.int64],
+    items: npt.NDArray[np.int64],
     tagged: npt.NDArray[np.bool_],
 ) -> None:
     """Count the items in ``cells`` that lead to each row, whose ``at`` ascend; ``tagged``: one of them is that of its tags."""
@@ -74,7 +75,7 @@ def _count_at(
             else:
                 high = middle
         while low < len(at) and at[low] == place:
-            there[low] += 1
+            items[low] += 1
             if flags[low] & TAGGED and key_hash == tag_hash[low]:
                 tagged[low] = True
             low += 1
@@ -82,18 +83,18 @@ def _count_at(
 
 @jit
 def _span_of(cells: npt.NDArray[np.uint8]) -> tuple[int, int]:
-    """The lowest and the highest place that items in ``cells`` lead to; (0, -1) for no item."""
-    low, high, some = np.int64(0), np.int64(-1), False
+    """Return the lowest and the highest place that items in ``cells`` lead to; (0, -1) for no item."""
+    low, high, has_item = np.int64(0), np.int64(-1), False
     for cell in range(0, len(cells) - ITEM_SIZE + 1, ITEM_SIZE):
         place = np.int64(int64_at(cells, cell + _AT_PLACE))
         if place == 0 and int32_at(cells, cell + _AT_HASH) == 0:
             continue
-        low, high = (min(low, place), max(high, place)) if some else (place, place)
-        some = True
+        low, high = (min(low, place), max(high, place)) if has_item else (place, place)
+        has_item = True
     return low, high
 
 
-class _Items:
+class _ItemPieces:
     """The items of one IndexFile, in pieces of ITEMS, each with the span of places that its items lead to."""
 
     def __init__(self, file: IndexFileData, settings: StartSettings) -> None:
@@ -112,14 +113,14 @@ class _Items:
         return cells
 
     def pieces(self, low: int, high: int) -> Iterator[npt.NDArray[np.uint8]]:
-        """The pieces with items of places in [low, high]."""
+        """Yield the pieces with items of places in [low, high]."""
         if self._spans is None:
             self._spans = []
             for number in range(-(-self._count // _ITEMS)):
                 self._spans.append(_span_of(self._piece(number)))
                 self._let_go(number)
-        for number, (least, most) in enumerate(self._spans):
-            if least <= high and most >= low:
+        for number, (lowest, highest) in enumerate(self._spans):
+            if lowest <= high and highest >= low:
                 yield self._piece(number)
                 self._let_go(number)
 
@@ -134,8 +135,8 @@ class IndexState:
     def __init__(self, files: Sequence[IndexFileData], settings: StartSettings, limit: int, spool: Spool) -> None:
         self._settings = settings
         self._state = np.zeros(3, np.int64)
-        self._kept: list[_Items] = []
-        self._gone: list[_Items] = []
+        self._kept: list[_ItemPieces] = []
+        self._gone: list[_ItemPieces] = []
         self._added = KeptNumbers(spool)
         """places of records whose items this start puts"""
         self.deleted: list[str] = []
@@ -147,10 +148,10 @@ class IndexState:
                 continue
             header = _header(file)
             if settings.abnormal and header.end_time > limit:
-                self._gone.append(_Items(file, settings))
+                self._gone.append(_ItemPieces(file, settings))
                 self.deleted.append(file.name)
                 continue
-            self._kept.append(_Items(file, settings))
+            self._kept.append(_ItemPieces(file, settings))
             self._state[:] = max(1, header.index_count), header.end_place, len(self._kept)
 
     @property
@@ -158,7 +159,7 @@ class IndexState:
         """How many files there are now."""
         return int(self._state[_FILES])
 
-    def build(self, rows: Rows) -> None:
+    def build(self, rows: LogRows) -> None:
         """``buildIndex`` of the records dispatched."""
         if not self._settings.message_index or not len(rows.at):
             return
@@ -168,7 +169,7 @@ class IndexState:
         self._added.add(rows.at[added & (rows.at == rows.phy_offset)])
 
     def items_lost(self, lowest: int, highest: int) -> int:
-        """Items in the deleted files of records in [lowest, highest) that got none again."""
+        """Return items in the deleted files of records in [lowest, highest) that got none again."""
         lost = 0
         for items in self._gone:
             for cells in items.pieces(lowest, highest - 1):
@@ -178,41 +179,46 @@ class IndexState:
         return lost
 
     def _are_added(self, places: Int64s) -> npt.NDArray[np.bool_]:
-        found = np.zeros(len(places), np.bool_)
+        added = np.zeros(len(places), np.bool_)
         if len(places):
-            for some in self._added.between(int(places.min()), int(places.max())):
-                found |= are_among(places, some)
-        return found
+            for block in self._added.between(int(places.min()), int(places.max())):
+                added |= are_among(places, block)
+        return added
 
-    def missing(self, rows: Rows) -> int:
-        """How many items of ``rows``, some sound records of the kept log, are in no file after the start.
+    def missing(self, rows: LogRows) -> int:
+        """Return how many items of ``rows``, some sound records of the kept log, are in no file after the start.
 
         Where all keys of a record are there and its tags are not, a broker before 5.4 indexed it: then nothing is missing.
         """
         if not self._settings.message_index:
             return 0
-        asked = rows.items > 0
-        asked[asked] = ~self._are_added(rows.at[asked])
-        at, flags, tag_hash, count = rows.at[asked], rows.flags[asked], rows.tag_hash[asked], rows.items[asked].astype(np.int64)
+        chosen = rows.items > 0
+        chosen[chosen] = ~self._are_added(rows.at[chosen])
+        at, flags, tag_hash, count = (
+            rows.at[chosen],
+            rows.flags[chosen],
+            rows.tag_hash[chosen],
+            rows.items[chosen].astype(np.int64),
+        )
         if not len(at):
             return 0
         if (at[1:] < at[:-1]).any():
             order = np.argsort(at, kind="stable")
             at, flags, tag_hash, count = at[order], flags[order], tag_hash[order], count[order]
-        there, tagged = np.zeros(len(at), np.int64), np.zeros(len(at), np.bool_)
+        found_items, tagged = np.zeros(len(at), np.int64), np.zeros(len(at), np.bool_)
         for items in self._kept:
             for cells in items.pieces(int(at[0]), int(at[-1])):
-                _count_at(cells, at, flags, tag_hash, there, tagged)
-        lacks_keys = there - tagged < count - ((flags & TAGGED) > 0)
-        return int(np.maximum(count - there, 0)[lacks_keys].sum())
+                _count_at(cells, at, flags, tag_hash, found_items, tagged)
+        lacks_keys = found_items - tagged < count - ((flags & TAGGED) > 0)
+        return int(np.maximum(count - found_items, 0)[lacks_keys].sum())
 
 
 def _places(cells: npt.NDArray[np.uint8]) -> Int64s:
-    """The places that items lead to. Zeros, as where the file was cut off, are no item."""
+    """Return the places that items lead to. Zeros, as where the file was cut off, are no item."""
     rows = cells.reshape(-1, ITEM_SIZE)
     places, hashes = _column(rows, "phy_offset", ">i8"), _column(rows, "key_hash", ">i4")
-    found: Int64s = places[(places != 0) | (hashes != 0)]
-    return found
+    led_to: Int64s = places[(places != 0) | (hashes != 0)]
+    return led_to
 
 
 def _column(cells: npt.NDArray[np.uint8], column: str, kind: str) -> Int64s:

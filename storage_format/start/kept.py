@@ -10,7 +10,7 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import TOTAL, Stretch, check_record, find_record, new_record
-from rocketmq_reindex.storage_format.start.record_loop import LIGHT, Reading, Rows, new_rows
+from rocketmq_reindex.storage_format.start.record_loop import LIGHT, LogRows, Reading, new_rows
 from rocketmq_reindex.storage_format.start.store import LogReader, StoreFile
 
 # ------------------------------------------------------------------------------------------------------------------------- work
@@ -23,13 +23,13 @@ class Spool(Protocol):
     """Room for what is too long for memory. What is put there stays until the end."""
 
     def put(self, data: bytes) -> int:
-        """Keep bytes; returns their place. Raises OSError where there is no room."""
+        """Keep bytes; return their place. Raises OSError where there is no room."""
 
     def get(self, place: int, size: int) -> Bytes:
-        """``size`` bytes, uint8, from a place on."""
+        """Return ``size`` bytes, uint8, from a place on."""
 
     def room(self, size: int) -> Bytes:
-        """A new array, uint8 (size,), of zeros, which can be written to."""
+        """Return a new array, uint8 (size,), of zeros, which can be written to."""
 
 
 class MemorySpool:
@@ -58,8 +58,8 @@ _NUMBERS: Final = 1 << 17
 """of a block"""
 
 
-def bytes_of(rows: Rows) -> int:
-    """Bytes of the records of rows: a light queue has a row of its own for the same record."""
+def bytes_of(rows: LogRows) -> int:
+    """Return bytes of the records of rows: a light queue has a row of its own for the same record."""
     return int(rows.size[(rows.flags & LIGHT) == 0].sum(dtype=np.int64))
 
 
@@ -72,7 +72,7 @@ class KeptRows:
         self.bytes = 0
         """of their records"""
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: LogRows) -> None:
         """Keep some more rows."""
         count = len(rows.at)
         if count:
@@ -80,15 +80,15 @@ class KeptRows:
             self._chunks.append((place, count))
             self.bytes += bytes_of(rows)
 
-    def chunks(self) -> Iterator[Rows]:
-        """What ``add`` was given."""
+    def chunks(self) -> Iterator[LogRows]:
+        """Yield what ``add`` was given."""
         kinds = [column.dtype for column in new_rows(0)]
         for place, count in self._chunks:
             columns = list[Any]()
             for kind in kinds:
                 columns.append(self._spool.get(place, count * kind.itemsize).view(kind))
                 place += count * kind.itemsize
-            yield Rows(*columns)
+            yield LogRows(*columns)
 
 
 class _Block(NamedTuple):
@@ -113,13 +113,13 @@ class KeptNumbers:
             self._held.append(np.array(numbers, np.int64))
             self._count += len(numbers)
         if self._count >= _NUMBERS:
-            found = np.sort(np.concatenate(self._held))
-            place = self._spool.put(found.tobytes())
-            self._blocks.append(_Block(place, len(found), int(found[0]), int(found[-1])))
+            block = np.sort(np.concatenate(self._held))
+            place = self._spool.put(block.tobytes())
+            self._blocks.append(_Block(place, len(block), int(block[0]), int(block[-1])))
             self._held, self._count = [], 0
 
     def between(self, low: int, high: int) -> Iterator[Int64s]:
-        """The numbers from ``low`` to ``high``, with it, in ascending arrays."""
+        """Yield the numbers from ``low`` to ``high``, with it, in ascending arrays."""
         for block in self._blocks:
             if block.low <= high and block.high >= low:
                 yield self._spool.get(block.place, block.numbers * 8).view(np.int64)
@@ -128,13 +128,13 @@ class KeptNumbers:
             yield self._held[0]
 
 
-def are_among(wanted: Int64s, sorted_numbers: Int64s) -> npt.NDArray[np.bool_]:
-    """Which of ``wanted`` are in ``sorted_numbers``."""
+def are_among(numbers: Int64s, sorted_numbers: Int64s) -> npt.NDArray[np.bool_]:
+    """Return which of ``numbers`` are in ``sorted_numbers``."""
     if not len(sorted_numbers):
-        return np.zeros(len(wanted), np.bool_)
-    at = np.minimum(np.searchsorted(sorted_numbers, wanted), len(sorted_numbers) - 1)
-    found: npt.NDArray[np.bool_] = sorted_numbers[at] == wanted
-    return found
+        return np.zeros(len(numbers), np.bool_)
+    at = np.minimum(np.searchsorted(sorted_numbers, numbers), len(sorted_numbers) - 1)
+    is_among: npt.NDArray[np.bool_] = sorted_numbers[at] == numbers
+    return is_among
 
 
 # --------------------------------------------------------------------------------------------------------------------- counting
@@ -164,7 +164,8 @@ def read_sound(stretches: Sequence[tuple[StoreFile, int, int]], reading: Reading
 
 
 def last_byte(segments: Sequence[StoreFile], first: int, at: int) -> int:
-    """The offset behind the last byte that is not zero, from byte ``at`` of segment ``first`` on; -1 where all are zero."""
+    """Return the offset behind the last byte that is not zero, from byte ``at`` of segment ``first`` on; -1 where all are
+    zero."""
     for number in range(len(segments) - 1, first - 1, -1):
         data, low = segments[number].data, at if number == first else 0
         high = len(data)
@@ -178,8 +179,8 @@ def last_byte(segments: Sequence[StoreFile], first: int, at: int) -> int:
     return -1
 
 
-def by_queue(rows: Rows, mask: npt.NDArray[np.bool_]) -> Iterator[tuple[int, Int64s]]:
-    """The queues of the rows of ``mask``, each with the numbers of its rows in their order."""
+def by_queue(rows: LogRows, mask: npt.NDArray[np.bool_]) -> Iterator[tuple[int, Int64s]]:
+    """Yield the queues of the rows of ``mask``, each with the numbers of its rows in their order."""
     numbers = np.flatnonzero(mask)
     queues = rows.queue[numbers]
     order = np.argsort(queues, kind="stable")
@@ -248,36 +249,36 @@ class QueueLives:
         if not inside.any():
             return
         low = self._stretches[:, _LOW]
-        left = np.where(inside, np.clip(lowest - low, 0, self._counts), self._counts)
-        self.earlier += int((self._counts - left).sum())
+        kept = np.where(inside, np.clip(lowest - low, 0, self._counts), self._counts)
+        self.earlier += int((self._counts - kept).sum())
         # A batch stays as it is: its offset is its first message's.
         cut = inside & (self._counts == self._stretches[:, _HIGH] - low)
         self._stretches[cut, _HIGH] = np.maximum(low[cut], lowest)
-        self._stretches, self._counts = self._stretches[left > 0], left[left > 0]
+        self._stretches, self._counts = self._stretches[kept > 0], kept[kept > 0]
 
-    def _keep(self, which: Int64s, queue_offset: Int64s, messages: Int64s, at: Int64s, size: Int64s) -> None:
-        if not len(which):
+    def _keep(self, rows: Int64s, queue_offset: Int64s, messages: Int64s, at: Int64s, size: Int64s) -> None:
+        if not len(rows):
             return
-        low, high = queue_offset[which], queue_offset[which] + messages[which]
+        low, high = queue_offset[rows], queue_offset[rows] + messages[rows]
         # A stretch with a batch holds that alone: so it has a record for each offset, or one. So does one below 0.
-        single = (messages[which] == 1) & (low >= 0)
+        single = (messages[rows] == 1) & (low >= 0)
         follows = (low[1:] == high[:-1]) & single[1:] & single[:-1]
         begins = np.flatnonzero(np.concatenate(([True], ~follows)))
-        ends = np.append(begins[1:], len(which)) - 1
-        found = np.stack((low[begins], high[ends], at[which[begins]], at[which[ends]] + size[which[ends]]), 1)
+        ends = np.append(begins[1:], len(rows)) - 1
+        stretches = np.stack((low[begins], high[ends], at[rows[begins]], at[rows[ends]] + size[rows[ends]]), 1)
         counts = ends - begins + 1
-        if len(self._counts) and found[0, _LOW] == self._stretches[-1, _HIGH] and single[0] and self._is_single_at_end():
-            self._stretches[-1, [_HIGH, _END]] = found[0, [_HIGH, _END]]
+        if len(self._counts) and stretches[0, _LOW] == self._stretches[-1, _HIGH] and single[0] and self._is_single_at_end():
+            self._stretches[-1, [_HIGH, _END]] = stretches[0, [_HIGH, _END]]
             self._counts[-1] += counts[0]
-            found, counts = found[1:], counts[1:]
-        self._stretches, self._counts = np.concatenate((self._stretches, found)), np.concatenate((self._counts, counts))
+            stretches, counts = stretches[1:], counts[1:]
+        self._stretches, self._counts = np.concatenate((self._stretches, stretches)), np.concatenate((self._counts, counts))
 
     def _is_single_at_end(self) -> bool:
         low, high = self._stretches[-1, :2]
         return bool(low >= 0 and self._counts[-1] == high - low)
 
     def hidden(self) -> HiddenRecords:
-        """What no consumer gets, of all that was taken."""
+        """Return what no consumer gets, of all that was taken."""
         if self.is_empty:
             return HiddenRecords(0, INT64_MAX, -1, -1, -1)
         low = self._stretches[:, _LOW]

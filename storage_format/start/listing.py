@@ -58,18 +58,18 @@ class Listing:
     """``queue.type`` by topic, of ``config/topics.json``, for topics that have it"""
 
     def files(self) -> Iterator[Listed]:
-        """All regular files that it has."""
+        """Yield all regular files that it has."""
         places = (self.checkpoint, self.lock, self.timer_wheel, self.timer_check, self.abort)
         of_queues = (queue.files or () for queue in self.queues)
         for listed in chain((self.segments, self.indexes, self.timer_log, places), of_queues):
-            yield from (one for one in listed if one is not None and one.kind == FILE)
+            yield from (file for file in listed if file is not None and file.kind == FILE)
 
 
 def first_change(before: Listing, now: Listing) -> str | None:
-    """The path of a file that is another in ``now``, is gone or new; None where all are the same."""
-    for one, other in zip_longest(before.files(), now.files()):
-        if one != other:
-            return min(file.path for file in (one, other) if file is not None)
+    """Return the path of a file that is another in ``now``, is gone or new; None where all are the same."""
+    for earlier, later in zip_longest(before.files(), now.files()):
+        if earlier != later:
+            return min(file.path for file in (earlier, later) if file is not None)
     return None
 
 
@@ -107,7 +107,7 @@ class QueueColumns:
             self._modified.append(file.modified)
 
     def queues(self) -> OnDemand[ListedQueue]:
-        """All of them."""
+        """Return all of them."""
         return OnDemand(len(self._topic), self._queue)
 
     def _queue(self, number: int) -> ListedQueue:

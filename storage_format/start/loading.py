@@ -157,7 +157,7 @@ _NUMBER: Final = re.compile(r"[+-]?\d{1,255}")
 
 
 @dataclass(frozen=True)
-class FileSizes:
+class ConfiguredSizes:
     """The settings for the sizes of files, in bytes."""
 
     segment: int
@@ -193,12 +193,12 @@ class Loading:
     """paths of files that are loaded though no broker gives a file such a name"""
 
 
-def load(listing: Listing, sizes: FileSizes, release: str) -> Loading:
-    """Which files are loaded, and each reason why the store does not load.
+def load(listing: Listing, sizes: ConfiguredSizes, release: str) -> Loading:
+    """Return which files are loaded, and each reason why the store does not load.
 
     A broker stops at the first of them, and names it in its log. Mirrors ``DefaultMessageStore.load`` (4.9.8 to 5.5.1).
     """
-    work = _Work(release.startswith("4."))
+    work = _Loading(release.startswith("4."))
     work.check_places(listing)
     segments = work.mapped(listing.segments, sizes.segment, "log")
     queues = work.queues(listing, sizes)
@@ -210,7 +210,7 @@ def load(listing: Listing, sizes: FileSizes, release: str) -> Loading:
     )  # fmt: skip
 
 
-class _Work:
+class _Loading:
     """What is found on the way."""
 
     def __init__(self, old: bool) -> None:
@@ -235,7 +235,7 @@ class _Work:
             self._refuse("lock-held", listing.lock.path, f"{who} holds it: a broker runs on this store")
 
     def mapped(self, entries: Iterable[Listed], size: int, part: str) -> tuple[Listed, ...]:
-        """The files that are mapped (``MappedFileQueue.doLoad``). ``part`` begins the kinds of refusals."""
+        """Return the files that are mapped (``MappedFileQueue.doLoad``). ``part`` begins the kinds of refusals."""
         ordered, loaded = sorted(entries, key=_java_order), list[Listed]()
         for number, entry in enumerate(ordered, 1):
             if entry.kind == FOLDER and not self.old:
@@ -243,12 +243,12 @@ class _Work:
             elif entry.size == 0 and number == len(ordered) and not self.old:
                 self.removed.append(entry.path)
             elif entry.size != size or entry.kind != FILE:
-                what = (
+                fault = (
                     f"has {names.counted(entry.size, 'byte')} where {size:,} belong"
                     if entry.kind == FILE
                     else "is no regular file"
                 )
-                self._refuse(f"{part}-file-size", entry.path, what)
+                self._refuse(f"{part}-file-size", entry.path, fault)
             elif not layouts.is_number(entry.name):
                 self._refuse(f"{part}-file-name", entry.path, "has a name that is no offset")
             else:
@@ -261,13 +261,13 @@ class _Work:
                 loaded.append(entry)
         return tuple(loaded)
 
-    def queues(self, listing: Listing, sizes: FileSizes) -> Sequence[LoadedQueue]:
-        """The queues that are loaded (``ConsumeQueueStore.load``; 4.9: ``DefaultMessageStore.loadConsumeQueue``)."""
+    def queues(self, listing: Listing, sizes: ConfiguredSizes) -> Sequence[LoadedQueue]:
+        """Return the queues that are loaded (``ConsumeQueueStore.load``; 4.9: ``DefaultMessageStore.loadConsumeQueue``)."""
         named, folders, numbers = array("q"), array("q"), array("q")
         disagree = set[tuple[bool, str]]()
-        for _, some in groupby(enumerate(listing.queues), lambda each: (each[1].batch, each[1].topic)):
+        for _, listed in groupby(enumerate(listing.queues), lambda each: (each[1].batch, each[1].topic)):
             of_topic = list[tuple[int, str]]()
-            for at, queue in some:
+            for at, queue in listed:
                 number = parse_int(queue.name)
                 if number is None or (queue.batch and self.old):
                     self.passed_over.append(queue.path)
@@ -297,17 +297,17 @@ class _Work:
             self.mapped(entries(index), sizes.batch if listing.queues[named[index]].batch else sizes.queue, "queue")
         return OnDemand(len(numbers), loaded)
 
-    def _check_type(self, queue: ListedQueue, told: str, disagree: set[tuple[bool, str]]) -> None:
+    def _check_type(self, queue: ListedQueue, configured: str, disagree: set[tuple[bool, str]]) -> None:
         """``ConsumeQueueStore.queueTypeShouldBe``."""
         lies = topics.BATCH_QUEUE if queue.batch else topics.SIMPLE_QUEUE
-        if told == lies or (queue.batch, queue.topic) in disagree:
+        if configured == lies or (queue.batch, queue.topic) in disagree:
             return
         disagree.add((queue.batch, queue.topic))
         path = queue.path.rpartition("/")[0]
-        self._refuse("queue-type", path, f"holds queues of {lies}, and config/topics.json says {names.escape(told, 60)}")
+        self._refuse("queue-type", path, f"holds queues of {lies}, and config/topics.json says {names.escape(configured, 60)}")
 
     def timers(self, listing: Listing, size: int) -> tuple[Listed, ...]:
-        """The files of ``timerlog``; what is opened beside it (``TimerWheel``, ``TimerCheckpoint``; 5.x)."""
+        """Return the files of ``timerlog``; what is opened beside it (``TimerWheel``, ``TimerCheckpoint``; 5.x)."""
         for entry, kind in ((listing.timer_wheel, "timer-wheel"), (listing.timer_check, "timer-check")):
             if entry is not None and entry.kind != FILE:
                 self._refuse(
@@ -319,7 +319,7 @@ class _Work:
         return self.mapped(listing.timer_log, size, "timer-log")
 
     def index(self, entries: Iterable[Listed]) -> tuple[Listed, ...]:
-        """The IndexFiles that are loaded (``IndexService.load``)."""
+        """Return the IndexFiles that are loaded (``IndexService.load``)."""
         loaded = list[Listed]()
         for entry in sorted(entries, key=_java_order):
             if not layouts.is_number(entry.name):
@@ -336,13 +336,14 @@ class _Work:
 
 
 def parse_int(text: str) -> int | None:
-    """The number that ``Integer.parseInt`` makes of a name, with a sign and digits of any script; None where it makes none."""
+    """Return the number that ``Integer.parseInt`` makes of a name, with a sign and digits of any script; None where it makes
+    none."""
     if not _NUMBER.fullmatch(text):
         return None
-    found = int(text)
-    return found if layouts.INT32_MIN <= found <= layouts.INT32_MAX else None
+    number = int(text)
+    return number if layouts.INT32_MIN <= number <= layouts.INT32_MAX else None
 
 
 def _java_order(entry: Listed) -> bytes:
-    """As ``String.compareTo`` orders names: by UTF-16 code units."""
+    """Return a sort key that orders names as ``String.compareTo`` does: by UTF-16 code units."""
     return entry.name.encode("utf-16-be", "surrogatepass")

@@ -50,23 +50,23 @@ class Started:
 
 
 def outcome(
-    store: start_store.Store, settings: start_store.StartSettings, started: Started, count_limit: int, told: Told
+    store: start_store.Store, settings: start_store.StartSettings, started: Started, count_limit: int, progress: Told
 ) -> loading.Prediction:
-    """The statements about a start."""
+    """Return the statements about a start."""
     below = _below(store, started)
     size = sum(end - first for _, first, end in below)
-    count = _Count(settings, started, size <= count_limit)
-    told.begin("compare", (size if count.whole else 0) + started.rows.bytes)
+    count = _KeptCount(settings, started, size <= count_limit)
+    progress.begin("compare", (size if count.whole else 0) + started.rows.bytes)
     if count.whole and below:
         with started.reader.handing_to(count.take_any):
             start_kept.read_sound(below, recovery.counting_of(settings, rules.RULES[settings.release]), started.reader)
     for rows in started.rows.chunks():
         count.take(rows)
-        told.moved(start_kept.bytes_of(rows))
+        progress.moved(start_kept.bytes_of(rows))
     return loading.Prediction(
         settings.release,
         True,
-        log=_log(store, settings, started, count_limit, told),
+        log=_log(store, settings, started, count_limit, progress),
         dispatch=_dispatch(started, count),
         queues=_queues(started, count, settings.segment_size),
         index=_index(started, count),
@@ -76,13 +76,13 @@ def outcome(
 
 
 def _below(store: start_store.Store, started: Started) -> list[tuple[start_store.StoreFile, int, int]]:
-    """The stretches of the kept log that the recovery did not read."""
+    """Return the stretches of the kept log that the recovery did not read."""
     start = started.start
     below = [(segment, 0, segment.size) for segment in store.segments[: start.index]]
     return [*below, (store.segments[start.index], 0, start.at)] if start.at else below
 
 
-class _Count:
+class _KeptCount:
     """What is counted of the sound records of the kept log, chunk by chunk. ``whole``: none of them is left out."""
 
     def __init__(self, settings: start_store.StartSettings, started: Started, whole: bool) -> None:
@@ -98,23 +98,23 @@ class _Count:
         self._next = np.full(_QUEUES, -1, np.int64)
         """of each queue the offset behind its last record, by its number; -1 where none was met"""
 
-    def take_any(self, rows: record_loop.Rows) -> None:
+    def take_any(self, rows: record_loop.LogRows) -> None:
         """Count those of the rows that are sound."""
         self.take(start_store.chosen(rows, self._started.reader.are_sound(rows)))
 
-    def take(self, rows: record_loop.Rows) -> None:
+    def take(self, rows: record_loop.LogRows) -> None:
         """Count the next rows."""
         self._follow(rows)
-        for number, which in start_kept.by_queue(rows, (rows.flags & record_loop.HAS_UNIT) > 0):
-            hidden = self._are_hidden(number, rows.at[which]) if self.whole else np.zeros(len(which), np.bool_)
+        for number, queue_rows in start_kept.by_queue(rows, (rows.flags & record_loop.HAS_UNIT) > 0):
+            hidden = self._are_hidden(number, rows.at[queue_rows]) if self.whole else np.zeros(len(queue_rows), np.bool_)
             if number in self._lives or hidden.any():
-                self._take_hidden(number, rows, which, hidden)
-                which = which[~hidden]
-            self._take_offsets(number, rows.offset[which], rows.messages[which])
+                self._take_hidden(number, rows, queue_rows, hidden)
+                queue_rows = queue_rows[~hidden]
+            self._take_offsets(number, rows.offset[queue_rows], rows.messages[queue_rows])
         if self.whole and self._keeps_index:
             self.items_missing += self._started.index.missing(rows)
 
-    def _follow(self, rows: record_loop.Rows) -> None:
+    def _follow(self, rows: record_loop.LogRows) -> None:
         """Whether the next rows go on where their queues ended."""
         which = np.flatnonzero((rows.flags & record_loop.HAS_UNIT) > 0)
         if not self.in_order or not len(which):
@@ -137,33 +137,39 @@ class _Count:
         self._high[number] = max(self._high[number], (offsets + messages).max(initial=INT64_MIN))
 
     def _are_hidden(self, number: int, at: start_kept.Int64s) -> start_kept.Bools:
-        """Which of a queue's records have no unit that points to them, though they get one."""
+        """Return which of a queue's records have no unit that points to them, though they get one."""
         queue = self._started.queues.get(self._started.reader.queue_name(number))
         if queue is None:
             return np.ones(len(at), np.bool_)
         if (at[1:] < at[:-1]).any():
             order = np.argsort(at)
-            found = np.empty(len(at), np.bool_)
-            found[order] = ~queue.are_pointed_to(at[order])
-            return found
+            are_hidden = np.empty(len(at), np.bool_)
+            are_hidden[order] = ~queue.are_pointed_to(at[order])
+            return are_hidden
         return ~queue.are_pointed_to(at)
 
-    def _take_hidden(self, number: int, rows: record_loop.Rows, which: start_kept.Int64s, hidden: start_kept.Bools) -> None:
-        order = np.argsort(rows.at[which], kind="stable")
-        which, hidden = which[order], hidden[order]
-        if rows.flags[which[0]] & record_loop.LIGHT:
+    def _take_hidden(
+        self, number: int, rows: record_loop.LogRows, queue_rows: start_kept.Int64s, hidden: start_kept.Bools
+    ) -> None:
+        order = np.argsort(rows.at[queue_rows], kind="stable")
+        queue_rows, hidden = queue_rows[order], hidden[order]
+        if rows.flags[queue_rows[0]] & record_loop.LIGHT:
             self._light.add(number)
         lives = self._lives.setdefault(number, start_kept.QueueLives())
         lives.take(
-            hidden, rows.offset[which], rows.messages[which].astype(np.int64), rows.at[which], rows.size[which].astype(np.int64)
+            hidden,
+            rows.offset[queue_rows],
+            rows.messages[queue_rows].astype(np.int64),
+            rows.at[queue_rows],
+            rows.size[queue_rows].astype(np.int64),
         )
 
     def numbers(self) -> list[int]:
-        """The queues that were met."""
+        """Return the queues that were met."""
         return sorted({*np.flatnonzero(self._high > INT64_MIN).tolist(), *self._lives})
 
     def queue(self, number: int) -> tuple[int, int, int, int]:
-        """Lowest offset, highest plus 1, hidden records, records of earlier lives of a queue."""
+        """Return lowest offset, highest plus 1, hidden records, records of earlier lives of a queue."""
         low, high, lives = int(self._low[number]), int(self._high[number]), self._lives.get(number)
         if lives is None:
             return low, high, 0, 0
@@ -171,15 +177,19 @@ class _Count:
         return min(low, hidden.low), max(high, hidden.high, -1), hidden.count, lives.earlier
 
     def hidden(self) -> tuple[int, int, int]:
-        """(first byte, end, number) of the records that no consumer gets; (-1, -1, 0) if there are none."""
-        found = [lives.hidden() for number, lives in self._lives.items() if number not in self._light and not lives.is_empty]
-        if not found:
+        """Return (first byte, end, number) of the records that no consumer gets; (-1, -1, 0) if there are none."""
+        hidden = [lives.hidden() for number, lives in self._lives.items() if number not in self._light and not lives.is_empty]
+        if not hidden:
             return -1, -1, 0
-        return min(one.first for one in found), max(one.end for one in found), sum(one.count for one in found)
+        return (
+            min(stretch.first for stretch in hidden),
+            max(stretch.end for stretch in hidden),
+            sum(stretch.count for stretch in hidden),
+        )
 
 
 def _log(
-    store: start_store.Store, settings: start_store.StartSettings, started: Started, count_limit: int, told: Told
+    store: start_store.Store, settings: start_store.StartSettings, started: Started, count_limit: int, progress: Told
 ) -> loading.LogOutcome:
     segments, log = store.segments, started.log
     if not segments:
@@ -195,7 +205,7 @@ def _log(
         records = -1
         size = sum(high - low for _, low, high in stretches)
         if size <= count_limit:
-            told.begin("count what is cut off", size)
+            progress.begin("count what is cut off", size)
             counts = list[int]()
             with started.reader.handing_to(
                 lambda rows: counts.append(int(np.count_nonzero((rows.flags & record_loop.LIGHT) == 0)))
@@ -218,7 +228,7 @@ def _log(
     )
 
 
-def _dispatch(started: Started, count: _Count) -> loading.DispatchOutcome:
+def _dispatch(started: Started, count: _KeptCount) -> loading.DispatchOutcome:
     first, last, hidden = count.hidden()
     if not count.whole and started.start.limited:
         first = max(started.log.min_offset, started.covered)
@@ -236,13 +246,13 @@ def _dispatch(started: Started, count: _Count) -> loading.DispatchOutcome:
     )
 
 
-def _queues(started: Started, count: _Count, segment_size: int) -> Sequence[loading.QueueOutcome]:
+def _queues(started: Started, count: _KeptCount, segment_size: int) -> Sequence[loading.QueueOutcome]:
     in_log = {started.reader.queue_name(number): number for number in count.numbers()}
     names = sorted({*started.queues, *in_log})
     numbers = np.empty((len(names), len(_NUMBERS)), np.int64)
     for row, name in enumerate(names):
-        queue, found = started.queues.get(name), in_log.get(name)
-        low, high, hidden, earlier = (INT64_MAX, -1, 0, 0) if found is None else count.queue(found)
+        queue, queue_number = started.queues.get(name), in_log.get(name)
+        low, high, hidden, earlier = (INT64_MAX, -1, 0, 0) if queue_number is None else count.queue(queue_number)
         low = low if count.whole and low < INT64_MAX else -1
         hidden = hidden if count.whole else -1
         if queue is None:
@@ -257,13 +267,13 @@ def _queues(started: Started, count: _Count, segment_size: int) -> Sequence[load
         )  # fmt: skip
 
     def outcome_of(row: int) -> loading.QueueOutcome:
-        found = dict(zip(_NUMBERS, numbers[row].tolist(), strict=True))
-        return loading.QueueOutcome(*names[row], **found | {"ends_blank": bool(found["ends_blank"])})
+        fields = dict(zip(_NUMBERS, numbers[row].tolist(), strict=True))
+        return loading.QueueOutcome(*names[row], **fields | {"ends_blank": bool(fields["ends_blank"])})
 
     return on_demand.OnDemand(len(names), outcome_of)
 
 
-def _index(started: Started, count: _Count) -> loading.IndexOutcome:
+def _index(started: Started, count: _KeptCount) -> loading.IndexOutcome:
     index, log = started.index, started.log
     return loading.IndexOutcome(
         files=index.files,

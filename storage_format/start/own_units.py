@@ -40,7 +40,7 @@ class QueueNumbers:
         self._count = 0
 
     def add(self) -> int:
-        """The number of a new row of zeros."""
+        """Return the number of a new row of zeros."""
         if self._count == len(self.rows):
             self.rows = np.concatenate((self.rows, np.zeros_like(self.rows)))
         self._count += 1
@@ -147,7 +147,7 @@ class OwnUnits:
         return data[: 8 * units].view(np.int64), data[8 * units :].view(np.int32)
 
     def read(self, low: int, high: int) -> tuple[Int64s, Int32s]:
-        """Offsets and sizes of units ``low`` to ``high``, without it, as far as there are so many."""
+        """Return offsets and sizes of units ``low`` to ``high``, without it, as far as there are so many."""
         high = min(high, self.count)
         low = min(low, high)
         phy_offset, size = np.zeros(high - low, np.int64), np.full(high - low, PRE_BLANK_SIZE, np.int32)
@@ -166,7 +166,8 @@ class OwnUnits:
             yield first, self.phy_offset[:held], self.size[:held]
 
     def pointing(self, low: int, high: int) -> Iterator[tuple[int, Int64s, Int32s]]:
-        """Parts with all units that point to [low, high]: the number of the first one, offsets, sizes. Blanks are left out."""
+        """Yield parts with all units that point to [low, high]: the number of the first one, offsets, sizes. Blanks are left
+        out."""
         for place, first, units in _leaves(self._blocks, _OFFSETS, low, high + 1, self._spool):
             yield (self.blanks + first, *self._read(place, units))
         held = int(self._state[TAIL])
@@ -175,23 +176,23 @@ class OwnUnits:
 
 
 def _with_block(blocks: array[int], block: tuple[int, ...], spool: Spool) -> array[int]:
-    """Blocks and one more behind them. _FAN of the same height go into the spool, and one block stands for them."""
+    """Return blocks and one more behind them. _FAN of the same height go into the spool, and one block stands for them."""
     blocks = blocks + array("q", block)
     while len(blocks) >= _FAN * _BLOCK and blocks[-_FAN * _BLOCK] == blocks[-_BLOCK]:
         last = blocks[-_FAN * _BLOCK :]
-        least, most = min(last[_OFFSETS::_BLOCK]), max(last[_OFFSETS + 1 :: _BLOCK])
-        higher = last[0] + 1, spool.put(last.tobytes()), last[_NUMBERS], last[_NUMBERS + 1 - _BLOCK], least, most
+        lowest, highest = min(last[_OFFSETS::_BLOCK]), max(last[_OFFSETS + 1 :: _BLOCK])
+        higher = last[0] + 1, spool.put(last.tobytes()), last[_NUMBERS], last[_NUMBERS + 1 - _BLOCK], lowest, highest
         blocks = blocks[: -_FAN * _BLOCK] + array("q", higher)
     return blocks
 
 
 def _lower(place: int, spool: Spool) -> array[int]:
-    """The blocks for which a higher one stands."""
+    """Return the blocks for which a higher one stands."""
     return array("q", spool.get(place, _FAN * _BLOCK * 8).tobytes())
 
 
 def _leaves(blocks: array[int], span: int, low: int, high: int, spool: Spool) -> Iterator[tuple[int, int, int]]:
-    """Place, first number and units of each block of units whose span overlaps [low, high), in their order.
+    """Yield place, first number and units of each block of units whose span overlaps [low, high), in their order.
 
     Args:
         blocks: int64 (n * _BLOCK,).

@@ -36,7 +36,7 @@ def predict(
     spool: start_kept.Spool | None = None,
     told: Told | None = None,
 ) -> loading.Prediction:
-    """What a start of ``settings.release`` does to ``store``, up to where no record waits for dispatch.
+    """Return what a start of ``settings.release`` does to ``store``, up to where no record waits for dispatch.
 
     The caller has made sure that the files load: their sizes and names, a lock, folders that disagree. What only the recovery
     itself finds, and what then keeps the broker from starting, is in ``refusals``, with ``loads`` false.
@@ -88,7 +88,7 @@ class _Run:
         return queue_state.QueueState(files, self._settings.cq_file_size, self._spool, self._numbers)
 
     def start(self) -> start_outcome.Started:
-        """``load`` and ``start``. Raises LoadFailure where one of them fails, or never ends."""
+        """Do what ``load`` and ``start`` of the broker do. Raises LoadFailure where one of them fails, or never ends."""
         settings, rules = self._settings, self._rules
         for queue in self._queues.values():
             queue.recover()
@@ -99,13 +99,13 @@ class _Run:
             choice = recovery.SegmentChoice(self._store.segments, settings, rules, self._times, self._reader)
             start = choice.start(before)
 
-            def recovered(some: record_loop.Rows) -> None:
+            def recovered(chunk: record_loop.LogRows) -> None:
                 if settings.abnormal:
-                    self._dispatch(some)
+                    self._dispatch(chunk)
                 elif rules.dispatches_while_recovering:
                     # CommitLog.recoverNormally compares what the record says, and leaves out the one that begins there.
-                    self._dispatch(start_store.chosen(some, some.phy_offset > before))
-                rows.add(start_store.chosen(some, self._reader.are_sound(some)))
+                    self._dispatch(start_store.chosen(chunk, chunk.phy_offset > before))
+                rows.add(start_store.chosen(chunk, self._reader.are_sound(chunk)))
 
             self._told.begin("recover", sum(segment.size for segment in self._store.segments[start.index :]) - start.at)
             with self._reader.handing_to(recovered):
@@ -138,11 +138,11 @@ class _Run:
         )
 
     def _max_physic(self) -> int:
-        """``getMaxPhyOffsetInConsumeQueue``."""
+        """Return ``getMaxPhyOffsetInConsumeQueue``."""
         return max((queue.max_physic for queue in self._queues.values()), default=-1)
 
     def _kept(self, offset: int) -> recovery.KeptLog:
-        """``MappedFileQueue.truncateDirtyFiles``."""
+        """Return the log as ``MappedFileQueue.truncateDirtyFiles`` leaves it."""
         size = self._settings.segment_size
         kept = [segment for segment in self._store.segments if segment.start <= offset]
         ends = [size if segment.start + size <= offset else offset % size for segment in kept]
@@ -155,7 +155,7 @@ class _Run:
             else:
                 queue.correct_min(log.min_offset, self._rules, f"consumequeue/{escape(topic)}/{number}")
 
-    def _dispatch(self, rows: record_loop.Rows) -> None:
+    def _dispatch(self, rows: record_loop.LogRows) -> None:
         if not len(rows.at):
             return
         stops = np.flatnonzero(rows.flags & record_loop.STOPS)
@@ -167,38 +167,39 @@ class _Run:
         self._index.build(rows)
         groups = list(start_kept.by_queue(rows, (rows.flags & record_loop.HAS_UNIT) > 0))
         end = self._units_end(rows, groups)
-        for number, which in groups:
+        for number, queue_rows in groups:
             queue = self._queue(number)
             if self._has_files(number):
-                self._append(queue, rows, which[which < end])
+                self._append(queue, rows, queue_rows[queue_rows < end])
         self._spill()
 
     def _spill(self) -> None:
         """Where too many units are in memory, put those of the queues with most of them into the spool."""
         rooms = np.fromiter((queue.room for queue in self._queues.values()), np.int64, len(self._queues))
         if rooms.sum() > _HELD:
-            many = rooms * np.count_nonzero(rooms) >= _HELD // 2
-            for queue in itertools.compress(self._queues.values(), many.tolist()):
+            is_large = rooms * np.count_nonzero(rooms) >= _HELD // 2
+            for queue in itertools.compress(self._queues.values(), is_large.tolist()):
                 queue.spill()
 
-    def _units_end(self, rows: record_loop.Rows, groups: list[tuple[int, npt.NDArray[np.int64]]]) -> int:
-        """The number of the row from which on no queue gets a unit.
+    def _units_end(self, rows: record_loop.LogRows, groups: list[tuple[int, npt.NDArray[np.int64]]]) -> int:
+        """Return the number of the row from which on no queue gets a unit.
 
         Where a queue's file cannot be made, a broker tries 30 times, a second each, and then puts no unit any more
         (``ConsumeQueue.putMessagePositionInfoWrapper``, ``RunningFlags.makeLogicsQueueError``). A light queue's it passes over.
         """
         if self._stopped_at >= 0:
             return 0
-        failing = [which for number, which in groups if not self._has_files(number)]
+        failing = [queue_rows for number, queue_rows in groups if not self._has_files(number)]
         end = min(
-            (int(row) for which in failing for row in which if not rows.flags[row] & record_loop.LIGHT), default=len(rows.at)
+            (int(row) for queue_rows in failing for row in queue_rows if not rows.flags[row] & record_loop.LIGHT),
+            default=len(rows.at),
         )
         if end < len(rows.at):
             self._stopped_at = int(rows.at[end])
         return end
 
     def _has_files(self, number: int) -> bool:
-        """Whether a broker can make files of a queue: Java opens no path with a NUL."""
+        """Return whether a broker can make files of a queue: Java opens no path with a NUL."""
         return "\0" not in self._reader.queue_name(number)[0]
 
     def _queue(self, number: int) -> queue_state.QueueState | batch_queue_state.BatchQueueState:
@@ -215,10 +216,10 @@ class _Run:
     def _append(
         self,
         queue: queue_state.QueueState | batch_queue_state.BatchQueueState,
-        rows: record_loop.Rows,
-        which: npt.NDArray[np.int64],
+        rows: record_loop.LogRows,
+        queue_rows: npt.NDArray[np.int64],
     ) -> None:
         if isinstance(queue, queue_state.QueueState):
-            queue.append(rows.phy_offset[which], rows.size[which], rows.offset[which])
+            queue.append(rows.phy_offset[queue_rows], rows.size[queue_rows], rows.offset[queue_rows])
         else:
-            queue.append(rows.phy_offset[which], rows.size[which], rows.offset[which], rows.messages[which])
+            queue.append(rows.phy_offset[queue_rows], rows.size[queue_rows], rows.offset[queue_rows], rows.messages[queue_rows])

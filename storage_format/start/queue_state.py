@@ -117,12 +117,12 @@ class QueueState:
 
     def append(self, phy_offset: start_kept.Int64s, size: Int32s, queue_offset: start_kept.Int64s) -> None:
         """Dispatch records (``putMessagePositionInfo``), in their order."""
-        made, own = int(self._state[k.FILES_MADE]), self._own
-        own.make_room(len(size))
-        k.append_units(phy_offset, size, queue_offset, self._size, self._state, own.phy_offset, own.size)
-        if more := int(self._state[k.FILES_MADE]) - made:
+        made, units = int(self._state[k.FILES_MADE]), self._own
+        units.make_room(len(size))
+        k.append_units(phy_offset, size, queue_offset, self._size, self._state, units.phy_offset, units.size)
+        if files_added := int(self._state[k.FILES_MADE]) - made:
             last = int(self._state[k.LAST_START])
-            self._starts = self._starts + array("q", range(last - (more - 1) * self._size, last + 1, self._size))
+            self._starts = self._starts + array("q", range(last - (files_added - 1) * self._size, last + 1, self._size))
 
     @property
     def room(self) -> int:
@@ -143,7 +143,7 @@ class QueueState:
         return k.FileContent(self._bytes(index), max(0, at), phy_offset, size)
 
     def _unit(self, index: int, at: int) -> int:
-        """The offset in the unit at byte ``at`` of a file."""
+        """Return the offset in the unit at byte ``at`` of a file."""
         number = self._own_number(self._starts[index] + at)
         if number is not None:
             return int(self._own.read(number, number + 1)[0][0])
@@ -151,7 +151,8 @@ class QueueState:
         return int64_at(data, at) if at + UNIT_SIZE <= len(data) else 0
 
     def _own_number(self, logical: int) -> int | None:
-        """The number, among the units of this start, of the one at byte ``logical`` of the queue; None if it is not of them."""
+        """Return the number, among the units of this start, of the one at byte ``logical`` of the queue; None if it is not of
+        them."""
         number = (logical - int(self._state[k.TAIL_FROM])) // UNIT_SIZE
         return number if 0 <= number < self._own.count else None
 
@@ -182,9 +183,9 @@ class QueueState:
         """``correctMinOffset``. Raises LoadFailure where it throws; ``path`` is the queue's folder."""
         if not rules.searches_min_offset:
             end = self._end_of(0) if self._starts else 0
-            found = int(k.first_min(self._content(0), end, lowest)) if end else -1
-            if found >= 0:
-                self._state[k.MIN_LOGIC] = self._starts[0] + found
+            position = int(k.first_min(self._content(0), end, lowest)) if end else -1
+            if position >= 0:
+                self._state[k.MIN_LOGIC] = self._starts[0] + position
             return
         if not self._starts:
             if rules.resets_empty_queue:
@@ -210,9 +211,9 @@ class QueueState:
             return
         if minimum >= self._starts[0] and self._unit(0, start) >= lowest:
             return
-        found = int(k.search_min(self._content(0), start, end, lowest))
-        if found >= 0:
-            self._state[k.MIN_LOGIC] = self._starts[0] + found
+        position = int(k.search_min(self._content(0), start, end, lowest))
+        if position >= 0:
+            self._state[k.MIN_LOGIC] = self._starts[0] + position
 
     def _end_of(self, index: int) -> int:
         return int(self._state[k.WROTE]) if index + 1 == len(self._starts) else self._size
@@ -249,7 +250,8 @@ class QueueState:
         return behind - self._revived
 
     def passed_over(self, segment_size: int) -> tuple[int, int]:
-        """What a consumer from the min offset on is not given: (how many messages, the queue offset where it is given some).
+        """Return what a consumer from the min offset on is not given: (how many messages, the queue offset where it is given
+        some).
 
         A start of 5.x and 4.9 takes for a queue's first units those that stand for none (``fillPreBlank``), in a log that
         begins at 0.
@@ -264,43 +266,43 @@ class QueueState:
         return 0, self.min_offset
 
     def _span_of(self, index: int) -> array[int]:
-        """What ``_spans`` says of a file, which is looked at once."""
-        found = self._spans[4 * index : 4 * index + 4]
-        if found[3] < 0:
+        """Return what ``_spans`` says of a file, which is looked at once."""
+        span = self._spans[4 * index : 4 * index + 4]
+        if span[3] < 0:
             file = self._given[index]
             end = min(file.size, self._end_of(index))
             if self._own.count:
                 end = max(0, min(end, int(self._state[k.TAIL_FROM]) - self._starts[index]))
             end -= end % UNIT_SIZE
-            found = array("q", map(int, (*(k.span_of(file.data, end) if end else (0, 0, -1)), end)))
-            self._spans[4 * index : 4 * index + 4] = found
+            span = array("q", map(int, (*(k.span_of(file.data, end) if end else (0, 0, -1)), end)))
+            self._spans[4 * index : 4 * index + 4] = span
             file.let_go(0, end)
-        return found
+        return span
 
-    def are_pointed_to(self, wanted: start_kept.Int64s) -> npt.NDArray[np.bool_]:
-        """To which of the physical offsets ``wanted``, ascending, units from the min offset on point."""
-        found = np.zeros(len(wanted), np.bool_)
-        lowest, highest, low, high = int(self._state[k.MIN_LOGIC]), self.max_logic, int(wanted[0]), int(wanted[-1])
+    def are_pointed_to(self, offsets: start_kept.Int64s) -> npt.NDArray[np.bool_]:
+        """Return which of the physical ``offsets``, ascending, units from the min offset on point to."""
+        pointed_to = np.zeros(len(offsets), np.bool_)
+        lowest, highest, low, high = int(self._state[k.MIN_LOGIC]), self.max_logic, int(offsets[0]), int(offsets[-1])
         own_from = int(self._state[k.TAIL_FROM])
         if not self._spans:
             self._spans = array("q", (0, 0, -1, -1)) * self._kept
         for index, start in enumerate(self._starts[: self._kept]):
-            ascends, least, most, end = self._span_of(index)
-            if least <= high and most >= low:
+            ascends, lowest_offset, highest_offset, end = self._span_of(index)
+            if lowest_offset <= high and highest_offset >= low:
                 file = self._given[index]
-                k.mark_pointed(file.data, end, bool(ascends), start, self._size, lowest, highest, wanted, found)
+                k.mark_pointed(file.data, end, bool(ascends), start, self._size, lowest, highest, offsets, pointed_to)
                 file.let_go(0, end)
         skipped = max(0, lowest - own_from) // UNIT_SIZE
         for first, phy_offset, size in self._own.pointing(low, high):
             begin = max(0, skipped - first)
-            own = phy_offset[begin:][size[begin:] != PRE_BLANK_SIZE]
-            own = own[(own >= low) & (own <= high)]
-            found |= start_kept.are_among(wanted, ascending(own))
-        return found
+            own_offsets = phy_offset[begin:][size[begin:] != PRE_BLANK_SIZE]
+            own_offsets = own_offsets[(own_offsets >= low) & (own_offsets <= high)]
+            pointed_to |= start_kept.are_among(offsets, ascending(own_offsets))
+        return pointed_to
 
 
 def _columns(data: npt.NDArray[np.uint8]) -> tuple[start_kept.Int64s, Int32s, start_kept.Int64s]:
-    """Offset, size and place of each unit in ``data``."""
+    """Return offset, size and place of each unit in ``data``."""
     units = data.view(UNIT)
     return (
         units["phy_offset"].astype(np.int64), units["size"].astype(np.int32), np.arange(len(units), dtype=np.int64) * UNIT_SIZE
@@ -308,5 +310,5 @@ def _columns(data: npt.NDArray[np.uint8]) -> tuple[start_kept.Int64s, Int32s, st
 
 
 def ascending(numbers: start_kept.Int64s) -> start_kept.Int64s:
-    """The numbers, ascending."""
+    """Return the numbers, ascending."""
     return np.sort(numbers) if len(numbers) > 1 and (numbers[1:] < numbers[:-1]).any() else numbers

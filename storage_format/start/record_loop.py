@@ -73,7 +73,7 @@ def _is_schedule(data: npt.NDArray[np.uint8], start: int, end: int) -> bool:
 
 @jit
 def property_crc_holds(data: npt.NDArray[np.uint8], at: int, total: int, spans: npt.NDArray[np.int64]) -> bool:
-    """Whether a record's ``__CRC32#``, ten digits with the lowest first, is right; true for a record without one."""
+    """Return whether a record's ``__CRC32#``, ten digits with the lowest first, is right; true for a record without one."""
     if spans[2 * p.CRC32] < 0:
         return True
     value = np.int64(0)
@@ -84,7 +84,8 @@ def property_crc_holds(data: npt.NDArray[np.uint8], at: int, total: int, spans: 
 
 @inlined
 def broker_record(data: npt.NDArray[np.uint8], at: int, end: int, reading: Reading, record: f.RecordArrays) -> int:
-    """What stands at ``data[at]``, of which the broker reads no byte from ``end`` on: GOOD, FILLER, or why it refuses it.
+    """Return what stands at ``data[at]``, of which the broker reads no byte from ``end`` on: GOOD, FILLER, or why it refuses
+    it.
 
     GOOD fills ``record``, which has FIELDS fields. Codes are those of ``record.layout``, and BAD_SUM.
     """
@@ -128,8 +129,8 @@ def broker_record(data: npt.NDArray[np.uint8], at: int, end: int, reading: Readi
     if props_size > total or props + props_size > end:
         return r.BAD_LENGTHS
     if (reading.crc == r.CRC_BODY or reading.crc == r.CRC_ALL) and body_size > 0:
-        found = crc32(data, at + fixed, at + fixed + body_size) & LOW31
-        if found != int32_at(data, at + r.AT_BODY_CRC):
+        crc = crc32(data, at + fixed, at + fixed + body_size) & LOW31
+        if crc != int32_at(data, at + r.AT_BODY_CRC):
             return r.BAD_BODY_CRC
     p.scan_properties(data, props, props + props_size, spans)
     if spans[2 * p.DELAY] >= 0 and _is_schedule(data, topic, topic + topic_length):
@@ -181,7 +182,7 @@ STOPS: Final = 32
 """a broker that dispatches it dispatches no more: it names a light queue with an offset that is no number"""
 
 
-class Rows(NamedTuple):
+class LogRows(NamedTuple):
     """Rows in the log's order.
 
     ``at`` is where the record lies, ``phy_offset`` where it says; ``queue`` a number of QueueArrays, ``offset`` QUEUEOFFSET (of
@@ -200,22 +201,22 @@ class Rows(NamedTuple):
     tag_hash: npt.NDArray[np.int32]
 
 
-def new_rows(count: int) -> Rows:
-    """Room for ``count`` rows."""
+def new_rows(count: int) -> LogRows:
+    """Return room for ``count`` rows."""
     kinds = (np.int64, np.int64, np.int64, np.int32, np.int32, np.uint16, np.int16, np.uint8, np.int32)
     columns: Any = (np.empty(count, kind) for kind in kinds)
-    return Rows(*columns)
+    return LogRows(*columns)
 
 
 @inlined
 def _items_of(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64], tag_items: bool) -> int:
-    """How many items ``IndexService.buildIndex`` puts."""
+    """Return how many items ``IndexService.buildIndex`` puts."""
     return count_keys(data, spans) + (1 if tag_items and spans[2 * p.TAGS] >= 0 else 0)
 
 
 @inlined
 def _tag_hash(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64], seed: int) -> int:
-    """The key hash of ``topic#T#TAGS``; ``seed`` is the hash of ``topic#``."""
+    """Return the key hash of ``topic#T#TAGS``; ``seed`` is the hash of ``topic#``."""
     return index_hash(java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], tag_seed(seed)))
 
 
@@ -227,12 +228,12 @@ def read_rows(
     reading: Reading,
     names: NameArrays,
     queues: w.QueueArrays,
-    rows: Rows,
+    rows: LogRows,
     light: w.UnitArrays,
     state: npt.NDArray[np.int64],
     record: f.RecordArrays,
 ) -> tuple[int, int]:
-    """Read records of a segment's bytes from ``data[start]`` on until one is refused; returns why it stopped, and where.
+    """Read records of a segment's bytes from ``data[start]`` on until one is refused; return why it stopped, and where.
 
     At the first record from ``pause`` on it stops with MORE. ``state[w.RECORDS]`` counts rows, ``state[w.UNITS]`` those of
     ``light``. At NEW_NAME, NEW_LMQS, UNITS_FULL and QUEUES_FULL the caller removes the cause, and calls again from there.

@@ -36,7 +36,7 @@ class CheckpointTimes:
 
 
 def read_times(data: bytes | None) -> CheckpointTimes:
-    """The longs of a checkpoint file; one that is too short is mapped with zeros behind it."""
+    """Return the longs of a checkpoint file; one that is too short is mapped with zeros behind it."""
     longs = np.frombuffer((data or b"")[:48].ljust(48, b"\0"), ">i8").tolist()
     return CheckpointTimes(longs[0], longs[1], longs[2], longs[5])
 
@@ -60,7 +60,7 @@ class End:
 
 
 def reading_of(settings: store.StartSettings, rules: start_rules.StartRules) -> record_loop.Reading:
-    """How the recovery reads records."""
+    """Return how the recovery reads records."""
     crc = record_loop.CRC_PROPERTY if settings.force_verify_prop_crc and rules.v2_records else r.CRC_BODY
     return record_loop.Reading(
         crc=crc if settings.check_crc else r.CRC_NONE,
@@ -75,7 +75,7 @@ def reading_of(settings: store.StartSettings, rules: start_rules.StartRules) -> 
 
 
 def counting_of(settings: store.StartSettings, rules: start_rules.StartRules) -> record_loop.Reading:
-    """How records are read that are only counted: good is what ``verify`` and builds call good."""
+    """Return how records are read that are only counted: good is what ``verify`` and builds call good."""
     reading = reading_of(settings, rules)
     return reading._replace(crc=r.CRC_ALL if settings.check_crc else r.CRC_NONE, sound=True)
 
@@ -94,7 +94,7 @@ class SegmentChoice:
         self._segments, self._settings, self._rules, self._times, self._reader = segments, settings, rules, times, reader
 
     def start(self, max_physic: int) -> Start:
-        """Where it begins; ``max_physic`` is the highest max physic offset of the queues. Raises LoadFailure."""
+        """Return where it begins; ``max_physic`` is the highest max physic offset of the queues. Raises LoadFailure."""
         settings, rules, times = self._settings, self._rules, self._times
         if settings.abnormal and rules.logics_offset and settings.accelerated and times.physic > 0 and times.logics_offset <= 0:
             raise queue_state.LoadFailure(
@@ -102,15 +102,15 @@ class SegmentChoice:
             )
         if not settings.abnormal and not rules.dispatches_while_recovering:
             return Start(max(0, len(self._segments) - 3), 0, False)
-        most = len(self._segments) + 1
+        segments_left = len(self._segments) + 1
         if rules.limits_segments:
-            most = settings.recover_max_segments if settings.recover_max_segments > 0 else 10
+            segments_left = settings.recover_max_segments if settings.recover_max_segments > 0 else 10
         index, limited = len(self._segments) - 1, False
         while index > 0:
-            most -= 1
+            segments_left -= 1
             if self._matches(self._segments[index], max_physic):
                 break
-            if most <= 0:
+            if segments_left <= 0:
                 limited = True
                 break
             index -= 1
@@ -124,7 +124,7 @@ class SegmentChoice:
         return Start(index, at, limited)
 
     def _matches(self, segment: store.StoreFile, max_physic: int) -> bool:
-        """``isMappedFileMatchedRecover``."""
+        """Return ``isMappedFileMatchedRecover``."""
         settings, rules, times = self._settings, self._rules, self._times
         if not settings.abnormal and not rules.first_record_parses:
             return segment.start <= max_physic
@@ -157,17 +157,18 @@ class SegmentChoice:
 def read_segment(
     segment: store.StoreFile, at: int, end: int, reading: record_loop.Reading, reader: store.LogReader
 ) -> tuple[int, int]:
-    """``LogReader.read`` of a segment, where a broker reads it. Raises LoadFailure at a record that no heap has room for."""
+    """Read a segment as ``LogReader.read`` does, where a broker reads it. Raises LoadFailure at a record that no heap has room
+    for."""
     code, stop = reader.read(segment, at, end, reading)
     claimed = reader.claims(segment.data, stop, end, reading) if code not in (r.FILLER, r.NO_ROOM) else 0
     if claimed >= _LARGE:
-        said = f"the record at offset {segment.start + stop} says that it has {claimed:,} bytes"
+        claim = f"the record at offset {segment.start + stop} says that it has {claimed:,} bytes"
         if code == record_loop.TOO_LARGE:
             raise queue_state.LoadFailure(
-                "record-too-large", f"{said}: no JVM has an array of that size", f"commitlog/{segment.name}"
+                "record-too-large", f"{claim}: no JVM has an array of that size", f"commitlog/{segment.name}"
             )
         reader.notes.append(
-            f"{said}: the broker makes an array of that size before it checks them, and does not start where its heap has no "
+            f"{claim}: the broker makes an array of that size before it checks them, and does not start where its heap has no "
             "room for it"
         )
     return code, stop
@@ -216,7 +217,7 @@ class KeptLog:
         return self.segments[-1].start + self.ends[-1] if self.segments else 0
 
     def find(self, offset: int) -> int | None:
-        """The number of the segment that holds an offset (``MappedFileQueue.findMappedFileByOffset``)."""
+        """Return the number of the segment that holds an offset (``MappedFileQueue.findMappedFileByOffset``)."""
         for number, segment in enumerate(self.segments):
             if segment.start <= offset < segment.start + self.segment_size:
                 return number
@@ -239,20 +240,20 @@ def reput(log: KeptLog, start: int, reading: record_loop.Reading, reader: store.
 
 
 def _through(log: KeptLog, number: int, at: int, reading: record_loop.Reading, reader: store.LogReader) -> int:
-    """One segment of the log; returns where it goes on."""
+    """Read one segment of the log; return where the log goes on."""
     segment, end = log.segments[number], log.ends[number]
     first = position = at % log.segment_size
-    done = 0
-    while done < end - first:
+    read_bytes = 0
+    while read_bytes < end - first:
         code, stop = read_segment(segment, position, end, reading, reader)
-        done += stop - position
+        read_bytes += stop - position
         at += stop - position
-        if done >= end - first:
+        if read_bytes >= end - first:
             break
         if code == r.FILLER:
             return at + log.segment_size - at % log.segment_size
         if code != record_loop.BAD_SUM:
-            return at + (end - first) - done
+            return at + (end - first) - read_bytes
         # The size is taken, but what was read is behind the sum of the parts.
         at += reader.refused_size(segment.data, stop)
         position = stop + reader.refused_read

@@ -42,7 +42,7 @@ class StoreFile:
         return len(self.data)
 
     def parts(self, low: int) -> Iterator[tuple[int, int]]:
-        """First byte and end of each part from byte ``low`` on that is not known to be all zeros."""
+        """Yield first byte and end of each part from byte ``low`` on that is not known to be all zeros."""
         yield low, self.size
 
     def load(self, low: int, high: int) -> None:
@@ -164,10 +164,10 @@ _BEYOND: Final = 8 << 20
 """bytes behind a step that its last record may take"""
 
 
-def chosen(rows: record_loop.Rows, which: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> record_loop.Rows:
-    """The rows of a mask or of an array of numbers."""
-    columns: Any = (column[which] for column in rows)
-    return record_loop.Rows(*columns)
+def chosen(rows: record_loop.LogRows, selection: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> record_loop.LogRows:
+    """Return the rows of a mask or of an array of numbers."""
+    columns: Any = (column[selection] for column in rows)
+    return record_loop.LogRows(*columns)
 
 
 class LogReader:
@@ -180,15 +180,15 @@ class LogReader:
         self._rows = record_loop.new_rows(_ROWS)
         self._light = _new_light(_LIGHT)
         self._record = new_record(record_loop.FIELDS)
-        self._take: Callable[[record_loop.Rows], None] | None = None
+        self._take: Callable[[record_loop.LogRows], None] | None = None
         self._told = told
         self._loaded: tuple[StoreFile | None, int] = None, 0
         self.notes: list[str] = []
         """what else is to be said of the log"""
 
     @contextlib.contextmanager
-    def handing_to(self, take: Callable[[record_loop.Rows], None]) -> Iterator[None]:
-        """Within, ``take`` gets the rows that are read in chunks, ordered by ``at``. They are overwritten when it returns."""
+    def handing_to(self, take: Callable[[record_loop.LogRows], None]) -> Iterator[None]:
+        """Hand the rows that are read within to ``take``, in chunks ordered by ``at``. They are overwritten when it returns."""
         self._take = take
         yield
         self._flush()
@@ -197,7 +197,7 @@ class LogReader:
         self._queues.last[:] = -1
 
     def read(self, segment: StoreFile, start: int, end: int, reading: record_loop.Reading) -> tuple[int, int]:
-        """Read records of a segment's bytes ``start`` to ``end`` until one is refused; returns why, and at which byte."""
+        """Read records of a segment's bytes ``start`` to ``end`` until one is refused; return why, and at which byte."""
         at, begun, state, data = start, start, self._state, segment.data
         stretch = Stretch(data, end, segment.start, segment.start + segment.size, segment.start + segment.size)
         while True:
@@ -221,7 +221,7 @@ class LogReader:
                     return int(code), int(at)
 
     def _load(self, segment: StoreFile, at: int, end: int) -> int:
-        """Have the next bytes of a segment loaded; returns up to where."""
+        """Have the next bytes of a segment loaded; return up to where."""
         file, until = self._loaded
         if file is not segment or not until - _STEP <= at < until:
             until = min(end, at + _STEP)
@@ -230,7 +230,8 @@ class LogReader:
         return until if until < end else end + _STEP
 
     def first_record(self, data: npt.NDArray[np.uint8], reading: record_loop.Reading) -> tuple[int, int] | None:
-        """Store time and PHYSICALOFFSET of the record that a segment begins with; (0, 0) for a filler, None for no record."""
+        """Return store time and PHYSICALOFFSET of the record that a segment begins with; (0, 0) for a filler, None for no
+        record."""
         code = record_loop.broker_record(data, 0, len(data), reading, self._record)
         if code == r.FILLER:
             return 0, 0
@@ -242,7 +243,7 @@ class LogReader:
         return int(self._record.rec[record_loop.READ])
 
     def claims(self, data: npt.NDArray[np.uint8], at: int, end: int, reading: record_loop.Reading) -> int:
-        """For how many bytes Java makes an array before it refuses what stands at ``data[at]``; 0 for none."""
+        """Return for how many bytes Java makes an array before it refuses what stands at ``data[at]``; 0 for none."""
         if end - at < r.FILLER_MIN:
             return 0
         total, magic = int32_at(data, at), int32_at(data, at + r.AT_MAGIC)
@@ -251,15 +252,16 @@ class LogReader:
         return max(0, int(total)) if reading.old or total <= end - at else 0
 
     def refused_size(self, data: npt.NDArray[np.uint8], at: int) -> int:
-        """TOTALSIZE of the record at ``data[at]``."""
+        """Return TOTALSIZE of the record at ``data[at]``."""
         return int.from_bytes(data[at : at + 4].tobytes(), "big", signed=True)
 
     def queue_name(self, queue: int) -> tuple[str, int]:
-        """Topic and queue id of a number in ``Rows.queue``."""
+        """Return topic and queue id of a number in ``LogRows.queue``."""
         return self._names.texts[int(self._queues.name[queue])], int(self._queues.queue_id[queue])
 
-    def are_sound(self, rows: record_loop.Rows) -> npt.NDArray[np.bool_]:
-        """Which rows ``verify`` and builds take: each record is where it says, its queue's id and offset are not negative."""
+    def are_sound(self, rows: record_loop.LogRows) -> npt.NDArray[np.bool_]:
+        """Return which rows ``verify`` and builds take: each record is where it says, its queue's id and offset are not
+        negative."""
         sound: npt.NDArray[np.bool_] = (rows.at == rows.phy_offset) & ((rows.flags & record_loop.DAMAGED) == 0)
         return sound & (rows.offset >= 0) & (rows.offset <= r.QUEUE_OFFSET_MAX) & (self._queues.queue_id[rows.queue] >= 0)
 
@@ -277,7 +279,7 @@ class LogReader:
         if not count or self._take is None:
             return
         columns: Any = (column[:count] for column in self._rows)
-        rows = record_loop.Rows(*columns)
+        rows = record_loop.LogRows(*columns)
         if light:
             units = self._light
             added = record_loop.new_rows(light)
@@ -292,7 +294,7 @@ class LogReader:
             added.tag_hash[:] = 0
             pairs: Any = zip(rows, added, strict=True)
             columns = (np.concatenate(pair) for pair in pairs)
-            rows = record_loop.Rows(*columns)
+            rows = record_loop.LogRows(*columns)
             rows = chosen(rows, np.argsort(rows.at, kind="stable"))
         self._take(rows)
 

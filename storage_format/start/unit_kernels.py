@@ -45,7 +45,7 @@ def _is_valid(data: npt.NDArray[np.uint8], at: int, unit: int) -> bool:
 
 @jit
 def valid_prefix(data: npt.NDArray[np.uint8], unit: int) -> int:
-    """How many valid units stand at the beginning of ``data``."""
+    """Return how many valid units stand at the beginning of ``data``."""
     count = 0
     while (count + 1) * unit <= len(data) and _is_valid(data, count * unit, unit):
         count += 1
@@ -54,7 +54,7 @@ def valid_prefix(data: npt.NDArray[np.uint8], unit: int) -> int:
 
 @jit
 def count_valid(data: npt.NDArray[np.uint8], start: int, unit: int) -> int:
-    """How many valid units that point to a record stand in ``data`` from ``start`` on."""
+    """Return how many valid units that point to a record stand in ``data`` from ``start`` on."""
     count = 0
     for at in range(start, len(data) - unit + 1, unit):
         if _is_valid(data, at, unit) and int32_at(data, at + _AT_SIZE) != PRE_BLANK_SIZE:
@@ -112,7 +112,7 @@ def span_of(
     data: npt.NDArray[np.uint8],
     end: int,
 ) -> tuple[bool, int, int]:
-    """Whether the offsets of the units in ``data[:end]`` never fall; the lowest and the highest of them."""
+    """Return whether the offsets of the units in ``data[:end]`` never fall; the lowest and the highest of them."""
     ascends, last = True, np.int64(int64_at(data, 0))
     low, high = last, last
     for at in range(UNIT_SIZE, end - UNIT_SIZE + 1, UNIT_SIZE):
@@ -123,11 +123,11 @@ def span_of(
 
 
 @inlined
-def _first_from(numbers: npt.NDArray[np.int64], wanted: int) -> int:
+def _first_from(numbers: npt.NDArray[np.int64], number: int) -> int:
     low, high = 0, len(numbers)
     while low < high:
         middle = (low + high) // 2
-        if numbers[middle] < wanted:
+        if numbers[middle] < number:
             low = middle + 1
         else:
             high = middle
@@ -143,10 +143,10 @@ def mark_pointed(
     file_size: int,
     lowest: int,
     highest: int,
-    wanted: npt.NDArray[np.int64],
-    found: npt.NDArray[np.bool_],
+    offsets: npt.NDArray[np.int64],
+    pointed_to: npt.NDArray[np.bool_],
 ) -> None:
-    """Set ``found`` for each of ``wanted``, ascending, to which a unit in ``data[:end]`` points.
+    """Set ``pointed_to`` for each of ``offsets``, ascending, to which a unit in ``data[:end]`` points.
 
     Only units count whose byte of the queue's logical length is in [lowest, highest). A unit is looked for at its offset modulo
     the file's size, wherever the file's name (``start``) says that it begins.
@@ -156,20 +156,20 @@ def mark_pointed(
         low, high = 0, end // UNIT_SIZE
         while low < high:
             middle = (low + high) // 2
-            if int64_at(data, middle * UNIT_SIZE) < wanted[0]:
+            if int64_at(data, middle * UNIT_SIZE) < offsets[0]:
                 low = middle + 1
             else:
                 high = middle
         at = low * UNIT_SIZE
     while at + UNIT_SIZE <= end:
         offset = np.int64(int64_at(data, at))
-        if ascends and offset > wanted[len(wanted) - 1]:
+        if ascends and offset > offsets[len(offsets) - 1]:
             return
         place = start + (at - start) % file_size
         if int32_at(data, at + _AT_SIZE) != PRE_BLANK_SIZE and place >= lowest and place < highest:
-            k = _first_from(wanted, offset)
-            while k < len(wanted) and wanted[k] == offset:
-                found[k] = True
+            k = _first_from(offsets, offset)
+            while k < len(offsets) and offsets[k] == offset:
+                pointed_to[k] = True
                 k += 1
         at += UNIT_SIZE
 
@@ -179,7 +179,7 @@ def unit_at(
     file: FileContent,
     at: int,
 ) -> tuple[int, int]:
-    """Offset and size of the unit at byte ``at`` of a file; (0, 0) where it ends."""
+    """Return offset and size of the unit at byte ``at`` of a file; (0, 0) where it ends."""
     k = (at - file.tail_at) // UNIT_SIZE
     if at >= file.tail_at and k < len(file.tail_phy):
         return file.tail_phy[k], np.int64(file.tail_size[k])
@@ -194,7 +194,7 @@ def cut_file(
     file_size: int,
     phy_offset: int,
 ) -> tuple[int, int]:
-    """``ConsumeQueue.truncateDirtyLogicFiles`` of a last file: (bytes kept, where the last unit's record ends).
+    """Return ``ConsumeQueue.truncateDirtyLogicFiles`` of a last file: (bytes kept, where the last unit's record ends).
 
     (0, 0): the whole file goes, since its first unit points to ``phy_offset`` or behind it. Of the first unit nothing else is
     asked: of a file of zeros one unit stays.
@@ -219,7 +219,8 @@ def search_min(
     end: int,
     lowest: int,
 ) -> int:
-    """The byte of a file from which units point to ``lowest`` or behind it, searched by halves from ``start`` on; -1 for none.
+    """Return the byte of a file from which units point to ``lowest`` or behind it, searched by halves from ``start`` on; -1 for
+    none.
 
     ``ConsumeQueue.correctMinOffset`` of 5.x: where offsets do not rise, it finds what its halves lead to.
     """
@@ -248,7 +249,7 @@ def first_min(
     end: int,
     lowest: int,
 ) -> int:
-    """The byte of the first unit that points to ``lowest`` or behind it; -1 for none (``correctMinOffset`` of 4.9)."""
+    """Return the byte of the first unit that points to ``lowest`` or behind it; -1 for none (``correctMinOffset`` of 4.9)."""
     for at in range(0, end - UNIT_SIZE + 1, UNIT_SIZE):
         if unit_at(file, at)[0] >= lowest:
             return at
@@ -257,7 +258,7 @@ def first_min(
 
 @jit
 def passed_over(data: npt.NDArray[np.uint8], start: int, end: int, segment_size: int) -> tuple[int, int]:
-    """What a consumer is not given that begins at the unit at byte ``start``, which may stand for no record.
+    """Return what a consumer is not given that begins at the unit at byte ``start``, which may stand for no record.
 
     Returns (how many units that do it is sent past, the byte of the first one that it is given or may ask for next). A broker
     that cannot read a message passes over all that lie in the same segment, in as many units as it looks at for one request

@@ -27,14 +27,14 @@ def _hash_all(offsets: Int32s, data: Bytes, out: Int32s) -> None:
 
 
 def hash_texts(offsets: Int32s, data: Bytes) -> Int32s:
-    """``String.hashCode`` of the texts ``data[offsets[k]:offsets[k + 1]]``: int32 (n,)."""
+    """Return ``String.hashCode`` of the texts ``data[offsets[k]:offsets[k + 1]]``: int32 (n,)."""
     out = np.empty(len(offsets) - 1, np.int32)
     _hash_all(offsets, data, out)
     return out
 
 
 def hash_keys(offsets: Int32s, data: Bytes) -> Int32s:
-    """The hash under which an IndexFile keeps each of the texts (``topic#key``): int32 (n,), never below 0."""
+    """Return the hash under which an IndexFile keeps each of the texts (``topic#key``): int32 (n,), never below 0."""
     hashed = hash_texts(offsets, data)
     # abs(-2147483648) is taken as 0.
     return np.where(hashed == INT32_MIN, 0, np.abs(hashed)).astype(np.int32)
@@ -42,14 +42,14 @@ def hash_keys(offsets: Int32s, data: Bytes) -> Int32s:
 
 @jit
 def _put_ids(
-    hosts: Bytes, lengths: Int64s, which: Int64s, offset: Int64s, valid: npt.NDArray[np.bool_], ends: Int32s, out: Bytes
+    hosts: Bytes, lengths: Int64s, host_number: Int64s, offset: Int64s, valid: npt.NDArray[np.bool_], ends: Int32s, out: Bytes
 ) -> None:
     n = 0
     ends[0] = 0
-    for k in range(len(which)):
+    for k in range(len(host_number)):
         if valid[k]:
-            for at in range(lengths[which[k]]):
-                byte = np.int64(hosts[which[k], at])
+            for at in range(lengths[host_number[k]]):
+                byte = np.int64(hosts[host_number[k], at])
                 out[n], out[n + 1] = _HEX[byte >> 4], _HEX[byte & 15]
                 n += 2
             for shift in range(60, -4, -4):
@@ -58,14 +58,17 @@ def _put_ids(
         ends[k + 1] = n
 
 
-def hex_ids(hosts: Bytes, lengths: Int64s, which: Int64s, offset: Int64s, valid: npt.NDArray[np.bool_]) -> tuple[Int32s, Bytes]:
-    """Message ids (``MessageDecoder.createMessageId``) as texts (offsets, bytes): host and physical offset in upper-case hex.
+def hex_ids(
+    hosts: Bytes, lengths: Int64s, host_number: Int64s, offset: Int64s, valid: npt.NDArray[np.bool_]
+) -> tuple[Int32s, Bytes]:
+    """Return message ids (``MessageDecoder.createMessageId``) as texts (offsets, bytes): host and physical offset in upper-case
+    hex.
 
-    ``hosts``: uint8 (h, 20), of which the first ``lengths`` bytes count; ``which``: the host of each message, ``offset`` its
-    physical offset, int64 (n,). There is no text where ``valid``, bool (n,), is false.
+    ``hosts``: uint8 (h, 20), of which the first ``lengths`` bytes count. ``host_number``: the host of each message, ``offset``
+    its physical offset, int64 (n,). There is no text where ``valid``, bool (n,), is false.
     """
-    ends, out = np.empty(len(which) + 1, np.int32), np.empty(56 * len(which), np.uint8)
-    _put_ids(hosts, lengths, which, offset, valid, ends, out)
+    ends, out = np.empty(len(host_number) + 1, np.int32), np.empty(56 * len(host_number), np.uint8)
+    _put_ids(hosts, lengths, host_number, offset, valid, ends, out)
     return ends, out
 
 
@@ -85,7 +88,7 @@ class BloomShape:
 
 
 def bloom_shape(error_rate: int = ERROR_RATE, consumers: int = CONSUMERS) -> BloomShape:
-    """The shape that ``BloomFilter.createByFn`` gives for an error rate in percent and a number of consumers.
+    """Return the shape that ``BloomFilter.createByFn`` gives for an error rate in percent and a number of consumers.
 
     Raises ValueError where the rate is not 1 to 99, or there is no consumer.
     """
@@ -99,7 +102,8 @@ def bloom_shape(error_rate: int = ERROR_RATE, consumers: int = CONSUMERS) -> Blo
 
 
 def bloom_bits(hashed: npt.NDArray[np.uint64], shape: BloomShape) -> npt.NDArray[np.int32]:
-    """The positions of the bits of texts: int32 (n, hashes). ``hashed``: uint64 (n,), the first half of ``murmur3_128``."""
+    """Return the positions of the bits of texts: int32 (n, hashes). ``hashed``: uint64 (n,), the first half of
+    ``murmur3_128``."""
     low = hashed.astype(np.uint32).view(np.int32)
     high = (hashed >> np.uint64(32)).astype(np.uint32).view(np.int32)
     with np.errstate(over="ignore"):

@@ -16,7 +16,8 @@ _HANDLER: Final = "storage-format-java"
 
 
 def _as_java(error: UnicodeError) -> tuple[str, int]:
-    """One U+FFFD for what Java's ``String.decodeUTF8`` takes as one malformed sequence: a surrogate is one, not three."""
+    """Return one U+FFFD for what Java's ``String.decodeUTF8`` takes as one malformed sequence: a surrogate is one, not
+    three."""
     assert isinstance(error, UnicodeDecodeError)
     raw, start = error.object, error.start
     if raw[start] == 0xED and start + 1 < len(raw) and 0xA0 <= raw[start + 1] <= 0xBF:
@@ -29,12 +30,12 @@ codecs.register_error(_HANDLER, _as_java)
 
 
 def java_text(raw: bytes) -> str:
-    """``new String(raw, UTF_8)`` as a Python string, which has no lone surrogates."""
+    """Return ``new String(raw, UTF_8)`` as a Python string, which has no lone surrogates."""
     return raw.decode("utf-8", _HANDLER)
 
 
 def string_hash(text: str) -> int:
-    """``String.hashCode`` of a text: over its UTF-16 code units, as a Java int."""
+    """Return ``String.hashCode`` of a text: over its UTF-16 code units, as a Java int."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for at in range(0, len(units), 2):
@@ -43,13 +44,14 @@ def string_hash(text: str) -> int:
 
 
 def key_hash(topic: str, key: str) -> int:
-    """The hash under which an IndexFile keeps a key (``IndexFile.indexKeyHashMethod``); abs(-2147483648) counts as 0."""
+    """Return the hash under which an IndexFile keeps a key (``IndexFile.indexKeyHashMethod``); abs(-2147483648) counts as 0."""
     value = abs(string_hash(f"{topic}#{key}"))
     return 0 if value > INT32_MAX else value
 
 
 def tag_hash(topic: str, tag: str) -> int:
-    """The hash under which an IndexFile keeps a record's TAGS: that of ``topic#T#TAGS`` (``IndexService.buildIndex``, 5.4)."""
+    """Return the hash under which an IndexFile keeps a record's TAGS: that of ``topic#T#TAGS`` (``IndexService.buildIndex``,
+    5.4)."""
     return key_hash(topic, f"T#{tag}")
 
 
@@ -60,5 +62,5 @@ _KEYS: Final = re.compile(r'("(?:[^"\\]|\\.)*"?)|([{,]\s*)(-?[0-9]+)(?=\s*:)')
 
 
 def loads(text: str) -> Any:
-    """As ``json.loads``; keys that are numbers become texts. Raises ValueError, RecursionError."""
+    """Parse JSON as ``json.loads`` does; keys that are numbers become texts. Raises ValueError, RecursionError."""
     return json.loads(_KEYS.sub(lambda found: found[1] or f'{found[2]}"{found[3]}"', text))

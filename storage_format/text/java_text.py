@@ -25,39 +25,39 @@ DIGIT_ZEROS: Final[npt.NDArray[np.int64]] = np.array(
 
 @jit
 def decode_at(data: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, int]:
-    """The first code point of ``data[at:end]`` and where the next begins, as Java's ``String.decodeUTF8`` reads it.
+    """Return the first code point of ``data[at:end]`` and where the next begins, as Java's ``String.decodeUTF8`` reads it.
 
     A malformed sequence is U+FFFD and as long as Java takes it to be (``malformed3``, ``malformed4``).
     """
     b1 = np.int64(data[at])
-    left = end - at
+    remaining = end - at
     if b1 < 0x80:
         return b1, at + 1
     if 0xC2 <= b1 <= 0xDF:
-        if left >= 2 and (data[at + 1] & 0xC0) == 0x80:
+        if remaining >= 2 and (data[at + 1] & 0xC0) == 0x80:
             return ((b1 & 0x1F) << 6) | np.int64(data[at + 1] & 0x3F), at + 2
         return REPLACEMENT, at + 1
     if 0xE0 <= b1 <= 0xEF:
-        if left < 2:
+        if remaining < 2:
             return REPLACEMENT, at + 1
         b2 = np.int64(data[at + 1])
         if (b2 & 0xC0) != 0x80 or (b1 == 0xE0 and (b2 & 0xE0) == 0x80):
             return REPLACEMENT, at + 1
-        if left < 3 or (data[at + 2] & 0xC0) != 0x80:
+        if remaining < 3 or (data[at + 2] & 0xC0) != 0x80:
             return REPLACEMENT, at + 2
         point = ((b1 & 0x0F) << 12) | ((b2 & 0x3F) << 6) | np.int64(data[at + 2] & 0x3F)
         if 0xD800 <= point <= 0xDFFF:
             return REPLACEMENT, at + 3
         return point, at + 3
     if 0xF0 <= b1 <= 0xF4:
-        if left < 2:
+        if remaining < 2:
             return REPLACEMENT, at + 1
         b2 = np.int64(data[at + 1])
         if (b2 & 0xC0) != 0x80 or (b1 == 0xF0 and b2 < 0x90) or (b1 == 0xF4 and b2 > 0x8F):
             return REPLACEMENT, at + 1
-        if left < 3 or (data[at + 2] & 0xC0) != 0x80:
+        if remaining < 3 or (data[at + 2] & 0xC0) != 0x80:
             return REPLACEMENT, at + 2
-        if left < 4 or (data[at + 3] & 0xC0) != 0x80:
+        if remaining < 4 or (data[at + 3] & 0xC0) != 0x80:
             return REPLACEMENT, at + 3
         point = ((b1 & 0x07) << 18) | ((b2 & 0x3F) << 12)
         point |= (np.int64(data[at + 2] & 0x3F) << 6) | np.int64(data[at + 3] & 0x3F)
@@ -67,7 +67,7 @@ def decode_at(data: npt.NDArray[np.uint8], at: int, end: int) -> tuple[int, int]
 
 @inlined
 def java_hash(data: npt.NDArray[np.uint8], start: int, end: int, seed: int) -> int:
-    """``String.hashCode`` of the text ``data[start:end]``, continued from ``seed``; unsigned 32 bits as int64."""
+    """Return ``String.hashCode`` of the text ``data[start:end]``, continued from ``seed``; unsigned 32 bits as int64."""
     h = np.int64(seed)
     at = start
     if CAN_LOAD:
@@ -89,13 +89,13 @@ def java_hash(data: npt.NDArray[np.uint8], start: int, end: int, seed: int) -> i
 
 @inlined
 def signed32(value: int) -> int:
-    """An unsigned 32-bit value as Java's ``int``."""
+    """Return an unsigned 32-bit value as Java's ``int``."""
     return value - _UINT32_SPAN if value > INT32_MAX else value
 
 
 @inlined
 def index_hash(value: int) -> int:
-    """``IndexFile.indexKeyHashMethod``: absolute value, with abs(-2147483648) taken as 0."""
+    """Return ``IndexFile.indexKeyHashMethod``: absolute value, with abs(-2147483648) taken as 0."""
     signed = signed32(value)
     if signed < 0:
         signed = -signed
@@ -104,8 +104,8 @@ def index_hash(value: int) -> int:
 
 @jit
 def parse_number(data: npt.NDArray[np.uint8], start: int, end: int, low: int, high: int) -> tuple[bool, int]:
-    """``Long.parseLong`` of ``data[start:end]``: (whether it is a number, its value). ``low`` and ``high`` are the type's
-    bounds."""
+    """Return ``Long.parseLong`` of ``data[start:end]``: (whether it is a number, its value). ``low`` and ``high`` are the
+    type's bounds."""
     at = start
     negative = False
     if at < end and (data[at] == 0x2D or data[at] == 0x2B):

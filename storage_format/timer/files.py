@@ -43,7 +43,8 @@ class Placed:
 def place(
     due: Longs, stored: Longs, deletes: Flags, clock: int, settings: TimerSettings, recalled: Flags | None = None
 ) -> Placed:
-    """Place messages by the times at which they are ``due`` and were ``stored``; ``clock`` is a multiple of the precision.
+    """Return place messages by the times at which they are ``due`` and were ``stored``; ``clock`` is a multiple of the
+    precision.
 
     A broker lets a message roll that is due beyond its window, so that its record is not deleted before; by default a record
     lives for one window and a half (``fileReservedTime``). Only what is due later than its record lives rolls here, and when
@@ -86,7 +87,7 @@ def place(
 
 
 def _ranks(steps: Longs, deletes: Flags) -> Longs:
-    """For each overdue message the number of its new slot, by the step in which it was due."""
+    """Return the number of the new slot of each overdue message, by the step in which it was due."""
     order = np.argsort(steps, kind="stable")
     begins = np.flatnonzero(np.diff(steps[order], prepend=steps[order[0]] - 1))
     lengths = np.diff(begins, append=len(steps))
@@ -168,7 +169,8 @@ def timer_files(
     pending: npt.NDArray[np.void], end: QueueEnd, read_time: int, settings: TimerSettings | None = None,
     recalled: npt.NDArray[np.bool_] | None = None,
 ) -> TimerFiles:  # fmt: skip
-    """The files with which a broker delivers exactly the messages that are ``pending``: timerlog, timerwheel, timercheck.
+    """Return the files with which a broker delivers exactly the messages that are ``pending``: timerlog, timerwheel,
+    timercheck.
 
     Args:
         pending: rows of PENDING, ascending by queue offset, all below ``end``.
@@ -242,17 +244,17 @@ class _Log:
         self._before[self._order] = before
 
     def slots(self) -> npt.NDArray[np.void]:
-        """Rows of SLOT, ascending by time."""
-        found = np.zeros(len(self._slots), layout.SLOT)
+        """Return rows of SLOT, ascending by time."""
+        slots = np.zeros(len(self._slots), layout.SLOT)
         ends = np.append(self._begins[1:], len(self._order)) - 1
-        found["time"] = self._slots
-        found["first_pos"] = self._places[self._order[self._begins]]
-        found["last_pos"] = self._places[self._order[ends]]
-        found["count"] = np.add.reduceat(np.where(self._rows["delete"][self._order], -1, 1), self._begins)
-        return found
+        slots["time"] = self._slots
+        slots["first_pos"] = self._places[self._order[self._begins]]
+        slots["last_pos"] = self._places[self._order[ends]]
+        slots["count"] = np.add.reduceat(np.where(self._rows["delete"][self._order], -1, 1), self._begins)
+        return slots
 
     def files(self) -> Iterator[TimerFile]:
-        """Each file; the last one is not full."""
+        """Yield each file; the last one is not full."""
         for low in range(0, len(self._rows), self._per_file):
             start = low // self._per_file * self._file_size
             high = min(low + self._per_file, len(self._rows))
@@ -279,7 +281,7 @@ class _Log:
 
 
 def _wheel_parts(slots: npt.NDArray[np.void]) -> Iterator[tuple[int, bytes]]:
-    """The wheel's stretches of _PART_SLOTS that have a slot (``TimerWheel.getSlotIndex``)."""
+    """Yield the wheel's stretches of _PART_SLOTS that have a slot (``TimerWheel.getSlotIndex``)."""
     indexes = slots["time"].astype(np.int64) % layout.WHEEL_SLOTS
     for part in np.unique(indexes // _PART_SLOTS):
         begin = int(part) * _PART_SLOTS

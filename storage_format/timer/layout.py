@@ -52,7 +52,7 @@ WHEEL_SIZE: Final = WHEEL_SLOTS * SLOT_LAYOUT.size
 
 
 def units_per_file(log_file_size: int) -> int:
-    """Units that a file of ``timerlog`` takes (``TimerLog.append``): a blank one always fits behind them."""
+    """Return units that a file of ``timerlog`` takes (``TimerLog.append``): a blank one always fits behind them."""
     return (log_file_size - BLANK_SIZE) // LOG_LAYOUT.size
 
 
@@ -88,10 +88,10 @@ class TimerCheckpoint:
     version_counter: int = 0
 
     def to_bytes(self) -> bytes:
-        """The whole file: SIZE bytes."""
+        """Return the whole file: SIZE bytes."""
         return CHECK_LAYOUT.pack(*astuple(self)).ljust(SIZE, b"\0")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> TimerCheckpoint:
-        """Those of a file's first bytes; a file that is too short is mapped with zeros behind it."""
+        """Return the checkpoint in a file's first bytes; a file that is too short is mapped with zeros behind it."""
         return cls(*CHECK_LAYOUT.unpack(data[: CHECK_LAYOUT.size].ljust(CHECK_LAYOUT.size, b"\0")))

@@ -1,4 +1,4 @@
-"""What is asked about delayed and timer messages: settings of a broker, policies of a user.
+"""The settings for delayed and timer messages: those of a broker, and the policies of a user.
 
 By itself: each start reads it, and it imports no numpy.
 """
@@ -19,9 +19,9 @@ PRECISIONS_MS: Final = (100, 200, 500, 1000)
 """``MessageStoreConfig.setTimerPrecisionMs`` takes the nearest of these that is not above, or the first"""
 
 
-def precision_ms(wanted: int) -> int:
-    """Return the milliseconds of a slot where a broker.conf has ``timerPrecisionMs`` = ``wanted``."""
-    return max((step for step in PRECISIONS_MS if step <= wanted), default=PRECISIONS_MS[0])
+def precision_ms(configured: int) -> int:
+    """Return the milliseconds of a slot where a broker.conf has ``timerPrecisionMs`` = ``configured``."""
+    return max((step for step in PRECISIONS_MS if step <= configured), default=PRECISIONS_MS[0])
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class TimerSettings:
     @property
     def roll_window(self) -> int:
         """Milliseconds: a message that is due later is put into the timer topic once more on its way."""
-        most = SLOTS_TOTAL - BLANK_SLOTS
-        return (self.roll_window_slots if 2 <= self.roll_window_slots <= most else most) * self.precision_ms
+        highest = SLOTS_TOTAL - BLANK_SLOTS
+        return (self.roll_window_slots if 2 <= self.roll_window_slots <= highest else highest) * self.precision_ms
 
 
 # --------------------------------------------------------------------------------------------------------------------- policies

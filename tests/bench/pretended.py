@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.engines.engine import plan_shuffle
 from rocketmq_reindex.jobs.spark.engine import bucket_keys
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.index.file import STAGED
-from rocketmq_reindex.storage_format.queue.order import Decision
+from rocketmq_reindex.storage_format.queue.order import OrderDecision
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import files, handover
 from rocketmq_reindex.udfs.order.decide import DecideOrder, OddQueue, OrderResult
@@ -144,7 +144,7 @@ class PretendedEngine:
                 for partition in range(parts):
                     where = PlacementSpan(files.join(folder, f"placements-{partition}"), 0, 2, 1)
                     lines = (
-                        OddQueue(name, k, decisions=[Decision("fill", 1_000, 1)], filled=1, where=where).to_json()
+                        OddQueue(name, k, decisions=[OrderDecision("fill", 1_000, 1)], filled=1, where=where).to_json()
                         for name, k in sorted(self._queues(partition, self.shape.odd))
                     )
                     Path(folder, f"odd-{partition}").write_text("".join(f"{line}\n" for line in lines), encoding="ascii")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.building import decisions as driver, summary as summaries
-from rocketmq_reindex.storage_format.queue.order import Decision
+from rocketmq_reindex.storage_format.queue.order import OrderDecision
 from rocketmq_reindex.udfs.order import decide
 from rocketmq_reindex.udfs.order.decide import LISTED_MAX, cap_decisions
 from tests.tools.compare import SMALL, differences
@@ -30,9 +30,9 @@ def sums(entries: list[dict[str, Any]]) -> Counter[str]:
 
 
 def test_the_rest_is_summed_up_by_kind() -> None:
-    few = [Decision("fill", n, 2) for n in range(LISTED_MAX)]
+    few = [OrderDecision("fill", n, 2) for n in range(LISTED_MAX)]
     assert cap_decisions(few) == few
-    rest = [Decision("fill", 900, 1), Decision("out-of-line", 7, 1), Decision("fill", 500, 3)]
+    rest = [OrderDecision("fill", 900, 1), OrderDecision("out-of-line", 7, 1), OrderDecision("fill", 500, 3)]
     assert cap_decisions([*few, *rest]) == [*few, ("more fill", 500, 4), ("more out-of-line", 7, 1)]
 
 

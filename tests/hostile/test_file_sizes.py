@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.building.inputs import look_at
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.inspect_files import inspect
 from rocketmq_reindex.jobs.preflighting.options import parse_preflight
-from rocketmq_reindex.jobs.verifying.index import Index
+from rocketmq_reindex.jobs.verifying.index import IndexComparison
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.incremental.stored_rows import stored_rows
@@ -103,14 +103,14 @@ def test_an_index_file_that_goes_away_while_it_is_verified(tmp_path: Path, monke
     store = store_of(tmp_path / "store")
     assert local_build(store, tmp_path / "out", **SMALL).exit == 0
     last = max((tmp_path / "out" / "index").iterdir())
-    check = Index.check_files
+    check = IndexComparison.check_files
 
     def then_gone(self: Any, *words: Any) -> Any:
         found = check(self, *words)
         last.unlink()
         return found
 
-    monkeypatch.setattr(Index, "check_files", then_gone)
+    monkeypatch.setattr(IndexComparison, "check_files", then_gone)
     with pytest.raises((OSError, InputError), match=last.name):
         local_verify(tmp_path / "out", commitlogs=(str(store / "commitlog"),), **SMALL)
 

@@ -9,17 +9,17 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from rocketmq_reindex.udfs.sql.base import Reader, Source
+from rocketmq_reindex.udfs.sql.base import Source, SourceReader
 
 
-def make_reader(source: type[Source], path: Path | str, **options: Any) -> Reader:
+def make_reader(source: type[Source], path: Path | str, **options: Any) -> SourceReader:
     made = source({"path": str(path), **{name: str(value) for name, value in options.items()}})
     reader = made.reader(made.schema())
-    assert isinstance(reader, Reader)
+    assert isinstance(reader, SourceReader)
     return reader
 
 
-def batches(reader: Reader) -> Iterator[pa.RecordBatch]:
+def batches(reader: SourceReader) -> Iterator[pa.RecordBatch]:
     # Spark gives a reader None where it planned nothing.
     partitions: list[InputPartition | None] = [*reader.partitions()] or [None]
     for partition in partitions:

@@ -33,7 +33,7 @@ class ReadDigest:
             self._at = end
 
     def finish(self, reader: Reader, start: int) -> tuple[int, str]:
-        """The offset behind the last byte that was read, and the digest of all bytes from ``low`` to there.
+        """Return the offset behind the last byte that was read, and the digest of all bytes from ``low`` to there.
 
         ``reader`` reads the segment, which begins at offset ``start``.
         """
@@ -52,7 +52,7 @@ def _feed(reader: Reader, start: int, low: int, high: int, digest: ReadDigest) -
 
 
 def digest_of(reader: Reader, start: int, low: int, high: int, kind: str = KIND) -> str:
-    """The digest of the offsets [low, high) of the segment that begins at offset ``start``, in hex."""
+    """Return the digest of the offsets [low, high) of the segment that begins at offset ``start``, in hex."""
     digest = ReadDigest(low, kind)
     reader.read_ahead(high - start)
     _feed(reader, start, low, high, digest)
@@ -60,7 +60,7 @@ def digest_of(reader: Reader, start: int, low: int, high: int, kind: str = KIND)
 
 
 def file_digest(path: str, used: int | None = None, kind: str = KIND) -> str:
-    """The digest of a file, or of its first ``used`` bytes, in hex."""
+    """Return the digest of a file, or of its first ``used`` bytes, in hex."""
     with Reader(path) as reader:
         return digest_of(reader, 0, 0, reader.size() if used is None else used, kind)
 
@@ -75,10 +75,10 @@ class UsedDigest:
         """Take in bytes (uint8). Returns how many of them there are up to the last one that is not zero."""
         used = len(data) - int(np.argmax(data[::-1] != 0)) if data.any() else 0
         if used:
-            some = bytes(min(self._zeros, _READ_BYTES))
+            zeros = bytes(min(self._zeros, _READ_BYTES))
             while self._zeros:
-                part = min(self._zeros, len(some))
-                self._hasher.update(some[:part])
+                part = min(self._zeros, len(zeros))
+                self._hasher.update(zeros[:part])
                 self._zeros -= part
             self._hasher.update(data[:used].data)
         self._zeros += len(data) - used
@@ -86,5 +86,5 @@ class UsedDigest:
         return used
 
     def finish(self) -> tuple[int, str]:
-        """How many bytes are in use, and their digest."""
+        """Return how many bytes are in use, and their digest."""
         return self._at - self._zeros, self._hasher.digest().hex()

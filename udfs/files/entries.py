@@ -38,21 +38,21 @@ def _entry(info: pafs.FileInfo, path: str) -> Entry:
 
 
 def _local_entry(path: str) -> Entry:
-    """What is at the end of all symbolic links."""
+    """Return what is at the end of all symbolic links."""
     name = os.path.basename(path)
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return Entry(name, path, ABSENT, 0, 0)
         raise
-    if stat.S_ISREG(found.st_mode):
-        return Entry(name, path, FILE, found.st_size, found.st_mtime_ns)
-    return Entry(name, path, FOLDER if stat.S_ISDIR(found.st_mode) else OTHER, 0, found.st_mtime_ns)
+    if stat.S_ISREG(status.st_mode):
+        return Entry(name, path, FILE, status.st_size, status.st_mtime_ns)
+    return Entry(name, path, FOLDER if stat.S_ISDIR(status.st_mode) else OTHER, 0, status.st_mtime_ns)
 
 
 def entry_of(path: str) -> Entry:
-    """The entry at ``path``; one of the kind ABSENT when there is none.
+    """Return the entry at ``path``; one of the kind ABSENT when there is none.
 
     Raises OSError when that cannot be found out, and InputError for a URI that is none.
     """
@@ -61,7 +61,7 @@ def entry_of(path: str) -> Entry:
 
 
 def modified(path: str) -> int:
-    """When a file was last written, by the clock of its store, in nanoseconds since 1970; 0 when there is no file."""
+    """Return when a file was last written, by the clock of its store, in nanoseconds since 1970; 0 when there is no file."""
     entry = entry_of(path)
     return entry.modified if entry.kind == FILE else 0
 
@@ -70,12 +70,12 @@ def _infos(system: System, inner: str) -> list[pafs.FileInfo]:
     from pyarrow import fs as pafs
 
     # A bucket has no empty folders.
-    found = system.fs.get_file_info(pafs.FileSelector(inner, allow_not_found=system.flat))
-    return [info for info in found if info.base_name]
+    infos = system.fs.get_file_info(pafs.FileSelector(inner, allow_not_found=system.flat))
+    return [info for info in infos if info.base_name]
 
 
 def listing(folder: str) -> list[Entry]:
-    """The entries of a folder, by name. Raises OSError when there is no such folder, except in a bucket."""
+    """Return the entries of a folder, by name. Raises OSError when there is no such folder, except in a bucket."""
     system, inner = resolve(folder)
     if system is None:
         return [_local_entry(join(folder, name)) for name in sorted(os.listdir(inner))]
@@ -83,11 +83,12 @@ def listing(folder: str) -> list[Entry]:
 
 
 def below(folder: str) -> list[Entry]:
-    """All files below a folder, which may be absent, in no order; each ``name`` is the path from the folder. Few requests."""
+    """Return all files below a folder, which may be absent, in no order; each ``name`` is the path from the folder. Few
+    requests."""
     system, inner = resolve(folder)
     if system is None:
-        found = [os.path.join(where, name) for where, _, some in os.walk(inner) for name in some]
-        return [replace(_local_entry(path), name=os.path.relpath(path, inner)) for path in found]
+        local_paths = [os.path.join(parent, name) for parent, _, names in os.walk(inner) for name in names]
+        return [replace(_local_entry(path), name=os.path.relpath(path, inner)) for path in local_paths]
     from pyarrow import fs as pafs
 
     try:
@@ -100,20 +101,20 @@ def below(folder: str) -> list[Entry]:
 
 
 def names(folder: str) -> list[str]:
-    """The names of a folder's entries, in no order, without a request for each."""
+    """Return the names of a folder's entries, in no order, without a request for each."""
     system, inner = resolve(folder)
     return os.listdir(inner) if system is None else [info.base_name for info in _infos(system, inner)]
 
 
 def count_below(folder: str) -> int:
-    """The number of files and folders below a local folder; -1 when there is no such folder."""
+    """Return the number of files and folders below a local folder; -1 when there is no such folder."""
     if entry_of(folder).kind != FOLDER:
         return -1
-    count, left = 0, [folder]
-    while left:
-        with os.scandir(left.pop()) as found:
-            for entry in found:
+    count, folders = 0, [folder]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
                 count += 1
                 if entry.is_dir(follow_symlinks=False):
-                    left.append(entry.path)
+                    folders.append(entry.path)
     return count

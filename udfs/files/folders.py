@@ -106,11 +106,11 @@ def copy_in_store(source: str, target: str) -> bool:
 
     Returns False where that does not work: then read and write the file.
     """
-    (system, inner), (there, wanted) = systems.resolve(source), systems.resolve(target)
-    if system is None or not system.flat or there is not system:
+    (system, inner), (target_system, inner_target) = systems.resolve(source), systems.resolve(target)
+    if system is None or not system.flat or target_system is not system:
         return False
     try:
-        system.fs.copy_file(inner, wanted)
+        system.fs.copy_file(inner, inner_target)
     except (OSError, NotImplementedError):
         # Not every store that speaks S3 copies. A read shows whether the file is missing.
         return False
@@ -139,27 +139,28 @@ def sync(folder: str) -> None:
 
 
 def free_bytes(folder: str) -> int | None:
-    """The free bytes of the file system of ``folder``; None where that cannot be known."""
+    """Return the free bytes of the file system of ``folder``; None where that cannot be known."""
     if systems.no_rename(folder):
         return None
     inner = os.path.abspath(folder)
-    found = os.statvfs(inner)
-    return found.f_bavail * found.f_frsize
+    status = os.statvfs(inner)
+    return status.f_bavail * status.f_frsize
 
 
 def allocated(path: str, size: int) -> int:
-    """The bytes that a file of ``size`` bytes takes in its file system: less where it has holes, and ``size`` behind a URI."""
+    """Return the bytes that a file of ``size`` bytes takes in its file system: less where it has holes, and ``size`` behind a
+    URI."""
     system, inner = systems.resolve(path)
     return size if system is not None else min(size, os.stat(inner).st_blocks * 512)
 
 
 def link(source: str, target: str) -> bool:
-    """Make a hard link to a local file; returns whether there is one now.
+    """Make a hard link to a local file; return whether there is one now.
 
     A file at ``target`` stays as it is: another attempt of the same task made it.
     """
-    (system, old), (there, new) = systems.resolve(source), systems.resolve(target)
-    if system is not None or there is not None:
+    (system, old), (target_system, new) = systems.resolve(source), systems.resolve(target)
+    if system is not None or target_system is not None:
         return False
     try:
         # A link to a symbolic link would lead nowhere from its new folder.
@@ -176,13 +177,13 @@ def _private(path: str, flags: int) -> int:
 
 
 def clone(source: str, temporary_folder: str, target: str) -> bool:
-    """Make a local file that shares the bytes of another until one of the two is written to; returns whether there is one now.
+    """Make a local file that shares the bytes of another until one of the two is written to; return whether there is one now.
 
     That works within one file system, and only in some (XFS, Btrfs). The file is made in ``temporary_folder``: one that a
     killed task leaves behind is empty, and must not have the name ``target``. A file at ``target`` is replaced.
     """
-    (system, old_path), (there, new_path) = systems.resolve(source), systems.resolve(target)
-    if system is not None or there is not None:
+    (system, old_path), (target_system, new_path) = systems.resolve(source), systems.resolve(target)
+    if system is not None or target_system is not None:
         return False
     temporary = uris.join(systems.resolve(temporary_folder)[1], uuid.uuid4().hex)
     try:
@@ -233,10 +234,10 @@ def remove_tree(path: str) -> str:
 
 
 def why(error: OSError) -> str:
-    """The reason that an error of a store gives, as one line. pyarrow may list each object that could not be removed."""
+    """Return the reason that an error of a store gives, as one line. pyarrow may list each object that could not be removed."""
     text = error.strerror or str(error)
-    one = _OF_A_KEY.search(text)
-    return escape(one[1] if one else (text.splitlines() or [type(error).__name__])[0], _REASON_LENGTH)
+    of_a_key = _OF_A_KEY.search(text)
+    return escape(of_a_key[1] if of_a_key else (text.splitlines() or [type(error).__name__])[0], _REASON_LENGTH)
 
 
 def _remove_local(path: str) -> str:
@@ -277,14 +278,14 @@ def _remove_empty(system: systems.System, inner: str) -> None:
     """
     from pyarrow import fs as pafs
 
-    found, left = list[str](), [inner] if system.fs.get_file_info(inner).type.name == "Directory" else []
-    while left:
-        found.append(folder := left.pop())
-        there = [info for info in system.fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True)) if info.base_name]
-        if any(info.type.name != "Directory" for info in there):
+    folders, pending = list[str](), [inner] if system.fs.get_file_info(inner).type.name == "Directory" else []
+    while pending:
+        folders.append(folder := pending.pop())
+        infos = [info for info in system.fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True)) if info.base_name]
+        if any(info.type.name != "Directory" for info in infos):
             return  # somebody has written there
-        left += [info.path for info in there]
-    for folder in reversed(found):
+        pending += [info.path for info in infos]
+    for folder in reversed(folders):
         system.fs.create_dir(folder, recursive=False)
         system.fs.delete_dir(folder)
 
@@ -296,13 +297,13 @@ def _remove_one_by_one(system: systems.System, inner: str) -> None:
     """
     from pyarrow import fs as pafs
 
-    found = system.fs.get_file_info(pafs.FileSelector(inner, recursive=True, allow_not_found=True))
-    files = [info.path for info in found if info.type.name == "File"]
+    infos = system.fs.get_file_info(pafs.FileSelector(inner, recursive=True, allow_not_found=True))
+    files = [info.path for info in infos if info.type.name == "File"]
     for first in files[:1]:
         system.fs.delete_file(first)
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="remove") as pool:
         list(pool.map(system.fs.delete_file, files[1:]))
     # pyarrow marks the folder of each removed object with an empty object. Without files in it that is one request.
-    folders = [info.path for info in found if info.type.name == "Directory"]
+    folders = [info.path for info in infos if info.type.name == "Directory"]
     for folder in (*sorted(folders, key=len, reverse=True), inner):
         system.fs.delete_dir(folder)

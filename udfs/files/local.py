@@ -18,7 +18,7 @@ MADV_POPULATE_READ: Final = 22
 
 
 def open_regular(path: str) -> int:
-    """A handle to read a regular file.
+    """Return a handle to read a regular file.
 
     Raises InputError for anything else: opening a FIFO may wait for ever, and a device may never end.
     """
@@ -54,7 +54,8 @@ _NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
 
 
 def outgrows_cache(size: int) -> bool:
-    """Whether ``size`` bytes, read once, would push much else out of the page cache: more than half of the machine's memory."""
+    """Return whether ``size`` bytes, read once, would push much else out of the page cache: more than half of the machine's
+    memory."""
     return 2 * size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -92,7 +93,7 @@ class Ahead:
         self._passed = self._passed[1], low
 
     def _start(self) -> bool:
-        """Start the thread; whether there is one. A process may have as many as it is allowed."""
+        """Start the thread; return whether there is one. A process may have as many as it is allowed."""
         thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
         try:
             thread.start()
@@ -126,7 +127,7 @@ class Ahead:
                 self._moved.notify_all()
 
     def _next(self) -> tuple[int, int] | None:
-        """The next piece; None at the end."""
+        """Return the next piece; None at the end."""
         with self._moved:
             while self._at >= self._wanted and self._at < self._until and not self._closed:
                 self._moved.wait()
@@ -136,11 +137,11 @@ class Ahead:
 
     def _load(self, sink: int, source: int, low: int, high: int) -> None:
         # The last byte first: what the system reads ahead by itself must not pass for what was there before.
-        there = [self._is_cached(high - 1 - k * (high - low) // _PROBES) for k in range(_PROBES)]
-        if all(there):
+        cached = [self._is_cached(high - 1 - k * (high - low) // _PROBES) for k in range(_PROBES)]
+        if all(cached):
             self._loaded(high)
             return
-        if not any(there):
+        if not any(cached):
             self._ours.append((low, high))
         # From page cache to nowhere: read in large pieces as for any file that is read in order, but no byte is copied.
         # posix_fadvise(WILLNEED) reads single pages, which cost twice the processor's time. A handle of its own: the look-ups

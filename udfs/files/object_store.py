@@ -111,58 +111,60 @@ _BUCKET: Final = {
 
 
 def lacks_reason(error: OSError) -> bool:
-    """Whether the answer had no body, as that to a HEAD: a GET of the same then says what is wrong."""
+    """Return whether the answer had no body, as that to a HEAD: a GET of the same then says what is wrong."""
     return _NO_BODY in str(error)
 
 
 def hides_reason(error: OSError) -> bool:
-    """Whether the reason was lost: the SDK wants to write an error's text to where the bytes go, and it is too long for it."""
+    """Return whether the reason was lost: the SDK wants to write an error's text to where the bytes go, and it is too long for
+    it."""
     return _FLUSH in str(error)
 
 
-def tries(error: OSError, most: int) -> int:
-    """How often at most a request is tried that ended with ``error``: once where the same answer would come again."""
+def tries(error: OSError, tries_max: int) -> int:
+    """Return how often at most a request is tried that ended with ``error``: once where the same answer would come again."""
     if isinstance(error, (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)):
         return 1
     text = str(error)
-    found, connection = _ERROR.search(text), _NO_CONNECTION.search(text)
+    aws_error, connection = _ERROR.search(text), _NO_CONNECTION.search(text)
     if connection and int(connection["curl"]) in _TLS:
         return 1
     if connection and int(connection["curl"]) == _NO_ADDRESS:
         # A name server may be slow for once. Mostly the name is wrong.
-        return min(most, 4)
-    if found:
-        again = found["code"] in _TRANSIENT or int(found["status"] or 0) in _TRANSIENT_STATUS
-        return most if again else 1
+        return min(tries_max, 4)
+    if aws_error:
+        is_transient = aws_error["code"] in _TRANSIENT or int(aws_error["status"] or 0) in _TRANSIENT_STATUS
+        return tries_max if is_transient else 1
     # What is in quotes is a name.
-    return most if _TRANSIENT_WORDS.search(_QUOTED.sub("", text)) else 1
+    return tries_max if _TRANSIENT_WORDS.search(_QUOTED.sub("", text)) else 1
 
 
 def reason(error: OSError) -> str:
-    """What the answer says, in one line, with its code and the request."""
+    """Return what the answer says, in one line, with its code and the request."""
     text = error.strerror or str(error)
-    found = _ERROR.search(text)
-    if not found:
+    aws_error = _ERROR.search(text)
+    if not aws_error:
         return text
-    message = _REQUEST.sub("", text[found.end() :]).strip().rstrip(".")
-    code = found["code"] if not found["status"] else f"HTTP status {found['status']}"
-    if other := _UNKNOWN.match(message):
-        code, message = other[1], message[other.end() :]
+    message = _REQUEST.sub("", text[aws_error.end() :]).strip().rstrip(".")
+    code = aws_error["code"] if not aws_error["status"] else f"HTTP status {aws_error['status']}"
+    if unknown := _UNKNOWN.match(message):
+        code, message = unknown[1], message[unknown.end() :]
     if message in ("", _NO_BODY) or _FLUSH in message:
-        return f"{found['operation']} ended with {code} and no reason"
+        return f"{aws_error['operation']} ended with {code} and no reason"
     advice = f": {_ADVICE[code]}" if code in _ADVICE else ""
-    return escape(f"{message} ({code}, {found['operation']})", _LENGTH) + advice
+    return escape(f"{message} ({code}, {aws_error['operation']})", _LENGTH) + advice
 
 
 def told(error: OSError, place: str, number: int, seconds: float) -> Exception:
-    """The error to raise for the last answer of ``number``, in ``seconds`` s: it names ``place``, a URI with bucket and key."""
-    said = reason(error)
+    """Return the error to raise for the last answer of ``number``, in ``seconds`` s: it names ``place``, a URI with bucket and
+    key."""
+    answer = reason(error)
     for code, words in _BUCKET.items():
-        if f"({code}, " in said:
-            scheme, _, rest = place.partition("://")
-            return InputError(f"{escape(f'{scheme}://' + rest.partition('/')[0])}: {words}")
+        if f"({code}, " in answer:
+            scheme, _, path = place.partition("://")
+            return InputError(f"{escape(f'{scheme}://' + path.partition('/')[0])}: {words}")
     often = f" (tried {number} times in {seconds:.0f} s)" if number > 1 else ""
-    return OSError(error.errno or errno.EIO, f"{said}{often}", error.filename or place)
+    return OSError(error.errno or errno.EIO, f"{answer}{often}", error.filename or place)
 
 
 # ----------------------------------------------------------------------------------------------------------------- object_store
@@ -197,8 +199,8 @@ Judges = Callable[[OSError], OSError]
 """Finds out more about an error; returns it, or one that says more."""
 
 
-def patiently(call: Callable[[], Result], place: str, judge: Judges = lambda error: error, most: int = TRIES) -> Result:
-    """Return what ``call`` returns. After an error that may pass it is called again, up to ``most`` times in all.
+def patiently(call: Callable[[], Result], place: str, judge: Judges = lambda error: error, tries_max: int = TRIES) -> Result:
+    """Return what ``call`` returns. After an error that may pass it is called again, up to ``tries_max`` times in all.
 
     ``place`` is the URI that errors name. Raises FileNotFoundError as it comes, InputError where the bucket is wrong, and
     OSError.
@@ -214,10 +216,10 @@ def patiently(call: Callable[[], Result], place: str, judge: Judges = lambda err
             last = judge(error)
         pause = min(FIRST_PAUSE * 2 ** (number - 1), _LONGEST) * random.uniform(0.5, 1.0)
         seconds = time.monotonic() - begin
-        if number >= tries(last, most) or seconds + pause > _SECONDS:
+        if number >= tries(last, tries_max) or seconds + pause > _SECONDS:
             raise told(last, place, number, seconds) from last
         if pause >= _QUIET or seconds >= SELDOM:
-            often = f"try {number + 1} of {most} in {pause:.1f} s"
+            often = f"try {number + 1} of {tries_max} in {pause:.1f} s"
             say(f"waiting for {escape(place)}: {escape(reason(last), 200)}: {often}")
         time.sleep(pause)
 
@@ -239,16 +241,16 @@ class ObjectStore:
         """pyarrow's word for the kind of the store."""
         return str(self.once.type_name)
 
-    def do(self, path: str, call: Callable[[], Result], most: int = TRIES) -> Result:
-        """``patiently`` for a request that concerns the object ``path``."""
-        return patiently(call, f"{self._scheme}://{path}", lambda error: self._explained(error, path), most)
+    def do(self, path: str, call: Callable[[], Result], tries_max: int = TRIES) -> Result:
+        """Call ``patiently`` for a request that concerns the object ``path``."""
+        return patiently(call, f"{self._scheme}://{path}", lambda error: self._explained(error, path), tries_max)
 
     def _explained(self, error: OSError, path: str) -> OSError:
         """Ask once for the reason that an answer did not give."""
         if hides_reason(error):
             # What is refused is refused to a HEAD as well.
-            found = _error_of(lambda: self.once.get_file_info(path))
-            error = found if found is not None and tries(found, TRIES) == 1 else error
+            answer = _error_of(lambda: self.once.get_file_info(path))
+            error = answer if answer is not None and tries(answer, TRIES) == 1 else error
         if lacks_reason(error) and tries(error, TRIES) == 1:
             error = _error_of(lambda: self._list(path)) or error
         return error
@@ -258,13 +260,14 @@ class ObjectStore:
 
         return self.once.get_file_info(pafs.FileSelector(path, allow_not_found=True))
 
-    def get_file_info(self, what: str | pafs.FileSelector) -> Any:
-        """What is at a path, or all that a selector finds. Raises InputError, too, where not even the bucket is there."""
-        path = what if isinstance(what, str) else what.base_dir
-        found = self.do(path, lambda: self.once.get_file_info(what))
-        if isinstance(what, str) and found.type.name == "NotFound":
+    def get_file_info(self, path_or_selector: str | pafs.FileSelector) -> Any:
+        """Return what is at a path, or all that a selector finds. Raises InputError, too, where not even the bucket is
+        there."""
+        path = path_or_selector if isinstance(path_or_selector, str) else path_or_selector.base_dir
+        infos = self.do(path, lambda: self.once.get_file_info(path_or_selector))
+        if isinstance(path_or_selector, str) and infos.type.name == "NotFound":
             self._check_bucket(path)
-        return found
+        return infos
 
     def _check_bucket(self, path: str) -> None:
         """An answer to a HEAD does not tell an object that is missing from a bucket that is."""
@@ -272,10 +275,10 @@ class ObjectStore:
         if not slash or bucket in self._buckets:
             return
         try:
-            found = self.do(bucket, lambda: self.once.get_file_info(bucket))
+            info = self.do(bucket, lambda: self.once.get_file_info(bucket))
         except OSError:
             return  # it may not be asked for
-        if found.type.name == "NotFound":
+        if info.type.name == "NotFound":
             raise InputError(f"{escape(f'{self._scheme}://{bucket}')}: {NO_BUCKET}")
         self._buckets.add(bucket)
 
@@ -349,39 +352,39 @@ class ObjectFile:
         self._size, self._at = int(file.size()), 0
 
     def size(self) -> int:
-        """Its size in bytes."""
+        """Return its size in bytes."""
         return self._size
 
     def seek(self, at: int) -> None:
         """Where ``readinto`` reads. No request."""
         self._at = at
 
-    def _checked(self, at: int, count: int, got: int) -> None:
-        if got < min(count, self._size - at):
-            raise OSError(f"AWS Error NETWORK_CONNECTION during GetObject operation: {got} of {count} bytes came")
+    def _checked(self, at: int, count: int, received: int) -> None:
+        if received < min(count, self._size - at):
+            raise OSError(f"AWS Error NETWORK_CONNECTION during GetObject operation: {received} of {count} bytes came")
 
     def readinto(self, view: memoryview) -> int:
-        """Fill ``view`` from where ``seek`` said; returns how many bytes there were before the object's end."""
+        """Fill ``view`` from where ``seek`` said; return how many bytes there were before the object's end."""
         at = self._at
 
         def read() -> int:
             self._file.seek(at)
-            got = int(self._file.readinto(view))
-            self._checked(at, len(view), got)
-            return got
+            received = int(self._file.readinto(view))
+            self._checked(at, len(view), received)
+            return received
 
         return int(self._store.do(self._path, read)) if at < self._size else 0
 
     def read_at(self, count: int, at: int) -> bytes:
-        """``count`` bytes from ``at`` on, fewer at the object's end. Any thread may call it."""
+        """Return ``count`` bytes from ``at`` on, fewer at the object's end. Any thread may call it."""
 
         def read() -> bytes:
             data: bytes = self._file.read_at(count, at)
             self._checked(at, count, len(data))
             return data
 
-        found: bytes = self._store.do(self._path, read)
-        return found
+        answer: bytes = self._store.do(self._path, read)
+        return answer
 
     def close(self) -> None:
         """No request."""

@@ -39,18 +39,18 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def read_parts(file: Any, at: int, view: memoryview) -> int:
-    """Fill ``view`` from byte ``at`` of an open pyarrow file; returns how many bytes there were before the file's end."""
+    """Fill ``view`` from byte ``at`` of an open pyarrow file; return how many bytes there were before the file's end."""
 
     def read(low: int) -> int:
         part = view[low : low + PART_BYTES]
-        found = file.read_at(len(part), at + low)
-        part[: len(found)] = found
-        return len(found)
+        data = file.read_at(len(part), at + low)
+        part[: len(data)] = data
+        return len(data)
 
     count = 0
-    for low, got in zip(starts := range(0, len(view), PART_BYTES), _pool().map(read, starts), strict=True):
+    for low, received in zip(starts := range(0, len(view), PART_BYTES), _pool().map(read, starts), strict=True):
         if count == low:
-            count += got
+            count += received
     return count
 
 
@@ -79,7 +79,7 @@ class PartsAhead:
             at = high
 
     def read(self, at: int, view: memoryview) -> int:
-        """Fill the begin of ``view`` from byte ``at`` on with what has been sent for; returns how many bytes, perhaps 0."""
+        """Fill the begin of ``view`` from byte ``at`` on with what has been sent for; return how many bytes, perhaps 0."""
         count = 0
         for low, data in self._found(at):
             piece = memoryview(data)[at + count - low :][: len(view) - count]
@@ -90,7 +90,8 @@ class PartsAhead:
         return count
 
     def _found(self, at: int) -> Iterator[tuple[int, bytes]]:
-        """The parts from the one with byte ``at`` on, up to one that could not be read whole: its reader meets the error."""
+        """Yield the parts from the one with byte ``at`` on, up to one that could not be read whole: its reader meets the
+        error."""
         for low, high, coming in tuple(self._parts):
             if high <= at:
                 continue
@@ -165,13 +166,13 @@ class Reader:
 
     def _fill(self, at: int, view: memoryview) -> None:
         while len(view):
-            got = self._read_some(at, view)
-            if not got:
+            received = self._read_some(at, view)
+            if not received:
                 raise errors.InputError(
                     f"{names.escape(self.path)}: ends at byte {at}, shorter than when the run began: input changed"
                 )
-            view = view[got:]
-            at += got
+            view = view[received:]
+            at += received
 
     def _read_some(self, at: int, view: memoryview) -> int:
         if self._file is not None:
@@ -185,7 +186,8 @@ class Reader:
             return os.preadv(self._handle, [view], at)
 
     def view(self, at: int, count: int) -> npt.NDArray[np.uint8] | None:
-        """``count`` bytes (uint8) from ``at`` on, mapped instead of copied; None where that does not work: then read them.
+        """Return ``count`` bytes (uint8) from ``at`` on, mapped instead of copied; None where that does not work: then read
+        them.
 
         All pages are loaded at once. So a file that has become shorter, or a bad disk, is an error here, and not a signal that
         kills the process.
@@ -206,7 +208,7 @@ class Reader:
         return np.frombuffer(mapped, np.uint8)[at - low :]
 
     def whole(self, told: Told | None = None) -> npt.NDArray[np.uint8]:
-        """All bytes of a ConsumeQueue file, an IndexFile or such (uint8), mapped where that works.
+        """Return all bytes of a ConsumeQueue file, an IndexFile or such (uint8), mapped where that works.
 
         ``told`` is told how far that is where they are not mapped.
 
@@ -231,14 +233,15 @@ class Reader:
         return data
 
     def size(self) -> int:
-        """The file's size in bytes, now."""
+        """Return the file's size in bytes, now."""
         if self._file is not None:
             return int(self._file.size())
         with systems.naming(self.path):
             return os.fstat(self._handle).st_size
 
     def next_data(self, at: int) -> int:
-        """The first byte from ``at`` on that may not be zero: behind a hole, if there is one; at most the file's size."""
+        """Return the first byte from ``at`` on that may not be zero: behind a hole, if there is one; at most the file's
+        size."""
         size = self.size()
         if self._handle < 0 or at >= size:
             return min(at, size)
@@ -249,7 +252,8 @@ class Reader:
             return size if error.errno == errno.ENXIO else at
 
     def next_part(self, at: int) -> tuple[int, int]:
-        """The next part from ``at`` on that may not be zero: its first byte, and its end; twice the file's size for none."""
+        """Return the next part from ``at`` on that may not be zero: its first byte, and its end; twice the file's size for
+        none."""
         begin = self.next_data(at)
         size = self.size()
         if self._handle < 0 or begin >= size:
@@ -260,7 +264,7 @@ class Reader:
             return begin, size
 
     def read(self, at: int, count: int) -> bytes:
-        """``count`` bytes from ``at`` on. Raises InputError when the file ends too early."""
+        """Return ``count`` bytes from ``at`` on. Raises InputError when the file ends too early."""
         out = bytearray(count)
         self._fill(at, memoryview(out))
         return bytes(out)
@@ -277,39 +281,39 @@ class Reader:
                 os.close(self._handle)
 
 
-def read_bytes(path: str, most: int | None = None) -> bytes:
-    """All bytes of a small file, of the size that it has when it is opened.
+def read_bytes(path: str, size_max: int | None = None) -> bytes:
+    """Return all bytes of a small file, of the size that it has when it is opened.
 
-    Raises InputError, and reads nothing, when it has more than ``most`` bytes.
+    Raises InputError, and reads nothing, when it has more than ``size_max`` bytes.
     """
     with Reader(path) as reader:
         size = reader.size()
-        if most is not None:
-            _check_size(path, size, most)
+        if size_max is not None:
+            _check_size(path, size, size_max)
         return reader.read(0, size)
 
 
-def head(path: str, most: int) -> bytes:
-    """The first bytes of a file, at most ``most``."""
+def head(path: str, size_max: int) -> bytes:
+    """Return the first bytes of a file, at most ``size_max``."""
     with Reader(path) as reader:
-        return reader.read(0, min(most, reader.size()))
+        return reader.read(0, min(size_max, reader.size()))
 
 
-def _check_size(path: str, size: int, most: int) -> None:
-    if size > most:
+def _check_size(path: str, size: int, size_max: int) -> None:
+    if size > size_max:
         raise errors.InputError(
-            f"{names.escape(path)}: has {size:,} bytes where at most {most:,} are read: look at what lies there"
+            f"{names.escape(path)}: has {size:,} bytes where at most {size_max:,} are read: look at what lies there"
         )
 
 
 def lines(path: str) -> Iterator[bytes]:
-    """The lines of a text file without their ends; a last line without an end is left out. Little of it is in memory."""
+    """Yield the lines of a text file without their ends; a last line without an end is left out. Little of it is in memory."""
     with Reader(path) as reader:
-        at, size, rest = 0, reader.size(), b""
+        at, size, open_line = 0, reader.size(), b""
         while at < size:
             piece = reader.read(at, min(_LINES_BYTES, size - at))
             at += len(piece)
-            *whole, rest = (rest + piece).split(b"\n")
+            *whole, open_line = (open_line + piece).split(b"\n")
             yield from whole
 
 
@@ -333,19 +337,19 @@ class Pages:
         self._kept: OrderedDict[int, bytes] = OrderedDict()
 
     def _load(self, number: int) -> bytes:
-        found = self._kept.get(number)
-        if found is None:
+        page = self._kept.get(number)
+        if page is None:
             start = number * self._page
-            found = self._reader.read(start, min(self._page, self.size - start))
-            self._kept[number] = found
+            page = self._reader.read(start, min(self._page, self.size - start))
+            self._kept[number] = page
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         else:
             self._kept.move_to_end(number)
-        return found
+        return page
 
     def read(self, at: int, count: int) -> bytes:
-        """``count`` bytes from ``at`` on; fewer at the file's end, none outside of the file."""
+        """Return ``count`` bytes from ``at`` on; fewer at the file's end, none outside of the file."""
         if at < 0:
             return b""
         count = min(count, self.size - at)

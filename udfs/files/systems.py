@@ -41,12 +41,13 @@ _PART_TRIES: Final = 3
 
 
 def s3_options(uri: Uri) -> dict[str, str]:
-    """The options in pyarrow's names: ``endpoint_override`` (HOST:PORT), ``scheme``, ``region``, and all others of the URI."""
+    """Return the options in pyarrow's names: ``endpoint_override`` (HOST:PORT), ``scheme``, ``region``, and all others of the
+    URI."""
     options = dict(parse_qsl(uri.query, keep_blank_values=True))
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint and "endpoint_override" not in options:
-        found = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
-        options |= {"endpoint_override": found.netloc, "scheme": found.scheme}
+        url = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+        options |= {"endpoint_override": url.netloc, "scheme": url.scheme}
     if "endpoint_override" in options and "region" not in options:
         # Amazon's own store is asked for its region; others do not answer that.
         options["region"] = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
@@ -54,7 +55,7 @@ def s3_options(uri: Uri) -> dict[str, str]:
 
 
 def open_s3(uri: Uri) -> ObjectStore:
-    """The store of a URI. Raises InputError for a wrong option, and what pyarrow raises."""
+    """Return the store of a URI. Raises InputError for a wrong option, and what pyarrow raises."""
     options = s3_options(uri)
     seconds = {name: _seconds(uri, options.pop(name, ""), name) for name in _SECONDS}
     with plain_checksums(options):
@@ -63,22 +64,22 @@ def open_s3(uri: Uri) -> ObjectStore:
 
 
 def _seconds(uri: Uri, value: str, name: str) -> float:
-    """The seconds that a URI or the environment gives for one of _SECONDS."""
+    """Return the seconds that a URI or the environment gives for one of _SECONDS."""
     variable = _VARIABLE.format(name.upper())
-    where = f"s3://{escape(uri.authority.rpartition('@')[2])}?{name}={escape(value)}"
+    source = f"s3://{escape(uri.authority.rpartition('@')[2])}?{name}={escape(value)}"
     if not value and (value := os.environ.get(variable, "")):
-        where = f"{variable}={escape(value)}"
+        source = f"{variable}={escape(value)}"
     try:
-        found = float(value or _SECONDS[name])
+        seconds = float(value or _SECONDS[name])
     except ValueError:
-        found = 0.0
-    if not 1 <= found <= _MOST_SECONDS:
-        raise InputError(f"{where}: takes seconds, from 1 to {_MOST_SECONDS}")
-    return found
+        seconds = 0.0
+    if not 1 <= seconds <= _MOST_SECONDS:
+        raise InputError(f"{source}: takes seconds, from 1 to {_MOST_SECONDS}")
+    return seconds
 
 
 def _s3_systems(uri: Uri, options: dict[str, str], seconds: dict[str, float]) -> tuple[pafs.FileSystem, pafs.FileSystem]:
-    """The file systems that try a request once, and that send a file in parts."""
+    """Return the file systems that try a request once, and that send a file in parts."""
     from pyarrow import fs as pafs
 
     if options.keys() - {*_FLAGS, *_WORDS}:
@@ -129,7 +130,7 @@ def plain_checksums(options: dict[str, str]) -> Iterator[None]:
 
 
 def _configured() -> set[str]:
-    """The keys that AWS's configuration file has for the profile in use."""
+    """Return the keys that AWS's configuration file has for the profile in use."""
     file = configparser.RawConfigParser(strict=False)
     path = os.environ.get("AWS_CONFIG_FILE") or os.path.expanduser("~/.aws/config")
     profile = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE") or "default"
@@ -172,7 +173,7 @@ def naming(path: str) -> Iterator[None]:
 
 
 def checked(path: str) -> str:
-    """A path or URI from the command line, in the form that this package takes. Raises InputError for a wrong URI."""
+    """Return a path or URI from the command line, in the form that this package takes. Raises InputError for a wrong URI."""
     path = plain(path)
     if lacks_slash(path):
         raise InputError(f"{escape(path)}: is no URI: write it with ://, or ./{escape(path)} for a folder of that name")
@@ -182,17 +183,18 @@ def checked(path: str) -> str:
 
 
 def is_flat(path: str) -> bool:
-    """Whether the store of ``path`` has no folders."""
+    """Return whether the store of ``path`` has no folders."""
     return is_remote(path) and split(path).scheme in FLAT
 
 
 def no_rename(path: str) -> bool:
-    """Whether the store of ``path`` cannot rename a folder in one step."""
+    """Return whether the store of ``path`` cannot rename a folder in one step."""
     return is_remote(path) or os.path.abspath(path).startswith(_MOUNTED)
 
 
 def resolve(path: str) -> tuple[System | None, str]:
-    """The file system of a path (None: the local one), and the path there. Raises InputError when it cannot be opened."""
+    """Return the file system of a path (None: the local one), and the path there. Raises InputError when it cannot be
+    opened."""
     if not is_remote(path):
         return None, os.path.abspath(path)
     uri = split(path)
@@ -201,7 +203,7 @@ def resolve(path: str) -> tuple[System | None, str]:
 
 
 def resolve_to_write(path: str) -> tuple[System | None, str]:
-    """As ``resolve``, but a mount of an object store has a file system, too: it is written as a stream."""
+    """Resolve as ``resolve`` does, but a mount of an object store has a file system, too: it is written as a stream."""
     system, inner = resolve(path)
     if system is None and inner.startswith(_MOUNTED):
         from pyarrow import fs as pafs
@@ -218,12 +220,12 @@ os.register_at_fork(after_in_child=_systems.clear)
 
 def _system(uri: Uri) -> System:
     key = (uri.scheme, uri.authority, uri.query)
-    found = _systems.get(key)
-    if found is None:
+    system = _systems.get(key)
+    if system is None:
         with _opening:
-            found = _systems.get(key) or _open(uri)
-            _systems[key] = found
-    return found
+            system = _systems.get(key) or _open(uri)
+            _systems[key] = system
+    return system
 
 
 def _open(uri: Uri) -> System:
@@ -260,7 +262,7 @@ def _webhdfs(uri: Uri) -> pafs.FileSystem:
     except ImportError:
         raise InputError("webhdfs:// needs the packages fsspec and requests: pip install fsspec requests") from None
 
-    class Timed(WebHDFS):  # type: ignore[misc]  # fsspec ships no types
+    class TimedWebHDFS(WebHDFS):  # type: ignore[misc]  # fsspec ships no types
         """Gives the modification time of a file under the name that pyarrow takes."""
 
         @staticmethod
@@ -284,18 +286,18 @@ def _webhdfs(uri: Uri) -> pafs.FileSystem:
                 # A refusal of the server is an error of files like any other.
                 raise OSError(str(error)) from None
 
-    found = urlsplit(f"{uri.scheme}://{uri.authority}")
+    url = urlsplit(f"{uri.scheme}://{uri.authority}")
     options: dict[str, Any] = dict(parse_qsl(uri.query))
     for name in ("kerberos", "use_https"):
         if name in options:
             options[name] = options[name].lower() in ("1", "true", "yes")
-    if found.username:
-        options["user"] = unquote(found.username)
-    if found.password:
-        options["password"] = unquote(found.password)
+    if url.username:
+        options["user"] = unquote(url.username)
+    if url.password:
+        options["password"] = unquote(url.password)
     if not options.keys() & {"user", "token", "kerberos"} and os.environ.get("HADOOP_USER_NAME"):
         options["user"] = os.environ["HADOOP_USER_NAME"]
     https = options.pop("use_https", uri.scheme == "swebhdfs")
-    port = found.port or (9871 if https else 9870)
-    system = Timed(host=found.hostname, port=port, use_https=https, skip_instance_cache=True, **options)
+    port = url.port or (9871 if https else 9870)
+    system = TimedWebHDFS(host=url.hostname, port=port, use_https=https, skip_instance_cache=True, **options)
     return pafs.PyFileSystem(pafs.FSSpecHandler(system))

@@ -30,12 +30,12 @@ class Uri(NamedTuple):
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is a URI."""
+    """Return whether a path is a URI."""
     return "://" in path
 
 
 def is_known(path: str) -> bool:
-    """Whether a path is no URI, or one with a known scheme."""
+    """Return whether a path is no URI, or one with a known scheme."""
     return not is_remote(path) or path.partition("://")[0] in SCHEMES
 
 
@@ -43,16 +43,16 @@ _ONE_SLASH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 
 
 def plain(path: str) -> str:
-    """For ``dbfs:/X`` the folder where Databricks mounts it; any other path as it is."""
-    found = _DBFS.match(path)
-    if not found:
+    """Return the folder where Databricks mounts ``dbfs:/X``, and any other path as it is."""
+    match = _DBFS.match(path)
+    if not match:
         return path
-    rest = path[found.end() :]
-    return f"/{rest}" if rest == "Volumes" or rest.startswith("Volumes/") else f"/dbfs/{rest}"
+    inner = path[match.end() :]
+    return f"/{inner}" if inner == "Volumes" or inner.startswith("Volumes/") else f"/dbfs/{inner}"
 
 
 def lacks_slash(path: str) -> bool:
-    """Whether a path looks like a URI with one slash in the place of two: ``s3:/bucket``."""
+    """Return whether a path looks like a URI with one slash in the place of two: ``s3:/bucket``."""
     return _ONE_SLASH.match(path) is not None
 
 
@@ -60,39 +60,39 @@ def split(uri: str) -> Uri:
     """Take a URI apart. Raises InputError for an unknown scheme, a malformed URI, or one with ``..`` in its path."""
     shown = escape(uri)
     try:
-        found = urlsplit(uri)
+        parts = urlsplit(uri)
     except ValueError:
         raise InputError(f"{shown}: is no URI") from None
-    if found.scheme not in SCHEMES:
+    if parts.scheme not in SCHEMES:
         raise InputError(f"{shown}: is a URI of an unknown kind: take {', '.join(f'{name}://' for name in SCHEMES)}, or a path")
-    if found.fragment or uri.endswith("#"):
+    if parts.fragment or uri.endswith("#"):
         raise InputError(f"{shown}: has a # in it: write it as %23")
-    if not found.netloc and found.scheme != "file":
-        raise InputError(f"{shown}: names no {'host' if found.scheme in _HDFS else 'bucket'}")
-    host, colon, port = found.netloc.rpartition("@")[2].rpartition(":")
+    if not parts.netloc and parts.scheme != "file":
+        raise InputError(f"{shown}: names no {'host' if parts.scheme in _HDFS else 'bucket'}")
+    host, colon, port = parts.netloc.rpartition("@")[2].rpartition(":")
     if colon and not port.isdigit() and "]" not in port and host:
         raise InputError(
-            f"{shown}: has {escape(found.scheme)}://HOST:PORT with a port that is no number: write / in a password as %2F"
+            f"{shown}: has {escape(parts.scheme)}://HOST:PORT with a port that is no number: write / in a password as %2F"
         )
-    segments = tuple(unquote(part) for part in found.path.split("/") if part)
+    segments = tuple(unquote(part) for part in parts.path.split("/") if part)
     if any(part in (".", "..") or "/" in part or "\0" in part for part in segments):
         raise InputError(f"{shown}: has . or .. or an encoded / in it: name the place itself")
-    return Uri(found.scheme, found.netloc, segments, found.query)
+    return Uri(parts.scheme, parts.netloc, segments, parts.query)
 
 
 def option(uri: Uri, name: str) -> str:
-    """The value of the option ``name`` of a URI; "" when it has none."""
+    """Return the value of the option ``name`` of a URI; "" when it has none."""
     return dict(parse_qsl(uri.query)).get(name, "")
 
 
 def _cut(uri: str) -> tuple[str, str]:
-    """A URI without its options, and the options with their ``?``."""
+    """Return a URI without its options, and the options with their ``?``."""
     head, mark, query = uri.partition("?")
     return head, mark + query
 
 
 def join(folder: str, *names: str) -> str:
-    """The path of ``names`` below ``folder``. Each is a valid component, or several of them with slashes between."""
+    """Return the path of ``names`` below ``folder``. Each is a valid component, or several of them with slashes between."""
     if "://" not in folder:
         return "/".join([folder.rstrip("/"), *names])
     head, query = _cut(folder)
@@ -100,37 +100,37 @@ def join(folder: str, *names: str) -> str:
 
 
 def beside(path: str, ending: str) -> str:
-    """The path with ``ending`` appended to its last name."""
+    """Return the path with ``ending`` appended to its last name."""
     head, query = _cut(path) if is_remote(path) else (path, "")
     return f"{head}{ending}{query}"
 
 
 def parent(path: str) -> str:
-    """The folder of a path; of the root or of a bucket, itself."""
+    """Return the folder of a path; of the root or of a bucket, itself."""
     if not is_remote(path):
         return path.rstrip("/").rpartition("/")[0] or ("/" if path.startswith("/") else ".")
     head, query = _cut(path)
-    scheme, _, rest = head.partition("://")
-    above, slash, _ = rest.rstrip("/").rpartition("/")
+    scheme, _, inner = head.partition("://")
+    above, slash, _ = inner.rstrip("/").rpartition("/")
     return f"{scheme}://{above}{query}" if slash else path
 
 
 def base(path: str) -> str:
-    """The last name of a path, decoded."""
+    """Return the last name of a path, decoded."""
     if not is_remote(path):
         return path.rstrip("/").rpartition("/")[2]
-    _, _, rest = _cut(path)[0].partition("://")
-    _, slash, name = rest.rstrip("/").rpartition("/")
+    _, _, inner = _cut(path)[0].partition("://")
+    _, slash, name = inner.rstrip("/").rpartition("/")
     return unquote(name) if slash else ""
 
 
 def absolute(path: str) -> str:
-    """The path independent of the working folder: executors have other ones."""
+    """Return the path independent of the working folder: executors have other ones."""
     return path if is_remote(path) else os.path.abspath(path)
 
 
 def canonical(path: str) -> tuple[str, ...]:
-    """A form in which two paths of one folder are equal, and a path below another begins with it.
+    """Return a form in which two paths of one folder are equal, and a path below another begins with it.
 
     Options, credentials and ports do not count: two folders may look like one, but never one like two.
     """
@@ -146,15 +146,15 @@ def canonical(path: str) -> tuple[str, ...]:
     return ("", *(part for part in os.path.realpath(path).split("/") if part))
 
 
-def overlap(one: str, other: str) -> bool:
-    """Whether two paths are the same folder, or one lies in the other."""
-    a, b = canonical(one), canonical(other)
+def overlap(first: str, second: str) -> bool:
+    """Return whether two paths are the same folder, or one lies in the other."""
+    a, b = canonical(first), canonical(second)
     shorter = min(len(a), len(b))
     return a[:shorter] == b[:shorter]
 
 
 def within(path: str, folder: str) -> bool:
-    """Whether ``path`` is ``folder``, or lies in it."""
+    """Return whether ``path`` is ``folder``, or lies in it."""
     above = canonical(folder)
     return canonical(path)[: len(above)] == above
 

@@ -218,14 +218,15 @@ class Writer:
 
 
 def mode_like(paths: Iterable[str]) -> int | None:
-    """The permissions that all of these local files give, and its owner's to read and write; None without a local file."""
-    found = [os.stat(inner).st_mode for system, inner in map(systems.resolve, paths) if system is None]
-    return functools.reduce(int.__and__, found) & 0o666 | 0o600 if found else None
+    """Return the permissions that all of these local files give, and its owner's to read and write; None without a local
+    file."""
+    modes = [os.stat(inner).st_mode for system, inner in map(systems.resolve, paths) if system is None]
+    return functools.reduce(int.__and__, modes) & 0o666 | 0o600 if modes else None
 
 
 @contextlib.contextmanager
 def writing(temporary_folder: str, target: str, like: Iterable[str] = ()) -> Iterator[Writer]:
-    """A ``Writer`` for a block, which calls ``finish``; an error in the block leaves no file."""
+    """Yield a ``Writer`` for a block, which calls ``finish``; an error in the block leaves no file."""
     writer = Writer(temporary_folder, target, like)
     try:
         yield writer

@@ -11,7 +11,7 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import files, handover
 from rocketmq_reindex.udfs.files.digests import ReadDigest, digest_of, file_digest
-from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.incremental import scan_store
 from rocketmq_reindex.udfs.incremental.stored_rows import RowWriter, rows_again, stored_rows
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
@@ -24,7 +24,7 @@ WRITTEN_LATER = (handover.UNITS, handover.BATCHES)
 
 
 @dataclass
-class RememberedRange(Result):
+class RememberedRange(TaskResult):
     """The data of a SUMMARY row: one range of this run."""
 
     number: int
@@ -65,7 +65,7 @@ class RememberedScan:
             yield from handover.batches(self._scan(scanner, spec, read))
 
     def _known(self, spec: RangeSpec) -> tuple[scan_store.ScanEntry | None, int]:
-        """The entry of a range if its bytes are those that were scanned, and the bytes of the log read to find out.
+        """Return the entry of a range if its bytes are those that were scanned, and the bytes of the log read to find out.
 
         The sample comes first: where the log grew it differs, and then the scan is the only one to read the range.
         """
@@ -73,21 +73,21 @@ class RememberedScan:
         entry = self.store.find(key) if self.only is None or key in self.only else None
         if entry is None or ((self.recheck or self.checks_files) and not self.store.is_sound(entry)):
             return None, 0
-        found = files.entry_of(spec.path)
-        if found.size < entry.reach - entry.start:
+        file = files.entry_of(spec.path)
+        if file.size < entry.reach - entry.start:
             return None, 0
         with files.Reader(spec.path) as reader:
             alike, read = scan_store.has_sample(entry, reader)
             if not alike:
                 return None, read
-            if scan_store.is_same_file(entry, found) and not self.recheck:
+            if scan_store.is_same_file(entry, file) and not self.recheck:
                 return entry, read
             read += entry.reach - entry.low
             if digest_of(reader, entry.start, entry.low, entry.reach) != entry.digest:
                 return None, read
-        if not scan_store.is_same_file(entry, found):
+        if not scan_store.is_same_file(entry, file):
             # The file was written elsewhere: next time the sample is enough.
-            entry = dataclasses.replace(entry, size=found.size, modified=found.modified)
+            entry = dataclasses.replace(entry, size=file.size, modified=file.modified)
             self.store.put(entry)
         return entry, read
 
@@ -100,17 +100,17 @@ class RememberedScan:
         yield self._summary(spec, entry, read, known=True)
 
     def _rows(self, rows: Iterator[handover.Row], number: int) -> Iterator[handover.Row]:
-        """Stored rows, as range ``number`` of this run leaves them."""
+        """Return stored rows, as range ``number`` of this run leaves them."""
         return rows_again(rows, number, self.task.keys, self.task.units_per_file)
 
     @staticmethod
     def _summary(spec: RangeSpec, entry: scan_store.ScanEntry, read: int, *, known: bool) -> handover.Row:
-        found = RememberedRange(spec.number, vars(entry), read, known)
-        return handover.summary(spec.number, found.to_json().encode())
+        remembered = RememberedRange(spec.number, vars(entry), read, known)
+        return handover.summary(spec.number, remembered.to_json().encode())
 
     def _scan(self, scanner: RangeScanner, spec: RangeSpec, read: int) -> Iterator[handover.Row]:
         store, key = self.store, scan_store.key_of(self.fingerprint, spec)
-        found = files.entry_of(spec.path)  # before a byte is read: what is written later has a later time
+        file = files.entry_of(spec.path)  # before a byte is read: what is written later has a later time
         block, read_digest = store.new_path(key, "block"), ReadDigest(spec.low)
         runs, units = (RowWriter(store.temporary, store.new_path(key, ending)) for ending in ("runs", "units"))
         summary = RangeSummary(spec.number, spec.low, spec.high, spec.known)
@@ -132,17 +132,17 @@ class RememberedScan:
             kept["block"] = [block, file_digest(block)]
         with files.Reader(spec.path) as reader:
             reach, digest = read_digest.finish(reader, spec.segment_start)
-            sample, more = scan_store.sample_of(reader, spec.segment_start, spec.low, reach, summary)
+            sample, sample_read = scan_store.sample_of(reader, spec.segment_start, spec.low, reach, summary)
             head = scan_store.head_of(reader, spec.low, spec.segment_start, reach, summary)
         data = {ending: store.kept(path, its) for ending, (path, its) in kept.items() if its}
         name = f"{spec.segment_start:020d}"
         # The block's path is found again each time: a URI may hold secrets, and may be another next time.
         fields = dataclasses.asdict(dataclasses.replace(summary, block=""))
         entry = scan_store.ScanEntry(
-            key, name, spec.segment_start, found.size, found.modified, spec.low, reach, digest, sample, fields, data, head
+            key, name, spec.segment_start, file.size, file.modified, spec.low, reach, digest, sample, fields, data, head
         )
         store.put(entry)
-        yield self._summary(spec, entry, read + more + reach - spec.low, known=False)
+        yield self._summary(spec, entry, read + sample_read + reach - spec.low, known=False)
 
 
 # ------------------------------------------------------------------------------------------------------------ remembered_verify

@@ -90,16 +90,16 @@ class ScanEntry:
         return f"{self.key}-{self.digest}"
 
     def to_json(self) -> str:
-        """The fields as one JSON object."""
+        """Return the fields as one JSON object."""
         return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: bytes | str) -> ScanEntry:
-        """The inverse of ``to_json``. Raises ValueError or TypeError for any other text."""
+        """Return the inverse of ``to_json``. Raises ValueError or TypeError for any other text."""
         return cls(**json.loads(text))
 
     def range_summary(self, number: int) -> RangeSummary:
-        """The range's summary, as range ``number`` of this run."""
+        """Return the range's summary, as range ``number`` of this run."""
         return RangeSummary(**(self.summary | {"number": number}))
 
 
@@ -142,7 +142,7 @@ class ScanStore:
             files.make_folder(folder)
 
     def has_earlier_kind(self) -> bool:
-        """Whether ranges have digests of a kind that no run takes any longer: then none of what they keep is of use.
+        """Return whether ranges have digests of a kind that no run takes any longer: then none of what they keep is of use.
 
         One of them is looked at: a store has several kinds only behind a run that was killed.
         """
@@ -157,7 +157,7 @@ class ScanStore:
             return False
 
     def find(self, key: str) -> ScanEntry | None:
-        """The entry of a key; None unless all of its files are there with their sizes.
+        """Return the entry of a key; None unless all of its files are there with their sizes.
 
         Raises OSError where the store cannot be read now: that says nothing about the entry.
         """
@@ -172,17 +172,17 @@ class ScanStore:
         return entry if self.has_data(entry) else None
 
     def has_data(self, entry: ScanEntry) -> bool:
-        """Whether all files of an entry are there with their sizes."""
-        found = [(files.entry_of(files.join(self.data, kept.name)), kept.size) for kept in entry.data.values()]
-        return all(there.kind == files.FILE and there.size == size for there, size in found)
+        """Return whether all files of an entry are there with their sizes."""
+        entries = [(files.entry_of(files.join(self.data, kept.name)), kept.size) for kept in entry.data.values()]
+        return all(kept_entry.kind == files.FILE and kept_entry.size == size for kept_entry, size in entries)
 
     def is_sound(self, entry: ScanEntry) -> bool:
-        """Whether all files of an entry are there with their bytes."""
+        """Return whether all files of an entry are there with their bytes."""
         kept = entry.data.values()
-        return self.has_data(entry) and all(file_digest(files.join(self.data, one.name)) == one.digest for one in kept)
+        return self.has_data(entry) and all(file_digest(files.join(self.data, file.name)) == file.digest for file in kept)
 
     def summary(self, entry: ScanEntry, number: int) -> RangeSummary:
-        """The range's summary as range ``number`` of this run, with the path of its staged index items."""
+        """Return the range's summary as range ``number`` of this run, with the path of its staged index items."""
         summary = entry.range_summary(number)
         summary.block = files.join(self.data, entry.data["block"].name) if "block" in entry.data else ""
         return summary
@@ -192,21 +192,21 @@ class ScanStore:
         files.write_bytes(self.temporary, files.join(self.entries, entry.key), sealed(entry.to_json().encode()))
 
     def new_path(self, key: str, ending: str) -> str:
-        """A path in data/ that no other attempt takes."""
+        """Return a path in data/ that no other attempt takes."""
         return files.join(self.data, f"{key}-{uuid.uuid4().hex}.{ending}")
 
     def kept(self, path: str, digest: str) -> KeptFile:
-        """A file in data/ for an entry."""
+        """Return a file in data/ for an entry."""
         return KeptFile(files.base(path), files.entry_of(path).size, digest)
 
 
 def sealed(data: bytes) -> list[bytes]:
-    """``data`` behind a line with the kind of its digests, and its own digest, as the store keeps it."""
+    """Return ``data`` behind a line with the kind of its digests, and its own digest, as the store keeps it."""
     return [_seal(data), b"\n", data]
 
 
 def unsealed(kept: bytes) -> bytes:
-    """The inverse of ``sealed``. Raises ValueError when a byte has changed, or digests are of another kind."""
+    """Return the inverse of ``sealed``. Raises ValueError when a byte has changed, or digests are of another kind."""
     seal, _, data = kept.partition(b"\n")
     if _seal(data) != seal:
         raise ValueError("not as it was written")
@@ -214,7 +214,8 @@ def unsealed(kept: bytes) -> bytes:
 
 
 def read_sealed(path: str) -> bytes:
-    """What is sealed in a file. Raises OSError, and ValueError as ``unsealed`` does, also where no run makes it so large."""
+    """Return what is sealed in a file. Raises OSError, and ValueError as ``unsealed`` does, also where no run makes it so
+    large."""
     try:
         return unsealed(files.read_bytes(path, _SEALED_MAX))
     except errors.InputError as error:
@@ -226,7 +227,7 @@ def _seal(data: bytes) -> bytes:
 
 
 def _kind_of(kept: bytes) -> str:
-    """Returns the kind of the digests in a sealed file, from its first bytes; "" for what is none.
+    """Return the kind of the digests in a sealed file, from its first bytes; "" for what is none.
 
     A file that names none is of before xxh3.
     """
@@ -237,7 +238,7 @@ def _kind_of(kept: bytes) -> str:
 
 
 def key_of(fingerprint: str, spec: RangeSpec) -> str:
-    """The key of a range. ``fingerprint`` stands for the settings, and for what this version makes of them."""
+    """Return the key of a range. ``fingerprint`` stands for the settings, and for what this version makes of them."""
     fields = [spec.segment_start, spec.segment_end, spec.data_end, spec.low, spec.high, spec.known]
     return storage_format_digest.new_digest([json.dumps([FORMAT, fingerprint, *fields]).encode()]).digest().hex()
 
@@ -251,7 +252,7 @@ HEAD: Final = 256
 
 
 def _sample_pages(low: int, reach: int, ended: int) -> list[tuple[int, int]]:
-    """(offset, bytes) of the pages that stand for a range: the first, middle and last one, and those around ``ended``.
+    """Return (offset, bytes) of the pages that stand for a range: the first, middle and last one, and those around ``ended``.
 
     They lie in [low, reach): what the scan did not read says nothing of the range.
     """
@@ -263,7 +264,7 @@ def _sample_pages(low: int, reach: int, ended: int) -> list[tuple[int, int]]:
 
 
 def sample_of(reader: files.Reader, start: int, low: int, reach: int, summary: RangeSummary) -> tuple[str, int]:
-    """The sample of the range [low, reach): its digest in hex, and the bytes read for it.
+    """Return the sample of the range [low, reach): its digest in hex, and the bytes read for it.
 
     The range lies in a segment that begins at offset ``start``.
     """
@@ -275,14 +276,14 @@ def sample_of(reader: files.Reader, start: int, low: int, reach: int, summary: R
 
 
 def head_of(reader: files.Reader, low: int, start: int, reach: int, summary: RangeSummary) -> Head:
-    """The head of the range [low, reach) of the segment that begins at offset ``start``."""
+    """Return the head of the range [low, reach) of the segment that begins at offset ``start``."""
     ended = max(summary.end, summary.tail)
     count = max(0, min(HEAD, (ended if ended >= 0 else reach) - low, start + reader.size() - low))
     return Head(count, storage_format_digest.new_digest([reader.read(low - start, count)]).digest().hex())
 
 
 def begins_alike(entry: ScanEntry, path: str) -> bool:
-    """Whether the segment at ``path`` still has the head of a range that was scanned."""
+    """Return whether the segment at ``path`` still has the head of a range that was scanned."""
     count, digest = entry.head
     with files.Reader(path) as reader:
         if reader.size() < entry.low - entry.start + count:
@@ -291,7 +292,7 @@ def begins_alike(entry: ScanEntry, path: str) -> bool:
 
 
 def sampled_alike(entry: ScanEntry, path: str) -> tuple[bool, int]:
-    """Whether the segment at ``path`` seems to be as it was when the range was scanned, and the bytes read to find out.
+    """Return whether the segment at ``path`` seems to be as it was when the range was scanned, and the bytes read to find out.
 
     A broker's writes through a mapping may leave the modification time as it is for a while: the sample shows them.
     """
@@ -301,12 +302,13 @@ def sampled_alike(entry: ScanEntry, path: str) -> tuple[bool, int]:
         return has_sample(entry, reader)
 
 
-def is_same_file(entry: ScanEntry, found: files.Entry) -> bool:
-    """Whether the segment's file has the size and time that it had when the range was scanned."""
-    return (found.size, found.modified) == (entry.size, entry.modified)
+def is_same_file(entry: ScanEntry, file: files.Entry) -> bool:
+    """Return whether the segment's file has the size and time that it had when the range was scanned."""
+    return (file.size, file.modified) == (entry.size, entry.modified)
 
 
 def has_sample(entry: ScanEntry, reader: files.Reader) -> tuple[bool, int]:
-    """Whether the sample of a range is what it was, and the bytes read to find out. The file has the bytes up to its reach."""
+    """Return whether the sample of a range is what it was, and the bytes read to find out. The file has the bytes up to its
+    reach."""
     sample, count = sample_of(reader, entry.start, entry.low, entry.reach, entry.range_summary(0))
     return sample == entry.sample, count

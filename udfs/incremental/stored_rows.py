@@ -67,7 +67,7 @@ class RowWriter:
         self._held, self._bytes = [], 0
 
     def finish(self) -> str:
-        """Finish the file; returns its digest in hex, or "" when there was no row, and then there is no file."""
+        """Finish the file; return its digest in hex, or "" when there was no row, and then there is no file."""
         if not self.rows:
             self._writer.abandon()
             return ""
@@ -82,7 +82,7 @@ class RowWriter:
 
 
 def stored_rows(path: str, digest: str) -> Iterator[handover.Row]:
-    """The rows that a ``RowWriter`` left. Raises InputError when the file no longer has that digest."""
+    """Yield the rows that a ``RowWriter`` left. Raises InputError when the file no longer has that digest."""
     data = files.read_bytes(path, files.MAPPED_MAX)
     if storage_format_digest.new_digest([data]).digest().hex() != digest:
         raise errors.InputError(
@@ -95,30 +95,31 @@ def stored_rows(path: str, digest: str) -> Iterator[handover.Row]:
 
 
 def queue_keys(names: Iterable[bytes], queue_ids: npt.NDArray[np.int32]) -> Keys:
-    """A number for each queue (uint64), from topics in UTF-8 and queue ids; queues that share one are written together."""
+    """Return a number for each queue (uint64), from topics in UTF-8 and queue ids; queues that share one are written
+    together."""
     crc = np.fromiter((zlib.crc32(name) for name in names), np.uint64, len(queue_ids))
     return mix((crc << np.uint64(32)) | queue_ids.astype(np.uint32).astype(np.uint64))
 
 
 def file_keys(queues: Keys, file_numbers: Int64s) -> Keys:
-    """A number for each file (uint64), from the ``queue_keys`` of queues and the numbers of files in them."""
+    """Return a number for each file (uint64), from the ``queue_keys`` of queues and the numbers of files in them."""
     with np.errstate(over="ignore"):
         return mix(queues + file_numbers.astype(np.uint64))
 
 
-def among(keys: Keys, some: Keys) -> npt.NDArray[np.bool_]:
-    """For each of ``keys`` whether it is in ``some``, which is sorted (bool)."""
-    found: npt.NDArray[np.bool_] = np.searchsorted(some, keys, "left") < np.searchsorted(some, keys, "right")
-    return found
+def among(keys: Keys, sorted_keys: Keys) -> npt.NDArray[np.bool_]:
+    """Return for each of ``keys`` whether it is in ``sorted_keys``, which is sorted (bool)."""
+    is_among: npt.NDArray[np.bool_] = np.searchsorted(sorted_keys, keys, "left") < np.searchsorted(sorted_keys, keys, "right")
+    return is_among
 
 
-def pack_keys(*some: Keys) -> bytes:
-    """Several arrays of keys as the content of one file."""
-    return b"".join([np.array([len(some), *map(len, some)], np.int64).tobytes(), *(keys.tobytes() for keys in some)])
+def pack_keys(*arrays: Keys) -> bytes:
+    """Return several arrays of keys as the content of one file."""
+    return b"".join([np.array([len(arrays), *map(len, arrays)], np.int64).tobytes(), *(keys.tobytes() for keys in arrays)])
 
 
 def unpack_keys(data: bytes) -> list[Keys]:
-    """The inverse of ``pack_keys``."""
+    """Return the inverse of ``pack_keys``."""
     count = int(np.frombuffer(data, np.int64, 1)[0])
     lengths = np.frombuffer(data, np.int64, count, 8)
     keys = np.frombuffer(data, np.uint64, offset=8 + 8 * count)
@@ -126,7 +127,7 @@ def unpack_keys(data: bytes) -> list[Keys]:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class QueueFilesToWrite:
     """ConsumeQueue files to write: all files of some queues, and single files. Keys are sorted and unique."""
 
     queues: Keys
@@ -136,9 +137,10 @@ class Wanted:
         return bool(len(self.queues) or len(self.files))
 
     def having(self, queues: Keys, file_numbers: Int64s | None) -> npt.NDArray[np.bool_]:
-        """For each file, by the key of its queue and its number, whether it is wanted; without numbers for each queue."""
-        found = among(queues, self.queues)
-        return found if file_numbers is None else found | among(file_keys(queues, file_numbers), self.files)
+        """Return for each file, by the key of its queue and its number, whether it is wanted; without numbers for each
+        queue."""
+        is_wanted = among(queues, self.queues)
+        return is_wanted if file_numbers is None else is_wanted | among(file_keys(queues, file_numbers), self.files)
 
 
 @dataclass(frozen=True)
@@ -154,9 +156,10 @@ class Touched:
 
     @classmethod
     def by(cls, rows: Iterable[handover.Row], units_per_file: int) -> Touched:
-        """From the runs among the rows of a range; ``units_per_file`` is the size of a plain queue's file in units."""
-        found = cls.union([])
-        parts = [found]
+        """Return what the runs touch among the rows of a range; ``units_per_file`` is the size of a plain queue's file in
+        units."""
+        nothing = cls.union([])
+        parts = [nothing]
         for row in rows:
             if row.kind == handover.RUNS:
                 pieces = cells.unpack(row.data, cells.RUN_COLUMNS)
@@ -164,25 +167,30 @@ class Touched:
                 first = pieces.columns[0] // units_per_file
                 spans = (pieces.columns[0] + pieces.columns[1] - 1) // units_per_file - first + 1
                 numbers = file_keys(np.repeat(np.repeat(keys, pieces.counts), spans), rows_of(first, spans))
-                parts.append(cls(keys, numbers, found.batches))
+                parts.append(cls(keys, numbers, nothing.batches))
             elif row.kind == handover.BATCH_RUNS:
                 pieces = cells.unpack(row.data, cells.BATCH_RUN_COLUMNS)
                 keys = queue_keys(pieces.names, pieces.queue_ids)
-                parts.append(cls(keys, found.files, keys))
+                parts.append(cls(keys, nothing.files, keys))
         return cls.union(parts)
 
     @classmethod
     def union(cls, parts: Sequence[Touched]) -> Touched:
-        """All that any of the parts has."""
+        """Return all that any of the parts has."""
         none = np.zeros(0, np.uint64)
         columns = zip(*((part.queues, part.files, part.batches) for part in parts), strict=True) if parts else [(none,)] * 3
         return cls(*(np.unique(np.concatenate(column)) for column in columns))
 
 
 def rows_again(
-    rows: Iterable[handover.Row], number: int, keys: tuple[int, ...], units_per_file: int, wanted: Wanted | None = None
+    rows: Iterable[handover.Row],
+    number: int,
+    keys: tuple[int, ...],
+    units_per_file: int,
+    to_write: QueueFilesToWrite | None = None,
 ) -> Iterator[handover.Row]:
-    """Stored rows as a scan would leave them in this run: as range ``number``, for these buckets, of the wanted files only.
+    """Yield stored rows as a scan would leave them in this run: as range ``number``, for these buckets, of the wanted files
+    only.
 
     ``keys[b]`` is the key of bucket b, ``units_per_file`` the size of a plain queue's file in units.
     """
@@ -192,21 +200,21 @@ def rows_again(
         queues = queue_keys(pieces.names, pieces.queue_ids)
         if kind == handover.BATCHES:
             # Such a cell has one queue, and so has its bucket (``batch_rows``).
-            if wanted is None or wanted.having(queues, None).all():
+            if to_write is None or to_write.having(queues, None).all():
                 yield row._replace(key=keys[row.bucket % len(keys)], range_number=number)
             continue
         counts = pieces.counts.astype(np.int64)
         starts = np.cumsum(counts) - counts
         part = pieces.columns[0][starts] // units_per_file if kind == handover.UNITS else np.zeros_like(starts)
-        some = np.arange(len(starts))
-        if wanted is not None:
-            some = np.flatnonzero(wanted.having(queues, part))
-        crc = np.fromiter((zlib.crc32(pieces.names[k]) for k in some), np.uint32, len(some))
-        target = bucket_of(crc, pieces.queue_ids[some], part[some], len(keys))
-        for where, again in cut_cells(
-            target, pieces.names, some, pieces.queue_ids[some], starts[some], counts[some], pieces.columns
+        chosen = np.arange(len(starts))
+        if to_write is not None:
+            chosen = np.flatnonzero(to_write.having(queues, part))
+        crc = np.fromiter((zlib.crc32(pieces.names[k]) for k in chosen), np.uint32, len(chosen))
+        target = bucket_of(crc, pieces.queue_ids[chosen], part[chosen], len(keys))
+        for bucket, cell in cut_cells(
+            target, pieces.names, chosen, pieces.queue_ids[chosen], starts[chosen], counts[chosen], pieces.columns
         ):
-            yield handover.Row(kind, where, keys[where], number, again, row.sort_key)
+            yield handover.Row(kind, bucket, keys[bucket], number, cell, row.sort_key)
 
 
 # ------------------------------------------------------------------------------------------------------------------------ carry
@@ -308,7 +316,7 @@ class StoredRange(NamedTuple):
 
 
 def stored_range(store: ScanStore, number: int, entry: ScanEntry) -> StoredRange:
-    """The range of an entry of the store, as range ``number`` of this run."""
+    """Return the range of an entry of the store, as range ``number`` of this run."""
 
     def file(ending: str) -> RowsFile:
         kept = entry.data.get(ending)
@@ -317,9 +325,9 @@ def stored_range(store: ScanStore, number: int, entry: ScanEntry) -> StoredRange
     return StoredRange(number, file("runs"), file("units"))
 
 
-def write_ranges(staging: StagingFolder, some: list[StoredRange]) -> str:
-    """Write a plan of these ranges; returns its path."""
-    return handover.write_plan(staging, f"stored-{uuid.uuid4().hex}", some)
+def write_ranges(staging: StagingFolder, ranges: list[StoredRange]) -> str:
+    """Write a plan of these ranges; return its path."""
+    return handover.write_plan(staging, f"stored-{uuid.uuid4().hex}", ranges)
 
 
 def _read_ranges(plan: str) -> list[StoredRange]:
@@ -341,12 +349,12 @@ class TouchedFiles:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         ranges = _read_ranges(self.plan)
         for task in handover.numbers(batches):
-            found = Touched.union([])
-            for one in handover.share(ranges, task, self.tasks):
-                if one.runs.path:
-                    found = Touched.union([found, Touched.by(stored_rows(*one.runs), self.units_per_file)])
+            touched = Touched.union([])
+            for stored in handover.share(ranges, task, self.tasks):
+                if stored.runs.path:
+                    touched = Touched.union([touched, Touched.by(stored_rows(*stored.runs), self.units_per_file)])
             path = files.join(self.staging.plans, f"touched-{uuid.uuid4().hex}")
-            data = pack_keys(found.queues, found.files, found.batches)
+            data = pack_keys(touched.queues, touched.files, touched.batches)
             files.write_bytes(self.staging.temporary, path, [data])
             yield handover.texts_batch([path])
 
@@ -355,7 +363,7 @@ class TouchedFiles:
 class LoadRows:
     """Loads the stored rows of a plan's ranges, which ``tasks`` tasks share, that go into wanted files.
 
-    ``wanted`` is the path of the packed keys of ``Wanted``; "" loads all rows. ``keys[b]`` is the key of bucket b.
+    ``wanted`` is the path of the packed keys of ``QueueFilesToWrite``; "" loads all rows. ``keys[b]`` is the key of bucket b.
     """
 
     plan: str
@@ -366,16 +374,16 @@ class LoadRows:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         ranges = _read_ranges(self.plan)
-        wanted = Wanted(*unpack_keys(files.read_bytes(self.wanted))) if self.wanted else None
+        to_write = QueueFilesToWrite(*unpack_keys(files.read_bytes(self.wanted))) if self.wanted else None
         for task in handover.numbers(batches):
-            for one in handover.share(ranges, task, self.tasks):
-                if one.units.path and self._has_some(one, wanted):
-                    rows = stored_rows(*one.units)
-                    yield from handover.batches(rows_again(rows, one.number, self.keys, self.units_per_file, wanted))
+            for stored in handover.share(ranges, task, self.tasks):
+                if stored.units.path and self._has_some(stored, to_write):
+                    rows = stored_rows(*stored.units)
+                    yield from handover.batches(rows_again(rows, stored.number, self.keys, self.units_per_file, to_write))
 
-    def _has_some(self, one: StoredRange, wanted: Wanted | None) -> bool:
-        """Whether any of a range's units is wanted: its runs, which are few, show that."""
-        if wanted is None or not one.runs.path:
-            return wanted is None
-        found = Touched.by(stored_rows(*one.runs), self.units_per_file)
-        return bool(among(found.queues, wanted.queues).any() or among(found.files, wanted.files).any())
+    def _has_some(self, stored: StoredRange, to_write: QueueFilesToWrite | None) -> bool:
+        """Return whether any of a range's units is wanted: its runs, which are few, show that."""
+        if to_write is None or not stored.runs.path:
+            return to_write is None
+        touched = Touched.by(stored_rows(*stored.runs), self.units_per_file)
+        return bool(among(touched.queues, to_write.queues).any() or among(touched.files, to_write.files).any())

@@ -27,18 +27,18 @@ from rocketmq_reindex.udfs.messages.unpack_body import unpack
 
 
 def bitmap(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
-    """Arrow's validity bits of a bool array; None when all values are valid."""
+    """Return Arrow's validity bits of a bool array; None when all values are valid."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def texts(column: TextColumn, kind: pa.DataType | None = None) -> pa.Array:
-    """A column of texts as a string array, or as an array of ``kind`` (binary)."""
+    """Return a column of texts as a string array, or as an array of ``kind`` (binary)."""
     buffers = [bitmap(column.valid), pa.py_buffer(column.offsets), pa.py_buffer(column.data)]
     return pa.Array.from_buffers(kind or pa.string(), len(column.valid), buffers)
 
 
 def maps(column: MapColumn) -> pa.Array:
-    """A column of maps as an array of map<string, string>."""
+    """Return a column of maps as an array of map<string, string>."""
     entries = pa.StructArray.from_arrays(
         [texts(column.names), texts(column.values)],
         fields=[pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())],
@@ -48,7 +48,7 @@ def maps(column: MapColumn) -> pa.Array:
 
 
 def numbers(column: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """A column of numbers as an array of ``kind``, which may be narrower."""
+    """Return a column of numbers as an array of ``kind``, which may be narrower."""
     return pa.array(column.astype(kind.to_pandas_dtype(), copy=False), type=kind)
 
 
@@ -58,19 +58,19 @@ _TIME_MAX: Final = 9_223_285_600_000
 
 
 def times(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
-    """Times since 1970 (int64) as an array of TIME; null for one before 1677 or after 2262, which no clock gave."""
+    """Return times since 1970 (int64) as an array of TIME; null for one before 1677 or after 2262, which no clock gave."""
     known = (milliseconds >= -_TIME_MAX) & (milliseconds <= _TIME_MAX)
     return pa.array(np.where(known, milliseconds, 0) * 1000, type=TIME, mask=~known)
 
 
-def nulls(fields: pa.Schema, given: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-    """A batch of ``count`` rows with the columns ``given``, and all others null."""
-    columns = [given.get(field.name, pa.nulls(count, field.type)) for field in fields]
+def nulls(fields: pa.Schema, columns_given: dict[str, pa.Array], count: int) -> pa.RecordBatch:
+    """Return a batch of ``count`` rows with the columns in ``columns_given``, and all others null."""
+    columns = [columns_given.get(field.name, pa.nulls(count, field.type)) for field in fields]
     return pa.RecordBatch.from_arrays(columns, schema=fields)
 
 
 def string_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Offsets (int32, n + 1) and bytes (uint8) of a string array of n values; the bytes of a null mean nothing."""
+    """Return offsets (int32, n + 1) and bytes (uint8) of a string array of n values; the bytes of a null mean nothing."""
     if pa.types.is_large_string(array.type) or array.type != pa.string():
         array = array.cast(pa.string())
     _, offsets, data = array.buffers()
@@ -84,31 +84,31 @@ def string_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[
 # Unpack the bodies of a batch, none into more bytes than allowed: a few packed bytes can stand for gigabytes.
 
 
-def _whole(raw: bytes, sys_flag: int, most: int) -> bytes | None:
+def _whole(raw: bytes, sys_flag: int, size_max: int) -> bytes | None:
     kind = compression_of(sys_flag)
     if kind is None:
         return raw
-    found = unpack(raw, kind, most)
-    return None if found.more or found.fault else found.data
+    unpacked = unpack(raw, kind, size_max)
+    return None if unpacked.more or unpacked.fault else unpacked.data
 
 
-def unpack_bodies(bodies: pa.Array, sys_flag: npt.NDArray[np.int64], most: int, room: int) -> pa.Array:
-    """The first ``bodies`` (binary), with packed ones unpacked.
+def unpack_bodies(bodies: pa.Array, sys_flag: npt.NDArray[np.int64], size_max: int, room: int) -> pa.Array:
+    """Return the first ``bodies`` (binary), with packed ones unpacked.
 
-    ``sys_flag`` (int64) says how each is packed. A body is null where it is broken or would have more than ``most`` bytes. Once
-    they have more than ``room`` bytes together, the others are left out; one is always there.
+    ``sys_flag`` (int64) says how each is packed. A body is null where it is broken or would have more than ``size_max`` bytes.
+    Once they have more than ``room`` bytes together, the others are left out; one is always there.
     """
     if not (sys_flag & FLAG_COMPRESSED).any():
         return bodies
-    found: list[bytes | None] = []
+    unpacked: list[bytes | None] = []
     size = 0
     for body, flag in zip(bodies, sys_flag.tolist(), strict=True):
-        data = _whole(body.as_py(), flag, most)
-        found.append(data)
+        data = _whole(body.as_py(), flag, size_max)
+        unpacked.append(data)
         size += len(data) if data is not None else 0
         if size > room:
             break
-    return pa.array(found, pa.binary())
+    return pa.array(unpacked, pa.binary())
 
 
 # ---------------------------------------------------------------------------------------------------------------------- batches
@@ -123,7 +123,7 @@ UNPACKED_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True)
-class Rows:
+class BatchRecords:
     """Records of one batch: the bytes of their block (uint8), what the scan found, and their fields.
 
     ``fields`` is int64, ``record.columns`` by records.
@@ -134,7 +134,7 @@ class Rows:
     fields: npt.NDArray[np.int64]
 
 
-Make = Callable[[Rows], pa.Array]
+Make = Callable[[BatchRecords], pa.Array]
 
 
 def _number(kind: pa.DataType, row: int) -> tuple[pa.DataType, Make]:
@@ -154,17 +154,17 @@ def _text(start: int) -> tuple[pa.DataType, Make]:
 
 
 def _host(at: int, flag: int) -> tuple[pa.DataType, Make]:
-    def make(rows: Rows) -> pa.Array:
+    def make(rows: BatchRecords) -> pa.Array:
         return texts(read_hosts(rows.data, rows.fields[at], rows.fields[m.SYS_FLAG] & flag != 0))
 
     return pa.string(), make
 
 
-def _properties(rows: Rows) -> pa.Array:
+def _properties(rows: BatchRecords) -> pa.Array:
     return maps(read_maps(rows.data, rows.fields[m.PROPS_START], rows.fields[m.PROPS_END]))
 
 
-def _body(rows: Rows) -> pa.Array:
+def _body(rows: BatchRecords) -> pa.Array:
     return texts(read_bytes(rows.data, rows.fields[m.BODY_START], rows.fields[m.BODY_END]), pa.binary())
 
 
@@ -206,14 +206,14 @@ _OF_PROPERTIES: Final = {"keys", "uniqKey", "tags", "keyItems"}
 
 
 def fields(*, body: bool, damage: bool) -> pa.Schema:
-    """All columns, with ``body`` (binary) and ``damage`` (string, null in a good record) where wanted."""
-    more = [pa.field(BODY, pa.binary())] if body else []
-    more += [pa.field(DAMAGE, pa.string())] if damage else []
-    return pa.schema([*(pa.field(name, kind) for name, (kind, _) in COLUMNS.items()), *more])
+    """Return all columns, with ``body`` (binary) and ``damage`` (string, null in a good record) where wanted."""
+    optional = [pa.field(BODY, pa.binary())] if body else []
+    optional += [pa.field(DAMAGE, pa.string())] if damage else []
+    return pa.schema([*(pa.field(name, kind) for name, (kind, _) in COLUMNS.items()), *optional])
 
 
-def _some(messages: MessageArrays, which: Any) -> MessageArrays:
-    return MessageArrays(*(column[which] for column in messages))
+def _some(messages: MessageArrays, selection: Any) -> MessageArrays:
+    return MessageArrays(*(column[selection] for column in messages))
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class MessageBatches:
     unpack: int = 0
 
     def of_block(self, block: Block) -> Iterator[pa.RecordBatch]:
-        """The records of one scanned block, in their order."""
+        """Yield the records of one scanned block, in their order."""
         messages = block.messages
         first = 0
         ends = np.cumsum(messages.size, dtype=np.int64)
@@ -238,17 +238,17 @@ class MessageBatches:
             stop = int(np.searchsorted(ends, before + BATCH_BYTES, side="right"))
             stop = min(max(stop, first + 1), first + BATCH_ROWS)
             part = _some(messages, slice(first, stop))
-            found = m.read_fields(block.data, block.base, part.phy_offset, not _OF_PROPERTIES.isdisjoint(self.schema.names))
-            times = found[m.STORE_TIME]
-            wanted = (times >= self.low) & (times <= self.high)
-            if not wanted.all():
-                part = _some(part, wanted)
-                found = np.ascontiguousarray(found[:, wanted])
+            fields = m.read_fields(block.data, block.base, part.phy_offset, not _OF_PROPERTIES.isdisjoint(self.schema.names))
+            times = fields[m.STORE_TIME]
+            in_time = (times >= self.low) & (times <= self.high)
+            if not in_time.all():
+                part = _some(part, in_time)
+                fields = np.ascontiguousarray(fields[:, in_time])
             if len(part.phy_offset):
-                yield from self._batches(Rows(block.data, part, found))
+                yield from self._batches(BatchRecords(block.data, part, fields))
             first = stop
 
-    def _batches(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+    def _batches(self, rows: BatchRecords) -> Iterator[pa.RecordBatch]:
         if BODY not in self.schema.names:
             yield self._batch(rows, None)
             return
@@ -260,10 +260,10 @@ class MessageBatches:
         while first < len(bodies):
             unpacked = unpack_bodies(bodies[first:], flags[first:], self.unpack, UNPACKED_BYTES)
             part = slice(first, first + len(unpacked))
-            yield self._batch(Rows(rows.data, _some(rows.messages, part), rows.fields[:, part]), unpacked)
+            yield self._batch(BatchRecords(rows.data, _some(rows.messages, part), rows.fields[:, part]), unpacked)
             first = part.stop
 
-    def _batch(self, rows: Rows, bodies: pa.Array | None) -> pa.RecordBatch:
+    def _batch(self, rows: BatchRecords, bodies: pa.Array | None) -> pa.RecordBatch:
         columns: list[Any] = []
         for field in self.schema:
             if field.name == BODY:

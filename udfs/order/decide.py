@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.order import (
     BREAKS_MAX,
-    Decision,
+    OrderDecision,
     OutOfLine,
     Placement,
     Run,
@@ -29,7 +29,7 @@ from rocketmq_reindex.storage_format.queue.order import (
 )
 from rocketmq_reindex.storage_format.queue.placement import LogEvidence
 from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.order.placements import PlacementSpan, PlacementWriter, Queue
 from rocketmq_reindex.udfs.staging import StagingFolder
 
@@ -43,13 +43,15 @@ class QueueRuns:
     ``some`` are unpacked cells of ``cells.RUN_COLUMNS`` or ``cells.BATCH_RUN_COLUMNS`` columns (int64).
     """
 
-    def __init__(self, some: Iterable[cells.Pieces]) -> None:
+    def __init__(self, blocks: Iterable[cells.QueueRows]) -> None:
         numbers: dict[tuple[bytes, int], int] = {}
         owners, parts = [np.zeros(0, np.int32)], []
-        for pieces in some:
+        for pieces in blocks:
             queues = zip(pieces.names, pieces.queue_ids.tolist(), strict=True)
-            found = np.fromiter((numbers.setdefault(queue, len(numbers)) for queue in queues), np.int32, len(pieces.names))
-            owners.append(np.repeat(found, pieces.counts))
+            owner_of_piece = np.fromiter(
+                (numbers.setdefault(queue, len(numbers)) for queue in queues), np.int32, len(pieces.names)
+            )
+            owners.append(np.repeat(owner_of_piece, pieces.counts))
             parts.append(pieces.columns)
         owner, columns = np.concatenate(owners), np.concatenate(parts, axis=1)
         order = np.lexsort((columns[2], owner))
@@ -58,13 +60,13 @@ class QueueRuns:
         self._bounds = np.searchsorted(owner[order], np.arange(len(numbers) + 1))
 
     def pre_blank(self, units_per_file: int) -> int:
-        """How many units stand before the first one of a queue in its first file, summed over all queues."""
+        """Return how many units stand before the first one of a queue in its first file, summed over all queues."""
         return int((self._columns[0, self._bounds[:-1]] % units_per_file).sum())
 
     def odd(
         self, fills_head: Callable[[int, int], bool] | None = None
     ) -> Iterator[tuple[tuple[bytes, int], npt.NDArray[np.int64]]]:
-        """Each queue out of order, by topic and queue id, with its runs (int64, columns by runs).
+        """Yield each queue out of order, by topic and queue id, with its runs (int64, columns by runs).
 
         ``fills_head``: tells by queue offset and phy_offset of a queue's first record whether something stands before it: such
         a queue is one of them.
@@ -108,7 +110,7 @@ class MoreLost(NamedTuple):
 
 
 @dataclass
-class OrderResult(Result):
+class OrderResult(TaskResult):
     """One result of ``DecideOrder``: a part, or the count of units before the first ones."""
 
     part: str = ""
@@ -118,7 +120,7 @@ class OrderResult(Result):
 
 
 @dataclass
-class OddQueue(Result):
+class OddQueue(TaskResult):
     """One queue out of order.
 
     Where ``breaks`` is not 0, the queue is out of order more often than damage can explain, and the rest has its defaults.
@@ -127,7 +129,7 @@ class OddQueue(Result):
     topic: str
     queue: int
     breaks: int = 0
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[OrderDecision] = field(default_factory=list)
     """the first ones, and sums of the others (``cap_decisions``)"""
     filled: int = 0
     """units that stand for missing records"""
@@ -150,43 +152,44 @@ class OddQueue(Result):
 
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> OddQueue:
-        """The queue with these fields, in which tuples are lists."""
-        for name, kind in (("decisions", Decision), ("lost", LostRecord), ("pending", LostRecord)):
-            fields[name] = [kind(*each) for each in fields[name]]
-        for name, one in (("more_lost", MoreLost), ("where", PlacementSpan)):
-            fields[name] = one(*fields[name]) if fields[name] else None
+        """Return the queue with these fields, in which tuples are lists."""
+        for name, kind in (("decisions", OrderDecision), ("lost", LostRecord), ("pending", LostRecord)):
+            fields[name] = [kind(*row) for row in fields[name]]
+        for name, tuple_kind in (("more_lost", MoreLost), ("where", PlacementSpan)):
+            fields[name] = tuple_kind(*fields[name]) if fields[name] else None
         return cls(**fields)
 
 
-def cap_decisions(decisions: Sequence[Decision], most: int = LISTED_MAX) -> list[Decision]:
-    """The first ``most`` decisions, then for each kind of the others ("more KIND", lowest queue offset, sum of units)."""
-    rest: dict[str, tuple[int, int]] = {}
-    for kind, offset, count in decisions[most:]:
-        lowest, total = rest.get(kind, (offset, 0))
-        rest[kind] = (min(lowest, offset), total + count)
-    return [*decisions[:most], *(Decision(f"more {kind}", *rest[kind]) for kind in sorted(rest))]
+def cap_decisions(decisions: Sequence[OrderDecision], listed_max: int = LISTED_MAX) -> list[OrderDecision]:
+    """Return the first ``listed_max`` decisions, then for each kind of the others ("more KIND", lowest queue offset, sum of
+    units)."""
+    by_kind: dict[str, tuple[int, int]] = {}
+    for kind, offset, count in decisions[listed_max:]:
+        lowest, total = by_kind.get(kind, (offset, 0))
+        by_kind[kind] = (min(lowest, offset), total + count)
+    return [*decisions[:listed_max], *(OrderDecision(f"more {kind}", *by_kind[kind]) for kind in sorted(by_kind))]
 
 
 def odd_queue(topic: bytes, queue_id: int, placement: Placement) -> OddQueue:
-    """The queue with what its placement decides; ``where``, ``batch`` and ``digest`` are for the caller to set."""
+    """Return the queue with what its placement decides; ``where``, ``batch`` and ``digest`` are for the caller to set."""
     return OddQueue(
         topic.decode(),
         queue_id,
         decisions=cap_decisions(placement.decisions),
         filled=placement.filled,
         opened=placement.opened,
-        lost=[LostRecord(one.phy_offset, one.length, one.is_wrong) for one in placement.lost[:LISTED_MAX]],
-        pending=[LostRecord(one.phy_offset, one.length) for one in placement.pending],
+        lost=[LostRecord(record.phy_offset, record.length, record.is_wrong) for record in placement.lost[:LISTED_MAX]],
+        pending=[LostRecord(record.phy_offset, record.length) for record in placement.pending],
         between_lives=placement.between_lives,
         more_lost=_more_lost(placement.lost[LISTED_MAX:]),
     )
 
 
-def _more_lost(rest: Sequence[OutOfLine]) -> MoreLost | None:
-    if not rest:
+def _more_lost(records: Sequence[OutOfLine]) -> MoreLost | None:
+    if not records:
         return None
-    first, last = rest[0], rest[-1]
-    return MoreLost(len(rest), first.phy_offset, last.phy_offset + last.length, sum(record.length for record in rest))
+    first, last = records[0], records[-1]
+    return MoreLost(len(records), first.phy_offset, last.phy_offset + last.length, sum(record.length for record in records))
 
 
 # ----------------------------------------------------------------------------------------------------------------------- decide
@@ -199,7 +202,7 @@ QUEUES_MAX = 20_000
 
 
 def order_digest(order: Placement) -> str:
-    """The digest of a placement: where it is equal, units of the same records stand at the same positions.
+    """Return the digest of a placement: where it is equal, units of the same records stand at the same positions.
 
     An incremental build keeps the files of such a queue.
     """
@@ -232,8 +235,8 @@ class DecideOrder:
             for cells_of_bucket in handover.by_bucket(batches):
                 runs = self._runs(cell.data for cell in cells_of_bucket)
                 pre_blank += runs.pre_blank(self.units_per_file)
-                found = runs.odd(self._fills_head if self.policy != "broker" else None)
-                odd += [(queue, self._decide(queue, columns, placements).to_json()) for queue, columns in found]
+                odd_queues = runs.odd(self._fills_head if self.policy != "broker" else None)
+                odd += [(queue, self._decide(queue, columns, placements).to_json()) for queue, columns in odd_queues]
                 if len(odd) >= QUEUES_MAX:
                     yield self._part(odd)
                     odd = []
@@ -250,14 +253,14 @@ class DecideOrder:
     def _fills_head(self, first: int, phy_offset: int) -> bool:
         return self.log.fills_head(first, phy_offset, self.units_per_file)
 
-    def _missing_head(self, first: Run) -> list[Decision]:
+    def _missing_head(self, first: Run) -> list[OrderDecision]:
         if not self._fills_head(first.first, first.phy_offset):
             return []
         missing = first.first % self.units_per_file
-        return [Decision("gap", first.first - missing, missing)]
+        return [OrderDecision("gap", first.first - missing, missing)]
 
-    def _runs(self, some: Iterable[bytes]) -> QueueRuns:
-        return QueueRuns(cells.unpack(cell, cells.BATCH_RUN_COLUMNS if self.batch else cells.RUN_COLUMNS) for cell in some)
+    def _runs(self, packed: Iterable[bytes]) -> QueueRuns:
+        return QueueRuns(cells.unpack(cell, cells.BATCH_RUN_COLUMNS if self.batch else cells.RUN_COLUMNS) for cell in packed)
 
     def _decide(self, queue: Queue, columns: npt.NDArray[np.int64], placements: PlacementWriter) -> OddQueue:
         topic, queue_id = queue
@@ -268,9 +271,9 @@ class DecideOrder:
         if self.policy == "fail" and (refused := [*self._missing_head(runs[0]), *irregular(runs)]):
             return OddQueue(topic.decode(), queue_id, decisions=cap_decisions(refused))
         order = self._order(runs)
-        found = odd_queue(topic, queue_id, order)
-        found.where, found.batch, found.digest = placements.put(order), self.batch, order_digest(order)
-        return found
+        odd = odd_queue(topic, queue_id, order)
+        odd.where, odd.batch, odd.digest = placements.put(order), self.batch, order_digest(order)
+        return odd
 
     def _order(self, runs: list[Run]) -> Placement:
         if self.policy == "broker" and self.batch:

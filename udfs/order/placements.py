@@ -47,7 +47,7 @@ class PlacementSpan(NamedTuple):
         return 8 * (KEPT * self.kept + FILLS * self.fills)
 
     def read(self) -> queue_placement.Rows:
-        """The rows of kept, then those of fills (int64, flat)."""
+        """Return the rows of kept, then those of fills (int64, flat)."""
         with files.Reader(self.path) as reader:
             return np.frombuffer(reader.read(self.at, self.size), "<i8")
 
@@ -59,7 +59,7 @@ class PlacementWriter:
         self._writer, self._path, self._at = writer, path, 0
 
     def put(self, placement: order.Placement) -> PlacementSpan:
-        """Append a placement; returns where it is."""
+        """Append a placement; return where it is."""
         span = PlacementSpan(self._path, self._at, len(placement.kept), len(placement.fills))
         for rows in (placement.kept, placement.fills):
             data = np.array(rows, dtype="<i8").reshape(-1)
@@ -69,7 +69,7 @@ class PlacementWriter:
 
 
 def _key(name: bytes, queue_id: int) -> int:
-    """A number that few queues share."""
+    """Return a number that few queues share."""
     return zlib.crc32(name) << 32 | queue_id & 0xFFFFFFFF
 
 
@@ -87,10 +87,10 @@ class PlanWriter:
         self._writer = files.Writer(temporary, path)
         self._rows, self._held, self._at = array("Q"), list[bytes](), 0
 
-    def put(self, topic: str, queue_id: int, where: PlacementSpan | None) -> None:
-        """Add a queue, whose placement is at ``where``."""
-        assert where is not None, "a queue that was refused has no placement"
-        line = json.dumps([topic, queue_id, where]).encode()
+    def put(self, topic: str, queue_id: int, span: PlacementSpan | None) -> None:
+        """Add a queue, whose placement is at ``span``."""
+        assert span is not None, "a queue that was refused has no placement"
+        line = json.dumps([topic, queue_id, span]).encode()
         self._rows.extend((_key(topic.encode(), queue_id), self._at, len(line)))
         self._held.append(line)
         self._at += len(line)
@@ -102,7 +102,7 @@ class PlanWriter:
         self._held = []
 
     def finish(self) -> str:
-        """Finish both files; returns ``path``, or "" when no queue was added, and then there is no file."""
+        """Finish both files; return ``path``, or "" when no queue was added, and then there is no file."""
         if not len(self._rows):
             self._writer.abandon()
             return ""
@@ -134,12 +134,12 @@ class Placements(Generic[Table]):
         self._bytes = 0
 
     def having(self, queues: Sequence[Queue]) -> npt.NDArray[np.bool_]:
-        """For each of the queues whether it has a table (bool)."""
+        """Return for each of the queues whether it has a table (bool)."""
         keys = np.fromiter((_key(*queue) for queue in queues), np.uint64, len(queues))
-        found = np.searchsorted(self._keys, keys, "left") < np.searchsorted(self._keys, keys, "right")
-        for k in np.flatnonzero(found).tolist():
-            found[k] = self._span(queues[k]) is not None
-        return found
+        has_table = np.searchsorted(self._keys, keys, "left") < np.searchsorted(self._keys, keys, "right")
+        for k in np.flatnonzero(has_table).tolist():
+            has_table[k] = self._span(queues[k]) is not None
+        return has_table
 
     def _span(self, queue: Queue) -> PlacementSpan | None:
         if queue not in self._spans:
@@ -155,13 +155,13 @@ class Placements(Generic[Table]):
             return None
         with files.Reader(self._plan) as reader:
             for k in range(low, high):
-                name, queue_id, where = json.loads(reader.read(int(self._at[k]), int(self._length[k])))
+                name, queue_id, span = json.loads(reader.read(int(self._at[k]), int(self._length[k])))
                 if (name.encode(), queue_id) == queue:
-                    return PlacementSpan(*where)
+                    return PlacementSpan(*span)
         return None
 
     def get(self, queue: Queue) -> Table | None:
-        """The table of a queue; None when it has none, because it is in order."""
+        """Return the table of a queue; None when it has none, because it is in order."""
         span = self._span(queue)
         if span is None:
             return None

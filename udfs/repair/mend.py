@@ -14,16 +14,16 @@ from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.repair.replicas import Replica, Walker, message_of, record_bytes
-from rocketmq_reindex.udfs.repair.segments import Kept
+from rocketmq_reindex.udfs.repair.segments import KeptBytes
 
 NEIGHBOURS: Final = 16
 """Good records on each side of damage that a replica may have otherwise."""
 
 
 @dataclass
-class Mended(Result):
+class Mended(TaskResult):
     """What stands in the place of one damaged stretch [offset, offset + length).
 
     ``low`` and ``high`` bound the bytes that are replaced: more than the stretch where it is too small for any record, and a
@@ -38,15 +38,15 @@ class Mended(Result):
     places: list[repair.Place]
     replica: int
     pieces: list[repair.Piece]
-    kept: Kept = field(default_factory=Kept)
+    kept: KeptBytes = field(default_factory=KeptBytes)
     """what quarantine/ has of it, once all is decided"""
 
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> Mended:
-        """The result with these fields, as JSON holds them."""
+        """Return the result with these fields, as JSON holds them."""
         fields["places"] = [repair.Place(*place) for place in fields["places"]]
         fields["pieces"] = [repair.Piece.of_fields(piece) for piece in fields["pieces"]]
-        fields["kept"] = Kept.of_fields(fields["kept"])
+        fields["kept"] = KeptBytes.of_fields(fields["kept"])
         return cls(**fields)
 
     @property
@@ -78,8 +78,8 @@ class _Side(NamedTuple):
 class MendDamage:
     """Mends a task's share of the damaged stretches; leaves results (``Mended``).
 
-    ``plan`` is the plan of ``Damage``, which ``tasks`` tasks share, ``replicas`` that of the replicas' segments. ``settings``
-    are those of the scan.
+    ``plan`` is the plan of ``SegmentDamage``, which ``tasks`` tasks share, ``replicas`` that of the replicas' segments.
+    ``settings`` are those of the scan.
     """
 
     plan: str
@@ -90,36 +90,36 @@ class MendDamage:
     """nothing is done where no replica has the stretch: it gets no pieces"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = [repair.Damage.of_fields(fields) for fields in handover.read_plan(self.plan)]
+        damages = [repair.SegmentDamage.of_fields(fields) for fields in handover.read_plan(self.plan)]
         replicas = [Replica.of_fields(listed) for listed in handover.read_plan(self.replicas)]
         # What a replica gives has right CRCs, whatever is asked of this log.
         walker = Walker(replace(self.settings, crc_mode=max(self.settings.crc_mode, r.CRC_BODY)))
-        neighbours = _Neighbours(walker, found)
+        neighbours = _Neighbours(walker, damages)
         for task in handover.numbers(batches):
-            mended = [self._mend(walker, replicas, neighbours, damage) for damage in handover.share(found, task, self.tasks)]
+            mended = [self._mend(walker, replicas, neighbours, damage) for damage in handover.share(damages, task, self.tasks)]
             yield handover.batch(mended)
 
-    def _mend(self, walker: Walker, replicas: list[Replica], found: _Neighbours, damage: repair.Damage) -> Mended:
+    def _mend(self, walker: Walker, replicas: list[Replica], neighbours: _Neighbours, damage: repair.SegmentDamage) -> Mended:
         # A replica that has the records beside the damage as they are here comes first.
-        for most in (0, NEIGHBOURS):
+        for passed_max in (0, NEIGHBOURS):
             for number, replica in enumerate(replicas, 1):
-                piece = _taken(walker, replica, damage, found, most)
+                piece = _taken(walker, replica, damage, neighbours, passed_max)
                 if piece is not None:
                     return _mended(damage, piece.low, piece.high, number, [piece])
         if self.only_replicas:
             return _mended(damage, damage.offset, damage.end, 0, [])
-        low, high, pieces = _lost(damage, next(found.before(damage), None), next(found.behind(damage), None))
+        low, high, pieces = _lost(damage, next(neighbours.before(damage), None), next(neighbours.behind(damage), None))
         return _mended(damage, low, high, 0, pieces)
 
 
-def _mended(damage: repair.Damage, low: int, high: int, replica: int, pieces: list[repair.Piece]) -> Mended:
+def _mended(damage: repair.SegmentDamage, low: int, high: int, replica: int, pieces: list[repair.Piece]) -> Mended:
     return Mended(damage.offset, damage.length, low, high, damage.segment.start, list(damage.places), replica, pieces)
 
 
 def _side(place: repair.RecordAt) -> _Side | None:
-    """The record at ``place``, read."""
-    found = message_of(record_bytes(place), place.offset)
-    return _Side(place, found) if found else None
+    """Return the record at ``place``, read."""
+    message = message_of(record_bytes(place), place.offset)
+    return _Side(place, message) if message else None
 
 
 class _Neighbours:
@@ -128,13 +128,13 @@ class _Neighbours:
     They end where the log does. None stands where nobody knows what is further.
     """
 
-    def __init__(self, walker: Walker, found: Sequence[repair.Damage]) -> None:
-        """``found`` has all damage of the log, in order."""
+    def __init__(self, walker: Walker, damages: Sequence[repair.SegmentDamage]) -> None:
+        """``damages`` has all damage of the log, in order."""
         self._walker = walker
-        self._from = {damage.offset: damage for damage in found}
-        self._to = {damage.end: damage for damage in found}
+        self._from = {damage.offset: damage for damage in damages}
+        self._to = {damage.end: damage for damage in damages}
 
-    def before(self, damage: repair.Damage) -> Iterator[_Side | None]:
+    def before(self, damage: repair.SegmentDamage) -> Iterator[_Side | None]:
         """Yield the good records before the damage."""
         at = damage.offset
         while True:
@@ -156,13 +156,13 @@ class _Neighbours:
             yield None
 
     def _back(self, segment: Segment, anchor: int, stop: int) -> Iterator[_Side]:
-        """The good records before ``stop``, back to the good one at ``anchor``."""
+        """Yield the good records before ``stop``, back to the good one at ``anchor``."""
         while anchor < stop:
             stop = self._walker.walk(segment, anchor, stop).last_good
             if side := _side(repair.RecordAt(segment, stop)):
                 yield side
 
-    def behind(self, damage: repair.Damage) -> Iterator[_Side | None]:
+    def behind(self, damage: repair.SegmentDamage) -> Iterator[_Side | None]:
         """Yield the good records behind the damage."""
         segment, at, after = damage.segment, damage.end, damage.after
         beside = False
@@ -182,19 +182,21 @@ class _Neighbours:
                 return
 
     def _good_at(self, segment: Segment, at: int) -> _Side | None:
-        """The good record of ``segment`` that begins at ``at``."""
+        """Return the good record of ``segment`` that begins at ``at``."""
         if at >= segment.data_end or self._walker.walk(segment, at, at + 1).last_good != at:
             return None
         return _side(repair.RecordAt(segment, at, at))
 
 
-def _taken(walker: Walker, replica: Replica, damage: repair.Damage, found: _Neighbours, most: int) -> repair.Piece | None:
-    """The stretch as ``replica`` has it, if that is certain: good records beside it are equal in both logs.
+def _taken(
+    walker: Walker, replica: Replica, damage: repair.SegmentDamage, neighbours: _Neighbours, passed_max: int
+) -> repair.Piece | None:
+    """Return the stretch as ``replica`` has it, if that is certain: good records beside it are equal in both logs.
 
-    ``most`` as in ``_border``.
+    ``passed_max`` as in ``_border``.
     """
-    low, is_proved = _border(walker, replica, damage, found.before(damage), damage.offset, most)
-    high, is_proved_behind = _border(walker, replica, damage, found.behind(damage), damage.end, most)
+    low, is_proved = _border(walker, replica, damage, neighbours.before(damage), damage.offset, passed_max)
+    high, is_proved_behind = _border(walker, replica, damage, neighbours.behind(damage), damage.end, passed_max)
     if low < 0 or high < 0 or not (is_proved or is_proved_behind):
         return None
     segment = replica.chains(walker, damage, low, high)
@@ -202,20 +204,21 @@ def _taken(walker: Walker, replica: Replica, damage: repair.Damage, found: _Neig
 
 
 def _border(
-    walker: Walker, replica: Replica, damage: repair.Damage, sides: Iterator[_Side | None], at: int, most: int
+    walker: Walker, replica: Replica, damage: repair.SegmentDamage, sides: Iterator[_Side | None], at: int, passed_max: int
 ) -> tuple[int, bool]:  # fmt: skip
-    """Where the bytes to be taken begin or end, and whether a record is equal in both logs there. -1 where it is another log.
+    """Return where the bytes to be taken begin or end, and whether a record is equal in both logs there. -1 where it is another
+    log.
 
-    Beside damage a record may be spoilt where no CRC covers it, and the replica may have damage of its own. So up to ``most``
-    records that it has otherwise are passed, if they are the same messages, or damage there. The same messages that lie right
-    beside the stretch go with it. All others stay as the log has them. Where the log ends before a record is equal, the other
-    side has to have one.
+    Beside damage a record may be spoilt where no CRC covers it, and the replica may have damage of its own. So up to
+    ``passed_max`` records that it has otherwise are passed, if they are the same messages, or damage there. The same messages
+    that lie right beside the stretch go with it. All others stay as the log has them. Where the log ends before a record is
+    equal, the other side has to have one.
     """
     is_damaged = False
     for passed, side in enumerate(sides):
         if side and replica.has(side.place):
             return at, True
-        if side is None or passed == most:
+        if side is None or passed == passed_max:
             return -1, False
         if not replica.is_sound(walker, side.place):
             is_damaged = True
@@ -228,10 +231,10 @@ def _border(
     return (-1 if is_damaged else at), False
 
 
-def _lost(damage: repair.Damage, before: _Side | None, after: _Side | None) -> tuple[int, int, list[repair.Piece]]:
-    """What stands for lost bytes: (low, high, pieces). A stretch too small for any record takes a neighbour with it: the one
-    with which fewer messages are lost, then fewer bytes. At the end of a file that is too short it takes bytes that the file
-    does not have.
+def _lost(damage: repair.SegmentDamage, before: _Side | None, after: _Side | None) -> tuple[int, int, list[repair.Piece]]:
+    """Return what stands for lost bytes: (low, high, pieces). A stretch too small for any record takes a neighbour with it: the
+    one with which fewer messages are lost, then fewer bytes. At the end of a file that is too short it takes bytes that the
+    file does not have.
 
     Raises InputError where that does not help.
     """
@@ -252,16 +255,16 @@ def _lost(damage: repair.Damage, before: _Side | None, after: _Side | None) -> t
     neighbours = sorted((side for side in sides if _touches(side, damage)), key=lambda side: side.cost)
     while (pieces := repair.lost_pieces(low, high, bounds, time, demands)) is None:
         if not neighbours:
-            where = f"{names.escape(damage.segment.path)}: offset {damage.offset}"
+            place = f"{names.escape(damage.segment.path)}: offset {damage.offset}"
             raise errors.InputError(
-                f"{where}: {damage.length:,} bytes are too few for a record, and no record beside them can go with them"
+                f"{place}: {damage.length:,} bytes are too few for a record, and no record beside them can go with them"
             )
         taken = neighbours.pop(0)
         low, high = min(low, taken.place.offset), max(high, taken.place.offset + taken.message.size)
     return low, high, pieces
 
 
-def _touches(side: _Side, damage: repair.Damage) -> bool:
-    """Whether the record lies right beside the stretch, in its segment."""
+def _touches(side: _Side, damage: repair.SegmentDamage) -> bool:
+    """Return whether the record lies right beside the stretch, in its segment."""
     at, end = side.place.offset, side.place.offset + side.message.size
     return side.place.segment == damage.segment and (end == damage.offset or at == damage.end)

@@ -11,10 +11,10 @@ import pyarrow as pa
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message, read_message
-from rocketmq_reindex.storage_format.repair import Damage, RecordAt
+from rocketmq_reindex.storage_format.repair import RecordAt, SegmentDamage
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as scan_settings
 from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader
 
 # ---------------------------------------------------------------------------------------------------------------------- walking
@@ -60,7 +60,8 @@ def _blocks(scanner: range_scan.RangeScanner, segment: ranges.Segment, low: int,
 
 
 def is_completed(segment: ranges.Segment, offset: int) -> bool:
-    """Whether the record at ``offset``, in which a short file ends, has a sound frame as soon as zeros follow on the file."""
+    """Return whether the record at ``offset``, in which a short file ends, has a sound frame as soon as zeros follow on the
+    file."""
     with files.Reader(segment.path) as reader:
 
         def padded(low: int, count: int) -> bytes:
@@ -71,7 +72,7 @@ def is_completed(segment: ranges.Segment, offset: int) -> bool:
 
 
 def record_bytes(place: RecordAt) -> bytes:
-    """The bytes of a good record, from its file. Raises OSError and InputError."""
+    """Return the bytes of a good record, from its file. Raises OSError and InputError."""
     with files.Reader(place.segment.path) as reader:
         at = place.offset - place.segment.start
         size = int.from_bytes(reader.read(at, 4), "big", signed=True)
@@ -79,9 +80,9 @@ def record_bytes(place: RecordAt) -> bytes:
 
 
 def message_of(data: bytes, offset: int) -> Message | None:
-    """The record of the absolute ``offset`` that ``data`` begins with, if it has its frame."""
-    found = read_message(lambda at, count: data[at : at + count], offset, len(data))
-    return found if isinstance(found, Message) else None
+    """Return the record of the absolute ``offset`` that ``data`` begins with, if it has its frame."""
+    message = read_message(lambda at, count: data[at : at + count], offset, len(data))
+    return message if isinstance(message, Message) else None
 
 
 # --------------------------------------------------------------------------------------------------------------------- replicas
@@ -100,12 +101,12 @@ class Replica:
 
     @classmethod
     def of_fields(cls, listed: Sequence[Sequence[object]]) -> Replica:
-        """The replica with these segments, as lists of fields."""
-        found = [ranges.Segment(*fields) for fields in listed]  # type: ignore[arg-type]  # JSON has no types
-        return cls({segment.start: segment for segment in found})
+        """Return the replica with these segments, as lists of fields."""
+        segments = [ranges.Segment(*fields) for fields in listed]  # type: ignore[arg-type]  # JSON has no types
+        return cls({segment.start: segment for segment in segments})
 
-    def chains(self, walker: Walker, damage: Damage, low: int, high: int) -> ranges.Segment | None:
-        """The replica's segment, if its records chain from ``low`` to ``high`` exactly; None else.
+    def chains(self, walker: Walker, damage: SegmentDamage, low: int, high: int) -> ranges.Segment | None:
+        """Return the replica's segment, if its records chain from ``low`` to ``high`` exactly; None else.
 
         Where nothing follows in the damaged log, both logs may end in the segment: then zeros follow on the last record.
         """
@@ -113,32 +114,35 @@ class Replica:
         if segment is None or segment.segment_end != damage.segment.segment_end or segment.data_end < high:
             return None
         try:
-            found = walker.walk(segment, low, high)
+            walked = walker.walk(segment, low, high)
         except InputError:
             # One that has become shorter gives nothing. One that cannot be read ends the run: it may have the right bytes.
             return None
         whole = high == segment.segment_end
-        ends = found.end == high or (whole and found.end == segment.segment_end)
-        runs_out = whole and damage.ends_log and found.tail >= 0 and found.last_nonzero < 0
-        return segment if not found.holes and (runs_out or (ends and found.tail < 0)) else None
+        ends = walked.end == high or (whole and walked.end == segment.segment_end)
+        runs_out = whole and damage.ends_log and walked.tail >= 0 and walked.last_nonzero < 0
+        return segment if not walked.holes and (runs_out or (ends and walked.tail < 0)) else None
 
     def has(self, border: RecordAt) -> bool:
-        """Whether the replica has the same bytes where the good record ``border`` lies in the damaged log."""
-        mine = record_bytes(border)
-        return self.read(border, len(mine)) == mine
+        """Return whether the replica has the same bytes where the good record ``border`` lies in the damaged log."""
+        data = record_bytes(border)
+        return self.read(border, len(data)) == data
 
     def is_alike(self, border: RecordAt) -> bool:
-        """Whether the replica has a record of the same size and body there: the same message, but for other fields."""
+        """Return whether the replica has a record of the same size and body there: the same message, but for other fields."""
         data = record_bytes(border)
-        other = self.read(border, len(data))
-        mine, theirs = message_of(data, border.offset), message_of(other, border.offset)
-        if mine is None or theirs is None or mine.size != theirs.size:
+        replica_data = self.read(border, len(data))
+        message, replica_message = message_of(data, border.offset), message_of(replica_data, border.offset)
+        if message is None or replica_message is None or message.size != replica_message.size:
             return False
-        bodies = [one[found.body_at : found.body_at + found.body_size] for found, one in ((mine, data), (theirs, other))]
+        bodies = [
+            bytes_of[record.body_at : record.body_at + record.body_size]
+            for record, bytes_of in ((message, data), (replica_message, replica_data))
+        ]
         return bodies[0] == bodies[1]
 
     def is_sound(self, walker: Walker, border: RecordAt) -> bool:
-        """Whether the replica has any good record where ``border`` begins in the damaged log."""
+        """Return whether the replica has any good record where ``border`` begins in the damaged log."""
         segment = self.segments.get(border.segment.start)
         if segment is None or border.offset >= segment.data_end:
             return False
@@ -148,7 +152,8 @@ class Replica:
             return False
 
     def read(self, place: RecordAt, size: int) -> bytes:
-        """``size`` bytes from where the record ``place`` begins in the damaged log; nothing where the replica has fewer."""
+        """Return ``size`` bytes from where the record ``place`` begins in the damaged log; nothing where the replica has
+        fewer."""
         segment = self.segments.get(place.segment.start)
         if segment is None or place.offset + size > segment.data_end:
             return b""
@@ -163,7 +168,7 @@ class Replica:
 # What replicas have behind the end of a log: the record that is torn there, and those that follow.
 
 
-class LogEnd(NamedTuple):
+class ReplicaEnd(NamedTuple):
     """Where a log ends, in ``segment``: its last good record, and how many bytes of a torn one lie behind it."""
 
     last: RecordAt
@@ -172,15 +177,15 @@ class LogEnd(NamedTuple):
     torn: int
 
     @classmethod
-    def of_fields(cls, fields: list[Any]) -> LogEnd:
-        """The end with these fields, in which objects are lists (``udfs.handover``)."""
+    def of_fields(cls, fields: list[Any]) -> ReplicaEnd:
+        """Return the end with these fields, in which objects are lists (``udfs.handover``)."""
         last = RecordAt.of_fields(fields[0])
         assert last is not None
         return cls(last, ranges.Segment(*fields[1]), *fields[2:])
 
 
 @dataclass
-class Behind(Result):
+class Behind(TaskResult):
     """What the replica ``replica`` (from 1) has behind the end of the log; nothing where its record before that is another.
 
     ``stretches`` are [low, high) of the log, one for each segment, up to the end of the last record.
@@ -211,7 +216,7 @@ class Behind(Result):
 class LookBehind:
     """Looks into the replicas whose numbers a task gets (from 0); leaves results (``Behind``).
 
-    ``end`` is the plan of one ``LogEnd``, ``replicas`` that of the replicas' segments. ``settings`` are those of the scan.
+    ``end`` is the plan of one ``ReplicaEnd``, ``replicas`` that of the replicas' segments. ``settings`` are those of the scan.
     """
 
     end: str
@@ -219,67 +224,66 @@ class LookBehind:
     settings: scan_settings.ScanSettings
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        (end,) = [LogEnd.of_fields(fields) for fields in handover.read_plan(self.end)]
+        (end,) = [ReplicaEnd.of_fields(fields) for fields in handover.read_plan(self.end)]
         listed = handover.read_plan(self.replicas)
         walker = Walker(replace(self.settings, crc_mode=max(self.settings.crc_mode, r.CRC_BODY)))
         for number in handover.numbers(batches):
             yield handover.batch([_look(walker, Replica.of_fields(listed[number]), end, number + 1)])
 
 
-def _look(walker: Walker, replica: Replica, end: LogEnd, number: int) -> Behind:
-    found = Behind(number, stretches=[])
+def _look(walker: Walker, replica: Replica, end: ReplicaEnd, number: int) -> Behind:
+    behind = Behind(number, stretches=[])
     if not replica.has(end.last):
         torn = _torn_record(walker, replica, end)
         if torn is None:
-            return found
+            return behind
         end = torn
-    found.begin, found.before = end.offset, end.last.offset
+    behind.begin, behind.before = end.offset, end.last.offset
     at, size = end.offset, end.segment.segment_end - end.segment.start
     if end.torn:
-        found.torn_end = _torn_end(walker, replica, end)
+        behind.torn_end = _torn_end(walker, replica, end)
     while (segment := replica.segments.get(at // size * size)) is not None and segment.segment_end - segment.start == size:
         high = min(segment.data_end, segment.segment_end)
         stop, records = _records_up_to(walker, segment, at, high)
         if stop > at and records:
-            assert found.stretches is not None
-            found.stretches.append((at, stop))
-            found.records += records
+            assert behind.stretches is not None
+            behind.stretches.append((at, stop))
+            behind.records += records
         if stop < segment.segment_end or not records:
             break
         at = stop
-    return found
+    return behind
 
 
-def _torn_record(walker: Walker, replica: Replica, end: LogEnd) -> LogEnd | None:
-    """The end of the log in front of its last record, where that is torn in its properties, which no CRC covers: from some byte
-    on it has zeros, and up to there it is the replica's. None where it is another record.
-    """
+def _torn_record(walker: Walker, replica: Replica, end: ReplicaEnd) -> ReplicaEnd | None:
+    """Return the end of the log in front of its last record, where that is torn in its properties, which no CRC covers: from
+    some byte on it has zeros, and up to there it is the replica's. None where it is another record."""
     last = end.last
-    mine = record_bytes(last)
-    theirs = replica.read(last, len(mine))
+    data = record_bytes(last)
+    replica_data = replica.read(last, len(data))
     before = walker.walk(last.segment, last.anchor, last.offset).last_good if 0 <= last.anchor < last.offset else -1
-    there = len(mine.rstrip(b"\0"))
-    if end.torn or before < 0 or there < r.RECORD_MIN or theirs[:there] != mine[:there]:
+    kept_size = len(data.rstrip(b"\0"))
+    if end.torn or before < 0 or kept_size < r.RECORD_MIN or replica_data[:kept_size] != data[:kept_size]:
         return None
     previous = RecordAt(last.segment, before)
-    return LogEnd(previous, last.segment, last.offset, len(mine)) if replica.has(previous) else None
+    return ReplicaEnd(previous, last.segment, last.offset, len(data)) if replica.has(previous) else None
 
 
-def _torn_end(walker: Walker, replica: Replica, end: LogEnd) -> int:
-    """Where the replica's records end that begin in the torn bytes; -1 where they are not whole."""
+def _torn_end(walker: Walker, replica: Replica, end: ReplicaEnd) -> int:
+    """Return where the replica's records end that begin in the torn bytes; -1 where they are not whole."""
     segment = replica.segments.get(end.segment.start)
     if segment is None or segment.segment_end != end.segment.segment_end or segment.data_end < end.offset + end.torn:
         return -1
-    found = walker.walk(segment, end.offset, end.offset + end.torn)
-    return found.end if not found.holes and found.records and end.offset < found.end <= segment.data_end else -1
+    walked = walker.walk(segment, end.offset, end.offset + end.torn)
+    return walked.end if not walked.holes and walked.records and end.offset < walked.end <= segment.data_end else -1
 
 
 def _records_up_to(walker: Walker, segment: ranges.Segment, low: int, high: int) -> tuple[int, int]:
-    """Where the good records of a segment end that follow each other from ``low`` on, and how many there are."""
+    """Return where the good records of a segment end that follow each other from ``low`` on, and how many there are."""
     if low >= high:
         return low, 0
-    found = walker.walk(segment, low, high)
-    if found.holes:
-        high = found.holes[0][0]
+    walked = walker.walk(segment, low, high)
+    if walked.holes:
+        high = walked.holes[0][0]
         return _records_up_to(walker, segment, low, high) if high > low else (low, 0)
-    return (found.end if found.end >= 0 else max(found.tail, low)), found.records
+    return (walked.end if walked.end >= 0 else max(walked.tail, low)), walked.records

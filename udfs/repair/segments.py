@@ -19,7 +19,7 @@ from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import files, handover
 from rocketmq_reindex.udfs.files.digests import UsedDigest
 from rocketmq_reindex.udfs.files.folders import HARD, NONE, REFLINK
-from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.repair.replicas import Walker
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
@@ -45,13 +45,13 @@ class SegmentPlan:
 
     @classmethod
     def of_fields(cls, fields: list[Any]) -> SegmentPlan:
-        """The plan with these fields, as ``udfs.handover`` writes them."""
-        found = cls(*fields)
-        return replace(found, old=Segment(*fields[0]), pieces=[repair.Piece(*piece) for piece in found.pieces])  # type: ignore[misc]  # JSON has lists
+        """Return the plan with these fields, as ``udfs.handover`` writes them."""
+        plan = cls(*fields)
+        return replace(plan, old=Segment(*fields[0]), pieces=[repair.Piece(*piece) for piece in plan.pieces])  # type: ignore[misc]  # JSON has lists
 
 
 @dataclass
-class WrittenSegment(Result):
+class WrittenSegment(TaskResult):
     """A segment that was written: its entry of the manifest, how it came there, and the digest of each range of new bytes."""
 
     entry: dict[str, Any]
@@ -90,7 +90,7 @@ class WriteSegments:
         return WrittenSegment({"path": relative, "size": size, "used": used, "digest": digest}, how or "copy", taken.digests)
 
     def _linked(self, plan: SegmentPlan, target: str) -> str:
-        """How an unchanged whole segment came to share its bytes with the old file; "" where it does not."""
+        """Return how an unchanged whole segment came to share its bytes with the old file; "" where it does not."""
         if plan.pieces or plan.link == NONE or plan.old.data_end != plan.old.segment_end:
             return ""
         if plan.link == HARD and files.link(plan.old.path, target):
@@ -117,14 +117,14 @@ class WriteSegments:
         if piece.kind == repair.COPY:
             yield from read(piece.path, piece.low - piece.start, piece.high - piece.start)
             return
-        left = piece.size
+        remaining = piece.size
         for data in piece.made():
-            left -= len(data)
+            remaining -= len(data)
             yield np.frombuffer(data, np.uint8)
-        zeros = np.zeros(min(left, _CHUNK), np.uint8)
-        while left:
-            yield zeros[:left]
-            left -= min(left, len(zeros))
+        zeros = np.zeros(min(remaining, _CHUNK), np.uint8)
+        while remaining:
+            yield zeros[:remaining]
+            remaining -= min(remaining, len(zeros))
 
 
 def read(path: str, low: int, high: int) -> Iterator[Bytes]:
@@ -157,7 +157,7 @@ class _Taken:
             self._new.setdefault(number, storage_format_digest.new_digest())
 
     def take(self, data: Bytes) -> int:
-        """Take in bytes; returns how many of them there are up to the last one that is not zero."""
+        """Take in bytes; return how many of them there are up to the last one that is not zero."""
         self._at += len(data)
         self._position.moved(self._at)
         if self._range >= 0:
@@ -177,7 +177,7 @@ _RECORDS_AT_ONCE: Final = 100
 
 
 @dataclass
-class Kept(Result):
+class KeptBytes(TaskResult):
     """What was kept of the bytes from ``low`` on: their digest ("" where no file has them), entries of the manifest, records
     listed.
     """
@@ -191,9 +191,9 @@ class Kept(Result):
 
 @dataclass(frozen=True)
 class KeepReplaced:
-    """Keeps the old bytes of a task's share of the replaced stretches; leaves results (``Kept``).
+    """Keeps the old bytes of a task's share of the replaced stretches; leaves results (``KeptBytes``).
 
-    ``plan`` is the plan of these, each a ``Damage``, which ``tasks`` tasks share. ``settings`` are those of the scan.
+    ``plan`` is the plan of these, each a ``SegmentDamage``, which ``tasks`` tasks share. ``settings`` are those of the scan.
     """
 
     staging: StagingFolder
@@ -202,16 +202,16 @@ class KeepReplaced:
     settings: ScanSettings
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        replaced = [repair.Damage.of_fields(fields) for fields in handover.read_plan(self.plan)]
+        replaced = [repair.SegmentDamage.of_fields(fields) for fields in handover.read_plan(self.plan)]
         walker = Walker(self.settings)
         for task in handover.numbers(batches):
-            yield handover.batch([_keep(self.staging, walker, one) for one in handover.share(replaced, task, self.tasks)])
+            yield handover.batch([_keep(self.staging, walker, damage) for damage in handover.share(replaced, task, self.tasks)])
 
 
-def _keep(staging: StagingFolder, walker: Walker, replaced: repair.Damage) -> Kept:
+def _keep(staging: StagingFolder, walker: Walker, replaced: repair.SegmentDamage) -> KeptBytes:
     """Keep the bytes of the stretch, and list the records in them whose frame is sound."""
     low, high, segment = replaced.offset, replaced.end, replaced.segment
-    kept = Kept(low)
+    kept = KeptBytes(low)
     if not segment.path:
         return kept
     name = f"{low:020d}"
@@ -240,17 +240,17 @@ def _keep(staging: StagingFolder, walker: Walker, replaced: repair.Damage) -> Ke
     return kept
 
 
-def _listing(head: dict[str, Any], records: Iterator[dict[str, Any]], kept: Kept) -> Iterator[bytes]:
+def _listing(head: dict[str, Any], records: Iterator[dict[str, Any]], kept: KeptBytes) -> Iterator[bytes]:
     """Yield the JSON text of a listing, one record a line; ``kept`` learns how many there are."""
     yield json.dumps(head, indent=1).encode()[: -len(b"]\n}")]
-    while some := [json.dumps(record) for record in islice(records, _RECORDS_AT_ONCE)]:
-        yield (",\n  " if kept.records else "\n  ").encode() + ",\n  ".join(some).encode()
-        kept.records += len(some)
+    while lines := [json.dumps(record) for record in islice(records, _RECORDS_AT_ONCE)]:
+        yield (",\n  " if kept.records else "\n  ").encode() + ",\n  ".join(lines).encode()
+        kept.records += len(lines)
     yield b"\n ]\n}\n" if kept.records else b"]\n}\n"
 
 
 def _copy(staging: StagingFolder, segment: Segment, low: int, high: int, path: str) -> tuple[str, int, str]:
-    """Copy bytes up to the last that is not zero; returns the digest of all, how many were copied, and the digest of those."""
+    """Copy bytes up to the last that is not zero; return the digest of all, how many were copied, and the digest of those."""
     whole, used = storage_format_digest.new_digest(), UsedDigest()
     writer: files.Writer | None = None
     try:
@@ -279,13 +279,13 @@ def _records(reader: files.Reader, walker: Walker, segment: Segment, low: int, h
         def read(inner: int, count: int, at: int = at, size: int = size) -> bytes:
             return reader.read(at + inner, max(0, min(count, size - at - inner)))
 
-        found = read_message(read, offset, segment.data_end - offset)
-        if isinstance(found, Message):
-            yield record_entry(found)
+        message = read_message(read, offset, segment.data_end - offset)
+        if isinstance(message, Message):
+            yield record_entry(message)
 
 
 def record_entry(message: Message) -> dict[str, Any]:
-    """What is listed of a record. Its names come from the log: they are escaped."""
+    """Return what is listed of a record. Its names come from the log: they are escaped."""
     return {
         "offset": message.phy_offset,
         "size": message.size,

@@ -21,11 +21,11 @@ from rocketmq_reindex.storage_format.queue.consume_queue import batch_runs, by_q
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
-from rocketmq_reindex.storage_format.scan.stale_tail import Damage, Doubt, StaleTail, StaleTailSearch
+from rocketmq_reindex.storage_format.scan.stale_tail import DamagedStretch, Doubt, StaleTail, StaleTailSearch
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, is_own, topic_entry
 from rocketmq_reindex.storage_format.walk.state import BatchArrays, UnitArrays
 from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------------- rows
@@ -41,7 +41,7 @@ _BATCH_ROWS: Final = cells.CELL_BYTES // (8 * cells.BATCH_COLUMNS)
 _EVIDENCE_ROWS: Final = (1 << 20) // EVIDENCE.itemsize
 
 
-class Pieces(NamedTuple):
+class RowPieces(NamedTuple):
     """Stretches of rows, each of one queue: piece i has ``counts[i]`` rows of ``columns`` from row ``starts[i]`` on.
 
     ``queue[i]`` is the queue's number in the scan; ``columns`` is int64, columns by rows.
@@ -64,24 +64,24 @@ class BlockCells:
         self._crc = scanner.names.crc[self._names]
         self._texts = [scanner.names.texts[k].encode() for k in range(len(scanner.names.texts))]
 
-    def pieces(self, units_per_file: int) -> tuple[Int64s, Pieces]:
+    def pieces(self, units_per_file: int) -> tuple[Int64s, RowPieces]:
         """Return the units (``cells.UNIT_COLUMNS`` columns), cut by queue and file.
 
         Returns for each piece the number of its file (int64), and the pieces.
         """
         queue, file_number, starts, counts = self._block.pieces(units_per_file)
-        return file_number, Pieces(queue, starts, counts, self._block.columns)
+        return file_number, RowPieces(queue, starts, counts, self._block.columns)
 
-    def runs(self) -> Pieces:
+    def runs(self) -> RowPieces:
         """Return the runs of queue offsets (``cells.RUN_COLUMNS`` columns), one piece for each queue."""
         queue, columns = self._block.runs()
-        return Pieces(*np.unique(queue, return_index=True, return_counts=True), columns)
+        return RowPieces(*np.unique(queue, return_index=True, return_counts=True), columns)
 
     def bucket(self, queue: Int64s, part: Int64s, buckets: int) -> Int64s:
         """Return the bucket of each pair of queue and part (a file number, or 0), out of ``buckets``; all are int64."""
         return bucket_of(self._crc[queue], self._ids[queue], part, buckets)
 
-    def cut(self, bucket: Int64s, pieces: Pieces) -> list[tuple[int, bytes]]:
+    def cut(self, bucket: Int64s, pieces: RowPieces) -> list[tuple[int, bytes]]:
         """Return the pieces packed into cells: (bucket, cell) in the order of buckets."""
         names, ids = self._names[pieces.queue], self._ids[pieces.queue]
         return cut_cells(bucket, self._texts, names, ids, pieces.starts, pieces.counts, pieces.columns)
@@ -199,7 +199,7 @@ class SegmentReader:
 
 
 def find_stale_tail(
-    path: str, bounds: tuple[int, int, int], holes: Sequence[Damage], checkpoint_times: tuple[int, int] = (0, 0)
+    path: str, bounds: tuple[int, int, int], holes: Sequence[DamagedStretch], checkpoint_times: tuple[int, int] = (0, 0)
 ) -> StaleTail | Doubt | None:
     """Return the stale tail of the segment at ``path``, doubt whether there is one, or None.
 
@@ -339,7 +339,7 @@ NAMES_MAX = 20
 
 
 @dataclass
-class TopicsResult(Result):
+class TopicsResult(TaskResult):
     """What one task drafted."""
 
     part: str

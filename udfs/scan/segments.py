@@ -65,7 +65,7 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
     for root in roots:
         kind = files.entry_of(root).kind
         if kind != files.FOLDER:
-            what = "is not there" if kind == files.ABSENT else "is not a folder"
+            fault = "is not there" if kind == files.ABSENT else "is not a folder"
             store = files.parent(root)
             if files.base(root) == _FOLDER and not files.is_flat(store):
                 if wrong := no_folder(store):
@@ -73,7 +73,7 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
                 if meant := meant_by(store):
                     raise errors.InputError(f"{names.escape(store)}: is no store{meant}")
             raise errors.InputError(
-                f"{names.escape(root)}: {what}: STORE is the folder around commitlog/, --commitlog one of segments"
+                f"{names.escape(root)}: {fault}: STORE is the folder around commitlog/, --commitlog one of segments"
             )
         entries = files.listing(root)
         inner = next((entry for entry in entries if entry.name == _FOLDER and entry.kind == files.FOLDER), None)

@@ -66,7 +66,7 @@ class RowFilter:
     """a scalar or, for In, an array; None for IsNotNull"""
 
     def passed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that pass."""
+        """Return the rows that pass."""
         column = batch.column(self.column)
         if self.kind == "IsNotNull":
             mask = pc.is_valid(column)
@@ -79,33 +79,37 @@ class RowFilter:
         return batch.filter(mask)
 
 
-def row_filter(given: Any, schema: pa.Schema) -> RowFilter | None:
-    """A filter of Spark's for rows with the columns ``schema``; None where Spark has to apply it."""
-    attribute: tuple[str, ...] = getattr(given, "attribute", ())
-    value: Any = getattr(given, "value", None)
-    kind = type(given).__name__
+def row_filter(pushed: Any, schema: pa.Schema) -> RowFilter | None:
+    """Return a filter of Spark's for rows with the columns ``schema``; None where Spark has to apply it."""
+    attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
+    value: Any = getattr(pushed, "value", None)
+    kind = type(pushed).__name__
     if len(attribute) != 1 or attribute[0] not in schema.names:
         return None
     column = attribute[0]
-    of = schema.field(column).type
+    column_type = schema.field(column).type
     if kind == "IsNotNull":
         return RowFilter(column, kind, None)
     if kind == "StringStartsWith":
-        return RowFilter(column, kind, value) if of == pa.string() and isinstance(value, str) else None
+        return RowFilter(column, kind, value) if column_type == pa.string() and isinstance(value, str) else None
     if kind == "In":
         # x IN (1, NULL) is true where x is 1, and null elsewhere.
-        values = [one for one in value if one is not None]
-        return RowFilter(column, kind, pa.array(values, of)) if values and all(_fits(one, of) for one in values) else None
-    return RowFilter(column, kind, pa.scalar(value, of)) if kind in _COMPARED and _fits(value, of) else None
+        values = [item for item in value if item is not None]
+        return (
+            RowFilter(column, kind, pa.array(values, column_type))
+            if values and all(_fits(item, column_type) for item in values)
+            else None
+        )
+    return RowFilter(column, kind, pa.scalar(value, column_type)) if kind in _COMPARED and _fits(value, column_type) else None
 
 
-def _fits(value: Any, of: pa.DataType) -> bool:
-    """Whether ``value`` is one of the type ``of``."""
-    if of in _OF_NUMBERS:
-        return type(value) is int and -(1 << of.bit_width - 1) <= value < 1 << of.bit_width - 1
-    if pa.types.is_timestamp(of):
+def _fits(value: Any, column_type: pa.DataType) -> bool:
+    """Return whether ``value`` is one of the type ``column_type``."""
+    if column_type in _OF_NUMBERS:
+        return type(value) is int and -(1 << column_type.bit_width - 1) <= value < 1 << column_type.bit_width - 1
+    if pa.types.is_timestamp(column_type):
         return isinstance(value, dt.datetime) and value.tzinfo is not None
-    return {pa.string(): str, pa.bool_(): bool}.get(of) is type(value)
+    return {pa.string(): str, pa.bool_(): bool}.get(column_type) is type(value)
 
 
 # ---------------------------------------------------------------------------------------------------------------------- filters
@@ -119,10 +123,10 @@ _BOUNDS = {OFFSET: ("start_offset", "end_offset"), MILLISECONDS: _OF_TIME, TIME:
 
 
 def _span(kind: str, value: Any) -> tuple[int, int] | None:
-    """[low, high) with all numbers that a filter passes; None for a filter of another kind."""
-    given = [_number(v) for v in (value if kind == "In" else (value,))]
-    values = [v for v in given if v is not None]
-    if not values or len(values) < len(given):
+    """Return [low, high) with all numbers that a filter passes; None for a filter of another kind."""
+    numbers = [_number(v) for v in (value if kind == "In" else (value,))]
+    values = [v for v in numbers if v is not None]
+    if not values or len(values) < len(numbers):
         return None
     low, high = min(values), max(values)
     if kind == "LessThan" and isinstance(value, dt.datetime) and value.microsecond % 1000:
@@ -139,17 +143,17 @@ def _span(kind: str, value: Any) -> tuple[int, int] | None:
 
 
 def _number(value: Any) -> int | None:
-    """An integer as it is, a time as whole milliseconds since 1970, rounded down; None for any other value."""
+    """Return an integer as it is, a time as whole milliseconds since 1970, rounded down; None for any other value."""
     if isinstance(value, dt.datetime):
         return (value - EPOCH) // dt.timedelta(milliseconds=1) if value.tzinfo else None
     return value if type(value) is int else None
 
 
 def narrow_bounds(bounds: Bounds, filters: Iterable[Any]) -> Bounds:
-    """The bounds, narrowed by filters on commitLogOffset, storeTimestamp and storeTime."""
-    for one in filters:
-        names = _BOUNDS.get(".".join(getattr(one, "attribute", ())))
-        span = _span(type(one).__name__, getattr(one, "value", None)) if names else None
+    """Return the bounds, narrowed by filters on commitLogOffset, storeTimestamp and storeTime."""
+    for pushed in filters:
+        names = _BOUNDS.get(".".join(getattr(pushed, "attribute", ())))
+        span = _span(type(pushed).__name__, getattr(pushed, "value", None)) if names else None
         if names and span:
             low, high = names
             bounds = dataclasses.replace(
@@ -159,41 +163,41 @@ def narrow_bounds(bounds: Bounds, filters: Iterable[Any]) -> Bounds:
 
 
 def _literal(topic: str) -> str:
-    """A glob that matches only this topic."""
+    """Return a glob that matches only this topic."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in topic)
 
 
 def narrow_topics(topics: Topics, filters: Iterable[Any]) -> Topics | None:
-    """The topics, narrowed by filters on the topic; None when no topic passes."""
+    """Return the topics, narrowed by filters on the topic; None when no topic passes."""
     names: set[str] | None = None
     prefixes: list[str] = []
-    for one in filters:
-        if getattr(one, "attribute", ()) != (TOPIC,):
+    for pushed in filters:
+        if getattr(pushed, "attribute", ()) != (TOPIC,):
             continue
-        kind: str = type(one).__name__
-        value: Any = getattr(one, "value", None)
+        kind: str = type(pushed).__name__
+        value: Any = getattr(pushed, "value", None)
         if kind == "StringStartsWith":
             prefixes.append(str(value))
         elif kind in ("EqualTo", "EqualNullSafe", "In"):
-            found = {v for v in (value if kind == "In" else (value,)) if isinstance(v, str)}
-            names = found if names is None else names & found
+            named = {v for v in (value if kind == "In" else (value,)) if isinstance(v, str)}
+            names = named if names is None else names & named
     if names is not None:
-        wanted = sorted(name for name in names if topics.wants(name) and all(name.startswith(start) for start in prefixes))
-        return Topics(tuple(_literal(name) for name in wanted), topics.exclude) if wanted else None
+        passing = sorted(name for name in names if topics.wants(name) and all(name.startswith(start) for start in prefixes))
+        return Topics(tuple(_literal(name) for name in passing), topics.exclude) if passing else None
     if prefixes and not topics.include:
         return Topics((f"{_literal(max(prefixes, key=len))}*",), topics.exclude)
     return topics
 
 
 def pushed_numbers(column: str, filters: Iterable[Any]) -> set[int] | None:
-    """The numbers that filters leave for a column; None when no filter names any."""
-    found: set[int] | None = None
-    for one in filters:
-        if getattr(one, "attribute", ()) == (column,) and type(one).__name__ in ("EqualTo", "EqualNullSafe", "In"):
-            value: Any = one.value
+    """Return the numbers that filters leave for a column; None when no filter names any."""
+    left: set[int] | None = None
+    for pushed in filters:
+        if getattr(pushed, "attribute", ()) == (column,) and type(pushed).__name__ in ("EqualTo", "EqualNullSafe", "In"):
+            value: Any = pushed.value
             numbers = {v for v in (value if isinstance(value, (tuple, list)) else (value,)) if type(v) is int}
-            found = numbers if found is None else found & numbers
-    return found
+            left = numbers if left is None else left & numbers
+    return left
 
 
 # ------------------------------------------------------------------------------------------------------------------------- base
@@ -213,45 +217,49 @@ class Source(DataSource):
     """whether readers take filters: while spark.sql.python.filterPushdown.enabled is false, Spark 4.1 refuses one that does"""
 
     def words(self) -> Words:
-        """The options. Raises UsageError for an unknown one."""
+        """Return the options. Raises UsageError for an unknown one."""
         return Words(self.name(), dict(self.options), (*self.known, "columns", "onDamage"))
 
     def columns(self, words: Words) -> pa.Schema:
-        """All columns that these options give."""
+        """Return all columns that these options give."""
         damage = [pa.field(DAMAGE, pa.string())] if words.text("onDamage") == ROWS else []
         return pa.schema([*self.fields, *damage])
 
     def chosen(self, words: Words) -> pa.Schema:
-        """The columns that the option columns names; without it, all. Raises UsageError for an unknown name."""
-        given, wanted = self.columns(words), words.words("columns")
-        for name in wanted:
-            if name not in given.names:
-                raise words.error(f"columns: there is no {storage_format_names.escape(name)}: take of {', '.join(given.names)}")
-        return pa.schema([given.field(name) for name in wanted]) if wanted else given
+        """Return the columns that the option columns names; without it, all. Raises UsageError for an unknown name."""
+        columns, chosen = self.columns(words), words.words("columns")
+        for name in chosen:
+            if name not in columns.names:
+                raise words.error(
+                    f"columns: there is no {storage_format_names.escape(name)}: take of {', '.join(columns.names)}"
+                )
+        return pa.schema([columns.field(name) for name in chosen]) if chosen else columns
 
     def schema(self) -> StructType:
-        """The chosen columns, for Spark. Raises UsageError for wrong options, and InputError for a path that is no store."""
+        """Return the chosen columns, for Spark. Raises UsageError for wrong options, and InputError for a path that is no
+        store."""
         with in_one_line():
             words = self.words()
             self.located(words)
             return from_arrow_schema(self.chosen(words))
 
     def located(self, words: Words) -> Any:
-        """Where the files are that it reads. Raises UsageError without a path, and InputError for one that is no store."""
+        """Return where the files are that it reads. Raises UsageError without a path, and InputError for one that is no
+        store."""
         raise NotImplementedError
 
     def asked(self, words: Words, schema: StructType) -> pa.Schema:
-        """The columns that Spark asks for: ours, or those of ``spark.read.schema``. Raises UsageError for others."""
-        given = self.columns(words)
-        types = {field.name: field.dataType for field in from_arrow_schema(given)}
+        """Return the columns that Spark asks for: ours, or those of ``spark.read.schema``. Raises UsageError for others."""
+        columns = self.columns(words)
+        types = {field.name: field.dataType for field in from_arrow_schema(columns)}
         for field in schema:
             if types.get(field.name) != field.dataType:
                 shown = storage_format_names.escape(f"{field.name} {field.dataType.simpleString()}")
-                raise words.error(f"schema: there is no {shown}: take of {from_arrow_schema(given).simpleString()}")
-        return pa.schema([given.field(name) for name in schema.fieldNames()])
+                raise words.error(f"schema: there is no {shown}: take of {from_arrow_schema(columns).simpleString()}")
+        return pa.schema([columns.field(name) for name in schema.fieldNames()])
 
 
-class Reader(DataSourceReader):
+class SourceReader(DataSourceReader):
     """Base of the readers: options, and what to do about damage. Spark reads plain iterators of Arrow batches."""
 
     def __init__(self, source: Source, schema: StructType) -> None:
@@ -266,67 +274,68 @@ class Reader(DataSourceReader):
             self.pushFilters = self._push  # type: ignore[method-assign]
 
     def _push(self, filters: list[Any]) -> Iterable[Any]:
-        """Take the filters of a query (``DataSourceReader.pushFilters``, Spark 4.1); returns those that are left to Spark."""
+        """Take the filters of a query (``DataSourceReader.pushFilters``, Spark 4.1); return those that are left to Spark."""
         self.narrow(filters)
-        taken = [row_filter(one, self.schema) for one in filters]
-        self._filters += [one for one in taken if one]
-        return [one for one, ours in zip(filters, taken, strict=True) if not ours]
+        taken = [row_filter(pushed, self.schema) for pushed in filters]
+        self._filters += [pushed for pushed in taken if pushed]
+        return [pushed for pushed, ours in zip(filters, taken, strict=True) if not ours]
 
     def narrow(self, filters: list[Any]) -> None:
         """Read less where the filters allow it; what passes them must be read."""
         raise NotImplementedError
 
     def partitions(self) -> list[InputPartition]:
-        """What the tasks read."""
+        """Return what the tasks read."""
         with in_one_line():
             return self.plan()
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition, and its damage as the option onDamage says. Raises RefusedError with onDamage fail."""
+        """Yield the rows of one partition, and its damage as the option onDamage says. Raises RefusedError with onDamage
+        fail."""
         with in_one_line():
             if partition is not None:
                 for batch in self.rows(partition):
-                    for one in self._filters:
-                        batch = one.passed(batch)
+                    for row_filter in self._filters:
+                        batch = row_filter.passed(batch)
                     if batch.num_rows:
                         yield batch
 
     def plan(self) -> list[InputPartition]:
-        """What the tasks read. Raises InputError for files that cannot be read as they are."""
+        """Return what the tasks read. Raises InputError for files that cannot be read as they are."""
         raise NotImplementedError
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one partition of ``plan``, in batches."""
+        """Return the rows of one partition of ``plan``, in batches."""
         raise NotImplementedError
 
-    def skipped(self, where: str, count: int, first: str) -> None:
-        """Log that ``count`` stretches of damage in ``where`` were skipped; ``first`` describes the first one."""
+    def skipped(self, path: str, count: int, first: str) -> None:
+        """Log that ``count`` stretches of damage in ``path`` were skipped; ``first`` describes the first one."""
         if count:
             log.warning(
                 "%s: %s: passed over %s, the first: %s",
                 self.source_name,
-                where,
+                path,
                 storage_format_names.counted(count, "damaged place"),
                 first,
             )
 
-    def refuse(self, where: str, first: str) -> None:
-        """Raise RefusedError for damage in ``where``; ``first`` describes it."""
-        raise errors.RefusedError(f"{where}: damage: {first}: read with onDamage skip or rows")
+    def refuse(self, path: str, first: str) -> None:
+        """Raise RefusedError for damage in ``path``; ``first`` describes it."""
+        raise errors.RefusedError(f"{path}: damage: {first}: read with onDamage skip or rows")
 
     def damage_rows(self, rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
-        """Rows about damage, one for each dict of ``rows``: null in all columns but those."""
+        """Yield rows about damage, one for each dict of ``rows``: null in all columns but those."""
         if rows:
-            given = {
+            columns = {
                 field.name: pa.array([row[field.name] for row in rows], field.type)
                 for field in self.schema
                 if field.name in rows[0]
             }
-            yield nulls(self.schema, given, len(rows))
+            yield nulls(self.schema, columns, len(rows))
 
 
 def fault_texts(fault: npt.NDArray[np.uint8], texts: tuple[str, ...]) -> pa.Array:
-    """What is wrong with each row (string): the ``texts`` of the bits set in ``fault`` (uint8), null where none is."""
+    """Return what is wrong with each row (string): the ``texts`` of the bits set in ``fault`` (uint8), null where none is."""
     if not fault.any():
         return pa.nulls(len(fault), pa.string())
     shown = ["; ".join(text for k, text in enumerate(texts) if bits >> k & 1) or None for bits in range(256)]

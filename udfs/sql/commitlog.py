@@ -21,7 +21,7 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail
 from rocketmq_reindex.udfs.scan.segments import list_segments
-from rocketmq_reindex.udfs.sql.base import Reader, Source, in_one_line, narrow_bounds, narrow_topics
+from rocketmq_reindex.udfs.sql.base import Source, SourceReader, in_one_line, narrow_bounds, narrow_topics
 from rocketmq_reindex.udfs.sql.options import FAIL, RANGE_SIZE, ROWS, UNPACKED_MAX, Bounds, Topics, Words, commitlog_folder
 
 # ------------------------------------------------------------------------------------------------------------- commitlog_damage
@@ -41,7 +41,7 @@ class LogRange(InputPartition):
     """segments missing before this one"""
 
 
-class LogEnd:
+class LogEndSearch:
     """Finds where the log ends in a range of its last segment with data, if old records lie behind that end.
 
     ``before`` is the summary of the scan of the segment up to the range.
@@ -54,7 +54,7 @@ class LogEnd:
         if before.holes:
             self._look_for_tail(stale_tail.damage_of(before.holes))
 
-    def _look_for_tail(self, holes: list[stale_tail.Damage]) -> None:
+    def _look_for_tail(self, holes: list[stale_tail.DamagedStretch]) -> None:
         spec = self._partition.spec
         if self._stale is None and not self._partition.followed and len(holes) > self._seen:
             tail = find_stale_tail(spec.path, (spec.segment_start, spec.data_end, spec.segment_end), holes)
@@ -62,14 +62,14 @@ class LogEnd:
         self._seen = len(holes)
 
     def before(self, low: int) -> bool:
-        """Whether the log goes on at the phy_offset ``low``, as far as that is known yet."""
+        """Return whether the log goes on at the phy_offset ``low``, as far as that is known yet."""
         return self._stale is None or low < self._stale.offset
 
     def cut(self, block: scan_settings.Block, summary: ranges.RangeSummary) -> scan_settings.Block:
-        """A block without old records. The summary has all damage before the block's last record by now."""
+        """Return a block without old records. The summary has all damage before the block's last record by now."""
         holes = stale_tail.damage_of(self._before.holes)
         if self._before.tail >= 0 and summary.first > self._before.tail:
-            holes.append(stale_tail.Damage(self._before.tail, summary.first - self._before.tail, framed=False))
+            holes.append(stale_tail.DamagedStretch(self._before.tail, summary.first - self._before.tail, framed=False))
         self._look_for_tail(holes + stale_tail.damage_of(summary.holes))
         if self._stale is None:
             return block
@@ -78,7 +78,7 @@ class LogEnd:
         return dataclasses.replace(block, messages=kept)
 
     def holes(self, holes: list[ranges.Hole]) -> list[ranges.Hole]:
-        """The damage of the range, with old records as one stretch, where they begin."""
+        """Return the damage of the range, with old records as one stretch, where they begin."""
         if self._stale is None:
             return holes
         kept = [hole for hole in holes if hole.offset < self._stale.offset]
@@ -90,7 +90,7 @@ class LogEnd:
 def holes_of(
     partition: LogRange, before: ranges.RangeSummary, summary: ranges.RangeSummary, bounds: Bounds
 ) -> list[ranges.Hole]:
-    """The damage that ends in a range.
+    """Return the damage that ends in a range.
 
     Damage may begin before the range: ``before``, the summary of the scan up to it, has the offset.
     """
@@ -138,20 +138,21 @@ class CommitlogSource(Source):
         return "rocketmq-commitlog"
 
     def columns(self, words: Words) -> pa.Schema:
-        """All columns that these options give."""
+        """Return all columns that these options give."""
         return fields(body=words.flag("body") or words.flag("unpack"), damage=words.text("onDamage") == ROWS)
 
     def located(self, words: Words) -> tuple[str, ...]:
-        """The folders of segments."""
+        """Return the folders of segments."""
         return words.words("commitlog") or (commitlog_folder(words.path()),)
 
     def reader(self, schema: StructType) -> CommitlogReader:
-        """A reader of the columns ``schema``. Raises the errors of ``schema``, which Spark does not ask where it has one."""
+        """Return a reader of the columns ``schema``. Raises the errors of ``schema``, which Spark does not ask where it has
+        one."""
         with in_one_line():
             return CommitlogReader(self, schema)
 
 
-class CommitlogReader(Reader):
+class CommitlogReader(SourceReader):
     """Reads ranges of the log. Raises UsageError for options that it does not take."""
 
     def __init__(self, source: CommitlogSource, schema: StructType) -> None:
@@ -172,13 +173,13 @@ class CommitlogReader(Reader):
         self.topics = narrow_topics(self.topics, filters) if self.topics is not None else None
 
     def plan(self) -> list[InputPartition]:
-        """The ranges to read. Raises InputError for a folder that is no commitlog."""
+        """Return the ranges to read. Raises InputError for a folder that is no commitlog."""
         if self.topics is None or self.bounds.empty:
             return []
         segments = list_segments(self.located, self.segment_size).segments
         low, high = self.bounds.start_offset, self.bounds.end_offset
         followed = _followed(segments)
-        found: list[InputPartition] = []
+        partitions: list[InputPartition] = []
         end = segments[0].start if segments else 0
         names = {segment.start: segment.name for segment in segments}
         for spec in ranges.cut_ranges(segments, self.range_size, high):
@@ -190,8 +191,8 @@ class CommitlogReader(Reader):
             if spec.high > low:
                 start = max(spec.low, low)
                 cut = dataclasses.replace(spec, low=start, known=spec.known and start == spec.low)
-                found.append(LogRange(cut, names[spec.segment_start], followed[spec.segment_start], missing))
-        return found
+                partitions.append(LogRange(cut, names[spec.segment_start], followed[spec.segment_start], missing))
+        return partitions
 
     def _settings(self, topics: Topics) -> scan_settings.ScanSettings:
         return scan_settings.ScanSettings(
@@ -208,7 +209,8 @@ class CommitlogReader(Reader):
         )
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of one range, and its damage as the option onDamage says. Raises RefusedError with onDamage fail."""
+        """Yield the records of one range, and its damage as the option onDamage says. Raises RefusedError with onDamage
+        fail."""
         if not isinstance(partition, LogRange) or self.topics is None:
             return
         spec, holes = partition.spec, [partition.missing] if partition.missing else []
@@ -223,7 +225,7 @@ class CommitlogReader(Reader):
             if before.end >= 0:
                 spec = dataclasses.replace(spec, low=before.end, known=True)
             scanner = range_scan.RangeScanner(self._settings(self.topics))
-            end = LogEnd(partition, before)
+            end = LogEndSearch(partition, before)
             if end.before(spec.low):
                 for block in scanner.scan(spec, segment.read, segment.view):
                     yield from batches.of_block(end.cut(block, scanner.summary))
@@ -231,7 +233,7 @@ class CommitlogReader(Reader):
         yield from self._damage(holes)
 
     def _walk_to(self, spec: ranges.RangeSpec, segment: SegmentReader) -> ranges.RangeSummary:
-        """The summary of a scan from the segment's start up to the range.
+        """Return the summary of a scan from the segment's start up to the range.
 
         Only from there it is known where records begin: a body may hold the image of any record.
         """
@@ -265,7 +267,7 @@ class CommitlogReader(Reader):
 
 
 def _followed(segments: Sequence[ranges.Segment]) -> dict[int, bool]:
-    """For each segment, by its first offset, whether a later one holds data."""
+    """Return for each segment, by its first offset, whether a later one holds data."""
     followed, later = {}, False
     for segment in reversed(segments):
         followed[segment.start] = later
@@ -274,6 +276,6 @@ def _followed(segments: Sequence[ranges.Segment]) -> dict[int, bool]:
 
 
 def _begins(path: str) -> bool:
-    """Whether the first bytes of a segment are not all zero."""
+    """Return whether the first bytes of a segment are not all zero."""
     with files.Reader(path) as reader:
         return any(reader.read(0, min(r.FILLER_MIN, reader.size())))

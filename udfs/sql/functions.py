@@ -45,8 +45,8 @@ def index_tag_hash(topic: pa.Array, tags: pa.Array) -> pa.Array:
 
     Null for no or empty tags, which have no item.
     """
-    given = tags.cast(pa.string())
-    text = _joined(topic, pc.if_else(pc.not_equal(given, ""), given, None), "#T#")
+    tag_texts = tags.cast(pa.string())
+    text = _joined(topic, pc.if_else(pc.not_equal(tag_texts, ""), tag_texts, None), "#T#")
     return _with_nulls(hashes.hash_keys(*string_buffers(text)), text)
 
 
@@ -60,11 +60,11 @@ def message_id(store_host: pa.Array, offset: pa.Array) -> pa.Array:
     known = np.array([bool(p) for p in packed] + [False], np.bool_)
     lengths = np.array([len(p) for p in packed] + [0], np.int64)
     table = np.frombuffer(b"".join(p.ljust(20, b"\0") for p in [*packed, b""]), np.uint8).reshape(-1, 20)
-    which = pc.fill_null(hosts.indices, len(packed)).to_numpy(zero_copy_only=False)
-    valid = known[which] & offset.is_valid().to_numpy(zero_copy_only=False)
+    host_number = pc.fill_null(hosts.indices, len(packed)).to_numpy(zero_copy_only=False)
+    valid = known[host_number] & offset.is_valid().to_numpy(zero_copy_only=False)
     numbers = pc.fill_null(offset, 0).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    offsets, data = hashes.hex_ids(table, lengths, which.astype(np.int64), np.ascontiguousarray(numbers), valid)
-    return pa.Array.from_buffers(pa.string(), len(which), [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
+    offsets, data = hashes.hex_ids(table, lengths, host_number.astype(np.int64), np.ascontiguousarray(numbers), valid)
+    return pa.Array.from_buffers(pa.string(), len(host_number), [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def key_fingerprint(topic: pa.Array, key: pa.Array) -> pa.Array:

@@ -12,7 +12,7 @@ from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record.layout import CRC_MODES
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.times import DELAY_LEVELS, delay_levels, moment
+from rocketmq_reindex.udfs.times import DELAY_LEVELS, delay_levels, time_of
 
 # ---------------------------------------------------------------------------------------------------------------------- options
 # Options of the data sources: texts from Spark, checked before anything is read.
@@ -42,61 +42,61 @@ class Words:
             raise self.error(f"no option {escape(unknown[0])}: there are {', '.join(known)}")
 
     def error(self, text: str) -> UsageError:
-        """An error that names the data source."""
+        """Return an error that names the data source."""
         return UsageError(f"{self.source}: {text}")
 
     def text(self, name: str, otherwise: str = "") -> str:
-        """The value of an option; ``otherwise`` if it is not given."""
+        """Return the value of an option; ``otherwise`` if it is not given."""
         return self._given.get(name.lower(), otherwise)
 
     def path(self) -> str:
-        """The argument of ``load``. Raises UsageError when there is none."""
+        """Return the argument of ``load``. Raises UsageError when there is none."""
         if not self.text("path"):
             raise self.error("name a store: load(path)")
         return self.text("path")
 
     def chosen(self, name: str, choices: tuple[str, ...]) -> str:
-        """One of ``choices``; the first of them if the option is not given."""
+        """Return one of ``choices``; the first of them if the option is not given."""
         value = self.text(name, choices[0])
         if value not in choices:
             raise self.error(f"{name} {value!a}: take {' or '.join(choices)}")
         return value
 
     def flag(self, name: str) -> bool:
-        """true or false; false if the option is not given."""
+        """Return true or false; false if the option is not given."""
         value = self.text(name, "false").lower()
         if value not in ("true", "false"):
             raise self.error(f"{name} {value!a}: take true or false")
         return value == "true"
 
     def number(self, name: str, otherwise: int, low: int = 0) -> int:
-        """An integer from ``low`` to 2**63 - 1; ``otherwise`` if the option is not given."""
+        """Return an integer from ``low`` to 2**63 - 1; ``otherwise`` if the option is not given."""
         text = self.text(name, str(otherwise))
         if not text.lstrip("-").isascii() or not text.lstrip("-").isdigit() or not low <= int(text) <= layouts.INT64_MAX:
             raise self.error(f"{name} {text!a}: take a number from {low} on")
         return int(text)
 
     def time(self, name: str, otherwise: int) -> int:
-        """A time in milliseconds (``moment``); ``otherwise`` if the option is not given."""
+        """Return a time in milliseconds (``time_of``); ``otherwise`` if the option is not given."""
         text = self.text(name)
         try:
-            return moment(text) if text else otherwise
+            return time_of(text) if text else otherwise
         except ValueError as error:
             raise self.error(f"{name} {error}") from None
 
     def words(self, name: str) -> tuple[str, ...]:
-        """Words separated by commas."""
+        """Return the words of an option, which commas separate."""
         return tuple(word.strip() for word in self.text(name).split(",") if word.strip())
 
     def delays(self) -> tuple[int, ...]:
-        """The option delayLevels in milliseconds; RocketMQ's default if it is not given."""
+        """Return the option delayLevels in milliseconds; RocketMQ's default if it is not given."""
         try:
             return delay_levels(self.text("delayLevels", DELAY_LEVELS))
         except ValueError as error:
             raise self.error(f"delayLevels: {error}") from None
 
     def crc(self) -> int:
-        """The option crc as ``record.layout`` numbers it."""
+        """Return the option crc as ``record.layout`` numbers it."""
         return CRC_MODES[self.chosen("crc", ("body", "all", "none"))]
 
 
@@ -108,9 +108,9 @@ class Topics:
     exclude: tuple[str, ...] = ()
 
     def wants(self, topic: str) -> bool:
-        """Whether a topic is wanted."""
-        wanted = not self.include or any(fnmatch.fnmatchcase(topic, glob) for glob in self.include)
-        return wanted and not any(fnmatch.fnmatchcase(topic, glob) for glob in self.exclude)
+        """Return whether a topic is wanted."""
+        is_included = not self.include or any(fnmatch.fnmatchcase(topic, glob) for glob in self.include)
+        return is_included and not any(fnmatch.fnmatchcase(topic, glob) for glob in self.exclude)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Bounds:
 
     @classmethod
     def of(cls, words: Words) -> Bounds:
-        """The bounds that the options name. Raises UsageError for a wrong value."""
+        """Return the bounds that the options name. Raises UsageError for a wrong value."""
         return cls(
             words.number("startOffset", 0),
             words.number("endOffset", layouts.INT64_MAX),
@@ -150,46 +150,48 @@ INDEX: Final = "index"
 
 
 def commitlog_folder(path: str) -> str:
-    """The folder of segments of the store ``path``, or ``path`` itself if it is one. Raises InputError for any other path."""
+    """Return the folder of segments of the store ``path``, or ``path`` itself if it is one. Raises InputError for any other
+    path."""
     return _folders(path, (COMMITLOG,), _has_segments)[0]
 
 
 def index_folder(path: str) -> str:
-    """The folder of IndexFiles of the store ``path``, or ``path`` itself if it is one. Raises InputError for any other path."""
+    """Return the folder of IndexFiles of the store ``path``, or ``path`` itself if it is one. Raises InputError for any other
+    path."""
     return _folders(path, (INDEX,), _has_index_files)[0]
 
 
 def queue_folders(path: str) -> list[tuple[str, bool]]:
-    """The folders of topics of the store ``path``, or ``path`` itself if it is one.
+    """Return the folders of topics of the store ``path``, or ``path`` itself if it is one.
 
     With each comes whether its queues are batch ones. Raises InputError for any other path, and for a store whose ConsumeQueues
     lie in RocksDB.
     """
     separate = files.join(path, layouts.SEPARATE)
     try:
-        found = _folders(path, (PLAIN, BATCH), _has_queues)
+        folders = _folders(path, (PLAIN, BATCH), _has_queues)
     except InputError:
         if files.entry_of(separate).kind != files.FOLDER:
             raise
-        found = [separate]
-    for folder in found:
+        folders = [separate]
+    for folder in folders:
         entries = files.listing(folder)
         names = layouts.rocksdb_files(entry.name for entry in entries if entry.kind == files.FILE)
         # A broker with rocksdbCQDoubleWriteEnable writes ConsumeQueue files as well.
         if folder == separate or (names and not any(entry.kind == files.FOLDER for entry in entries)):
             raise InputError(f"{escape(folder)}: holds ConsumeQueues in RocksDB: this source reads ConsumeQueue files alone")
-    return [(folder, _named(folder, BATCH)) for folder in found]
+    return [(folder, _named(folder, BATCH)) for folder in folders]
 
 
 def _folders(path: str, names: tuple[str, ...], holds: Callable[[str], bool]) -> list[str]:
-    """The folders ``names`` of ``path``; without them ``path`` itself, if it is such a folder."""
+    """Return the folders ``names`` of ``path``; without them ``path`` itself, if it is such a folder."""
     kind = files.entry_of(path).kind
     if kind != files.FOLDER:
-        what = "is not there" if kind == files.ABSENT else "is no folder"
-        raise InputError(f"{escape(path)}: {what}: name a store, or its folder {names[0]}/")
-    found = [folder for name in names if _is_folder(folder := files.join(path, name))]
-    if found:
-        return found
+        fault = "is not there" if kind == files.ABSENT else "is no folder"
+        raise InputError(f"{escape(path)}: {fault}: name a store, or its folder {names[0]}/")
+    folders = [folder for name in names if _is_folder(folder := files.join(path, name))]
+    if folders:
+        return folders
     is_store = _is_folder(files.join(path, COMMITLOG))
     if (not is_store and any(_named(path, name) for name in names)) or holds(path):
         return [path]
@@ -202,7 +204,7 @@ def _is_folder(path: str) -> bool:
 
 
 def _named(path: str, name: str) -> bool:
-    """Whether a folder has this name, or this name and a suffix, as in index.previous."""
+    """Return whether a folder has this name, or this name and a suffix, as in index.previous."""
     return files.base(path).partition(".")[0] == name
 
 

@@ -55,7 +55,7 @@ class MessageRows:
 
 
 def with_keys(batch: pa.RecordBatch, build: str) -> pa.RecordBatch:
-    """A batch of ``MESSAGES``, from one with the columns that records have."""
+    """Return a batch of ``MESSAGES``, from one with the columns that records have."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns |= _keys(columns["topic"], columns["uniqKey"], columns["keys"])
     columns["build"] = pa.array([build] * len(batch), pa.string())
@@ -63,12 +63,13 @@ def with_keys(batch: pa.RecordBatch, build: str) -> pa.RecordBatch:
 
 
 def _keys(topic: pa.Array, unique: pa.Array, keys: pa.Array) -> dict[str, pa.Array]:
-    """The columns of hashes. Which texts are keys, and their order, is that of ``IndexService.buildIndex`` (RocketMQ 5.3)."""
+    """Return the columns of hashes. Which texts are keys, and their order, is that of ``IndexService.buildIndex`` (RocketMQ
+    5.3)."""
     count = len(topic)
     parts = pc.split_pattern(pc.fill_null(keys, ""), " ")
     part, row_of_part = pc.list_flatten(parts), pc.list_parent_indices(parts).to_numpy(zero_copy_only=False)
-    some = pc.greater(pc.binary_length(part), 0)
-    part, row_of_part = part.filter(some), row_of_part[some.to_numpy(zero_copy_only=False)].astype(np.int64)
+    is_key = pc.greater(pc.binary_length(part), 0)
+    part, row_of_part = part.filter(is_key), row_of_part[is_key.to_numpy(zero_copy_only=False)].astype(np.int64)
     has = unique.is_valid()
     row_of_unique = np.flatnonzero(has.to_numpy(zero_copy_only=False))
     # Each message's unique key comes first, its other keys behind it.
@@ -90,7 +91,7 @@ def _keys(topic: pa.Array, unique: pa.Array, keys: pa.Array) -> dict[str, pa.Arr
 
 
 def _taken(values: npt.NDArray[np.int64], at: npt.NDArray[np.int32], valid: npt.NDArray[np.bool_]) -> pa.Array:
-    """``values[at]`` as an array, null where not ``valid``."""
+    """Return ``values[at]`` as an array, null where not ``valid``."""
     out = np.zeros(len(at), np.int64)
     out[valid] = values[at[valid]]
     return pa.array(out, mask=~valid)
@@ -101,7 +102,7 @@ def _taken(values: npt.NDArray[np.int64], at: npt.NDArray[np.int32], valid: npt.
 
 
 def read_first_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of ``QUARANTINE`` with the first bytes filled in, where they can be read, and without passwords in paths."""
+    """Yield rows of ``QUARANTINE`` with the first bytes filled in, where they can be read, and without passwords in paths."""
     for batch in batches:
         # One dict for each row: there are few, and each is a read of its own.
         rows = batch.to_pylist()
@@ -112,7 +113,7 @@ def read_first_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
 
 
 def first_bytes(path: str | None, start: int, offset: int, length: int) -> str | None:
-    """Up to 64 bytes of damage in hex; None where they cannot be read.
+    """Return up to 64 bytes of damage in hex; None where they cannot be read.
 
     The segment at ``path`` (None: missing) begins at phy_offset ``start``, the damage at ``offset``, with ``length`` bytes.
     """
@@ -157,13 +158,13 @@ class ManifestFiles:
     def _rows(self, lines: list[bytes]) -> Iterator[pa.RecordBatch]:
         from pyarrow import json
 
-        wanted = b"\n".join(line.rstrip(b",") for line in lines if line.startswith(_LINE))
-        if not wanted:
+        file_lines = b"\n".join(line.rstrip(b",") for line in lines if line.startswith(_LINE))
+        if not file_lines:
             return
         # A line is far shorter than a block, in which it must end.
         options = json.ParseOptions(explicit_schema=_FIELDS, unexpected_field_behavior="ignore")
-        found = json.read_json(io.BytesIO(wanted), json.ReadOptions(use_threads=False, block_size=8 << 20), options)
-        for batch in found.to_batches():
+        table = json.read_json(io.BytesIO(file_lines), json.ReadOptions(use_threads=False, block_size=8 << 20), options)
+        for batch in table.to_batches():
             path = batch.column("path")
             kind = pc.list_element(pc.split_pattern(path, "/", max_splits=1), 0)
             build = pa.array([self.build] * len(path), pa.string())
@@ -172,16 +173,16 @@ class ManifestFiles:
 
 
 def _lines(reader: files.Reader, low: int, high: int, size: int) -> Iterator[list[bytes]]:
-    """The whole lines that begin in [low, high), some at a time."""
+    """Yield the whole lines that begin in [low, high), some at a time."""
     # The line with the byte before ``low`` began earlier.
-    at, rest, skip = max(0, low - 1), b"", low > 0
+    at, open_line, skip = max(0, low - 1), b"", low > 0
     begin = at
     while begin < high and at < size:
         piece = reader.read(at, min(_PIECE, size - at))
         at += len(piece)
-        *whole, rest = (rest + piece).split(b"\n")
-        if at == size and rest:
-            whole, rest = [*whole, rest], b""
+        *whole, open_line = (open_line + piece).split(b"\n")
+        if at == size and open_line:
+            whole, open_line = [*whole, open_line], b""
         taken = []
         for line in whole:
             if begin >= high:

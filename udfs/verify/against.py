@@ -25,7 +25,7 @@ from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 CHUNK: Final = 8 << 20
@@ -34,7 +34,7 @@ BATCH_FOLDER: Final = "batchconsumequeue"
 
 
 @dataclass
-class AgainstResult(Result):
+class AgainstResult(TaskResult):
     """What one task found in two stores' queues or IndexFiles."""
 
     tally: Tally = field(default_factory=Tally)
@@ -64,8 +64,8 @@ class CompareQueues:
         for task in handover.numbers(batches):
             result, share = AgainstResult(), names[task :: self.tasks]
             position = Position(self.staging, f"{self.folder}-{task}", len(share))
-            for done, name in enumerate(share):
-                position.moved(done)
+            for number, name in enumerate(share):
+                position.moved(number)
                 paths = [_below(files.join(store, self.folder, name)) for store in (self.a, self.b)]
                 for path in sorted(paths[0] | paths[1]):
                     self._pair(f"{self.folder}/{name}/{path}", result)
@@ -98,7 +98,7 @@ class CompareQueues:
             tally.add("against-queue-unit", len(differ), shown, first, text)
 
     def _gone(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        """For each slot whether it has no unit of a record that both logs can have: zeros, pre-blank, expired (bool)."""
+        """Return for each slot whether it has no unit of a record that both logs can have: zeros, pre-blank, expired (bool)."""
         phy_offset, size = units["phy_offset"].astype(np.int64), units["size"].astype(np.int64)
         blank = (phy_offset == 0) & ((size == 0) | (size == PRE_BLANK_SIZE)) & (units["tags_code"] == 0)
         gone: npt.NDArray[np.bool_] = blank | ((phy_offset >= 0) & (size > 0) & (phy_offset < self.log_start))

@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.index.file import IndexView, open_index
 from rocketmq_reindex.storage_format.index.header import file_size
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 CHUNK_ITEMS: Final = 1 << 16
@@ -65,7 +65,7 @@ class ListedIndexFile:
 
 
 @dataclass
-class IndexFileCheck(Result):
+class IndexFileCheck(TaskResult):
     """What is known of one IndexFile. One that is not ``readable`` has only its size and its differences."""
 
     number: int
@@ -114,21 +114,21 @@ class CheckIndex:
         tally, shown = Tally(), f"index/{escape(file.name)}"
         with files.Reader(file.path) as reader:
             size = reader.size()
-            wanted = file_size(file.slots, file.items)
-            if file.trimmed and size < wanted:
-                data = np.zeros(wanted, np.uint8)
+            size_wanted = file_size(file.slots, file.items)
+            if file.trimmed and size < size_wanted:
+                data = np.zeros(size_wanted, np.uint8)
                 reader.read_into(0, data[:size])
             else:
                 data = reader.whole()
         try:
             view = open_index(data, file.slots, file.items)
         except UnreadableError:
-            tally.add("index-file-size", 1, shown, size, f"{size} bytes instead of {wanted}")
+            tally.add("index-file-size", 1, shown, size, f"{size} bytes instead of {size_wanted}")
             return IndexFileCheck(file.number, file.name, tally, size)
-        found = check_index(view)
-        table, last = self._chunks(view, found.items)
-        self._add(view, found, tally, shown, last)
-        lengths = slot_lengths(view, found.items)
+        check = check_index(view)
+        table, last = self._chunks(view, check.items)
+        self._add(view, check, tally, shown, last)
+        lengths = slot_lengths(view, check.items)
         longest = int(lengths.max(initial=0))
         powers = np.bincount(np.ceil(np.log2(lengths[lengths > 0])).astype(np.int64)) if longest else np.zeros(0, np.int64)
         chunks = files.join(self.staging.plans, f"{CHUNKS}{uuid.uuid4().hex}")
@@ -139,22 +139,22 @@ class CheckIndex:
             tally,
             size,
             readable=True,
-            used=found.items,
+            used=check.items,
             header=dataclasses.asdict(view.header),
             sealed=view.sealed,
-            first=int(view.read(1, 1).phy_offset[0]) if found.items else -1,
+            first=int(view.read(1, 1).phy_offset[0]) if check.items else -1,
             last=last,
             low=int(table["low"].min()) if len(table) else -1,
             high=int(table["high"].max()) if len(table) else -1,
             chunks=chunks,
-            slots_used=found.slots_used,
+            slots_used=check.slots_used,
             longest_chain=longest,
             chains=powers.tolist(),
         )
 
     @staticmethod
     def _chunks(view: IndexView, used: int) -> tuple[npt.NDArray[np.void], int]:
-        """The ``CHUNK`` of each chunk of items, and the phy_offset of the last item (-1: there is none)."""
+        """Return the ``CHUNK`` of each chunk of items, and the phy_offset of the last item (-1: there is none)."""
         count = -(-used // CHUNK_ITEMS)
         table, last = np.empty(count, CHUNK), -1
         for k in range(count):
@@ -163,9 +163,9 @@ class CheckIndex:
             last = int(phy_offset[-1])
         return table, last
 
-    def _add(self, view: IndexView, found: IndexCheck, tally: Tally, shown: str, last: int) -> None:
+    def _add(self, view: IndexView, check: IndexCheck, tally: Tally, shown: str, last: int) -> None:
         """Add the findings of a check to ``tally``."""
-        for finding in found.findings:
+        for finding in check.findings:
             if finding.code == "index-end-time" and last >= self.log_start:
                 continue  # the records have it to the millisecond
             if finding.code not in _BESIDE_OTHERS:
@@ -174,9 +174,9 @@ class CheckIndex:
 
 
 def _text(view: IndexView, finding: Finding) -> str:
-    """What the file has at a finding's first place, and what it should have."""
-    at, code, wanted = finding.at, finding.code, finding.expected
-    instead = "" if wanted is None else f" instead of {wanted}"
+    """Return what the file has at a finding's first place, and what it should have."""
+    at, code, expected = finding.at, finding.code, finding.expected
+    instead = "" if expected is None else f" instead of {expected}"
     if code == "index-size":
         return f"{at} bytes instead of {file_size(view.slots, view.items)}"
     if code == "index-end-time":
@@ -196,5 +196,5 @@ def _text(view: IndexView, finding: Finding) -> str:
     if code == "index-item-place":
         before = int(view.read(at - 1, 1).phy_offset[0])
         return f"item {at}: phyOffset {int(item.phy_offset[0])} where the item before has {before}"
-    where = "byte" if code == "index-item-zero" else "item"
-    return f"{where} {at}: {finding.text.partition(' (at')[0]}"
+    unit = "byte" if code == "index-item-zero" else "item"
+    return f"{unit} {at}: {finding.text.partition(' (at')[0]}"

@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE,
 from rocketmq_reindex.storage_format.layouts import INT64_MIN
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 from rocketmq_reindex.udfs.verify.index import CHUNK, CHUNK_ITEMS
 from rocketmq_reindex.udfs.verify.tags import Lost, TagsFound, listed
@@ -31,7 +31,7 @@ PIECE_ITEMS: Final = 1 << 20
 
 
 @dataclass(frozen=True)
-class Span:
+class ItemSpan:
     """The phy_offsets [low, high) of the log, and the file ``block`` with the ``items`` staged items of them."""
 
     low: int
@@ -40,7 +40,7 @@ class Span:
     items: int
 
     def pieces(self) -> Iterator[tuple[int, int, npt.NDArray[np.void]]]:
-        """The staged items (dtype ``STAGED``) a piece at a time, each behind the [low, high) that it stands for.
+        """Yield the staged items (dtype ``STAGED``) a piece at a time, each behind the [low, high) that it stands for.
 
         No record is cut in two.
         """
@@ -51,8 +51,8 @@ class Span:
         with files.Reader(self.block) as reader:
             held = np.empty(0, STAGED)
             for start in range(0, self.items, PIECE_ITEMS):
-                more = np.frombuffer(reader.read(start * size, min(PIECE_ITEMS, self.items - start) * size), STAGED)
-                held = np.concatenate([held, more])
+                piece = np.frombuffer(reader.read(start * size, min(PIECE_ITEMS, self.items - start) * size), STAGED)
+                held = np.concatenate([held, piece])
                 if start + PIECE_ITEMS >= self.items:
                     yield low, self.high, held
                     return
@@ -64,7 +64,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class IndexItems:
+class CheckedIndexFile:
     """A checked IndexFile: what the comparison of items has to know of it."""
 
     name: str
@@ -87,29 +87,29 @@ class IndexItems:
 class ItemReader:
     """Reads the items of all IndexFiles that point into the span; the chunks show where those may be."""
 
-    def __init__(self, tables: list[IndexItems], span: Span) -> None:
-        self._near: list[tuple[int, IndexItems, npt.NDArray[np.void]]] = []
+    def __init__(self, tables: list[CheckedIndexFile], span: ItemSpan) -> None:
+        self._near: list[tuple[int, CheckedIndexFile, npt.NDArray[np.void]]] = []
         for number, table in enumerate(tables):
             if table.used and table.low < span.high and table.high >= span.low:
                 self._near.append((number, table, np.frombuffer(files.read_bytes(table.chunks), CHUNK)))
 
-    def between(self, low: int, high: int) -> checks_items.Found:
-        """The items that point into [low, high), by file and number."""
+    def between(self, low: int, high: int) -> checks_items.FileItems:
+        """Return the items that point into [low, high), by file and number."""
         parts = [self._of(number, table, chunks, low, high) for number, table, chunks in self._near]
         none = [np.zeros(0, np.int64), *(np.zeros(0, np.int32) for _ in range(4))]
         columns = [np.concatenate([empty, *(part[k] for part in parts)]) for k, empty in enumerate(none)]
-        return checks_items.Found(*columns)
+        return checks_items.FileItems(*columns)
 
     @staticmethod
-    def _of(number: int, table: IndexItems, chunks: npt.NDArray[np.void], low: int, high: int) -> checks_items.Found:
-        wanted = np.flatnonzero((chunks["low"] < high) & (chunks["high"] >= low))
-        if not len(wanted):
+    def _of(number: int, table: CheckedIndexFile, chunks: npt.NDArray[np.void], low: int, high: int) -> checks_items.FileItems:
+        chunk_numbers = np.flatnonzero((chunks["low"] < high) & (chunks["high"] >= low))
+        if not len(chunk_numbers):
             none = np.zeros(0, np.int32)
-            return checks_items.Found(np.zeros(0, np.int64), none, none, none, none)
+            return checks_items.FileItems(np.zeros(0, np.int64), none, none, none, none)
         start = HEADER_SIZE + table.slots * SLOT_SIZE
         rows, numbers = [], []
         with files.Reader(table.path) as reader:
-            for run in np.split(wanted, np.flatnonzero(np.diff(wanted) != 1) + 1):
+            for run in np.split(chunk_numbers, np.flatnonzero(np.diff(chunk_numbers) != 1) + 1):
                 first = 1 + int(run[0]) * CHUNK_ITEMS
                 count = min((int(run[-1]) + 1) * CHUNK_ITEMS, table.used) + 1 - first
                 # A broker maps a file that is too short in full: with zeros behind its end.
@@ -117,11 +117,11 @@ class ItemReader:
                 raw = reader.read(at, max(0, min(count * ITEM_SIZE, size - at))).ljust(count * ITEM_SIZE, b"\0")
                 items = np.frombuffer(raw, ITEM)
                 phy_offset = items["phy_offset"].astype(np.int64)
-                mine = np.flatnonzero((phy_offset >= low) & (phy_offset < high))
-                rows.append(items[mine])
-                numbers.append(first + mine)
+                in_span = np.flatnonzero((phy_offset >= low) & (phy_offset < high))
+                rows.append(items[in_span])
+                numbers.append(first + in_span)
         items = np.concatenate(rows)
-        return checks_items.Found(
+        return checks_items.FileItems(
             items["phy_offset"].astype(np.int64),
             items["key_hash"].astype(np.int32),
             items["time_diff"].astype(np.int32),
@@ -140,7 +140,7 @@ NONE_BEFORE: Final = INT64_MIN - 1
 
 
 @dataclass
-class ItemsResult(Result):
+class ItemsResult(TaskResult):
     """What one task found in its stretches of the log."""
 
     tally: Tally = field(default_factory=Tally)
@@ -174,7 +174,7 @@ class _Progress(ItemsResult):
     """store time of the last item before those that are compared now"""
 
     def result(self) -> ItemsResult:
-        """What the task hands to the driver, with at most LOST_MAX + 1 stretches."""
+        """Return what the task hands to the driver, with at most LOST_MAX + 1 stretches."""
         return ItemsResult(
             self.tally, self.first, self.expected, self.found, self.repeats, listed(self.lost), self.tags, self.standing
         )
@@ -184,7 +184,7 @@ class _Progress(ItemsResult):
 class CompareItems:
     """Compares the items of a task's share of the spans with those of all files; leaves ``ItemsResult``.
 
-    ``plan`` is a plan of two lists: ``Span`` by offset, which ``tasks`` tasks share, and ``IndexItems`` by name.
+    ``plan`` is a plan of two lists: ``ItemSpan`` by offset, which ``tasks`` tasks share, and ``CheckedIndexFile`` by name.
     """
 
     staging: StagingFolder
@@ -193,80 +193,84 @@ class CompareItems:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         planned_spans, planned_files = handover.read_plan(self.plan)
-        spans = [Span(*fields) for fields in planned_spans]
-        tables = [IndexItems(*fields) for fields in planned_files]
+        spans = [ItemSpan(*fields) for fields in planned_spans]
+        tables = [CheckedIndexFile(*fields) for fields in planned_files]
         for task in handover.numbers(batches):
-            mine = handover.share(spans, task, self.tasks)
-            position, done = Position(self.staging, f"items-{task}", sum(span.items for span in mine)), 0
-            progress = _Progress(first=mine[0].low if mine else -1, before=UNKNOWN if task else NONE_BEFORE)
-            for span in mine:
+            share = handover.share(spans, task, self.tasks)
+            position, items_done = Position(self.staging, f"items-{task}", sum(span.items for span in share)), 0
+            progress = _Progress(first=share[0].low if share else -1, before=UNKNOWN if task else NONE_BEFORE)
+            for span in share:
                 reader = ItemReader(tables, span)
                 for low, high, items in span.pieces():
                     _compare(tables, items, reader.between(low, high), progress)
-                    done += len(items)
-                    position.moved(done)
-            position.ended(done)
+                    items_done += len(items)
+                    position.moved(items_done)
+            position.ended(items_done)
             yield handover.batch([progress.result()])
 
 
-def _compare(tables: list[IndexItems], staged: npt.NDArray[np.void], found: checks_items.Found, progress: _Progress) -> None:
+def _compare(
+    tables: list[CheckedIndexFile], staged: npt.NDArray[np.void], in_files: checks_items.FileItems, progress: _Progress
+) -> None:
     whole, tag = checks_items.unmarked(
         staged["phy_offset"].astype(np.int64), staged["time"].astype(np.int64), staged["key_hash"].astype(np.int32)
     )
-    wanted = checks_items.wanted_items(whole, tag, found)
-    expected = whole.rows(wanted.rows)
-    matches = checks_items.match_items(expected, found)
+    compared = checks_items.wanted_items(whole, tag, in_files)
+    expected = whole.rows(compared.rows)
+    matches = checks_items.match_items(expected, in_files)
     if tag.any():
-        progress.tags.add(TagsFound.of_states(checks_items.tag_states(whole, tag, wanted, wanted.rows[matches.missing])))
-        _standing(tables, found, wanted, matches, progress)
+        progress.tags.add(TagsFound.of_states(checks_items.tag_states(whole, tag, compared, compared.rows[matches.missing])))
+        _standing(tables, in_files, compared, matches, progress)
     progress.expected += len(tag) - int(tag.sum())
-    progress.found += len(found.phy_offset)
+    progress.found += len(in_files.phy_offset)
     progress.repeats += len(matches.repeats)
     for kind, rows in (("index-item-extra", matches.extra), ("index-item-hash", matches.hashes)):
-        for table, mine in _by_file(tables, found, rows):
-            first = mine[0]
-            text = f"item {found.item[first]}: hash {found.key_hash[first]}"
+        for table, rows_of_file in _by_file(tables, in_files, rows):
+            first = rows_of_file[0]
+            text = f"item {in_files.item[first]}: hash {in_files.key_hash[first]}"
             if kind == "index-item-hash":
-                text += f" instead of {_lacking(expected, found, int(found.phy_offset[first]))}"
-            text += f" for phyOffset {found.phy_offset[first]}"
-            progress.tally.add(kind, len(mine), f"index/{escape(table.name)}", int(found.item[first]), text)
-    _missing(whole.rows(~tag), _among_keys(tag, wanted, matches.missing), progress)
-    _times(tables, expected, found, matches, progress)
+                text += f" instead of {_lacking(expected, in_files, int(in_files.phy_offset[first]))}"
+            text += f" for phyOffset {in_files.phy_offset[first]}"
+            progress.tally.add(kind, len(rows_of_file), f"index/{escape(table.name)}", int(in_files.item[first]), text)
+    _missing(whole.rows(~tag), _among_keys(tag, compared, matches.missing), progress)
+    _times(tables, expected, in_files, matches, progress)
     if len(expected.time):
         progress.before = int(expected.time[-1])
 
 
-def _lacking(expected: checks_items.Expected, found: checks_items.Found, phy_offset: int) -> int:
-    """The first hash of the record at ``phy_offset`` that no item has."""
+def _lacking(expected: checks_items.Expected, in_files: checks_items.FileItems, phy_offset: int) -> int:
+    """Return the first hash of the record at ``phy_offset`` that no item has."""
     lacks = Counter(expected.key_hash[expected.phy_offset == phy_offset].tolist())
-    lacks.subtract(found.key_hash[found.phy_offset == phy_offset].tolist())
+    lacks.subtract(in_files.key_hash[in_files.phy_offset == phy_offset].tolist())
     return next(int(key_hash) for key_hash, count in lacks.items() if count > 0)
 
 
-def _by_file(tables: list[IndexItems], found: checks_items.Found, rows: Int64s) -> Iterator[tuple[IndexItems, Int64s]]:
-    for number in np.unique(found.file[rows]).tolist():
-        yield tables[number], rows[found.file[rows] == number]
+def _by_file(
+    tables: list[CheckedIndexFile], in_files: checks_items.FileItems, rows: Int64s
+) -> Iterator[tuple[CheckedIndexFile, Int64s]]:
+    for number in np.unique(in_files.file[rows]).tolist():
+        yield tables[number], rows[in_files.file[rows] == number]
 
 
-def _among_keys(tag: checks_items.Mask, wanted: checks_items.Wanted, missing: Int64s) -> Int64s:
-    """The rows of ``missing`` that are keys, numbered among the keys of the log."""
-    rows = wanted.rows[missing[~wanted.tag[missing]]]
+def _among_keys(tag: checks_items.Mask, compared: checks_items.ComparedItems, missing: Int64s) -> Int64s:
+    """Return the rows of ``missing`` that are keys, numbered among the keys of the log."""
+    rows = compared.rows[missing[~compared.tag[missing]]]
     numbers: Int64s = rows - np.cumsum(tag)[rows]
     return numbers
 
 
 def _standing(
-    tables: list[IndexItems],
-    found: checks_items.Found,
-    wanted: checks_items.Wanted,
+    tables: list[CheckedIndexFile],
+    in_files: checks_items.FileItems,
+    compared: checks_items.ComparedItems,
     matches: checks_items.Matches,
     progress: _Progress,
 ) -> None:
-    mine, theirs = matches.pairs
-    for table, items in _by_file(tables, found, theirs[wanted.stands[mine]]):
+    log_rows, file_rows = matches.pairs
+    for table, items in _by_file(tables, in_files, file_rows[compared.stands[log_rows]]):
         first = items[0]
-        text = f"item {found.item[first]}: of the TAGS of the record at phyOffset {found.phy_offset[first]}"
-        progress.standing.add("index-tag-extra", len(items), f"index/{escape(table.name)}", int(found.item[first]), text)
+        text = f"item {in_files.item[first]}: of the TAGS of the record at phyOffset {in_files.phy_offset[first]}"
+        progress.standing.add("index-tag-extra", len(items), f"index/{escape(table.name)}", int(in_files.item[first]), text)
 
 
 def _missing(expected: checks_items.Expected, rows: Int64s, progress: _Progress) -> None:
@@ -288,8 +292,8 @@ def _missing(expected: checks_items.Expected, rows: Int64s, progress: _Progress)
             progress.lost.append(stretch)
 
 
-def _ends_before(table: IndexItems, time: int | None) -> list[int | None]:
-    """The endTimestamps that may have counted for a file's first item, in milliseconds.
+def _ends_before(table: CheckedIndexFile, time: int | None) -> list[int | None]:
+    """Return the endTimestamps that may have counted for a file's first item, in milliseconds.
 
     That of the file before it; or, where that file is gone or has another name now, the ``time`` of the item before in the log.
     """
@@ -298,28 +302,28 @@ def _ends_before(table: IndexItems, time: int | None) -> list[int | None]:
 
 
 def _times(
-    tables: list[IndexItems],
+    tables: list[CheckedIndexFile],
     expected: checks_items.Expected,
-    found: checks_items.Found,
+    in_files: checks_items.FileItems,
     matches: checks_items.Matches,
     progress: _Progress,
 ) -> None:
     """Compare the timeDiff of each item, and the header's times, which are those of its first and last item."""
-    mine, theirs = matches.pairs
-    file = found.file[theirs]
+    log_rows, file_rows = matches.pairs
+    file = in_files.file[file_rows]
     for number in np.unique(file).tolist():
         table, chosen = tables[number], file == number
         shown = f"index/{escape(table.name)}"
-        item, time = found.item[theirs[chosen]], expected.time[mine[chosen]]
-        seconds = found.time_diff[theirs[chosen]]
-        wanted = time_differences(time, table.begin_time)
+        item, time = in_files.item[file_rows[chosen]], expected.time[log_rows[chosen]]
+        seconds = in_files.time_diff[file_rows[chosen]]
+        time_diffs = time_differences(time, table.begin_time)
         first = np.flatnonzero(item == 1)
         if len(first):
-            row = int(mine[chosen][first[0]])
+            row = int(log_rows[chosen][first[0]])
             ends = _ends_before(table, int(expected.time[row - 1]) if row else progress.before)
             stored = int(seconds[first[0]])
             fitting = [max(stored, 0) if end is UNKNOWN else int(time_differences(time[first[:1]], end)[0]) for end in ends]
-            wanted[first[0]] = stored if stored in fitting else fitting[0]
+            time_diffs[first[0]] = stored if stored in fitting else fitting[0]
             if int(time[first[0]]) != table.begin_time:
                 text = f"beginTimestamp {table.begin_time} instead of {time[first[0]]}"
                 progress.tally.add("index-header", 1, shown, table.begin_time, text)
@@ -327,8 +331,8 @@ def _times(
         if len(last) and int(time[last[0]]) != table.end_time:
             text = f"endTimestamp {table.end_time} instead of {time[last[0]]}"
             progress.tally.add("index-header", 1, shown, table.end_time, text)
-        wrong = np.flatnonzero(seconds != wanted)
+        wrong = np.flatnonzero(seconds != time_diffs)
         if len(wrong):
             k = int(wrong[0])
-            text = f"item {item[k]}: timeDiff {seconds[k]} instead of {wanted[k]}"
+            text = f"item {item[k]}: timeDiff {seconds[k]} instead of {time_diffs[k]}"
             progress.tally.add("index-item-time", len(wrong), shown, int(item[k]), text)

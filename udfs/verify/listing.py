@@ -18,8 +18,8 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
 from rocketmq_reindex.storage_format.walk.state import UnitArrays
 from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.handover import Result
-from rocketmq_reindex.udfs.scan.ranges import QUEUE_BUCKETS, BlockCells, Pieces, ScanTask
+from rocketmq_reindex.udfs.handover import TaskResult
+from rocketmq_reindex.udfs.scan.ranges import QUEUE_BUCKETS, BlockCells, RowPieces, ScanTask
 
 # ------------------------------------------------------------------------------------------------------------------------- scan
 # The scan of a verify. Unlike a build's, it sends all units of a queue to one task, in the order of the log.
@@ -47,7 +47,7 @@ class VerifyScan(ScanTask):
         if not self.compares:
             return
 
-        def cells(pieces: Pieces, first: int, step: int) -> Iterator[handover.Row]:
+        def cells(pieces: RowPieces, first: int, step: int) -> Iterator[handover.Row]:
             group = block.bucket(pieces.queue, np.zeros_like(pieces.queue), GROUPS)
             for number, (bucket, cell) in enumerate(block.cut(group, pieces)):
                 key = self.keys[bucket % len(self.keys)]
@@ -67,7 +67,7 @@ OTHERS_MAX = 10
 
 
 @dataclass
-class ListingResult(Result):
+class ListingResult(TaskResult):
     """The data of a SUMMARY row: what one task listed."""
 
     tally: Tally = field(default_factory=Tally)
@@ -134,12 +134,12 @@ class ListQueues:
         yield handover.summary(-1, result.to_json().encode())
 
     def _files(self, folder: str, tally: Tally, others: list[str]) -> list[tuple[int, int]]:
-        """(logical offset of the first byte, size in bytes) of each file of a queue.
+        """Return (logical offset of the first byte, size in bytes) of each file of a queue.
 
         What keeps a broker from starting, or misleads it, goes to ``tally`` (``MappedFileQueue.doLoad``, RocketMQ 5.3;
         tests/serving/test_start.py tries each with real brokers), all else to ``others``.
         """
-        found = []
+        table = []
         entries = files.listing(folder)
         for number, entry in enumerate(entries):
             path = escape(_last_names(entry.path))
@@ -160,12 +160,12 @@ class ListQueues:
                 continue
             if entry.size > self.file_size or (entry.size < self.file_size and not self.trimmed):
                 tally.add("queue-file-size", 1, path, entry.size, f"{entry.size} bytes instead of {self.file_size}")
-            found.append((start, entry.size))
-        return found
+            table.append((start, entry.size))
+        return table
 
 
 def _last_names(path: str) -> str:
-    """``consumequeue/TOPIC/QUEUE/FILE``."""
+    """Return ``consumequeue/TOPIC/QUEUE/FILE``."""
     last: list[str] = []
     for _ in range(4):
         last.insert(0, files.base(path))

@@ -22,7 +22,7 @@ from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.handover import TaskResult
 
 # ----------------------------------------------------------------------------------------------------------------- record_heads
 # Read the heads of single records: does a record start at an offset, and which queue is it of?
@@ -49,7 +49,7 @@ class RecordHeads:
         self._starts = [segment.start for segment in segments]
 
     def at(self, phy_offset: int) -> RecordHead | None:
-        """The head of the record that starts at ``phy_offset``; None when none does."""
+        """Return the head of the record that starts at ``phy_offset``; None when none does."""
         number = bisect_right(self._starts, phy_offset) - 1
         if number < 0 or phy_offset + r.RECORD_MIN > self._segments[number].data_end:
             return None
@@ -121,14 +121,14 @@ class QueueFiles:
         return len(self._table)
 
     def path(self, position: int) -> str:
-        """The path in the store of the file that has a slot, escaped."""
+        """Return the path in the store of the file that has a slot, escaped."""
         return f"{self.shown}/{position * self._size // self._file_size * self._file_size:020d}"
 
     def _reader(self, start: int) -> files.Reader:
         return files.Reader(files.join(self._folder, f"{start:020d}"))
 
     def read(self, position: int, count: int) -> Int64s:
-        """``count`` slots (int64, fields of the dtype by slots): zeros where there is no file."""
+        """Return ``count`` slots (int64, fields of the dtype by slots): zeros where there is no file."""
         raw = np.zeros(count * self._size, np.uint8)
         low, high = position * self._size, (position + count) * self._size
         number = max(0, bisect_right(self._starts, low) - 1)
@@ -148,30 +148,31 @@ class QueueFiles:
         return columns
 
     def data_from(self, position: int) -> int:
-        """The position of the first slot from there on that may not be zeros."""
+        """Return the position of the first slot from there on that may not be zeros."""
         at = position * self._size
         for start, size in self._table[max(0, bisect_right(self._starts, at) - 1) :]:
             end = start + min(size, self._file_size)
             if at >= end:
                 continue
             with self._reader(start) as reader:
-                found = start + reader.next_data(max(at, start) - start)
-            if found < end:
-                return max(position, found // self._size)
+                data_at = start + reader.next_data(max(at, start) - start)
+            if data_at < end:
+                return max(position, data_at // self._size)
         return self.end
 
     def first_offset(self, log_start: int) -> int:
-        """The phy_offset of the first unit whose record has not expired; -1 for none. The log begins at ``log_start``."""
+        """Return the phy_offset of the first unit whose record has not expired; -1 for none. The log begins at
+        ``log_start``."""
         for low, high in self.spans:
             for position in range(low, high, 1 << 16):
                 phy_offset, size = self.read(position, min(1 << 16, high - position))[:2]
-                there = (size > 0) & (size != PRE_BLANK_SIZE) & (phy_offset >= log_start)
-                if there.any():
-                    return int(phy_offset[np.argmax(there)])
+                has_record = (size > 0) & (size != PRE_BLANK_SIZE) & (phy_offset >= log_start)
+                if has_record.any():
+                    return int(phy_offset[np.argmax(has_record)])
         return -1
 
     def empty_end(self) -> int | None:
-        """The first slot of a file without any unit that a broker keeps as the queue's last file; None for none.
+        """Return the first slot of a file without any unit that a broker keeps as the queue's last file; None for none.
 
         ``ConsumeQueue.recover`` (RocketMQ 5.3) drops such files where a unit is missing before them, and takes one at 0 for a
         new queue.
@@ -188,7 +189,7 @@ class QueueFiles:
         return slot if size_before[0] > 0 else None
 
     def holds_expired(self, log_start: int) -> bool:
-        """Whether any unit is of a record before ``log_start``, where the log begins."""
+        """Return whether any unit is of a record before ``log_start``, where the log begins."""
         position = 0
         while (position := self.data_from(position)) < self.end:
             count = min(1 << 16, self.end - position)
@@ -276,7 +277,7 @@ class QueueEntry:
 
 
 @dataclass
-class QueuesResult(Result):
+class QueuesResult(TaskResult):
     """What one task found in its queues."""
 
     tally: Tally = field(default_factory=Tally)
@@ -291,7 +292,7 @@ class QueuesResult(Result):
         return cls(**fields)
 
     def add(
-        self, key: tuple[bytes, int], checked: UnitChecker, found: QueueFiles, order: str, listed: bool, task: QueueTask,
+        self, key: tuple[bytes, int], checked: UnitChecker, queue_files: QueueFiles, order: str, listed: bool, task: QueueTask,
         empty: int | None = None,
     ) -> None:  # fmt: skip
         """Take in the queue ``key``, compared in the order that fits it best.
@@ -301,12 +302,12 @@ class QueuesResult(Result):
         name = escape(key[0].decode("utf-8", "surrogateescape"))
         tally = Tally() if order == SKIPPED else checked.tally
         if empty is not None:
-            tally.add("queue-file-empty", 1, found.path(empty), empty, "holds no unit, and the queue goes up to it")
+            tally.add("queue-file-empty", 1, queue_files.path(empty), empty, "holds no unit, and the queue goes up to it")
         lost = tally.counts.get(MISSING, 0)
-        if lost and not len(found):
-            what = "file" if listed else "folder"
-            text = f"queue has no {what}: {counted(lost, 'unit')} from {checked.named(checked.first)} on"
-            tally.replace(MISSING, Example(found.shown, checked.first, text))
+        if lost and not len(queue_files):
+            lacking = "file" if listed else "folder"
+            text = f"queue has no {lacking}: {counted(lost, 'unit')} from {checked.named(checked.first)} on"
+            tally.replace(MISSING, Example(queue_files.shown, checked.first, text))
         self.counts["queues"] += 1
         self.counts["differing"] += tally.total > 0
         self.counts[order] += 1
@@ -314,11 +315,11 @@ class QueuesResult(Result):
         self.counts["there"] += checked.there
         self.counts["stale"] += checked.stale
         if not checked.units and task.log[0] > 0 and not task.unread:
-            self.counts[IDLE] += found.holds_expired(task.log[0])
+            self.counts[IDLE] += queue_files.holds_expired(task.log[0])
         self.tally.merge(tally)
         entry = QueueEntry(
             topic=name, queue=key[1], units=checked.units, there=checked.there, first=checked.first, end=checked.next,
-            folder=listed, files=len(found), order=order, differences=tally.total, kinds=tally.counts,
+            folder=listed, files=len(queue_files), order=order, differences=tally.total, kinds=tally.counts,
             first_bad=checked.first_bad,
         )  # fmt: skip
         if len(self.queues) < QUEUES_LISTED:

@@ -29,7 +29,7 @@ OffsetOf = Callable[[int], int | None]
 
 
 @dataclass
-class _Queue:
+class _CheckedQueue:
     """One queue of a bucket while its rows come."""
 
     listed: bool = False
@@ -56,12 +56,12 @@ class VerifyQueues:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         result, heads = queue_files.QueuesResult(), queue_files.RecordHeads(self.task.segments)
         odd = Placements(self.placements, lambda key, kept, fills: queue_placement.PlacementTable(kept, fills, _waits(key[0])))
-        queues: dict[tuple[bytes, int], _Queue] = {}
+        queues: dict[tuple[bytes, int], _CheckedQueue] = {}
         position = BucketsPosition(self.staging, "queues", self.mean)
         for cells_of_bucket in handover.by_bucket(batches):
             for cell in cells_of_bucket:
                 for name, queue_id, rows in cells.unpack(cell.data, cells.UNIT_COLUMNS).parts():
-                    queue = queues.setdefault((name, queue_id), _Queue())
+                    queue = queues.setdefault((name, queue_id), _CheckedQueue())
                     if cell.sort_key == FILES_FIRST:
                         queue.listed = True
                         queue.table += zip(*rows[:2].tolist(), strict=True)
@@ -77,7 +77,7 @@ class VerifyQueues:
     def _take(
         self,
         key: tuple[bytes, int],
-        queue: _Queue,
+        queue: _CheckedQueue,
         rows: Int64s,
         heads: queue_files.RecordHeads,
         odd: Placements[queue_placement.PlacementTable],
@@ -96,7 +96,7 @@ class VerifyQueues:
     def _open(
         self,
         key: tuple[bytes, int],
-        queue: _Queue,
+        queue: _CheckedQueue,
         heads: queue_files.RecordHeads,
         odd: Placements[queue_placement.PlacementTable],
     ) -> None:
@@ -117,18 +117,19 @@ class VerifyQueues:
         logical = odd.get(key) if queue.runs else None
         for order, table in self._orders(queue.runs, found, logical, _waits(key[0])):
             # Where a broker appends in the wrong place, a unit does not stand at its record's offset.
-            mine = (
+            order_view = (
                 view
                 if order not in (queue_files.BROKER, queue_files.REMADE)
                 else dataclasses.replace(view, look=_without_offsets(offset_of))
             )
-            queue.checks.append((order, UnitChecker(mine), table))
+            queue.checks.append((order, UnitChecker(order_view), table))
         queue.runs = []
 
     def _orders(
         self, parts: list[Int64s], found: queue_files.QueueFiles, logical: queue_placement.PlacementTable | None, waits: bool
     ) -> list[tuple[str, queue_placement.PlacementTable | None]]:
-        """The orders that the queue may have: one, or several for a queue out of order. ``logical``: where that puts it."""
+        """Return the orders that the queue may have: one, or several for a queue out of order. ``logical``: where that puts
+        it."""
         if not parts:
             return [(queue_files.IN_ORDER, None)]
         columns = np.concatenate(parts, axis=1)
@@ -169,13 +170,13 @@ class VerifyQueues:
         return orders
 
     def _is_between(self, columns: Int64s) -> npt.NDArray[np.bool_]:
-        """For each pair of neighbouring runs whether an unread stretch of the log lies between them."""
+        """Return for each pair of neighbouring runs whether an unread stretch of the log lies between them."""
         starts = np.array([low for low, _ in self.task.unread], np.int64)
         between: npt.NDArray[np.bool_] = np.searchsorted(starts, columns[3, :-1]) < np.searchsorted(starts, columns[2, 1:])
         return between
 
     def _finish(
-        self, queues: dict[tuple[bytes, int], _Queue], result: queue_files.QueuesResult, heads: queue_files.RecordHeads,
+        self, queues: dict[tuple[bytes, int], _CheckedQueue], result: queue_files.QueuesResult, heads: queue_files.RecordHeads,
         odd: Placements[queue_placement.PlacementTable],
     ) -> None:  # fmt: skip
         for key, queue in sorted(queues.items()):
@@ -184,7 +185,7 @@ class VerifyQueues:
             self._close(key, queue, result)
         queues.clear()
 
-    def _close(self, key: tuple[bytes, int], queue: _Queue, result: queue_files.QueuesResult) -> None:
+    def _close(self, key: tuple[bytes, int], queue: _CheckedQueue, result: queue_files.QueuesResult) -> None:
         assert queue.checks is not None
         assert queue.files is not None
         for order, check, _ in queue.checks:
@@ -200,12 +201,12 @@ class VerifyQueues:
 
 
 def _waits(name: bytes) -> bool:
-    """Whether a broker delivers the messages of the topic itself."""
+    """Return whether a broker delivers the messages of the topic itself."""
     return name.decode("utf-8", "surrogateescape") in WAITING_TOPICS
 
 
 def _without_offsets(offset_of: OffsetOf) -> OffsetOf:
-    """The same, but -1 for each record: queue offsets do not count."""
+    """Return a look-up that gives -1 for each record: queue offsets do not count."""
 
     def known(phy_offset: int) -> int | None:
         return None if offset_of(phy_offset) is None else -1
@@ -271,8 +272,8 @@ class VerifyBatches:
     @staticmethod
     def _take(queue: _Batch, units: Int64s, checks: list[Check]) -> None:
         for order, check, placement in checks:
-            mine = units if order == queue_files.BROKER else units[:, units[5] > 0]
-            image = consume_queue.batch_units(placement.apply(mine) if placement else mine)
+            dispatched = units if order == queue_files.BROKER else units[:, units[5] > 0]
+            image = consume_queue.batch_units(placement.apply(dispatched) if placement else dispatched)
             rows = np.empty((1 + _FIELDS, len(image)), np.int64)
             first = queue.start if check.next < 0 else check.next
             rows[0] = np.arange(first, first + len(image))
@@ -287,7 +288,7 @@ class VerifyBatches:
         heads: queue_files.RecordHeads,
         odd: Placements[queue_placement.BatchPlacement],
     ) -> list[Check]:
-        """The checks of a queue, one for each order that it may have; all rows of its files have come."""
+        """Return the checks of a queue, one for each order that it may have; all rows of its files have come."""
         if queue.checks:
             return queue.checks
         task = self.task
@@ -319,11 +320,11 @@ class VerifyBatches:
 
 
 def _first_left(found: queue_files.QueueFiles, log_start: int) -> int:
-    """The position of the first unit whose record has not expired: the units of the log begin there."""
+    """Return the position of the first unit whose record has not expired: the units of the log begin there."""
     for low, high in found.spans:
         for position in range(low, high, 1 << 16):
             phy_offset, size = found.read(position, min(1 << 16, high - position))[:2]
-            left = ~((phy_offset >= 0) & (size >= RECORD_MIN) & (phy_offset + size <= log_start))
-            if left.any():
-                return position + int(np.argmax(left))
+            has_record = ~((phy_offset >= 0) & (size >= RECORD_MIN) & (phy_offset + size <= log_start))
+            if has_record.any():
+                return position + int(np.argmax(has_record))
     return found.end

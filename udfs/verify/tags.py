@@ -46,17 +46,17 @@ class Lost:
 
 
 def listed(stretches: list[Lost]) -> list[Lost]:
-    """The first LOST_MAX stretches, and the others as one more."""
+    """Return the first LOST_MAX stretches, and the others as one more."""
     if len(stretches) <= LOST_MAX:
         return stretches
-    rest = joined(stretches[LOST_MAX:])
-    assert rest is not None
-    rest.opens = False
-    return [*stretches[:LOST_MAX], rest]
+    others = joined(stretches[LOST_MAX:])
+    assert others is not None
+    others.opens = False
+    return [*stretches[:LOST_MAX], others]
 
 
 def joined(stretches: Iterable[Lost | None]) -> Lost | None:
-    """All stretches, in their order, as one; None for none."""
+    """Return all stretches, in their order, as one; None for none."""
     whole: Lost | None = None
     for stretch in stretches:
         if whole is None:
@@ -87,7 +87,7 @@ class Side:
 
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> Side:
-        """The inverse of how JSON holds it."""
+        """Return the object that such JSON holds."""
         return cls(Lost(**fields["lost"]) if fields["lost"] else None, fields["old"], fields["gone"])
 
     @property
@@ -134,13 +134,13 @@ class TagsFound:
 
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> TagsFound:
-        """The inverse of how JSON holds it."""
+        """Return the object that such JSON holds."""
         sides = {name: Side.of_fields(fields[name]) for name in ("before", "behind")}
         return cls(**(fields | sides | {"between": [Lost(**lost) for lost in fields["between"]]}))
 
     @classmethod
     def of_states(cls, states: TagStates) -> TagsFound:
-        """What the rows of one comparison say."""
+        """Return what the rows of one comparison say."""
         count, stands = len(states.phy_offset), np.flatnonzero(states.stands)
         if not len(stands):
             return cls(count, before=_side(states, 0, count))

@@ -35,13 +35,13 @@ def _address(name: str) -> str:
 
 
 def _same_user(link: socket.socket) -> bool:
-    """Whether the other end is a process of this user: an abstract name has no permissions."""
+    """Return whether the other end is a process of this user: an abstract name has no permissions."""
     _, user, _ = _CREDENTIALS.unpack(link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return bool(user == os.getuid())
 
 
 def _manager() -> Callable[[], None]:
-    """Spark's own daemon, after the imports that its workers need."""
+    """Return Spark's own daemon, after the imports that its workers need."""
     import pandas  # type: ignore[import-untyped]  # noqa: F401  by pyarrow, at the first array that it makes
     from pyspark.daemon import manager
 
@@ -56,7 +56,7 @@ def _manager() -> Callable[[], None]:
 
 
 def _handed_over(name: str) -> bool:
-    """Let the waiting process be the daemon; returns when it has ended. False when no process waits."""
+    """Let the waiting process be the daemon; return when it has ended. False when no process waits."""
     with socket.socket(socket.AF_UNIX) as link:
         try:
             link.connect(_address(name))
@@ -79,12 +79,12 @@ def _take_over(link: socket.socket) -> None:
     length, pipes, _, _ = socket.recv_fds(link, _LENGTH.size, _PIPES)
     if len(length) < _LENGTH.size or len(pipes) < _PIPES:
         raise ConnectionError("the daemon has ended")
-    left, environment = _LENGTH.unpack(length)[0], bytearray()
-    while len(environment) < left:
-        some = link.recv(left - len(environment))
-        if not some:
+    size, environment = _LENGTH.unpack(length)[0], bytearray()
+    while len(environment) < size:
+        data = link.recv(size - len(environment))
+        if not data:
             raise ConnectionError("the daemon has ended")
-        environment += some
+        environment += data
     os.environ.clear()
     os.environ.update(json.loads(environment))
     for number, pipe in enumerate(pipes):

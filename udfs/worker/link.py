@@ -29,9 +29,9 @@ class Waits(NamedTuple):
     text: str
 
 
-def send(link: socket.socket, thing: object) -> None:
+def send(link: socket.socket, message: object) -> None:
     """Send one object. Raises OSError where the other end is gone, and what pickle raises before anything is sent."""
-    data = pickle.dumps(thing, pickle.HIGHEST_PROTOCOL)
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     link.sendall(_LENGTH.pack(len(data)) + data)
 
 
@@ -42,13 +42,13 @@ def receive(link: socket.socket) -> Any:
 
 def _take(link: socket.socket, count: int) -> bytearray:
     data = bytearray(count)
-    left = memoryview(data)
-    while left:
+    room = memoryview(data)
+    while room:
         try:
-            done = link.recv_into(left)
+            received = link.recv_into(room)
         except ConnectionError:
-            done = 0
-        if not done:
+            received = 0
+        if not received:
             raise EOFError
-        left = left[done:]
+        room = room[received:]
     return data

@@ -66,7 +66,7 @@ def _end_with(parent: int) -> None:
 
 
 def _sendable(error: BaseException) -> BaseException:
-    """An error as it can be sent: those of others' packages may not be made anew from what pickle keeps."""
+    """Return an error as it can be sent: those of others' packages may not be made anew from what pickle keeps."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001  whatever their code raises
@@ -108,7 +108,7 @@ def _work(link: socket.socket) -> NoReturn:
 
 
 def _fork(numbers: list[int], control: socket.socket) -> dict[int, int]:
-    """Start a worker at each of these sockets; returns the number of each worker by its process."""
+    """Start a worker at each of these sockets; return the number of each worker by its process."""
     parent, workers = os.getpid(), dict[int, int]()
     # What is there now stays shared with the workers: no search for garbage writes to its pages.
     gc.collect()
@@ -118,9 +118,9 @@ def _fork(numbers: list[int], control: socket.socket) -> dict[int, int]:
         if process == 0:
             _end_with(parent)
             control.close()
-            for other in numbers:
-                if other != handle:
-                    os.close(other)
+            for other_handle in numbers:
+                if other_handle != handle:
+                    os.close(other_handle)
             _work(socket.socket(fileno=handle))
         workers[process] = number
     for handle in numbers:
@@ -129,7 +129,7 @@ def _fork(numbers: list[int], control: socket.socket) -> dict[int, int]:
 
 
 def _watch(control: socket.socket, workers: dict[int, int], folders: list[str]) -> None:
-    """Tell the driver of each worker that ends; returns when the driver is gone.
+    """Tell the driver of each worker that ends; return when the driver is gone.
 
     ``folders`` gets those that the driver names, to be removed in the end.
     """
@@ -155,9 +155,9 @@ def _watch(control: socket.socket, workers: dict[int, int], folders: list[str]) 
 
 def main() -> None:
     """Import, fork, and wait for the driver to end."""
-    command, first, *rest = sys.argv[1:]
+    command, first, *handles = sys.argv[1:]
     os.chdir(FOLDER)
-    control, numbers = socket.socket(fileno=int(first)), [int(number) for number in rest]
+    control, numbers = socket.socket(fileno=int(first)), [int(number) for number in handles]
     try:
         _imports(command)
         try:

@@ -15,7 +15,7 @@ Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def run(function: Batches, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run ``function`` over the batches of a task; returns the batches that it makes."""
+    """Run ``function`` over the batches of a task; return the batches that it makes."""
     keep_zip_directories()
     return function(iter(batches))
 
@@ -32,11 +32,11 @@ def keep_zip_directories() -> None:
 
     def invalidate_caches(self: Any) -> None:
         try:
-            found = os.stat(self.archive)
+            status = os.stat(self.archive)
         except OSError:
             forget(self)
             return
-        state = found.st_ino, found.st_size, found.st_mtime_ns
+        state = status.st_ino, status.st_size, status.st_mtime_ns
         if getattr(self, "state_of_archive", None) != state:
             forget(self)
             self.state_of_archive = state

@@ -133,19 +133,19 @@ class RowsWriter:
 
 
 def _read(file: BinaryIO, at: int, kind: Any, count: int) -> npt.NDArray[Any]:
-    """``count`` values of the dtype ``kind`` from the byte ``at`` on."""
+    """Return ``count`` values of the dtype ``kind`` from the byte ``at`` on."""
     out = np.empty(count, kind)
     _fill(file, at, out.view(np.uint8))
     return out
 
 
 def _fill(file: BinaryIO, at: int, out: npt.NDArray[np.uint8]) -> None:
-    left = out.data
-    while left:
-        done = os.preadv(file.fileno(), [left], at)
-        if not done:
+    room = out.data
+    while room:
+        read_bytes = os.preadv(file.fileno(), [room], at)
+        if not read_bytes:
             raise OSError(f"{file.name}: ends within its rows")
-        left, at = left[done:], at + done
+        room, at = room[read_bytes:], at + read_bytes
 
 
 def _entries(path: str, kind: int, key: int | None) -> Iterator[Entries]:
@@ -153,24 +153,24 @@ def _entries(path: str, kind: int, key: int | None) -> Iterator[Entries]:
         end = os.fstat(file.fileno()).st_size - _COUNT.itemsize
         count = int(_read(file, end, _COUNT, 1)[0])
         table = _read(file, end - count * PART.itemsize, PART, count)
-        wanted = table["kind"] == kind
+        chosen = table["kind"] == kind
         if key is not None:
-            wanted &= table["key"] == key
-        for part in table[wanted]:
+            chosen &= table["key"] == key
+        for part in table[chosen]:
             yield _read(file, int(part["at"]), ENTRY, int(part["rows"]))
 
 
 def read_rows(paths: Sequence[str], kind: int, left_out: Iterable[int], key: int | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of one kind in some files, without some ranges, of one key or of all: sorted by bucket and ``sort_key``.
+    """Yield the rows of one kind in some files, without some ranges, of one key or of all: sorted by bucket and ``sort_key``.
 
     At most one batch is held in memory, and the entries.
     """
-    found, sources = [np.empty(0, ENTRY)], [np.empty(0, np.int64)]
+    tables, sources = [np.empty(0, ENTRY)], [np.empty(0, np.int64)]
     for number, path in enumerate(paths):
         for entries in _entries(path, kind, key):
-            found.append(entries)
+            tables.append(entries)
             sources.append(np.full(len(entries), number, np.int64))
-    entries, source = np.concatenate(found), np.concatenate(sources)
+    entries, source = np.concatenate(tables), np.concatenate(sources)
     without = np.fromiter(left_out, np.int64)
     if len(without):
         kept = ~np.isin(entries["range_number"], without)
@@ -182,7 +182,7 @@ def read_rows(paths: Sequence[str], kind: int, left_out: Iterable[int], key: int
 
 
 def _cut(sizes: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    """Where batches of cells of these sizes begin and end."""
+    """Yield where batches of cells of these sizes begin and end."""
     ends, low = np.cumsum(sizes), 0
     while low < len(sizes):
         before = int(ends[low] - sizes[low])
@@ -239,7 +239,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Scan:
+class ScanRange:
     """Runs a function over one number, and keeps its rows in the file ``path``.
 
     Returns the data of its summaries, and whether there is a file.

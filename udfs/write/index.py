@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
-from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, Stretch
+from rocketmq_reindex.storage_format.index.plan import BlockItems, IndexFilePlan
 from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 CHUNK_ITEMS = 1 << 20
@@ -27,7 +27,7 @@ _PACKED_ITEMS = 1 << 14
 
 
 @dataclass
-class IndexFileResult(Result):
+class IndexFileResult(TaskResult):
     """One IndexFile that was written."""
 
     number: int
@@ -50,7 +50,7 @@ class IndexFileResult(Result):
 
     @classmethod
     def of_kept(cls, fields: Mapping[str, Any]) -> IndexFileResult:
-        """The file from what an incremental build keeps of it: these fields, and others."""
+        """Return the file from what an incremental build keeps of it: these fields, and others."""
         return cls(**{field.name: fields[field.name] for field in dataclasses.fields(cls)})
 
 
@@ -130,7 +130,7 @@ class WriteIndex:
     def _packed(
         plan: IndexFilePlan, prev: npt.NDArray[np.int32], begin_time: int, inherited_time: int
     ) -> Iterator[npt.NDArray[np.uint8]]:
-        """The items as the file has them (uint8), in blocks that stay in the processor's cache until they are written."""
+        """Yield the items as the file has them (uint8), in blocks that stay in the processor's cache until they are written."""
         out = np.empty((_PACKED_ITEMS, ix.WORDS), np.uint32)
         at = 0
         for chunk in chunks(plan.stretches):
@@ -143,7 +143,7 @@ class WriteIndex:
 
 
 def maker_of(plan: IndexFilePlan) -> int:
-    """The phy_offset of the record that made a broker begin a file.
+    """Return the phy_offset of the record that made a broker begin a file.
 
     In the middle of a range that is the record of the file's first item, or one without items before it.
     """
@@ -151,16 +151,16 @@ def maker_of(plan: IndexFilePlan) -> int:
         return plan.maker
     stretch = plan.stretches[0]
     items, makers = plan.maker_table
-    found = _find_maker(stretch, items, makers) if makers else -1
-    return found if found >= 0 else int(staged_items(dataclasses.replace(stretch, count=1))[0]["phy_offset"])
+    maker = _find_maker(stretch, items, makers) if makers else -1
+    return maker if maker >= 0 else int(staged_items(dataclasses.replace(stretch, count=1))[0]["phy_offset"])
 
 
 def _index_file_plan(*fields: Any) -> IndexFilePlan:
     number, stretches, before, maker, maker_table, full, last = fields
     return IndexFilePlan(
         number,
-        tuple(Stretch(*stretch) for stretch in stretches),
-        Stretch(*before) if before else None,
+        tuple(BlockItems(*stretch) for stretch in stretches),
+        BlockItems(*before) if before else None,
         maker,
         tuple(maker_table),
         full,
@@ -168,15 +168,15 @@ def _index_file_plan(*fields: Any) -> IndexFilePlan:
     )
 
 
-def staged_items(stretch: Stretch) -> npt.NDArray[np.void]:
-    """The items of one stretch (dtype ``STAGED``)."""
+def staged_items(stretch: BlockItems) -> npt.NDArray[np.void]:
+    """Return the items of one stretch (dtype ``STAGED``)."""
     with files.Reader(stretch.block) as reader:
         size = ix.STAGED.itemsize
         return np.frombuffer(reader.read(stretch.start * size, stretch.count * size), ix.STAGED)
 
 
-def ends(stretches: tuple[Stretch, ...]) -> tuple[Stretch, Stretch]:
-    """The first and the last item of stretches, each as a stretch of one item."""
+def ends(stretches: tuple[BlockItems, ...]) -> tuple[BlockItems, BlockItems]:
+    """Return the first and the last item of stretches, each as a stretch of one item."""
     first, last = stretches[0], stretches[-1]
     return (
         dataclasses.replace(first, count=1),
@@ -184,8 +184,8 @@ def ends(stretches: tuple[Stretch, ...]) -> tuple[Stretch, Stretch]:
     )
 
 
-def chunks(stretches: tuple[Stretch, ...]) -> Iterator[npt.NDArray[np.void]]:
-    """The items of stretches (dtype ``STAGED``), in order, at most CHUNK_ITEMS at a time.
+def chunks(stretches: tuple[BlockItems, ...]) -> Iterator[npt.NDArray[np.void]]:
+    """Yield the items of stretches (dtype ``STAGED``), in order, at most CHUNK_ITEMS at a time.
 
     They are mapped, or read into one buffer: a chunk is valid until the next one.
     """
@@ -203,7 +203,7 @@ def chunks(stretches: tuple[Stretch, ...]) -> Iterator[npt.NDArray[np.void]]:
                 yield data.view(ix.STAGED)
 
 
-def _find_maker(stretch: Stretch, items: int, makers: int) -> int:
+def _find_maker(stretch: BlockItems, items: int, makers: int) -> int:
     """Search the table of makers (dtype ``MAKER``) behind the ``items`` items of a block for the stretch's first item.
 
     Returns the phy_offset of its maker, or -1 when the table does not have the item.

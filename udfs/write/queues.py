@@ -14,7 +14,7 @@ from rocketmq_reindex.storage_format.digest import Digest, new_digest
 from rocketmq_reindex.storage_format.names import path_component
 from rocketmq_reindex.storage_format.queue import cells, consume_queue, placement as queue_placement, units as queue_units
 from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.handover import Result
+from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.order.placements import Placements
 from rocketmq_reindex.udfs.staging import StagingFolder
 
@@ -26,7 +26,7 @@ Line = tuple[str, str]
 
 
 @dataclass
-class FilesResult(Result):
+class FilesResult(TaskResult):
     """Files that a task wrote, or took over from an earlier build."""
 
     part: str
@@ -44,7 +44,7 @@ class FilesResult(Result):
 
 
 def queue_path(folder: str, name: str, queue_id: int, start: int) -> str:
-    """The path below the output folder of a queue's file: ``FOLDER/TOPIC/QUEUE/START``.
+    """Return the path below the output folder of a queue's file: ``FOLDER/TOPIC/QUEUE/START``.
 
     ``start`` is the logical offset of its first byte. Raises ValueError for a topic that cannot be the name of a folder.
     """
@@ -55,7 +55,7 @@ def queue_path(folder: str, name: str, queue_id: int, start: int) -> str:
 
 
 def entry_line(path: str, size: int, used: int, digest: str, units: int) -> Line:
-    """The line of one file: ``size`` bytes, ``used`` of them in use, which have this ``digest``, and ``units`` units.
+    """Return the line of one file: ``size`` bytes, ``used`` of them in use, which have this ``digest``, and ``units`` units.
 
     The manifest takes the text before the tab; an incremental build counts the units of files that it keeps.
     """
@@ -63,7 +63,7 @@ def entry_line(path: str, size: int, used: int, digest: str, units: int) -> Line
 
 
 def write_part(staging: StagingFolder, folder: str, lines: Iterable[Line]) -> str:
-    """Write lines as a part of the manifest, by path (parts are merged in that order); returns its path."""
+    """Write lines as a part of the manifest, by path (parts are merged in that order); return its path."""
     part = files.join(staging.parts, f"{folder}-{uuid.uuid4().hex}")
     files.write_bytes(staging.temporary, part, [f"{line}\n".encode() for _, line in sorted(lines)])
     return part
@@ -81,13 +81,13 @@ FileKey = tuple[bytes, int, int]
 Rows = npt.NDArray[np.int64]
 
 
-def write_empty_files(staging: StagingFolder, file_size: int, wanted: Iterable[tuple[str, int, int]]) -> FilesResult:
+def write_empty_files(staging: StagingFolder, file_size: int, positions: Iterable[tuple[str, int, int]]) -> FilesResult:
     """Write files that hold no unit, each of ``file_size`` bytes.
 
-    ``wanted`` are (topic, queue id, queue offset of the file's first slot). RocketMQ 4.9 leaves such files at a queue's end.
+    ``positions`` are (topic, queue id, queue offset of the file's first slot). RocketMQ 4.9 leaves such files at a queue's end.
     """
     lines = []
-    for name, queue_id, position in wanted:
+    for name, queue_id, position in positions:
         relative = queue_path(FOLDER, name, queue_id, position * queue_units.UNIT_SIZE)
         with files.writing(staging.temporary, files.join(staging.tree, relative)) as writer:
             writer.finish(staging.stored(file_size))
@@ -108,11 +108,11 @@ class WriteQueues:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         lines, folders, counts = list[Line](), set[str](), FilesResult("")
         for cells_of_bucket in handover.by_bucket(batches):
-            found: dict[FileKey, list[Rows]] = {}
+            rows_by_file: dict[FileKey, list[Rows]] = {}
             for cell in cells_of_bucket:
                 for key, rows in self._pieces(cell.data):
-                    found.setdefault(key, []).append(rows)
-            for key, parts in found.items():
+                    rows_by_file.setdefault(key, []).append(rows)
+            for key, parts in rows_by_file.items():
                 lines.append(self._write(key, parts, counts, folders))
             if len(lines) >= LINES_MAX:
                 yield self._result(lines, counts)
@@ -154,7 +154,7 @@ BATCH_FOLDER = "batchconsumequeue"
 
 
 @dataclass
-class _Queue:
+class _WrittenQueue:
     """One queue while its files are written."""
 
     name: str
@@ -183,7 +183,7 @@ class WriteBatches:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         odd = Placements(self.placements, lambda _, kept, fills: queue_placement.BatchPlacement(kept, fills))
         lines, counts = list[Line](), FilesResult("")
-        queues: dict[tuple[bytes, int], _Queue] = {}
+        queues: dict[tuple[bytes, int], _WrittenQueue] = {}
         try:
             for cells_of_bucket in handover.by_bucket(batches):
                 for cell in cells_of_bucket:
@@ -192,7 +192,7 @@ class WriteBatches:
                     queue = queues.get((name, queue_id))
                     if queue is None:
                         placement = odd.get((name, queue_id))
-                        queue = queues[name, queue_id] = _Queue(name.decode(), queue_id, placement)
+                        queue = queues[name, queue_id] = _WrittenQueue(name.decode(), queue_id, placement)
                     lines += self._append(queue, pieces.columns, counts)
                 lines += self._finish(queues, counts)
         except BaseException:
@@ -203,7 +203,7 @@ class WriteBatches:
         if lines:
             yield handover.batch([dataclasses.replace(counts, part=write_part(self.staging, BATCH_FOLDER, lines))])
 
-    def _append(self, queue: _Queue, units: npt.NDArray[np.int64], counts: FilesResult) -> Iterator[Line]:
+    def _append(self, queue: _WrittenQueue, units: npt.NDArray[np.int64], counts: FilesResult) -> Iterator[Line]:
         if not self.empty:
             units = units[:, units[5] > 0]
         image = consume_queue.batch_units(queue.placement.apply(units) if queue.placement else units)
@@ -213,15 +213,15 @@ class WriteBatches:
                 target = files.join(self.staging.tree, _path(queue, self.file_size))
                 files.make_folder(files.parent(target), below=self.staging.tree)
                 queue.writer = files.Writer(self.staging.temporary, target)
-            some = image[: units_per_file - queue.filled].view(np.uint8)
-            queue.writer.append(some)
-            queue.digest.update(some.data)
-            queue.filled += len(some) // queue_units.BATCH_UNIT_SIZE
-            image = image[len(some) // queue_units.BATCH_UNIT_SIZE :]
+            data = image[: units_per_file - queue.filled].view(np.uint8)
+            queue.writer.append(data)
+            queue.digest.update(data.data)
+            queue.filled += len(data) // queue_units.BATCH_UNIT_SIZE
+            image = image[len(data) // queue_units.BATCH_UNIT_SIZE :]
             if queue.filled == units_per_file:
                 yield self._close(queue, counts)
 
-    def _close(self, queue: _Queue, counts: FilesResult) -> Line:
+    def _close(self, queue: _WrittenQueue, counts: FilesResult) -> Line:
         """Finish the open file: the next units go to the next one. Returns its line of the manifest."""
         assert queue.writer is not None
         queue.writer.finish(self.staging.stored(self.file_size))
@@ -232,11 +232,11 @@ class WriteBatches:
         queue.file_number += 1
         return line
 
-    def _finish(self, queues: dict[tuple[bytes, int], _Queue], counts: FilesResult) -> list[Line]:
+    def _finish(self, queues: dict[tuple[bytes, int], _WrittenQueue], counts: FilesResult) -> list[Line]:
         lines = [self._close(queue, counts) for queue in queues.values() if queue.writer is not None]
         queues.clear()
         return lines
 
 
-def _path(queue: _Queue, file_size: int) -> str:
+def _path(queue: _WrittenQueue, file_size: int) -> str:
     return queue_path(BATCH_FOLDER, queue.name, queue.queue_id, queue.file_number * file_size)

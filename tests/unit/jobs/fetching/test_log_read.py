@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.fetch import fetch
-from rocketmq_reindex.jobs.fetching.build import ReadLog, ReadSegment, Stretch
+from rocketmq_reindex.jobs.fetching.build import DigestedBytes, ReadLog, ReadSegment
 from tests.tools.compare import SMALL
 from tests.tools.encode import Message
 from tests.tools.local_engine import local_build
@@ -28,13 +28,13 @@ CHUNK = 100
 )
 def test_chunks_where_no_sample_is_there(end: int, wanted: int) -> None:
     """A chunk in front of the log's end has not changed; where the end is not known, the last one may have."""
-    chunks = tuple(Stretch(CHUNK * k, CHUNK * (k + 1), f"{k:032x}") for k in range(4))
+    chunks = tuple(DigestedBytes(CHUNK * k, CHUNK * (k + 1), f"{k:032x}") for k in range(4))
     log = ReadLog((ReadSegment("0", 0, 4 * CHUNK),), end, (), chunks, "", 1, False, ())
     assert log.stretches({0}) == list(chunks[:wanted])
 
 
 def test_one_chunk_shows_an_unchanged_log() -> None:
-    chunk = Stretch(0, CHUNK, "0" * 32)
+    chunk = DigestedBytes(0, CHUNK, "0" * 32)
     assert ReadLog((ReadSegment("0", 0, CHUNK),), -1, (), (chunk,), "", 1, False, ()).stretches({0}) == [chunk]
 
 

@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.building.advice import shell
 from rocketmq_reindex.jobs.preflighting.losses import Commands
 from rocketmq_reindex.jobs.preflighting.model import StoreSizes
 from rocketmq_reindex.jobs.preflighting.options import BrokerSettings, PreflightSettings
-from rocketmq_reindex.storage_format.start.loading import FileSizes
+from rocketmq_reindex.storage_format.start.loading import ConfiguredSizes
 
 
 @pytest.mark.parametrize("word", ["plain", "a b", "it's", "$(x)", "a\nb", "\x1b[31m", "ключ", "\udcff", "a'\\\n", "\u202e"])
@@ -23,7 +23,7 @@ def test_a_shell_reads_the_word_back(word: str) -> None:
 
 
 def sizes(queue: int = 6_000_000, slots: int = 5_000_000, items: int = 20_000_000) -> StoreSizes:
-    return StoreSizes(FileSizes(1 << 30, queue, 13_800_000), slots, items, ())
+    return StoreSizes(ConfiguredSizes(1 << 30, queue, 13_800_000), slots, items, ())
 
 
 def test_sizes_of_a_usual_broker_need_no_options() -> None:

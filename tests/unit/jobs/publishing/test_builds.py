@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.publishing.layout import Leftovers
 
 def test_a_run_that_publishes_nothing_leaves_nothing_of_its_own(tmp_path: Path) -> None:
     out, left = tmp_path / "out", Leftovers()
-    with builds.staging(str(out), trim=False, left=left) as staging:
+    with builds.staging(str(out), trim=False, leftovers=left) as staging:
         Path(staging.build, "index", "half").write_bytes(b"written")
     assert [path for path in out.rglob("*") if path.name not in ("builds", "work", "published")] == []
     assert left.entries() == []

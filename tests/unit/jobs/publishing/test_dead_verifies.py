@@ -24,7 +24,7 @@ def test_only_dead_ones_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         if not number:
             an_hour_ago = (folder / "alive-7").stat().st_mtime - builds.DEAD_NANOSECONDS / 10**9
             os.utime(folder / "alive-7", (an_hour_ago, an_hour_ago))
-    with builds.staging(str(out), trim=False, left=Leftovers()) as staging:
+    with builds.staging(str(out), trim=False, leftovers=Leftovers()) as staging:
         (own,) = {path.name for path in (out / "work").iterdir()} - set(folders)
         assert Path(staging.root).name == own
     assert [path.exists() for path in folders.values()] == [False, True, True]

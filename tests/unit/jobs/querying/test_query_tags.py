@@ -89,7 +89,7 @@ class Asked:
         self._search = Search(str(store), (str(store / "commitlog"),), self._notes, scan=scan)
 
     def tag(self, topic: str, tag: str, most: int | None = None) -> list[int]:
-        return [message.phy_offset for message in self._search.by_tag(topic, tag, most=most)]
+        return [message.phy_offset for message in self._search.by_tag(topic, tag, count_max=most)]
 
 
 def check(store: Path, scan: bool = False) -> str:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.watching import progress, progress_shown
 from rocketmq_reindex.jobs.watching.progress import Reporter, Stage
-from rocketmq_reindex.jobs.watching.progress_shown import Bar, usual
+from rocketmq_reindex.jobs.watching.progress_shown import StageBars, usual
 
 
 @pytest.fixture(autouse=True)
@@ -131,7 +131,7 @@ def shown_on_a_terminal(total_bytes: int, monkeypatch: pytest.MonkeyPatch) -> st
         return 2, 0.5
 
     screen = io.StringIO()
-    bar = Bar(Console(file=screen, force_terminal=True, width=120, legacy_windows=False))
+    bar = StageBars(Console(file=screen, force_terminal=True, width=120, legacy_windows=False))
     with Reporter([bar]) as reporter, reporter.stage("write", "buckets", 4, total_bytes, probe):
         end = time.monotonic() + 60
         # The bar is drawn ten times a second.
@@ -150,7 +150,7 @@ def test_a_bar_without_bytes_shows_none(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_no_rate_is_shown_as_long_as_there_is_none_and_nothing_is_red() -> None:
     screen = io.StringIO()
-    bar = Bar(Console(file=screen, force_terminal=True, color_system="truecolor", width=120, legacy_windows=False))
+    bar = StageBars(Console(file=screen, force_terminal=True, color_system="truecolor", width=120, legacy_windows=False))
     stage = Stage(Reporter([]), "scan", "ranges", 4, 4 << 20, lambda: (0, 0))
     with Reporter([bar]):
         bar.stage_started(stage)

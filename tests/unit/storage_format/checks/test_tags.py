@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.checks.items import Found, match_items, tag_states, unmarked, wanted_items
+from rocketmq_reindex.storage_format.checks.items import FileItems, match_items, tag_states, unmarked, wanted_items
 from rocketmq_reindex.storage_format.layouts import INT32_MIN
 
 KEY, TAG, WRONG = 7, 9, 11
@@ -18,7 +18,7 @@ def states(records: list[tuple[list[int], list[int], list[int]]]) -> str:
     at = np.array([row[0] for row in staged], np.int64)
     there = [(at, h) for at, (_, _, found) in enumerate(records) for h in found]
     zeros = np.zeros(len(there), np.int32)
-    found = Found(
+    found = FileItems(
         np.array([row[0] for row in there], np.int64), np.array([row[1] for row in there], np.int32), zeros, zeros, zeros
     )
     expected, tag = unmarked(at, at * 1000, marked)

@@ -12,7 +12,7 @@ import pytest
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.checks.checkpoint import A_DAY, IndexEnd, StoreTimes, compare_checkpoint
 from rocketmq_reindex.storage_format.checks.differences import EXAMPLES_MAX, KINDS, PARTS, Tally
-from rocketmq_reindex.storage_format.checks.items import Expected, Found, match_items
+from rocketmq_reindex.storage_format.checks.items import Expected, FileItems, match_items
 from rocketmq_reindex.storage_format.checks.queues import Int64s, QueueView, UnitChecker
 from rocketmq_reindex.storage_format.versions import RULES
 
@@ -26,11 +26,11 @@ def expected_items(items: list[Item]) -> Expected:
     return Expected(place, place * 10, key_hash.astype(np.int32))
 
 
-def found_items(items: list[Item]) -> Found:
+def found_items(items: list[Item]) -> FileItems:
     place, key_hash = (np.array([item[k] for item in items], np.int64) for k in (0, 1))
     numbers = np.arange(1, len(items) + 1, dtype=np.int32)
     zeros = np.zeros(len(items), np.int32)
-    return Found(place, key_hash.astype(np.int32), zeros, zeros, numbers)
+    return FileItems(place, key_hash.astype(np.int32), zeros, zeros, numbers)
 
 
 def model(mine: list[Item], theirs: list[Item]) -> tuple[int, int, int, int]:

@@ -7,14 +7,14 @@ import random
 import pytest
 
 from rocketmq_reindex.storage_format.errors import RefusedError
-from rocketmq_reindex.storage_format.index.plan import WINDOWED_FILES_MAX, IndexFilePlan, Stretch, plan_index_files
+from rocketmq_reindex.storage_format.index.plan import WINDOWED_FILES_MAX, BlockItems, IndexFilePlan, plan_index_files
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from tests.unit.storage_format.index.index_model import Dispatched, File, Range, cut, one_by_one, random_records, sum_up
 
 Item = tuple[int, int, str]
 
 
-def taken(ranges: list[Range], stretch: Stretch) -> list[Item]:
+def taken(ranges: list[Range], stretch: BlockItems) -> list[Item]:
     """The items a stretch names, and that it names items which are there."""
     items = next(r.items for r in ranges if r.summary.block == stretch.block)
     assert 0 <= stretch.start < stretch.start + stretch.count <= len(items)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rocketmq_reindex.storage_format.start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing
-from rocketmq_reindex.storage_format.start.loading import KINDS, FileSizes, Loading, load, parse_int
+from rocketmq_reindex.storage_format.start.loading import KINDS, ConfiguredSizes, Loading, load, parse_int
 
-SIZES = FileSizes(segment=1000, queue=400, batch=460, timer_log=520)
+SIZES = ConfiguredSizes(segment=1000, queue=400, batch=460, timer_log=520)
 
 
 def name(start: int) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building import decisions
 from rocketmq_reindex.jobs.building.decisions import FirstHoles
-from rocketmq_reindex.storage_format.queue.order import Fill, Kept, Placement
+from rocketmq_reindex.storage_format.queue.order import Fill, KeptUnits, Placement
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.order import placements
@@ -21,7 +21,7 @@ ALIKE = (b"plumless", b"buckeroo")
 
 
 def placement_of(number: int) -> Placement:
-    return Placement(kept=[Kept(number, 1, 2, 3, 4)] * (number % 3), fills=[Fill(number, 5, 6)] * (number % 2))
+    return Placement(kept=[KeptUnits(number, 1, 2, 3, 4)] * (number % 3), fills=[Fill(number, 5, 6)] * (number % 2))
 
 
 def test_each_queue_finds_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
