@@ -41,11 +41,11 @@ class RefusedError(ReindexError):
     exit_status = 5
 
 
-# ------------------------------------------------------------------------------------------------------------------------- told
-# Whom long work of one process tells how far it is.
+# ----------------------------------------------------------------------------------------------------------- progress listeners
+# Long work of one process says to a listener how far it is.
 
 
-class Told(Protocol):
+class ProgressListener(Protocol):
     """A listener to the progress of work."""
 
     def begin(self, stage: str, size: int) -> None:
@@ -58,7 +58,7 @@ class Told(Protocol):
         """The stage is over: what is printed next stands below it."""
 
 
-class Nobody:
+class NoListener:
     """A listener that shows nothing."""
 
     def begin(self, stage: str, size: int) -> None:

@@ -77,7 +77,7 @@ class Layout:
         return np.dtype([(field.column, f">i{struct.calcsize(f'>{field.kind}')}") for field in self.fields])
 
 
-# ------------------------------------------------------------------------------------------------------------------- file_names
+# ------------------------------------------------------------------------------------------------------------------- file names
 # Names of a store's files: each is a number in ASCII digits that fits a signed 64-bit offset (``DefaultMappedFile``).
 #
 # Names become numbers here and nowhere else: ``str.isdigit`` and ``\d`` take digits of any script, and Python's integers have
@@ -140,7 +140,7 @@ def rocksdb_files(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if _FILE.fullmatch(name))
 
 
-# ----------------------------------------------------------------------------------------------------------------- digest_kinds
+# ----------------------------------------------------------------------------------------------------------------- digest kinds
 # The kinds of digests that files of this project may have.
 
 KIND: Final = "xxh3-128"

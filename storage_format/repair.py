@@ -1,4 +1,4 @@
-"""What stands in a repaired log in the place of what is lost: records and fillers that a broker accepts."""
+"""Records and fillers that stand for lost bytes in a repaired log, and that a broker accepts."""
 
 from __future__ import annotations
 

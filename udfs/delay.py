@@ -84,7 +84,7 @@ class JoinDelayed:
         return [path, len(newest)]
 
 
-# ---------------------------------------------------------------------------------------------------------------------- pending
+# ---------------------------------------------------------------------------------------------------------------- first pending
 # Find the first half message that still waits for its producer, among the results of all buckets.
 
 _WINDOW: Final = 1 << 26

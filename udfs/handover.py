@@ -1,4 +1,4 @@
-"""What passes between driver and tasks: rows through the shuffle, JSON results, and plans in staged files."""
+"""The data between driver and tasks: rows through the shuffle, JSON results, and plans in staged files."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,1 +1,1 @@
-"""What is in a store, as its files and a sample of its log tell: nothing is read whole, and no record is counted."""
+"""Describe a store by its files and a sample of its log: no file is read whole, and no record is counted."""

@@ -139,7 +139,7 @@ def _topic(topic: dict[str, Any], sampled: bool) -> str:
     return f"{topic['topic']}: {names.counted(topic['messages'], 'message')} in {partly}{queues}{stored}"
 
 
-# ------------------------------------------------------------------------------------------------------------------------- look
+# ------------------------------------------------------------------------------------------------------------------- store look
 # Look at a store: its log, queues, index, checkpoint, lock and earlier builds; and what to run next.
 
 _FOREIGN, _DAMAGE, _QUEUES, _INDEX = range(4)

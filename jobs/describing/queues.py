@@ -1,4 +1,4 @@
-"""Where a log begins and ends, its topics and its queues: by names and ends of files, or by a sample of the log."""
+"""Describe the log, the topics and the queues of a store: by names and ends of files, or by a sample of the log."""
 
 import itertools
 from collections import Counter
@@ -16,7 +16,7 @@ from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.times import show_time
 
-# --------------------------------------------------------------------------------------------------------------------- log_span
+# --------------------------------------------------------------------------------------------------------------------- log span
 # Where a log begins and ends, by its segments' names, its first record, and a search for its last one.
 
 BLOCK: Final = 4096

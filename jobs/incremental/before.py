@@ -1,4 +1,4 @@
-"""What an incremental build starts from: the build in DIR, and whether log and DIR are as that build left them."""
+"""The start of an incremental build: the build in DIR, and whether log and DIR are as that build left them."""
 
 import heapq
 import os
@@ -19,7 +19,7 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, sampled_alike
 
-# ---------------------------------------------------------------------------------------------------------------- folder_counts
+# ---------------------------------------------------------------------------------------------------------------- folder counts
 # Whether the folders of a build hold its files and nothing else. Entries are counted: there may be a million.
 
 _FOLDERS: Final = ("batchconsumequeue", "consumequeue", "index")
@@ -48,7 +48,7 @@ def _counts(paths: Iterable[str]) -> dict[str, int]:
     return counts
 
 
-# ---------------------------------------------------------------------------------------------------------------- lost_manifest
+# ---------------------------------------------------------------------------------------------------------------- lost manifest
 # Put back the manifest of DIR that somebody removed: without it nothing says that the folder is a build's.
 #
 # The scan store keeps a copy of the manifest of each build that it knows. DIR is taken for such a build when each file in it is
@@ -89,7 +89,7 @@ def _whole(store: ScanStore, build: LastBuild, target: str, hash_slots: int) -> 
     return sum(damaged.count(False) for damaged in map(standing.damaged, (single, *queues)) if damaged)
 
 
-# ----------------------------------------------------------------------------------------------------------------------- before
+# ----------------------------------------------------------------------------------------------------------------- build before
 # What an incremental build starts from: the build in DIR, and whether log and DIR are as that build left them.
 
 _LOOKS_AT_ONCE: Final = 16

@@ -1,4 +1,4 @@
-"""Which files of the build before stay as they are, and which are written again: the ranges that came and went decide."""
+"""Decide by the ranges that came and went which files of the build before stay, and which are written again."""
 
 import dataclasses
 import heapq
@@ -26,7 +26,7 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write import queues as write_queues
 from rocketmq_reindex.udfs.write.index import ends, maker_of, staged_items
 
-# ---------------------------------------------------------------------------------------------------------------- index_history
+# ---------------------------------------------------------------------------------------------------------------- index history
 # IndexFiles of a log whose head expires: they start and end where a broker that never stopped would have them.
 #
 # ``IndexService`` (5.3) fills files by count, from the first record that it ever indexed. A full build of the rest of the log

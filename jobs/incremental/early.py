@@ -1,4 +1,4 @@
-"""Whether a build is sure to need its engine: then it may start while Python still imports. Nothing slow is imported here.
+"""Tell whether a build is sure to need its engine, which then starts while Python still imports. Nothing slow is imported here.
 
 By itself: it decides while Python still imports the build.
 """

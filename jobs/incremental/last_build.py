@@ -1,4 +1,4 @@
-"""What is known of the build before: ranges, settings, files in the scan store; and whether its files stand as it left them."""
+"""The build before, as the scan store keeps it: its ranges, settings and files; and whether these stand as it left them."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, read_sealed, sealed
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 
-# --------------------------------------------------------------------------------------------------------------------- standing
+# --------------------------------------------------------------------------------------------------------------- standing files
 # Whether the files of the build in DIR, from which an incremental build starts, are still as that build left them.
 
 CHECKPOINT: Final = "checkpoint"
@@ -145,7 +145,7 @@ def _look(path: str) -> _Found:
     return _Found(entry.size, entry.modified) if entry.kind == files.FILE else _Found()
 
 
-# ------------------------------------------------------------------------------------------------------------------- last_build
+# ----------------------------------------------------------------------------------------------------------------- build before
 # What the scan store knows of a build: ranges, settings, files. Found again by the digest of the manifest that stands in DIR.
 #
 # builds/DIGEST           sealed JSON, the fields of ``LastBuild`` builds/DIGEST.files     each ConsumeQueue file, in the order

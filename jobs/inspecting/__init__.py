@@ -1,1 +1,1 @@
-"""``inspect``: what one file holds, by its kind."""
+"""``inspect``: show what one file of a store holds."""

@@ -1,4 +1,4 @@
-"""A checkpoint: its times and offsets.
+"""Inspect a checkpoint: its times and offsets.
 
 By itself: a checkpoint is shown without numpy.
 """

@@ -1,4 +1,4 @@
-"""A ConsumeQueue file, or a file of timer messages: what each holds."""
+"""Inspect a ConsumeQueue file, or a file of timer messages."""
 
 import itertools
 import struct

@@ -1,4 +1,4 @@
-"""An IndexFile: header, use of its slots, longest chains, time span, and what the log beside it says of its items."""
+"""Inspect an IndexFile: header, use of its slots, longest chains, time span, and the keys of its items by the log beside it."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import numpy as np
 from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows, Row
 from rocketmq_reindex.jobs.store import contents, folders, tag_items
 from rocketmq_reindex.storage_format.checks.index import ITEM_STEP, IndexCheck, check_index, slot_lengths
-from rocketmq_reindex.storage_format.errors import InputError, Told
+from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.index.file import IndexView, guess_sizes, open_index
 from rocketmq_reindex.storage_format.index.header import ITEM_SIZE
 from rocketmq_reindex.storage_format.names import escape
@@ -20,7 +20,7 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.reading import Pages
 from rocketmq_reindex.udfs.times import show_time
 
-# -------------------------------------------------------------------------------------------------------------------- index_log
+# -------------------------------------------------------------------------------------------------------------------- index log
 # What the log beside an IndexFile says of its items: which key or tag each one stands for.
 
 UNIQUE_KEY: Final = "unique key"
@@ -105,7 +105,7 @@ _LONGEST: Final = 5
 _STEP: Final = 1 << 16
 
 
-def index(path: str, sizes: tuple[int, int] | None, progress: Told) -> Inspected:
+def index(path: str, sizes: tuple[int, int] | None, progress: ProgressListener) -> Inspected:
     """Return what an IndexFile holds, with a row for each item; ``progress`` is told how far that is.
 
     Raises InputError where its sizes are not known.
@@ -162,7 +162,7 @@ def _histogram(lengths: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, int]:
     return {name: count for name, count in zip(names, counts, strict=True) if count}
 
 
-def _chains(file: IndexView, check: IndexCheck, slots: list[int], progress: Told) -> list[Hashes]:
+def _chains(file: IndexView, check: IndexCheck, slots: list[int], progress: ProgressListener) -> list[Hashes]:
     """Return the hashes of the items in each of a few slots, in one pass over all items."""
     parts: list[list[Hashes]] = [[np.zeros(0, np.int32)] for _ in slots]
     for part in _hashes(file, check.items):

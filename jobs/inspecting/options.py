@@ -168,7 +168,7 @@ class InspectedFile(NamedTuple):
         return {"file": self.file, "kind": self.kind, **self.found.summary}
 
 
-def look(path: str, asked: Inspection, told: errors.Told | None = None) -> InspectedFile:
+def look(path: str, asked: Inspection, told: errors.ProgressListener | None = None) -> InspectedFile:
     """Inspect one file; ``told`` is told how far that is.
 
     Raises InputError and UnreadableError for a file that is none of a store, and OSError.
@@ -179,10 +179,10 @@ def look(path: str, asked: Inspection, told: errors.Told | None = None) -> Inspe
         what = "is not there" if entry.kind == files.ABSENT else "is no file"
         raise errors.InputError(f"{names.escape(path)}: {what}: give files of a store")
     kind = asked.kind or kind_of(path)
-    return InspectedFile(names.redacted(path), kind, _inspect(kind, path, asked, told or errors.Nobody()))
+    return InspectedFile(names.redacted(path), kind, _inspect(kind, path, asked, told or errors.NoListener()))
 
 
-def _inspect(kind: str, path: str, asked: Inspection, told: errors.Told) -> Inspected:
+def _inspect(kind: str, path: str, asked: Inspection, told: errors.ProgressListener) -> Inspected:
     """Modules that compile are imported for their own kind alone."""
     if kind == "segment":
         from rocketmq_reindex.jobs.inspecting.segment import segment

@@ -1,4 +1,4 @@
-"""A segment: where it begins in the log, its records by kind and topic, the time they span, and its damage."""
+"""Inspect a segment: where it begins in the log, its records by kind and topic, the time they span, and its damage."""
 
 import struct
 from collections import Counter
@@ -21,7 +21,7 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.reading import Pages
 from rocketmq_reindex.udfs.times import show_time
 
-# ----------------------------------------------------------------------------------------------------------------- first_offset
+# ----------------------------------------------------------------------------------------------------------------- first offset
 # Where a segment begins in the log: by its name, by an option, or by the PHYSICALOFFSET of a record in it.
 
 OPTION: Final = "--first-offset"
@@ -105,7 +105,7 @@ _TRANSACTIONS: Final = {
 }
 
 
-def segment(path: str, whole: int | None, first: int | None, progress: errors.Told) -> Inspected:
+def segment(path: str, whole: int | None, first: int | None, progress: errors.ProgressListener) -> Inspected:
     """Return what a segment holds, with a row for each good record. Raises UnreadableError where its first offset is not
     known."""
     size = files.entry_of(path).size
@@ -165,7 +165,9 @@ def _stretches(file: SegmentFile, summary: ranges.RangeSummary) -> Iterator[tupl
         yield low, stop
 
 
-def _glances(file: SegmentFile, summary: ranges.RangeSummary, progress: errors.Told) -> Iterator[record_message.Glance]:
+def _glances(
+    file: SegmentFile, summary: ranges.RangeSummary, progress: errors.ProgressListener
+) -> Iterator[record_message.Glance]:
     """Yield every good record, as ``message.glance`` gives it."""
     progress.begin("count", sum(stop - low for low, stop in _stretches(file, summary)))
     with files.Reader(file.path) as reader:
@@ -197,7 +199,7 @@ def _summary(
     end: int,
     scanned: ranges.RangeSummary,
     tail: scan_stale_tail.StaleTail | None,
-    progress: errors.Told,
+    progress: errors.ProgressListener,
 ) -> dict[str, Any]:
     kinds: Counter[tuple[int, int]] = Counter()
     raw: dict[bytes, list[int]] = {}

@@ -1,1 +1,1 @@
-"""``preflight``: what the start of a broker will do to a store, said without a broker, and without writing anything."""
+"""``preflight``: say what the start of a broker will do to a store, without a broker, and without writing anything."""

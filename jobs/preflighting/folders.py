@@ -1,4 +1,4 @@
-"""What lies in the folders of a store, its bytes mapped when they are asked for, and room for what is kept of them."""
+"""The folders of a store as a preflight reads them: their entries, bytes that are mapped on demand, and a spool for rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start would lose or hide, by kind, what it refuses, and the commands that avoid it."""
+"""The losses of a start by kind, what it hides and refuses, and the commands that avoid these."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -320,8 +320,7 @@ def _many(count: int) -> str:
 
 
 def earlier_lives(queues: Sequence[QueueOutcome], commands: Commands) -> list[Loss]:
-    """Return the warning of records whose offsets later records of their queue have. One or two may have a wrong offset
-    instead."""
+    """Return the warning of records whose offsets later ones of their queue have. One or two may have a wrong offset."""
     again = [queue for queue in queues if queue.earlier_lives]
     if not again:
         return []

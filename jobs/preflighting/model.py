@@ -1,6 +1,4 @@
-"""The files that a start loads, their sizes and version, and what they say of delivery, as the model of the start takes
-them.
-"""
+"""The input of the model of a start: the files that it loads, their sizes and version, and the state of delivery."""
 
 import os
 from collections import Counter

@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.first_bytes import no_record
 from rocketmq_reindex.jobs.store.settings import meant_by
 from rocketmq_reindex.storage_format import topics
-from rocketmq_reindex.storage_format.errors import InputError, Told, UsageError
+from rocketmq_reindex.storage_format.errors import InputError, ProgressListener, UsageError
 from rocketmq_reindex.storage_format.layouts import rocksdb_files
 from rocketmq_reindex.storage_format.names import counted, escape, form
 from rocketmq_reindex.storage_format.start import listing as start_listing, loading as start_loading, on_demand
@@ -226,9 +226,9 @@ LOST: Final = 4
 class Preflight:
     """State of one run; ``summary`` is true at every moment."""
 
-    def __init__(self, settings: PreflightSettings, summary: PreflightSummary, progress: Told) -> None:
+    def __init__(self, settings: PreflightSettings, summary: PreflightSummary, progress: ProgressListener) -> None:
         """``progress`` is told how far the run is."""
-        self._settings, self._summary, self._told = settings, summary, progress
+        self._settings, self._summary, self._progress = settings, summary, progress
         self._maps = Maps()
         self._files = StoreFiles(settings.store, self._maps)
         self._folders = self._folders_of()
@@ -264,7 +264,7 @@ class Preflight:
         else:
             store = self._files.store(listing, loading, sizes)
             with TemporarySpool() as spool:
-                prediction = predict(store, start, settings.count_limit, spool, self._told)
+                prediction = predict(store, start, settings.count_limit, spool, self._progress)
             if not prediction.loads:
                 self._refuse(prediction.refusals, loading, commands, sizes)
             self._check_is_log(listing, prediction)

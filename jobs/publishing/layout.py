@@ -1,4 +1,4 @@
-"""What a run leaves in DIR, by name: whole files, and what it should have removed and could not."""
+"""The names of the files that a run leaves in DIR, and a list of what it could not remove."""
 
 import contextlib
 import os
@@ -45,7 +45,7 @@ class Standing:
     digest: str
 
 
-# ------------------------------------------------------------------------------------------------------------------- whole_file
+# ------------------------------------------------------------------------------------------------------------------- whole file
 # Write a file whole or not at all.
 
 _COPIED_BYTES: Final = 16 << 20

@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.reading import Pages
 
-# ------------------------------------------------------------------------------------------------------------------------ found
+# -------------------------------------------------------------------------------------------------------------- served messages
 # What a search finds.
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from rocketmq_reindex.jobs.querying.queue import ServedMessage
 from rocketmq_reindex.jobs.store import folders, tag_items
 from rocketmq_reindex.jobs.store.contents import SegmentFile, StoreLog
-from rocketmq_reindex.storage_format.errors import InputError, Told
+from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX, counted, escape
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
@@ -23,7 +23,7 @@ from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail, ha
 
 
 def scan_log(
-    log: StoreLog, names: list[str] | None, hash_of: Callable[[str], int], notes: folders.Notes, progress: Told,
+    log: StoreLog, names: list[str] | None, hash_of: Callable[[str], int], notes: folders.Notes, progress: ProgressListener,
     parts: Sequence[tag_items.Part] | None = None,
 ) -> set[int]:  # fmt: skip
     """Return the physical offsets of records that may have a key or tag: one of their items has its hash.
@@ -49,7 +49,7 @@ def scan_queue(
     time: int | None,
     count: int,
     notes: folders.Notes,
-    progress: Told,
+    progress: ProgressListener,
 ) -> Iterator[ServedMessage]:
     """Yield the messages whose records name ``count`` offsets from ``offset`` on, or the first ``count`` stored at ``time`` or
     later.
@@ -87,7 +87,7 @@ class _Unit(NamedTuple):
     phy_offset: int
 
 
-def _units(log: StoreLog, topic: str, queue: int, notes: folders.Notes, progress: Told) -> list[_Unit]:
+def _units(log: StoreLog, topic: str, queue: int, notes: folders.Notes, progress: ProgressListener) -> list[_Unit]:
     """Return the records that are dispatched to a queue, in the order of the log."""
     scanner = range_scan.RangeScanner(
         settings.ScanSettings(crc_mode=CRC_NONE, lmq=topic.startswith(LMQ_PREFIX), want_items=False)
@@ -114,7 +114,7 @@ def _messages(log: StoreLog, units: list[_Unit], notes: folders.Notes) -> Iterat
 
 def _blocks(
     scanner: range_scan.RangeScanner, log: StoreLog, stale: list[scan_stale_tail.StaleTail], notes: folders.Notes,
-    progress: Told, parts: Sequence[tag_items.Part] | None = None,
+    progress: ProgressListener, parts: Sequence[tag_items.Part] | None = None,
 ) -> Iterator[settings.Block]:  # fmt: skip
     """Yield the blocks of all segments, or of parts of the log; what of them cannot be read, or is damaged, is a note.
 
@@ -179,7 +179,11 @@ def segment_end(segments: list[SegmentFile], segment: SegmentFile) -> int:
 
 
 def scan_segment(
-    scanner: range_scan.RangeScanner, segment: SegmentFile, end: int, progress: Told, part: tag_items.Part | None = None
+    scanner: range_scan.RangeScanner,
+    segment: SegmentFile,
+    end: int,
+    progress: ProgressListener,
+    part: tag_items.Part | None = None,
 ) -> Iterator[settings.Block]:
     """Yield the blocks of a segment, or of a part of it. Whole it would end at the offset ``end``. Raises OSError,
     InputError."""

@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.querying.queue import PLAIN, OffsetSpan, ServedMessage, StoreQueue, queue_folder, topics
 from rocketmq_reindex.jobs.store import folders, settings, tag_items
 from rocketmq_reindex.jobs.store.contents import EXPIRED, FILLER, NOTHING, IndexFiles, IndexSizes, StoreLog
-from rocketmq_reindex.storage_format.errors import InputError, Nobody, Told
+from rocketmq_reindex.storage_format.errors import InputError, NoListener, ProgressListener
 from rocketmq_reindex.storage_format.names import counted, escape, near_names
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
@@ -41,7 +41,7 @@ class UnindexedTag:
             self._walk(part)
         self.log_bytes += sum(part.high - part.low for part in self._long)
 
-    def phy_offsets(self, notes: folders.Notes, progress: Told) -> set[int]:
+    def phy_offsets(self, notes: folders.Notes, progress: ProgressListener) -> set[int]:
         """Return the physical offsets of the records; those that were scanned may have another tag with the same hash."""
         if not self._long:
             return self._found
@@ -102,15 +102,15 @@ def _each_once(offsets: Iterable[int]) -> Iterator[int]:
 class Search:
     """``roots`` are the folders of segments; ``scan``: keys are looked for in the log itself, times in every unit.
 
-    ``told`` is told how far the reading of the log is.
+    ``progress`` is told how far the reading of the log is.
     """
 
     def __init__(
         self, store: str, roots: Sequence[str], notes: folders.Notes, *, sizes: IndexSizes | None = None, scan: bool = False,
-        progress: Told | None = None,
+        progress: ProgressListener | None = None,
     ) -> None:  # fmt: skip
         self._store, self._sizes, self._scan, self._notes = store, sizes, scan, notes
-        self._told = progress or Nobody()
+        self._progress = progress or NoListener()
         self._index: IndexFiles | None = None
         settings.check_is_folder(store)
         settings.check_is_store(store)
@@ -228,7 +228,7 @@ class Search:
             from rocketmq_reindex.jobs.querying.scan import scan_log
 
             return iter(
-                sorted(scan_log(self.log, names, lambda name: key_hash(name, key), self._notes, self._told), reverse=True)
+                sorted(scan_log(self.log, names, lambda name: key_hash(name, key), self._notes, self._progress), reverse=True)
             )
         index = self._opened_index()
         if not index.present:
@@ -253,7 +253,7 @@ class Search:
             files_of = f"the tag items of {len(indexed)} of {counted(len(index.files), 'IndexFile')}"
             self._notes.say(f"searched: {files_of}" + (f", and {read} without tag items" if unindexed.log_bytes else ""))
         by_index = iter(()) if index is None else index.phy_offsets(tag_hash(topic, tag))
-        return heapq.merge(by_index, sorted(unindexed.phy_offsets(self._notes, self._told), reverse=True), reverse=True)
+        return heapq.merge(by_index, sorted(unindexed.phy_offsets(self._notes, self._progress), reverse=True), reverse=True)
 
     def _opened_index(self) -> IndexFiles:
         if self._index is None:
@@ -275,7 +275,7 @@ class Search:
         if self._scan and (offset is not None or queue is None):
             from rocketmq_reindex.jobs.querying.scan import scan_queue
 
-            return scan_queue(self.log, topic, number, offset, time, count_max, self._notes, self._told)
+            return scan_queue(self.log, topic, number, offset, time, count_max, self._notes, self._progress)
         return self.in_queue(queue or self.queue(topic, number), offset, time, count_max)
 
     def queue(self, topic: str, number: int) -> StoreQueue:

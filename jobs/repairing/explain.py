@@ -1,4 +1,4 @@
-"""Tell a person what a repair changed, from its manifest. Nothing in it is believed to be what it should be."""
+"""Explain what a repair changed, from its manifest. Its content is checked, since anybody may have edited it."""
 
 import json
 from collections.abc import Iterator

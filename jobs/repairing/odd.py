@@ -1,4 +1,4 @@
-"""What the queues out of order say of damage, the good records beside it, and records that stand for lost ones."""
+"""Damage that shows in queues out of order, the good records beside damage, and tombstones for lost records."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary, Segm
 from rocketmq_reindex.udfs.order.placements import FILLS, KEPT
 from rocketmq_reindex.udfs.repair.mend import NEIGHBOURS, Mended
 
-# ---------------------------------------------------------------------------------------------------------------------- located
+# --------------------------------------------------------------------------------------------------------- neighbours of damage
 # Find the good records beside each damaged stretch, as far as the summaries of the scanned ranges tell where they are.
 
 _NEAR: Final = NEIGHBOURS
@@ -79,7 +79,7 @@ def record_ends(accepted: Sequence[RangeSummary], segments: Sequence[Segment]) -
     return ends
 
 
-# -------------------------------------------------------------------------------------------------------------------------- odd
+# ---------------------------------------------------------------------------------------------------------- wrong queue offsets
 # What the queues out of order say of damage: records out of line, and queue offsets whose records are lost.
 
 

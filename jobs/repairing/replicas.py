@@ -1,4 +1,4 @@
-"""What a repair takes from replicas: their segments, what is behind the end, other records; and the room for the result."""
+"""Replicas in a repair: list their segments, look behind the log's end, compare records; and check the room for the result."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _list(place: str, size: int) -> list[Segment]:
     return segments
 
 
-# ----------------------------------------------------------------------------------------------------------------------- behind
+# --------------------------------------------------------------------------------------------------------- behind the log's end
 # Take from a replica what is behind the end of the log: the torn record there, and with --extend all that follows.
 
 EXTENDED: Final = "behind the log's end"
@@ -242,7 +242,7 @@ def look_behind(
     return behind
 
 
-# -------------------------------------------------------------------------------------------------------------------- differing
+# ------------------------------------------------------------------------------------------------------------ differing records
 # Sound records of the log that a replica has otherwise: told, and with --majority taken from most of the logs.
 
 MAJORITY: Final = "most of the logs have this record otherwise"

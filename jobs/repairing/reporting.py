@@ -1,4 +1,4 @@
-"""What a repair changed: for the summary, the manifest, and whoever reads them."""
+"""Report what a repair changed: in the summary, in the manifest, and in warnings."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a report shows, taken from a build's manifest or a verify's summary: plain numbers and names, nothing drawn yet."""
+"""The content of a report, from a build's manifest or a verify's summary: plain numbers and names, nothing drawn yet."""
 
 import datetime as dt
 import re

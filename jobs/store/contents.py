@@ -168,7 +168,7 @@ class StoreLog:
         self._open.clear()
 
 
-# ------------------------------------------------------------------------------------------------------------------ index_files
+# ------------------------------------------------------------------------------------------------------------------ index files
 # The physical offsets of a key, from all IndexFiles of a store.
 #
 # The broker leaves files and items out by their times. These are rounded, and they are wrong for a file's first item and where

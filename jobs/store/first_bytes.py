@@ -1,4 +1,4 @@
-"""The first bytes of a log: what is no commitlog is refused by its name, and not taken for a torn tail.
+"""Look at the first bytes of a log: refuse what is no commitlog, and name what it is, instead of a torn tail.
 
 By itself: it imports compiled loops, which few commands need.
 """

@@ -1,4 +1,4 @@
-"""Who owns a store, whether a broker holds its lock, and how far its checkpoint vouches."""
+"""The owner of a store, the lock that a running broker holds, and the times of its checkpoint."""
 
 import contextlib
 import fcntl
@@ -137,7 +137,7 @@ def _held(store: str, path: str, is_new: bool) -> Iterator[None]:
 
 
 # ------------------------------------------------------------------------------------------------------------------- checkpoint
-# The times, and the offset, in a store's checkpoint, for who only asks how far it vouches.
+# The fields of a store's checkpoint, for a caller that only wants to know up to where the store is flushed.
 
 
 def read_times(path: str) -> Checkpoint:

@@ -81,7 +81,7 @@ def hdfs_user(place: str) -> str:
     return user
 
 
-# ---------------------------------------------------------------------------------------------------------------------- trouble
+# ---------------------------------------------------------------------------------------------------------------------- reasons
 # What is wrong with the tables' place, in one line, from whatever Spark, Hadoop or Delta raised.
 
 _PAGE: Final = "(see docs/how-to/delta-tables.md)"

@@ -1,4 +1,4 @@
-"""Who records a run. Only a run with ``--tables`` imports what writes its rows.
+"""The recorder of a run. Only a run with ``--tables`` imports what writes its rows.
 
 By itself: a run without ``--tables`` imports this file alone.
 """

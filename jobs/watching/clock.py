@@ -1,4 +1,4 @@
-"""When the command began, so that its times are those of a clock on the wall.
+"""The time at which the command began, so that its seconds include the start of Python.
 
 By itself: each command imports it first.
 """
@@ -13,7 +13,7 @@ _marks: list[float] = []
 
 @contextlib.contextmanager
 def command() -> Iterator[None]:
-    """A command begins here; its imports come next."""
+    """Mark the begin of a command; its imports come next."""
     _marks[:] = [time.monotonic()]
     try:
         yield

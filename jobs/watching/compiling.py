@@ -1,4 +1,4 @@
-"""Compiled record loops of a run: said where they are compiled first, in a folder of its own where none keeps them."""
+"""Compiled record loops of a run: say when they are compiled first, and use a temporary folder where no other can keep them."""
 
 import contextlib
 import os
@@ -49,13 +49,14 @@ NOTE: Final = (
 
 @contextlib.contextmanager
 def kept() -> Iterator[bool]:
-    """Yield a folder for the driver and the workers of a local session, while this lasts; whether one had to be made for the
-    run.
+    """Have a folder for compiled loops, for the driver and the workers of a local session, while this context is open.
+
+    Yields whether one had to be made for the run.
 
     Raises InputError where others may write to the folder that the environment names.
     """
     plain = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-    # What is imported has looked for its folder.
+    # Once the module ``jit`` is imported it has chosen its folder.
     if plain or "rocketmq_reindex.storage_format.kernels.jit" in sys.modules or cache_folder.find():
         yield False
         return

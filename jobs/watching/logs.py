@@ -1,4 +1,4 @@
-"""What a run tells machines: stages and messages as JSON on stderr, and figures in a file of metrics."""
+"""Output of a run for machines: stages and messages as JSON on stderr, and figures in a file of metrics."""
 
 import errno
 import json
@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rocketmq_reindex.jobs.watching.progress import Shown, Stage, StageSeconds
 from rocketmq_reindex.storage_format.names import escape
 
-# ---------------------------------------------------------------------------------------------------------------- progress_json
+# ---------------------------------------------------------------------------------------------------------------- progress json
 # Stages for schedulers: one JSON object a line on stderr, when a stage begins, each few seconds, when it ends.
 
 LINE_INTERVAL = 5.0

@@ -1,4 +1,4 @@
-"""The stages of a run, how far each is and how long it will take, for whoever shows them."""
+"""The stages of a run: how far each is, and how long it will take."""
 
 from __future__ import annotations
 

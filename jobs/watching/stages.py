@@ -1,4 +1,4 @@
-"""How far a command without an engine is, for whoever waits: said once it takes longer than a moment."""
+"""Show how far a command without an engine is, once it takes longer than a moment."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.checks.checkpoint import A_DAY
-from rocketmq_reindex.storage_format.errors import Nobody, Told
+from rocketmq_reindex.storage_format.errors import NoListener, ProgressListener
 from rocketmq_reindex.storage_format.findings import Finding, from_bits
 from rocketmq_reindex.storage_format.index.file import IndexView
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader
@@ -169,8 +169,8 @@ def _find_lost(data: Bytes, slots: int, used: int, met: Int32s, fault: Bytes) ->
     return all_bits
 
 
-def check_index(view: IndexView, told: Told | None = None) -> IndexCheck:
-    """Check a whole file: header, slots, items and links. ``told`` is told how far that is.
+def check_index(view: IndexView, progress: ProgressListener | None = None) -> IndexCheck:
+    """Check a whole file: header, slots, items and links. ``progress`` is told how far that is.
 
     It takes 5 bytes of memory for each slot, and in a broken file 5 for each item.
     """
@@ -180,12 +180,12 @@ def check_index(view: IndexView, told: Told | None = None) -> IndexCheck:
     used = min(written, count - 1)
     newest = np.zeros(view.slots, np.int32)
     item_fault, slot_fault = np.zeros(used + 1, np.uint8), np.zeros(view.slots, np.uint8)
-    told, item_bits = told or Nobody(), 0
-    told.begin("check", ITEM_SIZE * used)
+    progress, item_bits = progress or NoListener(), 0
+    progress.begin("check", ITEM_SIZE * used)
     for first in range(1, used + 1, ITEM_STEP):
         stop = min(used + 1, first + ITEM_STEP)
         item_bits |= _check_items(view.data, view.slots, first, stop, newest, item_fault)
-        told.moved(ITEM_SIZE * (stop - first))
+        progress.moved(ITEM_SIZE * (stop - first))
     slot_bits, slots_used = _check_slots(view.data, view.slots, used, newest, slot_fault)
     if item_bits & (_TIME | _RANGE | _FOREIGN | _GAP) or slot_bits:
         if item_bits & _RANGE:
@@ -258,17 +258,17 @@ def _end_time_fits(view: IndexView, used: int, seconds: int) -> bool:
     return seconds == (min(max(as_long(end - begin), 0) // 1000, INT32_MAX) if begin > 0 else 0)
 
 
-def slot_lengths(view: IndexView, items: int, told: Told | None = None) -> Int64s:
-    """Return how many of the first ``items`` items each slot has: int64 by slot. ``told`` is told how far that is."""
-    lengths, told = np.zeros(view.slots, np.int64), told or Nobody()
+def slot_lengths(view: IndexView, items: int, progress: ProgressListener | None = None) -> Int64s:
+    """Return how many of the first ``items`` items each slot has: int64 by slot. ``progress`` is told how far that is."""
+    lengths, progress = np.zeros(view.slots, np.int64), progress or NoListener()
     for first in range(1, items + 1, ITEM_STEP):
         hashes = view.read(first, min(ITEM_STEP, items + 1 - first)).key_hash
-        told.moved(ITEM_SIZE * len(hashes))
+        progress.moved(ITEM_SIZE * len(hashes))
         lengths += np.bincount(hashes[hashes >= 0] % view.slots, minlength=view.slots)
     return lengths
 
 
-# ------------------------------------------------------------------------------------------------------------- index_neighbours
+# ------------------------------------------------------------------------------------------------------------- index neighbours
 # Compare the IndexFiles of a store with each other, in the order of their names: the log goes on from one to the next.
 #
 # A file begins with the end of the one before it (``IndexService.getAndCreateLastIndexFile``), and as long as it has no item,

@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.names import counted
 from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 
-# ------------------------------------------------------------------------------------------------------------------- unit_kinds
+# ------------------------------------------------------------------------------------------------------------------- unit kinds
 # What a slot of a ConsumeQueue file holds beside what the log gives it, and how that is put into words.
 #
 # ``found``: int64 (3, n) for a plain queue, (8, n) for a batch one: the fields of its unit in their order, a column a slot.
@@ -72,7 +72,7 @@ def named_fields(values: Sequence[int], names: Sequence[str] = FIELDS) -> str:
     return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=False))
 
 
-# ------------------------------------------------------------------------------------------------------------------- queue_view
+# ------------------------------------------------------------------------------------------------------------------- queue view
 # What a check of one queue needs to know of its files and its log.
 
 

@@ -1,4 +1,4 @@
-"""Which delayed and timer messages wait: what the log says was delivered, where a broker goes on, and what a start loses."""
+"""Decide which delayed and timer messages wait, where a broker goes on with them, and which a start loses."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import DROP
 
-# ------------------------------------------------------------------------------------------------------------------------- join
+# --------------------------------------------------------------------------------------------------------------- join by digest
 # Which scheduled messages were delivered, by the records of one digest in the order of the log.
 
 OPEN, SETTLED, UNCLEAR = range(3)
@@ -130,7 +130,7 @@ def recalled(rows: Rows, step: int) -> Bools:
     return cancelled
 
 
-# ----------------------------------------------------------------------------------------------------------------------- decide
+# ------------------------------------------------------------------------------------------------------------ offsets of levels
 # At which queue offset a broker goes on with a delay level, and with the checks of half messages.
 #
 # It delivers a level in the order of its queue: the offset that it kept (``ScheduleMessageService.offsetTable``) was one above
@@ -199,7 +199,7 @@ class HalfOffsets:
         return max(kept, self.passed) if kept <= self.checked else kept
 
 
-# ---------------------------------------------------------------------------------------------------------------------- waiting
+# --------------------------------------------------------------------------------------------------------------- timer messages
 # Which timer messages a start loses, and which it delivers a second time: what it will read, beside what the log has.
 #
 # A message is lost where nothing leads to it any more, no copy of it lies in the log, and it was not due when the broker had

@@ -1,4 +1,4 @@
-"""A broker's wheel after a start, and evidence of delayed messages out of single records of a store whose files are mapped."""
+"""The timer wheel of a broker after a start, and evidence of delayed messages from single records of a mapped store."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -176,7 +176,7 @@ def _follow(previous: Longs, start: int, heads: Longs, reads: npt.NDArray[np.uin
     return count
 
 
-# --------------------------------------------------------------------------------------------------------------------- log_rows
+# --------------------------------------------------------------------------------------------------------------------- log rows
 # Evidence of delayed messages out of single records, or a stretch of the log, of a store whose files are mapped.
 
 _ROWS: Final = 1 << 16

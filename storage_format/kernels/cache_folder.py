@@ -83,7 +83,7 @@ def _is_what_runs() -> bool:
     return True
 
 
-# ----------------------------------------------------------------------------------------------------------------- cache_folder
+# ----------------------------------------------------------------------------------------------------------------- cache folder
 # Where compiled record loops are kept: numba unpickles what lies there, so nobody else may be able to write it.
 #
 # This module and ``cache_files`` are the only ones here that look at files (``pyproject.toml`` says so): numba asks for them

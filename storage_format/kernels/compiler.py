@@ -75,7 +75,7 @@ __all__ = [
 ]
 
 
-# ------------------------------------------------------------------------------------------------------------------ cache_files
+# ------------------------------------------------------------------------------------------------------------------ cache files
 # Files of compiled code in their folder: each is whole or not there, and one process makes it while the others wait.
 
 _DIGEST_SIZE: Final = 32

@@ -88,7 +88,7 @@ def crc32(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     return crc32_by(data, start, end, True)
 
 
-# ------------------------------------------------------------------------------------------------------------------- crc_ranges
+# ------------------------------------------------------------------------------------------------------------------- crc ranges
 # CRC-32 of many ranges of one buffer, each at the same small cost however long it is.
 #
 # In bytes that someone made up, a search may meet as many heads of records as there are bytes, each of a record that reaches to

@@ -16,7 +16,7 @@ from rocketmq_reindex.storage_format.queue.cells import BATCH_RUN_COLUMNS
 from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, NOT_COMPACTED, PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.walk.state import BatchArrays
 
-# ---------------------------------------------------------------------------------------------------------------- consume_queue
+# ---------------------------------------------------------------------------------------------------------------- consume queue
 # Make a ConsumeQueue file (RocketMQ ``ConsumeQueue``, 4.9 to 5.5) from units. The layout: ``queue.units``.
 
 Int64s = npt.NDArray[np.int64]
@@ -70,7 +70,7 @@ def file_units(units_per_file: int, file_number: int, parts: Sequence[Int64s]) -
     return start * UNIT_SIZE, used * UNIT_SIZE, image
 
 
-# ------------------------------------------------------------------------------------------------------------------ batch_queue
+# ------------------------------------------------------------------------------------------------------------------ batch queue
 # Make batch ConsumeQueue files (RocketMQ ``BatchConsumeQueue``, 5.x) from units. The layout: ``queue.units``.
 
 BATCH_UNIT: Final = BATCH_LAYOUT.dtype

@@ -14,7 +14,7 @@ from rocketmq_reindex.storage_format.queue import order as queue_order
 from rocketmq_reindex.storage_format.queue.units import BATCH_COUNT_MAX, FILL_MAX
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 
-# ---------------------------------------------------------------------------------------------------------------- logical_order
+# ---------------------------------------------------------------------------------------------------------------- logical order
 # Put the units of one queue where their queue offsets say: ``--queue-order logical``.
 
 AHEAD: Final = 32

@@ -12,7 +12,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.properties import next_piece
 from rocketmq_reindex.storage_format.text.java_text import decode_at
 
-# ----------------------------------------------------------------------------------------------------------------- text_columns
+# ----------------------------------------------------------------------------------------------------------------- text columns
 # Many texts at once, from where they lie in the log to columns of UTF-8 as Java decodes them, without an object for each.
 
 Bytes = npt.NDArray[np.uint8]
@@ -210,7 +210,7 @@ def read_hosts(data: Bytes, at: Int64s, is_v6: npt.NDArray[np.bool_]) -> TextCol
     return TextColumn(offsets, out, np.ones(len(at), np.bool_))
 
 
-# ---------------------------------------------------------------------------------------------------------------- property_maps
+# ---------------------------------------------------------------------------------------------------------------- property maps
 # The properties of many records at once, as columns of names and values (``MessageDecoder.string2messageProperties``).
 
 

@@ -1,4 +1,4 @@
-"""What a scan notes of a range: damage and refused records, the last byte that is not zero, and what its blocks hold.
+"""Notes of a scan about its range: damage and refused records, the last byte that is not zero, and sums of its blocks.
 
 A refused record with a sound frame and CRC is never part of a torn tail: no crash leaves such a record. Where all records of a
 segment have other physical offsets than where they lie, the segment has a wrong name.

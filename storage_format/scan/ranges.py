@@ -11,7 +11,7 @@ from typing import Final
 from rocketmq_reindex.storage_format.queue.units import UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 
-# ---------------------------------------------------------------------------------------------------------------------- foreign
+# ---------------------------------------------------------------------------------------------------------------- foreign files
 # Say what a file is that has the name of a segment and begins with no record of RocketMQ.
 
 HEAD: Final = 4096

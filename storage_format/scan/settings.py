@@ -1,4 +1,4 @@
-"""What a scan is asked for, the names that it has met, and what it hands out block by block."""
+"""The settings of a scan, the names that it has met, and the blocks that it hands out."""
 
 import fnmatch
 from collections.abc import Iterable, Sequence
@@ -110,7 +110,7 @@ def empty_rows(state: w.State) -> None:
     state[w.UNITS] = state[w.BATCHES] = state[w.ITEMS] = state[w.MAKERS] = state[w.MESSAGES] = state[w.AGAIN] = 0
 
 
-# ------------------------------------------------------------------------------------------------------------------ name_tables
+# ------------------------------------------------------------------------------------------------------------------ name tables
 # The names and queues that a scanner has met, and which globs of topics match none of them.
 #
 # Names are kept from range to range, queues belong to one range.

@@ -36,7 +36,7 @@ from rocketmq_reindex.storage_format.walk.window import (
     note_times,
 )
 
-# ---------------------------------------------------------------------------------------------------------------- stale_reading
+# ---------------------------------------------------------------------------------------------------------------- stale reading
 # What the bytes of a segment say on both sides of damage: store times, and the queue offsets of queues.
 
 Int64s = npt.NDArray[np.int64]
@@ -189,7 +189,7 @@ class _Met:
         return QueuesAround(*counts, repeats, going_on, len(gaps), int(gaps.sum()))
 
 
-# ------------------------------------------------------------------------------------------------------------------- stale_tail
+# ------------------------------------------------------------------------------------------------------------------- stale tail
 # Tell old records behind the log's end, a stale tail, from damage in the middle of the log.
 #
 # A broker that truncates its log moves the write position and zeroes nothing (``MappedFileQueue.truncateDirtyFiles``): after a

@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.start.loading import Prediction, QueueOutco
 from rocketmq_reindex.storage_format.start.store import StoreFile
 from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_BITS, MAGIC_BLANK, TimerCheckpoint
 
-# --------------------------------------------------------------------------------------------------------------------- due_walk
+# --------------------------------------------------------------------------------------------------------------------- due walk
 # A pass over a segment that looks at heads and topics alone: the newest store time, and delayed records by level.
 
 NEXT_SEGMENT: Final = -1

@@ -1,4 +1,4 @@
-"""Rows of a whole log kept outside of memory, and what is counted of them."""
+"""Rows of a whole log, kept outside of memory, and counts of them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.record.frame import TOTAL, Stretch, check_r
 from rocketmq_reindex.storage_format.start.record_loop import LIGHT, LogRows, Reading, new_rows
 from rocketmq_reindex.storage_format.start.store import LogReader, StoreFile
 
-# ------------------------------------------------------------------------------------------------------------------------- work
+# ------------------------------------------------------------------------------------------------------------------------ spool
 # Room outside of memory for what a start is worked out with.
 
 Bytes = npt.NDArray[np.uint8]
@@ -50,7 +50,7 @@ class MemorySpool:
         return np.zeros(size, np.uint8)
 
 
-# ------------------------------------------------------------------------------------------------------------------------- kept
+# -------------------------------------------------------------------------------------------------------------------- kept rows
 # Rows and numbers of a whole log, kept in blocks in a spool: memory holds one block.
 
 Int64s = npt.NDArray[np.int64]
@@ -190,7 +190,7 @@ def by_queue(rows: LogRows, mask: npt.NDArray[np.bool_]) -> Iterator[tuple[int, 
         yield int(queues[start]), numbers[start:end]
 
 
-# ------------------------------------------------------------------------------------------------------------------------ lives
+# ------------------------------------------------------------------------------------------------------------------ queue lives
 # Which records without a unit are of an earlier life of their queue: later ones of it took their offsets.
 
 Bools = npt.NDArray[np.bool_]

@@ -73,7 +73,7 @@ def first_change(before: Listing, now: Listing) -> str | None:
     return None
 
 
-# ---------------------------------------------------------------------------------------------------------------- listed_queues
+# ---------------------------------------------------------------------------------------------------------------- listed queues
 # The folders of all queues of a store, in arrays: a store may have hundreds of thousands.
 
 _KINDS: Final = (FILE, FOLDER, OTHER)

@@ -1,4 +1,4 @@
-"""What a start will do to a store, in statements; and which files it loads, by names, kinds and sizes alone."""
+"""The prediction of a start as dataclasses; and which files a start loads, by names, kinds and sizes alone."""
 
 import re
 from array import array

@@ -1,4 +1,4 @@
-"""Put into statements what a start did, and count what it left out."""
+"""State what a start did, and count what it left out."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.errors import Told
+from rocketmq_reindex.storage_format.errors import ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.start import (
@@ -50,7 +50,11 @@ class Started:
 
 
 def outcome(
-    store: start_store.Store, settings: start_store.StartSettings, started: Started, count_limit: int, progress: Told
+    store: start_store.Store,
+    settings: start_store.StartSettings,
+    started: Started,
+    count_limit: int,
+    progress: ProgressListener,
 ) -> loading.Prediction:
     """Return the statements about a start."""
     below = _below(store, started)
@@ -189,7 +193,11 @@ class _KeptCount:
 
 
 def _log(
-    store: start_store.Store, settings: start_store.StartSettings, started: Started, count_limit: int, progress: Told
+    store: start_store.Store,
+    settings: start_store.StartSettings,
+    started: Started,
+    count_limit: int,
+    progress: ProgressListener,
 ) -> loading.LogOutcome:
     segments, log = store.segments, started.log
     if not segments:

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.errors import Nobody, Told
+from rocketmq_reindex.storage_format.errors import NoListener, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
@@ -34,7 +34,7 @@ def predict(
     settings: start_store.StartSettings,
     count_limit: int = INT64_MAX,
     spool: start_kept.Spool | None = None,
-    told: Told | None = None,
+    progress: ProgressListener | None = None,
 ) -> loading.Prediction:
     """Return what a start of ``settings.release`` does to ``store``, up to where no record waits for dispatch.
 
@@ -43,32 +43,32 @@ def predict(
 
     ``count_limit`` is how many bytes of the commitlog may be walked only to count what the broker itself does not read;
     where more would have to be, counts are -1. ``spool`` has room for some 60 bytes a record, by default in
-    memory; ``told`` is told how far the work is.
+    memory; ``progress`` is told how far the work is.
 
     Raises ValueError for a release that is not one of RELEASES. Mirrors ``DefaultMessageStore.load`` (4.9.8 to 5.5.1).
     """
     if settings.release not in start_rules.RULES:
         raise ValueError(f"no release {settings.release!a}: it is one of {', '.join(start_rules.RULES)}")
-    told = told or Nobody()
-    run = _Run(store, settings, spool or start_kept.MemorySpool(), told)
+    progress = progress or NoListener()
+    run = _Run(store, settings, spool or start_kept.MemorySpool(), progress)
     try:
         started = run.start()
     except queue_state.LoadFailure as e:
         return loading.Prediction(settings.release, False, (loading.Refusal(e.kind, e.path, e.detail),))
-    return start_outcome.outcome(store, settings, started, count_limit, told)
+    return start_outcome.outcome(store, settings, started, count_limit, progress)
 
 
 class _Run:
     """One start: the queues, the IndexFiles and the log while it goes on."""
 
     def __init__(
-        self, store: start_store.Store, settings: start_store.StartSettings, spool: start_kept.Spool, told: Told
+        self, store: start_store.Store, settings: start_store.StartSettings, spool: start_kept.Spool, progress: ProgressListener
     ) -> None:
         self._store, self._settings, self._rules = store, settings, start_rules.RULES[settings.release]
-        self._spool, self._told = spool, told
+        self._spool, self._progress = spool, progress
         self._times = recovery.read_times(store.checkpoint)
         self._reader = start_store.LogReader(
-            "5.3" if self._rules.v2_records else "4.9", tuple(sorted(store.batch_topics)), told
+            "5.3" if self._rules.v2_records else "4.9", tuple(sorted(store.batch_topics)), progress
         )
         self._numbers = own_units.QueueNumbers()
         self._queues: dict[tuple[str, int], queue_state.QueueState | batch_queue_state.BatchQueueState] = {
@@ -107,7 +107,7 @@ class _Run:
                     self._dispatch(start_store.chosen(chunk, chunk.phy_offset > before))
                 rows.add(start_store.chosen(chunk, self._reader.are_sound(chunk)))
 
-            self._told.begin("recover", sum(segment.size for segment in self._store.segments[start.index :]) - start.at)
+            self._progress.begin("recover", sum(segment.size for segment in self._store.segments[start.index :]) - start.at)
             with self._reader.handing_to(recovered):
                 end = recovery.read_log(self._store.segments, start, settings, rules, self._reader)
             if (self._max_physic() if rules.cuts_by_new_units else before) >= end.offset:
@@ -120,7 +120,7 @@ class _Run:
         self._correct_min(log)
         if not rules.dispatches_while_recovering or settings.recheck_reput:
             first = max(0, log.min_offset, self._max_physic())
-            self._told.begin("dispatch", max(0, log.max_offset - first))
+            self._progress.begin("dispatch", max(0, log.max_offset - first))
             with self._reader.handing_to(self._dispatch):
                 recovery.reput(log, first, recovery.reading_of(settings, rules)._replace(crc=CRC_NONE), self._reader)
             self._correct_min(log)

@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.walk.loop import check_lmq, dispatch_lmq, l
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
 from rocketmq_reindex.storage_format.walk.state import tag_seed
 
-# ---------------------------------------------------------------------------------------------------------------- broker_record
+# ---------------------------------------------------------------------------------------------------------------- broker record
 # Whether a broker accepts what stands at a byte of a segment: ``CommitLog.checkMessageAndReturnSize`` of 4.9.8 to 5.5.1.
 #
 # ``record.frame.check_record`` asks for more: there a record must lie where its PHYSICALOFFSET says. The broker does not look.
@@ -167,7 +167,7 @@ def broker_record(data: npt.NDArray[np.uint8], at: int, end: int, reading: Readi
     return r.GOOD
 
 
-# ------------------------------------------------------------------------------------------------------------------ record_loop
+# ------------------------------------------------------------------------------------------------------------------ record loop
 # The loop over a segment's records as the recovery reads them: a row for each record, and for each light queue it names.
 
 HAS_UNIT: Final = 1

@@ -1,4 +1,4 @@
-"""In what the start of one release differs from that of another. It imports little: options show what stands here.
+"""The rules of a start, one entry for each release. This file imports little, because options show what stands here.
 
 By itself: the parser of preflight imports it, and no numpy.
 """

@@ -8,7 +8,7 @@ from typing import Any, Final, overload
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.errors import Told
+from rocketmq_reindex.storage_format.errors import ProgressListener
 from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import STORE_TIME, Stretch, new_record
@@ -152,7 +152,7 @@ class StartSettings:
     """``recheckReputOffsetFromCq`` (5.x)"""
 
 
-# ------------------------------------------------------------------------------------------------------------------- log_reader
+# ------------------------------------------------------------------------------------------------------------------- log reader
 # Read stretches of segments into rows, with the names and queues that they have in common.
 
 _ROWS: Final = 1 << 17
@@ -173,7 +173,7 @@ def chosen(rows: record_loop.LogRows, selection: npt.NDArray[np.bool_] | npt.NDA
 class LogReader:
     """Reads records and numbers their queues; ``queue_name`` gives topic and queue id of a number."""
 
-    def __init__(self, broker_version: str, batch_topics: tuple[str, ...], told: Told) -> None:
+    def __init__(self, broker_version: str, batch_topics: tuple[str, ...], progress: ProgressListener) -> None:
         self._names = NameTable(broker_version, (), (), batch_topics)
         self._queues = w.new_queues(_SLOTS)
         self._state = w.new_state()
@@ -181,7 +181,7 @@ class LogReader:
         self._light = _new_light(_LIGHT)
         self._record = new_record(record_loop.FIELDS)
         self._take: Callable[[record_loop.LogRows], None] | None = None
-        self._told = told
+        self._progress = progress
         self._loaded: tuple[StoreFile | None, int] = None, 0
         self.notes: list[str] = []
         """what else is to be said of the log"""
@@ -215,7 +215,7 @@ class LogReader:
                 self._flush()
             else:
                 segment.let_go(begun, at)
-                self._told.moved(at - begun)
+                self._progress.moved(at - begun)
                 begun = at
                 if code != r.MORE:
                     return int(code), int(at)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, as_int
 
-# ------------------------------------------------------------------------------------------------------------------ java_string
+# ------------------------------------------------------------------------------------------------------------------ java string
 # Text as Java decodes and hashes it, in plain Python: ``new String(bytes, UTF_8)``, ``String.hashCode``.
 #
 # Java and Python differ on malformed input (ED A0 80 is one U+FFFD in Java, three in Python), so hashes would differ too.
@@ -55,7 +55,7 @@ def tag_hash(topic: str, tag: str) -> int:
     return key_hash(topic, f"T#{tag}")
 
 
-# -------------------------------------------------------------------------------------------------------------------- fast_json
+# -------------------------------------------------------------------------------------------------------------------- fast json
 # JSON as fastjson writes it (``RemotingSerializable`` of 4.9 and 5.x): keys that are numbers stand without quotes.
 
 _KEYS: Final = re.compile(r'("(?:[^"\\]|\\.)*"?)|([{,]\s*)(-?[0-9]+)(?=\s*:)')

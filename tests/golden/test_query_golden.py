@@ -20,7 +20,7 @@ from rocketmq_reindex.jobs.querying.queue import StoreQueue
 from rocketmq_reindex.jobs.querying.scan import scan_queue
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.storage_format.errors import Nobody
+from rocketmq_reindex.storage_format.errors import NoListener
 from tests.golden.stores import NAMES, GoldenStore
 from tests.oracle.scenarios import FOLDER, java_home
 from tests.reference import java
@@ -156,7 +156,7 @@ def test_offsets(name: str, asked: dict[str, Asked]) -> None:
         queue.close()
     assert total > 500
     for (topic, number), (first, places, _) in list(store.queues.items())[:4]:
-        found = scan_queue(search.log, topic, number, first, None, len(places), Notes(), Nobody())
+        found = scan_queue(search.log, topic, number, first, None, len(places), Notes(), NoListener())
         assert [served.message.phy_offset for served in found] == sorted(set(places))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rocketmq_reindex.jobs.preflighting.options import preflight_settings
 from rocketmq_reindex.jobs.preflighting.run import Preflight, PreflightSummary
-from rocketmq_reindex.storage_format.errors import InputError, Nobody
+from rocketmq_reindex.storage_format.errors import InputError, NoListener
 from tests.preflight.settings import Conf
 
 
@@ -19,7 +19,7 @@ def predict(store: Path, release: str, conf: Conf, scratch: Path) -> dict[str, A
     settings = preflight_settings({"store": str(store), "broker_version": release, "broker_conf": str(path)})
     summary = PreflightSummary()
     try:
-        Preflight(settings, summary, Nobody()).run()
+        Preflight(settings, summary, NoListener()).run()
     except InputError as error:
         return str(error)
     return dataclasses.asdict(summary)

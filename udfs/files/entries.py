@@ -1,4 +1,4 @@
-"""What is at a path, and what is in a folder."""
+"""Look up what is at a path, and what is in a folder."""
 
 from __future__ import annotations
 

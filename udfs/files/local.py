@@ -36,7 +36,7 @@ def open_regular(path: str) -> int:
         raise
 
 
-# ------------------------------------------------------------------------------------------------------------------------ ahead
+# ------------------------------------------------------------------------------------------------------------------- read ahead
 # Load a file into the page cache ahead of its reader, in a thread, and let go of what the reader has passed.
 #
 # A page fault of a mapping reads from the disk while the reader waits. So the disk idles while a compiled loop runs, and the

@@ -155,7 +155,7 @@ def reason(error: OSError) -> str:
     return escape(f"{message} ({code}, {aws_error['operation']})", _LENGTH) + advice
 
 
-def told(error: OSError, place: str, number: int, seconds: float) -> Exception:
+def final_error(error: OSError, place: str, number: int, seconds: float) -> Exception:
     """Return the error to raise for the last answer of ``number``, in ``seconds`` s: it names ``place``, a URI with bucket and
     key."""
     answer = reason(error)
@@ -167,7 +167,7 @@ def told(error: OSError, place: str, number: int, seconds: float) -> Exception:
     return OSError(error.errno or errno.EIO, f"{answer}{often}", error.filename or place)
 
 
-# ----------------------------------------------------------------------------------------------------------------- object_store
+# ----------------------------------------------------------------------------------------------------------------- object store
 # An object store whose requests are tried again where the answer was none: the one place that knows of it.
 #
 # AWS's SDK tries some requests again by itself, silently, and calls a 503 on a small object final. So it is told to try once,
@@ -217,7 +217,7 @@ def patiently(call: Callable[[], Result], place: str, judge: Judges = lambda err
         pause = min(FIRST_PAUSE * 2 ** (number - 1), _LONGEST) * random.uniform(0.5, 1.0)
         seconds = time.monotonic() - begin
         if number >= tries(last, tries_max) or seconds + pause > _SECONDS:
-            raise told(last, place, number, seconds) from last
+            raise final_error(last, place, number, seconds) from last
         if pause >= _QUIET or seconds >= SELDOM:
             often = f"try {number + 1} of {tries_max} in {pause:.1f} s"
             say(f"waiting for {escape(place)}: {escape(reason(last), 200)}: {often}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from rocketmq_reindex.storage_format.errors import Told
+    from rocketmq_reindex.storage_format.errors import ProgressListener
 
 # ------------------------------------------------------------------------------------------------------------------------ parts
 # Read a long stretch of an object in parts by several requests at once: one connection is slower than a scan.
@@ -207,10 +207,10 @@ class Reader:
 
         return np.frombuffer(mapped, np.uint8)[at - low :]
 
-    def whole(self, told: Told | None = None) -> npt.NDArray[np.uint8]:
+    def whole(self, progress: ProgressListener | None = None) -> npt.NDArray[np.uint8]:
         """Return all bytes of a ConsumeQueue file, an IndexFile or such (uint8), mapped where that works.
 
-        ``told`` is told how far that is where they are not mapped.
+        ``progress`` is told how far that is where they are not mapped.
 
         Raises InputError, and reads nothing, for more than a broker can map.
         """
@@ -221,15 +221,15 @@ class Reader:
         data = self.view(0, size)
         if data is not None:
             return data
-        if told is None:
+        if progress is None:
             return np.frombuffer(self.read(0, size), np.uint8)
-        told.begin("read", size)
+        progress.begin("read", size)
         data = np.empty(size, np.uint8)
         for at in range(0, size, _TOLD_BYTES):
             part = data[at : at + _TOLD_BYTES]
             self.read_into(at, part)
-            told.moved(len(part))
-        told.end()
+            progress.moved(len(part))
+        progress.end()
         return data
 
     def size(self) -> int:

@@ -16,7 +16,7 @@ from rocketmq_reindex.udfs.incremental import scan_store
 from rocketmq_reindex.udfs.incremental.stored_rows import RowWriter, rows_again, stored_rows
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 
-# -------------------------------------------------------------------------------------------------------------- remembered_scan
+# -------------------------------------------------------------------------------------------------------------- remembered scan
 # Scan only what no run has scanned before: a range with known bytes gives the rows of its earlier scan.
 
 WRITTEN_LATER = (handover.UNITS, handover.BATCHES)
@@ -145,7 +145,7 @@ class RememberedScan:
         yield self._summary(spec, entry, read + sample_read + reach - spec.low, known=False)
 
 
-# ------------------------------------------------------------------------------------------------------------ remembered_verify
+# ------------------------------------------------------------------------------------------------------------ remembered verify
 # The scan of a verify with a memory: all rows of a range are stored, and come back as that scan left them.
 
 

@@ -15,7 +15,7 @@ from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
 
-# ------------------------------------------------------------------------------------------------------------------- scan_store
+# ------------------------------------------------------------------------------------------------------------------- scan store
 # The scan store: what earlier runs found in a log, kept below ``TABLES/_scans``, so that no range is scanned twice.
 #
 #     entries/KEY                 one scanned range (``ScanEntry`` as sealed JSON); written last, so it is whole or absent

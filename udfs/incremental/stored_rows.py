@@ -22,7 +22,7 @@ from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.queues import FilesResult
 
-# ------------------------------------------------------------------------------------------------------------------ stored_rows
+# ------------------------------------------------------------------------------------------------------------------ stored rows
 # Rows of scanned ranges in files, and how they come back into a shuffle that may have other buckets.
 
 Keys = npt.NDArray[np.uint64]
@@ -217,7 +217,7 @@ def rows_again(
             yield handover.Row(kind, bucket, keys[bucket], number, cell, row.sort_key)
 
 
-# ------------------------------------------------------------------------------------------------------------------------ carry
+# ---------------------------------------------------------------------------------------------------------------- carried files
 # Take over files of the earlier build: in a bucket by a copy within it, on a disk by a hard link where that is safe.
 #
 # A broker never writes into a full file again. It does write into a file with room, through a mapping that may outlive the
@@ -296,7 +296,7 @@ class Carry:
         carry(self.staging, source, self._target(entry), entry["size"], entry["used"])
 
 
-# ------------------------------------------------------------------------------------------------------------------ write_again
+# --------------------------------------------------------------------------------------------------------- ranges written again
 # What an incremental build needs of stored ranges before it writes: which files they touch, and their units of some files.
 
 

@@ -22,7 +22,7 @@ from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs.messages.unpack_body import unpack
 
-# ---------------------------------------------------------------------------------------------------------------- arrow_columns
+# ---------------------------------------------------------------------------------------------------------------- arrow columns
 # Columns of ``storage_format`` as Arrow arrays over the same buffers: no value is copied by itself.
 
 

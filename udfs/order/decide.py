@@ -33,7 +33,7 @@ from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.order.placements import PlacementSpan, PlacementWriter, Queue
 from rocketmq_reindex.udfs.staging import StagingFolder
 
-# ------------------------------------------------------------------------------------------------------------------- queue_runs
+# ------------------------------------------------------------------------------------------------------------------- queue runs
 # The runs of queue offsets of many queues, in one array.
 
 

@@ -1,4 +1,4 @@
-"""What replicas and backups have of a damaged stretch, and of what is behind the end of the log."""
+"""Look up in replicas and backups a damaged stretch, and what lies behind the end of the log."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class Replica:
             return b""
 
 
-# ----------------------------------------------------------------------------------------------------------------------- behind
+# --------------------------------------------------------------------------------------------------------- behind the log's end
 # What replicas have behind the end of a log: the record that is torn there, and those that follow.
 
 

@@ -154,7 +154,7 @@ def topic_rows(scanner: RangeScanner, number: int, keys: tuple[int, ...]) -> Ite
         yield handover.Row(handover.TOPICS, target, keys[target], number, cell)
 
 
-# --------------------------------------------------------------------------------------------------------------- segment_reader
+# --------------------------------------------------------------------------------------------------------------- segment reader
 # Read a segment by the offsets of the commitlog, and find out from its bytes whether its damage is a stale tail.
 #
 # It is apart from the listing of segments, which a query does: numpy and numba would double the time of its start.
@@ -331,7 +331,7 @@ class ScanTask:
             yield handover.Row(handover.RUNS, number, self.keys[number], spec.number, cell)
 
 
-# ----------------------------------------------------------------------------------------------------------------- draft_topics
+# ----------------------------------------------------------------------------------------------------------------- draft topics
 # Put together what the ranges say about topics, as lines of the draft of config/topics.json.
 
 NAMES_MAX = 20

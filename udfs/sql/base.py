@@ -22,7 +22,7 @@ from rocketmq_reindex.udfs.messages.batches import nulls
 from rocketmq_reindex.udfs.sql.options import ROWS, SHOWN_DAMAGE, Bounds, Topics, Words
 from rocketmq_reindex.udfs.times import EPOCH
 
-# --------------------------------------------------------------------------------------------------------------------- one_line
+# --------------------------------------------------------------------------------------------------------------------- one line
 # Errors of the data sources without Python's stack: Spark shows the user what a worker writes about an error.
 
 HIDE: Final = "SPARK_HIDE_TRACEBACK"
@@ -42,7 +42,7 @@ def in_one_line() -> Iterator[None]:
         raise
 
 
-# ------------------------------------------------------------------------------------------------------------------ row_filters
+# ------------------------------------------------------------------------------------------------------------------ row filters
 # Filters of a query that a data source applies itself: Spark shows them in its plan, and gets no row that fails one.
 
 _COMPARED: Final[dict[str, Callable[[pa.Array, pa.Scalar], pa.Array]]] = {

@@ -24,7 +24,7 @@ from rocketmq_reindex.udfs.scan.segments import list_segments
 from rocketmq_reindex.udfs.sql.base import Source, SourceReader, in_one_line, narrow_bounds, narrow_topics
 from rocketmq_reindex.udfs.sql.options import FAIL, RANGE_SIZE, ROWS, UNPACKED_MAX, Bounds, Topics, Words, commitlog_folder
 
-# ------------------------------------------------------------------------------------------------------------- commitlog_damage
+# ------------------------------------------------------------------------------------------------------------- commitlog damage
 # Damage in one range of the log, as ``rocketmq-commitlog`` shows it, and old records behind the log's end.
 
 

@@ -48,7 +48,7 @@ _UNIT_FIELDS: Final = (
 )
 
 
-class QueueUnits(NamedTuple):
+class QueueFileToRead(NamedTuple):
     """One file of one queue."""
 
     topic: str
@@ -64,7 +64,7 @@ class QueueUnits(NamedTuple):
 class QueueGroup(InputPartition):
     """Files that one task reads."""
 
-    files: list[QueueUnits]
+    files: list[QueueFileToRead]
 
 
 class ConsumeQueueSource(base.Source):
@@ -81,45 +81,46 @@ class ConsumeQueueSource(base.Source):
         return "rocketmq-consumequeue"
 
     def located(self, words: Words) -> list[tuple[str, bool]]:
-        """The folders of topics, each with whether its queues are batch ones."""
+        """Return the folders of topics, each with whether its queues are batch ones."""
         return queue_folders(words.path())
 
     def reader(self, schema: StructType) -> ConsumeQueueReader:
-        """A reader of the columns ``schema``. Raises the errors of ``schema``, which Spark does not ask where it has one."""
+        """Return a reader of the columns ``schema``. Raises the errors of ``schema``, which Spark does not ask where it has
+        one."""
         with base.in_one_line():
             return ConsumeQueueReader(self, schema)
 
 
-class ConsumeQueueReader(base.Reader):
+class ConsumeQueueReader(base.SourceReader):
     """Reads groups of files. Raises UsageError for options that it does not take."""
 
     def __init__(self, source: ConsumeQueueSource, schema: StructType) -> None:
         super().__init__(source, schema)
         self.topics: Topics | None = Topics(self.words.words("topic"), self.words.words("excludeTopic"))
-        wanted = self.words.words("queueId")
-        if not all(re.fullmatch(r"[0-9]{1,10}", word) for word in wanted):
+        queue_ids = self.words.words("queueId")
+        if not all(re.fullmatch(r"[0-9]{1,10}", word) for word in queue_ids):
             raise self.words.error(f"queueId {self.words.text('queueId')!a}: take numbers, separated by commas")
-        self.queues: set[int] | None = {int(word) for word in wanted} or None
+        self.queues: set[int] | None = {int(word) for word in queue_ids} or None
 
     def narrow(self, filters: list[Any]) -> None:
         """Read less where the filters allow it."""
         self.topics = base.narrow_topics(self.topics, filters) if self.topics is not None else None
-        asked = base.pushed_numbers("queueId", filters)
-        if asked is not None:
-            self.queues = asked if self.queues is None else self.queues & asked
+        pushed = base.pushed_numbers("queueId", filters)
+        if pushed is not None:
+            self.queues = pushed if self.queues is None else self.queues & pushed
 
     def plan(self) -> list[InputPartition]:
-        """The groups to read."""
+        """Return the groups to read."""
         if self.topics is None:
             return []
-        found, sizes = [], []
+        units, sizes = [], []
         for unit, size in self._files(self.topics):
-            found.append(unit)
+            units.append(unit)
             sizes.append(size)
         group = max(GROUP_BYTES, sum(sizes) // GROUPS_MAX)
         groups: list[QueueGroup] = []
         room = 0
-        for unit, size in zip(found, sizes, strict=True):
+        for unit, size in zip(units, sizes, strict=True):
             if not groups or room < size:
                 groups.append(QueueGroup([]))
                 room = group
@@ -127,8 +128,8 @@ class ConsumeQueueReader(base.Reader):
             room -= size
         return [*groups]
 
-    def _files(self, topics: Topics) -> Iterator[tuple[QueueUnits, int]]:
-        """Each wanted file, by topic, queue id and offset, with its size in bytes."""
+    def _files(self, topics: Topics) -> Iterator[tuple[QueueFileToRead, int]]:
+        """Yield each wanted file, by topic, queue id and offset, with its size in bytes."""
         for tree, batch in self.located:
             for topic in files.listing(tree):
                 # The name of a folder may be no UTF-8.
@@ -143,10 +144,10 @@ class ConsumeQueueReader(base.Reader):
                     for file in files.listing(path):
                         start = layouts.first_byte(file.name)
                         if file.kind == files.FILE and start is not None and file.size:
-                            yield QueueUnits(name, number, file.path, start, batch), file.size
+                            yield QueueFileToRead(name, number, file.path, start, batch), file.size
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The units of one group, and its damage as the option onDamage says. Raises RefusedError with onDamage fail."""
+        """Yield the units of one group, and its damage as the option onDamage says. Raises RefusedError with onDamage fail."""
         for unit in partition.files if isinstance(partition, QueueGroup) else []:
             with files.Reader(unit.path) as reader:
                 data = reader.whole()
@@ -154,7 +155,7 @@ class ConsumeQueueReader(base.Reader):
             if batch.num_rows:
                 yield batch
 
-    def _units(self, unit: QueueUnits, data: npt.NDArray[np.uint8]) -> pa.RecordBatch:
+    def _units(self, unit: QueueFileToRead, data: npt.NDArray[np.uint8]) -> pa.RecordBatch:
         file = read_queue_file(data, unit.start)
         bad = np.flatnonzero((file.kind != HAS_UNIT) & (file.fault != 0))
         if self.shown_damage == FAIL and file.findings:
@@ -173,7 +174,7 @@ class ConsumeQueueReader(base.Reader):
             "tagsCode": file.tags_code[rows],
         }, len(rows), _damage(file, rows))  # fmt: skip
 
-    def _batch_units(self, unit: QueueUnits, data: npt.NDArray[np.uint8]) -> pa.RecordBatch:
+    def _batch_units(self, unit: QueueFileToRead, data: npt.NDArray[np.uint8]) -> pa.RecordBatch:
         table = np.frombuffer(data[: len(data) // BATCH_UNIT_SIZE * BATCH_UNIT_SIZE], BATCH_UNIT)
         # As BatchConsumeQueue.recover (5.3): a unit exists if its offset and size are valid.
         rows = table[(table["phy_offset"] >= 0) & (table["size"] > 0)]
@@ -187,7 +188,7 @@ class ConsumeQueueReader(base.Reader):
         }, len(rows), None)  # fmt: skip
 
     def _batch(
-        self, unit: QueueUnits, columns: dict[str, npt.NDArray[Any]], count: int, damage: pa.Array | None
+        self, unit: QueueFileToRead, columns: dict[str, npt.NDArray[Any]], count: int, damage: pa.Array | None
     ) -> pa.RecordBatch:
         made = []
         for field in self.schema:
@@ -207,7 +208,7 @@ class ConsumeQueueReader(base.Reader):
 
 
 def _damage(file: QueueFile, rows: npt.NDArray[np.intp]) -> pa.Array:
-    """What is wrong with each of the slots ``rows`` (string), null for a sound one."""
+    """Return what is wrong with each of the slots ``rows`` (string), null for a sound one."""
     return base.fault_texts(file.fault[rows], tuple(findings.CODES[name] for name in FAULTS))
 
 
@@ -236,7 +237,7 @@ _FAULT_TEXTS: Final = tuple(findings.CODES[name].removesuffix(" (at: item)") for
 
 
 @dataclass
-class IndexItems(InputPartition):
+class ItemsPartition(InputPartition):
     """The items [first, stop) of a file, which has so many slots and room for so many items."""
 
     name: str
@@ -258,16 +259,17 @@ class IndexSource(base.Source):
         return "rocketmq-index"
 
     def located(self, words: Words) -> str:
-        """The folder of IndexFiles."""
+        """Return the folder of IndexFiles."""
         return index_folder(words.path())
 
     def reader(self, schema: StructType) -> IndexReader:
-        """A reader of the columns ``schema``. Raises the errors of ``schema``, which Spark does not ask where it has one."""
+        """Return a reader of the columns ``schema``. Raises the errors of ``schema``, which Spark does not ask where it has
+        one."""
         with base.in_one_line():
             return IndexReader(self, schema)
 
 
-class IndexReader(base.Reader):
+class IndexReader(base.SourceReader):
     """Reads stretches of items. Raises UsageError for options that it does not take."""
 
     def __init__(self, source: IndexSource, schema: StructType) -> None:
@@ -283,10 +285,10 @@ class IndexReader(base.Reader):
         self.bounds = base.narrow_bounds(self.bounds, filters)
 
     def plan(self) -> list[InputPartition]:
-        """The stretches to read."""
-        found: list[InputPartition] = []
+        """Return the stretches to read."""
+        partitions: list[InputPartition] = []
         if self.bounds.empty:
-            return found
+            return partitions
         sizes = (self.slots, self.items) if self.slots else (DEFAULT_SLOTS, DEFAULT_ITEMS)
         for entry in files.listing(self.located):
             if entry.kind != files.FILE or not layouts.is_index_file(entry.name) or not entry.size:
@@ -310,11 +312,11 @@ class IndexReader(base.Reader):
                 if used < 0 or header.index_count >= sizes[1]:
                     used = open_index(reader.whole(), *sizes).last_written()
             step = ITEMS if self.shown_damage == SKIP else max(used, 1)
-            found += [
-                IndexItems(entry.name, entry.path, *sizes, first, min(first + step, used + 1))
+            partitions += [
+                ItemsPartition(entry.name, entry.path, *sizes, first, min(first + step, used + 1))
                 for first in range(1, used + 1, step)
             ]
-        return found
+        return partitions
 
     def _no_index(self, entry: files.Entry) -> None:
         text = f"{names.escape(entry.path)}: its slots and items are not known: give hashSlots and indexItems"
@@ -323,8 +325,9 @@ class IndexReader(base.Reader):
         self.skipped(names.escape(entry.path), 1, "its slots and items are not known: give hashSlots and indexItems")
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The items of one stretch, and its damage as the option onDamage says. Raises RefusedError with onDamage fail."""
-        if not isinstance(partition, IndexItems):
+        """Yield the items of one stretch, and its damage as the option onDamage says. Raises RefusedError with onDamage
+        fail."""
+        if not isinstance(partition, ItemsPartition):
             return
         with files.Reader(partition.path) as reader:
             view = open_index(reader.whole(), partition.slots, partition.items)
@@ -347,21 +350,21 @@ class IndexReader(base.Reader):
             self.skipped(names.escape(partition.path), passed, f"item {first_passed}: no item has a negative hash or offset")
 
     def _batch(
-        self, partition: IndexItems, view: IndexView, first: int, stop: int, fault: npt.NDArray[np.uint8] | None
+        self, partition: ItemsPartition, view: IndexView, first: int, stop: int, fault: npt.NDArray[np.uint8] | None
     ) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
-        """A batch of the wanted items from [first, stop), and the numbers (int64) of those that are no items."""
+        """Return a batch of the wanted items from [first, stop), and the numbers (int64) of those that are no items."""
         items = view.read(first, stop - first)
         number = np.arange(first, first + len(items.phy_offset), dtype=np.int64)
         times, bounds = view.times(items.time_diff), self.bounds
-        wanted = (items.phy_offset >= bounds.start_offset) & (times >= bounds.start_time)
-        wanted &= (items.phy_offset < bounds.end_offset) & (times <= min(bounds.end_time - 1, layouts.INT64_MAX))
+        chosen = (items.phy_offset >= bounds.start_offset) & (times >= bounds.start_time)
+        chosen &= (items.phy_offset < bounds.end_offset) & (times <= min(bounds.end_time - 1, layouts.INT64_MAX))
         left_out = number[:0]
         if fault is None:
             broken = (items.key_hash < 0) | (items.phy_offset < 0)
             left_out = number[broken]
-            wanted &= ~broken
+            chosen &= ~broken
         else:
-            wanted |= _faults(fault, number) != 0
+            chosen |= _faults(fault, number) != 0
         made: dict[str, Any] = {
             "item": number,
             "keyHash": items.key_hash,
@@ -374,19 +377,19 @@ class IndexReader(base.Reader):
         columns = []
         for field in self.schema:
             if field.name == "file":
-                columns.append(pc.fill_null(pa.nulls(int(wanted.sum()), pa.string()), partition.name))
+                columns.append(pc.fill_null(pa.nulls(int(chosen.sum()), pa.string()), partition.name))
             elif field.name == "storeTime":
-                columns.append(arrow.times(times[wanted]))
+                columns.append(arrow.times(times[chosen]))
             elif field.name == base.DAMAGE:
-                columns.append(base.fault_texts(_faults(fault, number)[wanted], _FAULT_TEXTS) if fault is not None else None)
+                columns.append(base.fault_texts(_faults(fault, number)[chosen], _FAULT_TEXTS) if fault is not None else None)
             else:
-                columns.append(pa.array(made[field.name][wanted].astype(field.type.to_pandas_dtype()), field.type))
+                columns.append(pa.array(made[field.name][chosen].astype(field.type.to_pandas_dtype()), field.type))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema), left_out
 
 
 def _faults(fault: npt.NDArray[np.uint8], number: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """The fault bits (uint8) of the items with these numbers; 0 for one behind those that were checked."""
-    found = np.zeros(len(number), np.uint8)
+    """Return the fault bits (uint8) of the items with these numbers; 0 for one behind those that were checked."""
+    faults = np.zeros(len(number), np.uint8)
     known = number < len(fault)
-    found[known] = fault[number[known]]
-    return found
+    faults[known] = fault[number[known]]
+    return faults

@@ -126,7 +126,7 @@ def first_bytes(path: str | None, start: int, offset: int, length: int) -> str |
     return None
 
 
-# ------------------------------------------------------------------------------------------------------------------ files_table
+# ------------------------------------------------------------------------------------------------------------------ files table
 # Rows of the table ``files``: executors read the manifest's list in stretches, so no line passes through the driver.
 
 STRETCH: Final = 16 << 20

@@ -23,7 +23,7 @@ from rocketmq_reindex.udfs.staging import Position, StagingFolder
 from rocketmq_reindex.udfs.verify.index import CHUNK, CHUNK_ITEMS
 from rocketmq_reindex.udfs.verify.tags import Lost, TagsFound, listed
 
-# ------------------------------------------------------------------------------------------------------------------ index_items
+# ------------------------------------------------------------------------------------------------------------------ index items
 # Where the index items of the log and of the IndexFiles are read from, for a comparison of stretches of the log.
 
 PIECE_ITEMS: Final = 1 << 20

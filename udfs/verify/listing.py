@@ -1,4 +1,4 @@
-"""What a verify hands to the tasks of a queue: all of its units in the order of the log, and its files."""
+"""The input of a verify's tasks for a queue: all of its units in the order of the log, and its files."""
 
 import os
 import zlib

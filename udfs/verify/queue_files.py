@@ -1,4 +1,4 @@
-"""The files of one queue as rows of slots, and what a task that compares them hands to the driver."""
+"""The files of one queue as rows of slots, and the result of a task that compares them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.handover import TaskResult
 
-# ----------------------------------------------------------------------------------------------------------------- record_heads
+# ----------------------------------------------------------------------------------------------------------------- record heads
 # Read the heads of single records: does a record start at an offset, and which queue is it of?
 
 
@@ -83,7 +83,7 @@ class RecordHeads:
         return RecordHead(java_text(raw[:length]), queue_id, queue_offset, total)
 
 
-# ------------------------------------------------------------------------------------------------------------------ queue_files
+# ------------------------------------------------------------------------------------------------------------------ queue files
 # The files of one queue, read as one row of slots: a file may be missing, short, or full of zeros.
 
 Int64s = npt.NDArray[np.int64]
@@ -210,7 +210,7 @@ class QueueFiles:
         return True
 
 
-# ---------------------------------------------------------------------------------------------------------------- queue_results
+# ---------------------------------------------------------------------------------------------------------------- queue results
 # What a task that compares queues needs of the store, and what it hands to the driver.
 
 QUEUES_LISTED: Final = 1000

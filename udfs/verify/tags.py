@@ -1,4 +1,4 @@
-"""What a comparison found of index items: stretches whose items are lost, and which records lack those of TAGS."""
+"""Results of comparing index items: stretches whose items are lost, and records that lack items of TAGS."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from rocketmq_reindex.storage_format.checks.items import TagStates
 
-# ------------------------------------------------------------------------------------------------------------------------- lost
+# ------------------------------------------------------------------------------------------------------------------- lost items
 # Stretches of the log whose items are not in the index.
 
 LOST_MAX: Final = 1000

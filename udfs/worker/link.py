@@ -1,4 +1,4 @@
-"""Where the processes of an engine work, and what passes between them and the driver.
+"""The working folder of an engine's processes, and the messages between them and the driver.
 
 By itself: both ends import it before anything slow.
 """

@@ -1,4 +1,4 @@
-"""Save a Python worker of Spark what it need not do again for each task.
+"""Keep a Python worker of Spark from repeating work for each task.
 
 By itself: a worker of Spark imports it for each task, and no engine.
 """

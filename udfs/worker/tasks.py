@@ -1,4 +1,4 @@
-"""What a process of an engine is asked to do, and the rows that a task leaves for other tasks."""
+"""The tasks of an engine's processes, and the rows that a task leaves for other tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from rocketmq_reindex.udfs import files, handover
 from rocketmq_reindex.udfs.worker.setup import Batches
 
-# -------------------------------------------------------------------------------------------------------------------- kept_rows
+# -------------------------------------------------------------------------------------------------------------------- kept rows
 # Rows that a task leaves for other tasks (``handover.ROWS``), in files of the machine that all of them run on.
 #
 # Each task writes one file. What it holds back in memory is bounded; what it has is written as a chunk: the cells of the chunk,

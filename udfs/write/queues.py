@@ -18,7 +18,7 @@ from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.order.placements import Placements
 from rocketmq_reindex.udfs.staging import StagingFolder
 
-# ------------------------------------------------------------------------------------------------------------------ queue_files
+# ------------------------------------------------------------------------------------------------------------------ queue files
 # What the writers of queue files share: a file's path, its line in the manifest, and the result of a task.
 
 Line = tuple[str, str]
