@@ -163,7 +163,7 @@ class StoreSettings:
 
     def is_named(self, size: str) -> bool:
         """Return whether a size differs from its default, or was named by the user all the same."""
-        return size in self.named or getattr(self, size) != option_table.default_of(size)
+        return size in self.named or getattr(self, size) != getattr(StoreSettings, size)
 
     def checked_places(self) -> dict[str, Any]:
         """Check the settings, and return ``store`` and ``commitlogs`` in their usual form.
