@@ -14,6 +14,7 @@ from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.store import contents, folders, lock, settings, sizes as store_sizes, versions as store_versions
 from rocketmq_reindex.storage_format import errors, names, versions as storage_format_versions
+from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs import files
 
 # ---------------------------------------------------------------------------------------------------------------------- options
@@ -212,6 +213,11 @@ class StoreLook:
 
     def _judge_queues(self, queues: describing_queues.QueueContents, log: contents.StoreLog) -> None:
         self._judge_batch_queues(log)
+        if queues.last >= self._summary.log["end_offset"] and not isinstance(log.message(queues.last), Message):
+            self._problem(
+                f"commitlog: its last record ends at {self._summary.log['end_offset']}, and consumequeue/ has units up to "
+                f"{queues.reach}: look first for segments at its end: a start without them loses these messages for good"
+            )
         if not queues.looked_into:
             self._wrong.add(_QUEUES)
             self._problem("consumequeue/: no queue has a file")

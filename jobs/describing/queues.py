@@ -139,7 +139,9 @@ PLACES: Final = 10
 
 @dataclass
 class QueueContents:
-    """What the queues of a store hold. ``reach`` is the byte of the log behind the last record that has a unit."""
+    """What the queues of a store hold. ``reach`` is the byte of the log behind the last record that has a unit, which begins
+    at ``last``.
+    """
 
     topics: list[dict[str, Any]] = field(default_factory=list)
     """``topic``, ``queues``, ``queues_looked_into``, ``messages``, ``first_time``, ``last_time``; the largest first"""
@@ -147,6 +149,7 @@ class QueueContents:
     looked_into: int = 0
     messages: int = 0
     reach: int = 0
+    last: int = -1
     names: frozenset[str] = frozenset()
     """the topics that have a queue"""
     sampled: int = 0
@@ -169,7 +172,8 @@ def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) ->
                 unit = queue.units.at(queue.units.end - 1)
                 times.add(topic, _time(log, queue.units, queue.units.first_where(lambda one: one.phy_offset >= log.start)))
                 times.add(topic, _time(log, queue.units, queue.units.end - 1))
-                queues.reach = max(queues.reach, unit.phy_offset + unit.size if unit.kind == UNIT else 0)
+                if unit.kind == UNIT and unit.phy_offset + unit.size > queues.reach:
+                    queues.reach, queues.last = unit.phy_offset + unit.size, unit.phy_offset
         finally:
             queue.close()
         queues.looked_into += 1

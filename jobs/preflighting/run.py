@@ -1,6 +1,7 @@
 """One preflight from beginning to end: list the folders, decide what loads, work out the start, say what is lost."""
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -320,6 +321,13 @@ class Preflight:
             has_abort = "has no" if self._settings.abort else "has a"
             notes.append(f"the store {has_abort} file abort: this is the other case")
 
+        ends = itertools.pairwise((int(one.name), int(one.name) + one.size) for one in loading.segments)
+        if holes := [(before[1], after[0]) for before, after in ends if after[0] > before[1]]:
+            notes.append(
+                f"commitlog: {counted(sum(end - begin for begin, end in holes), 'byte')} of the log have no segment, from "
+                f"{holes[0][0]} on: look first whether its disk is mounted; if it is lost, a repair puts fillers there"
+            )
+
     def _delays(self, refusals: tuple[start_loading.Refusal, ...]) -> tuple[tuple[start_loading.Refusal, ...], tuple[int, ...]]:
         try:
             return refusals, parse_delay_levels(self._settings.broker.delay_levels)
@@ -342,6 +350,12 @@ class Preflight:
         summary.notes += prediction.notes
         if not prediction.loads:
             return
+        cut = sum(max(0, queue.units_cut - queue.units_added) for queue in prediction.queues)
+        if cut and prediction.log is not None and not prediction.log.cut_records:
+            summary.notes.append(
+                f"{counted(cut, 'unit')} cut, of messages behind the log's end at {prediction.log.max_offset}: look first for "
+                "a segment at that end: a start without it loses these messages for good"
+            )
         if prediction.dispatch is not None and prediction.dispatch.hidden_records < 0 and prediction.log is not None:
             summary.notes.append(
                 f"the log in front of {escape(prediction.log.start_segment)} was not read: whether its records have units and "

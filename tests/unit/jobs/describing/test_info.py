@@ -90,6 +90,16 @@ def test_a_whole_store(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert sorted((path, path.lstat().st_mtime_ns) for path in golden.path.rglob("*")) == before
 
 
+def test_the_log_ends_before_its_queues(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """The disk of its last segment is not mounted, or the segment is lost: nothing in the log itself says so."""
+    end = info(golden.path, capsys)["log"]["end_offset"]
+    max((golden.path / "commitlog").iterdir()).unlink()
+    found = info(golden.path, capsys)
+    told = f"its last record ends at {found['log']['end_offset']}, and consumequeue/ has units up to {end}: look first for seg"
+    assert [text[: len(told) + 11] for text in found["problems"]] == [f"commitlog: {told}"]
+    assert found["next"]["why"] == "this says what the next start of the broker does"
+
+
 CONF, VERSION = ["--broker-conf", "BROKER_CONF"], ["--broker-version", "VERSION"]
 DRAFTS = ["--write-topics", "--write-delay"]
 

@@ -114,3 +114,17 @@ def test_a_segment_that_was_cut(store: Path) -> None:
     (store / "commitlog").mkdir()
     cut.write_bytes(bytes(100))
     assert told(store, segment_size=SEGMENT).losses[0]["commands"][0].split()[0] == "truncate"
+
+
+def test_segments_that_are_missing(store: Path) -> None:
+    """The start itself loses nothing there, so the headline says that: a note says where to look."""
+    segments = sorted((store / "commitlog").iterdir())
+    assert not [note for note in told(store).notes if "look first" in note]
+    segments[3].unlink()
+    assert f"4,096 bytes of the log have no segment, from {3 * SEGMENT} on: look first" in "".join(told(store).notes)
+    for segment in segments[-3:]:
+        segment.unlink()
+    found = told(store)
+    assert found.exit_status == 0
+    assert found.log is not None
+    assert f"cut, of messages behind the log's end at {found.log['max_offset']}: look first" in found.notes[-1]
