@@ -147,6 +147,8 @@ class Increment(FullBuild):
         self.before.find()
         self.memory.bytes_before = self.before.bytes_known(self.log)
         last = self.before.last
+        if last is not None:
+            self._tell_what_is_gone([name for name, _ in last.segments])
         if last is None or not self.before.nothing_new(self.log, self.memory):
             return False
         # What lies beside the log may have changed since then.
@@ -158,6 +160,15 @@ class Increment(FullBuild):
         self._count(summary, len(last.ranges), len(last.ranges), nothing_new=True)
         self.reporter.line("incremental: nothing new: DIR is as the build before left it")
         return True
+
+    def _tell_what_is_gone(self, known: list[str]) -> None:
+        """A line, and no warning: the manifest has all warnings, and is that of a full build of the log as it is."""
+        newest = max((segment.name for segment in self.log.segments), default="")
+        if gone := [name for name in known if name > newest]:
+            self.reporter.line(
+                f"incremental: the log now ends before segment {gone[0]}, which the build before had: if nobody cut the log, "
+                "look whether its copy is whole: DIR will lack what stood there"
+            )
 
     def _count(self, summary: Summary, ranges: int, known: int, *, nothing_new: bool) -> None:
         summary.incremental = {

@@ -493,3 +493,16 @@ def test_what_cannot_be(tmp_path: Path) -> None:
     summary = world.incremental()
     assert summary["exit"] == 1
     assert "which no build writes" in summary["error"]
+
+
+def test_segments_that_went_from_the_logs_end_are_told(world: World) -> None:
+    """A copy of the log that is not whole gives a build without those messages, whose exit status is that of a full build."""
+    world.build()
+    words = (*world.words, "--incremental", "--tables", str(world.tables))
+    gone = world.segments()[-1]
+    gone.unlink()
+    _, said = command(world.store, world.out, *words)
+    assert f"incremental: the log now ends before segment {gone.name}, which the build before had" in said
+    world.segments()[0].unlink()
+    _, said = command(world.store, world.out, *words)
+    assert "the log now ends" not in said
