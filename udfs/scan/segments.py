@@ -47,7 +47,7 @@ def meant_by(store: str) -> str:
         return ""
     around = files.parent(store)
     if files.base(store) in _PARTS and files.entry_of(files.join(around, _FOLDER)).kind == files.FOLDER:
-        return f": it lies in a store: did you mean that, {names.escape(around)}?"
+        return f": it is a part of a store: did you mean {names.escape(around)}?"
     if not _has_segments(files.listing(store)):
         return ""
     if files.base(store) == _FOLDER:
@@ -80,6 +80,11 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
         if inner is not None and not _has_segments(entries):
             raise errors.InputError(
                 f"{names.escape(root)}: is a store, no folder of segments: did you mean {names.escape(inner.path)}?"
+            )
+        beside = files.join(files.parent(root), _FOLDER)
+        if files.base(root) in _PARTS and files.entry_of(beside).kind == files.FOLDER and not _has_segments(entries):
+            raise errors.InputError(
+                f"{names.escape(root)}: is a part of a store, no folder of segments: did you mean {names.escape(beside)}?"
             )
         listed += entries
     return listed

@@ -149,6 +149,17 @@ def test_wrong_sizes(tmp_path: Path, sizes: dict[int, int], segment_size: int, w
         list_segments(roots(tmp_path), segment_size)
 
 
+@pytest.mark.parametrize("part", ["consumequeue", "batchconsumequeue", "index", "config"])
+def test_a_part_of_a_store_is_no_folder_of_segments(part: str, tmp_path: Path) -> None:
+    """Nobody is told to move a topic's queues out of it."""
+    put(tmp_path / "commitlog", 0)
+    (tmp_path / part / "Topic").mkdir(parents=True)
+    with pytest.raises(
+        InputError, match=rf"/{part}: is a part of a store, no folder of segments: did you mean .*/commitlog\?$"
+    ):
+        list_segments(roots(tmp_path / part), 0)
+
+
 def test_a_segment_that_was_cut(tmp_path: Path) -> None:
     """No --segment-size helps there: the error names the command that takes such a log."""
     for start, size in {0: 100, 100: 90, 200: 100}.items():
