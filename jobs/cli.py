@@ -58,8 +58,8 @@ class _CtrlC:
 
 def top_parser() -> Parser:
     """Return the parser that names the commands, without their options."""
-    from rocketmq_reindex import __version__
     from rocketmq_reindex.jobs.command.options import Parser
+    from rocketmq_reindex.version import __version__
 
     parser = Parser(
         prog="rmq-reindex",

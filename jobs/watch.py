@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.verifying.options import check_apart
@@ -22,6 +21,7 @@ from rocketmq_reindex.jobs.watching.clock import command_begin
 from rocketmq_reindex.storage_format.errors import error_lines
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.files import object_store
+from rocketmq_reindex.version import __version__
 
 if TYPE_CHECKING:
     from rocketmq_reindex.jobs.watching.logs import Figures, JsonLog, Value

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.api.results import BuildResult, FetchResult, RepairResult, ReportResult, Result, VerifyResult
     from rocketmq_reindex.jobs.api.with_engine import build, repair, verify
     from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError, UsageError
-
-__version__ = "0.1.0"
+    from rocketmq_reindex.version import __version__
 
 __all__ = [
     "BuildResult", "FetchResult", "FoundMessage", "InfoResult", "InputError", "InspectResult", "PreflightResult", "QueryResult",
@@ -46,6 +45,7 @@ _MODULES = {
     "InfoResult": "jobs.api.info",
     "PreflightResult": "jobs.api.preflight",
     **dict.fromkeys(("InputError", "RefusedError", "ReindexError", "UsageError"), "storage_format.errors"),
+    "__version__": "version",
 }
 """the module of each name"""
 _AS_MODULES = {"sql": "jobs.api.sql"}

@@ -102,7 +102,7 @@ def _others(command: str) -> str:
 
 def _text(parser: argparse.ArgumentParser, name: str, told: str, sections: dict[str, str]) -> str:
     """A page in the sections that man(7) names. The parser's own epilog is one for the screen."""
-    from rocketmq_reindex import __version__
+    from rocketmq_reindex.version import __version__
 
     made: Any = parser
     made.epilog, made._manpage = None, []

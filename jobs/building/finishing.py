@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building import full
 from rocketmq_reindex.jobs.building.planning import make_checkpoint
 from rocketmq_reindex.jobs.building.scanning import Scan
@@ -25,6 +24,7 @@ from rocketmq_reindex.storage_format.topics import QUEUES_MAX, data_version
 from rocketmq_reindex.udfs import files, handover
 from rocketmq_reindex.udfs.scan.ranges import NAMES_MAX, DraftTopics, TopicsResult
 from rocketmq_reindex.udfs.staging import StagingFolder
+from rocketmq_reindex.version import __version__
 
 # --------------------------------------------------------------------------------------------------------------------- drafting
 # Write DIR/config/topics.json: a draft of the broker's topic configuration, so that a bare log becomes a store that boots.

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.udfs.times import now
+from rocketmq_reindex.version import __version__
 
 WARNING_LINES_MAX = 1000
 DAMAGE_MAX = DECISIONS_MAX = 10_000

@@ -5,7 +5,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building import advice
 from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.building.store_signs import brokers
@@ -16,6 +15,7 @@ from rocketmq_reindex.jobs.store import contents, folders, lock, settings, sizes
 from rocketmq_reindex.storage_format import errors, names, versions as storage_format_versions
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs import files
+from rocketmq_reindex.version import __version__
 
 # ---------------------------------------------------------------------------------------------------------------------- options
 # The settings that the options of ``rmq-reindex info`` make.

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building import scanning, settings as building_settings, store_signs
 from rocketmq_reindex.jobs.incremental import carrying, last_build
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild, StandingFiles
@@ -18,6 +17,7 @@ from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, sampled_alike
+from rocketmq_reindex.version import __version__
 
 # ---------------------------------------------------------------------------------------------------------------- folder counts
 # Whether the folders of a build hold its files and nothing else. Entries are counted: there may be a million.

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import compress
 from typing import Any, Final
 
-from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building import full
 from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.finishing import path_of
@@ -36,6 +35,7 @@ from rocketmq_reindex.udfs.incremental.stored_rows import Carry, LoadRows, Store
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.index import IndexFileResult
 from rocketmq_reindex.udfs.write.queues import FilesResult
+from rocketmq_reindex.version import __version__
 
 # ----------------------------------------------------------------------------------------------------------------------- saving
 # Store a build of an incremental run, so that the next run can start from it.

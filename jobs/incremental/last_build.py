@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_signs import old_checkpoint
 from rocketmq_reindex.jobs.publishing.layout import CONFIG, Leftovers
@@ -19,6 +18,7 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, read_sealed, sealed
 from rocketmq_reindex.udfs.scan.segments import Commitlog
+from rocketmq_reindex.version import __version__
 
 # --------------------------------------------------------------------------------------------------------------- standing files
 # Whether the files of the build in DIR, from which an incremental build starts, are still as that build left them.

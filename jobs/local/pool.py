@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-import rocketmq_reindex
+from rocketmq_reindex import version
 from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError, elsewhere
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs.files import object_store
@@ -46,7 +46,7 @@ def _blocked() -> Iterator[None]:
 def _environment() -> dict[str, str]:
     """The environment of the processes: they work in another folder, and run the very package that this process runs."""
     found = os.environ | elsewhere(os.environ) | _ONE_THREAD | {"PYTHONSAFEPATH": "1"}
-    root = os.path.dirname(os.path.dirname(os.path.abspath(rocketmq_reindex.__file__)))
+    root = os.path.dirname(os.path.dirname(os.path.abspath(version.__file__)))
     if os.path.basename(root) not in _PACKAGES:
         # A script may have found it by a path of its own.
         found["PYTHONPATH"] = os.pathsep.join(filter(None, [found.get("PYTHONPATH"), root]))

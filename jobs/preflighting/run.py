@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.jobs.preflighting.folders import CHANGED, Maps, StoreFolders, TemporarySpool
 from rocketmq_reindex.jobs.preflighting.losses import Commands, delivered, earlier_lives, losses, refused, tail_cut
@@ -22,6 +21,7 @@ from rocketmq_reindex.storage_format.layouts import rocksdb_files
 from rocketmq_reindex.storage_format.names import counted, escape, form
 from rocketmq_reindex.storage_format.start import listing as start_listing, loading as start_loading, on_demand
 from rocketmq_reindex.storage_format.start.predict import predict
+from rocketmq_reindex.version import __version__
 
 # ---------------------------------------------------------------------------------------------------------------------- summary
 # What a preflight says, as --json prints it.

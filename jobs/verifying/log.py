@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterable
 from typing import Final
 
-from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building import inputs
 from rocketmq_reindex.jobs.building.scanning import ScanMemory, fingerprint_of, store_of
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
@@ -25,6 +24,7 @@ from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedVerify
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, read_sealed, sealed
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.verify.listing import ANY_FILE
+from rocketmq_reindex.version import __version__
 
 # -------------------------------------------------------------------------------------------------------------------------- log
 # The log's part of a verify: which segments are read, and which damage they have.

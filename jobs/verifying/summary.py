@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rocketmq_reindex import __version__
 from rocketmq_reindex.jobs.building.advice import REPAIR, REPAIRS, WITHOUT_REPLICA
 from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
 from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
@@ -16,6 +15,7 @@ from rocketmq_reindex.storage_format.checks.differences import INDEX, KINDS, PAR
 from rocketmq_reindex.storage_format.names import counted
 from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.udfs.times import now
+from rocketmq_reindex.version import __version__
 
 QUEUES_LISTED: Final = 1000
 FILES_LISTED: Final = 1000
