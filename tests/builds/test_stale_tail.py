@@ -177,7 +177,7 @@ def test_the_checkpoint_decides_what_else_cannot_be_told(seed: int, tmp_path: Pa
         (store / "checkpoint").write_bytes(Checkpoint(physic, logics).to_bytes())
         summary, _ = built(store, tmp_path / f"{number}")
         assert summary.exit == status, (number, summary.damage)
-        said, _, _ = (summary.error or "").partition(": choose ")
+        said, _, _ = (summary.error or "").partition("\n  choose ")
         assert ("checkpoint" in said) == (physic > log.last_time)
         # Alone the log says nothing of it.
         summary = local_build("", tmp_path / f"bare-{number}", commitlogs=(str(store / "commitlog"),), **FILES)
