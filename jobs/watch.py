@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.verifying.options import check_apart
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.clock import command_begin
-from rocketmq_reindex.storage_format.errors import error_lines
+from rocketmq_reindex.storage_format.errors import error_lines, errors_of
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs.files import object_store
 from rocketmq_reindex.version import __version__
@@ -144,8 +144,8 @@ class Watch:
     def _log_end(self, log: JsonLog, summary: RunSummary, published: bool) -> None:
         for event, text, context in summary.events():
             log.event(event, text, context, logging.INFO if event == "note" else logging.WARNING)
-        for line in (summary.error or "").splitlines():
-            log.event("error", line.strip(), {"exit": summary.exit}, logging.ERROR)
+        for error in errors_of(summary.error) if summary.error else ():
+            log.event("error", " ".join(line.strip() for line in error.split("\n")), {"exit": summary.exit}, logging.ERROR)
         if published:
             log.event("published", f"published {self._out}", {"out": self._out})
         figures: dict[str, Value] = {

@@ -1,3 +1,3 @@
-"""The version of the package, for all that is written and shown. Everything below may import it."""
+"""The version of the package, for all that is written and shown. It imports nothing, so that every module may import it."""
 
 __version__ = "0.1.0"

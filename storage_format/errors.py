@@ -3,17 +3,26 @@
 from typing import Protocol
 
 # ----------------------------------------------------------------------------------------------------------------------- errors
-# The errors that end a run. Each has one line of text: what is wrong, where (file and offset), and what to do.
+# The errors that end a run. Each says what is wrong, where (file and offset), and what to do: in one line, or with further
+# lines that begin with blanks.
 #
 # A UsageError has a line for each word of a command that is wrong.
 
 
-def error_lines(text: str) -> str:
-    """Return the text of an error as it is printed. Each line of a text is an error by itself: two wrong options are two.
+def errors_of(text: str) -> list[str]:
+    """Return the errors in a text: each line is one, with the lines behind it that begin with blanks."""
+    errors = list[str]()
+    for line in text.split("\n"):
+        if errors and line.startswith("  "):
+            errors[-1] += f"\n{line}"
+        else:
+            errors.append(line)
+    return errors
 
-    A line that begins with blanks goes on with the error before it, as what to do about it does.
-    """
-    return "\n".join(line if line.startswith("  ") else f"error: {line}" for line in text.split("\n"))
+
+def error_lines(text: str) -> str:
+    """Return the text of an error as it is printed: two wrong options are two errors."""
+    return "\n".join(f"error: {error}" for error in errors_of(text))
 
 
 class ReindexError(Exception):

@@ -208,7 +208,7 @@ def argument_text(command: str, keyword: str) -> str:
         text += f". Default: {option.default_text}"
     for pattern, words in _SAID.items():
         text = re.sub(pattern, words, text)
-    places = {"STORE": "store", "DIR": "to" if command == "fetch" else "out", "URI": "it"}
+    places = {"STORE": "store", "DIR": "to" if command == "fetch" else "out"}
     text = re.sub(r"\b(STORE|DIR)\b([\w./]*\w)?", lambda found: f"``{places[found[1]]}{found[2] or ''}``", text)
     text = re.sub(r"(?<![\w`-])--([a-z][a-z-]*)", lambda found: f"``{found[1].replace('-', '_')}``", text)
     # The name of a setting of a broker stays as it is.
@@ -216,11 +216,13 @@ def argument_text(command: str, keyword: str) -> str:
 
 
 def _explained(function: Callable[..., object]) -> str:
-    """The docstring of a function, with what its keywords mean."""
+    """Return the docstring of a function, without its margin, with what its keywords mean."""
     texts = {keyword: argument_text(function.__name__, keyword) for keyword in inspect.signature(function).parameters}
-    wrap = functools.partial(textwrap.fill, width=124, initial_indent=" " * 8, subsequent_indent=" " * 12)
+    # From Python 3.13 on the compiler takes the margin away.
+    said = inspect.cleandoc(function.__doc__ or "")
+    wrap = functools.partial(textwrap.fill, width=120, initial_indent=" " * 4, subsequent_indent=" " * 8)
     arguments = "\n".join(wrap(f"{keyword}: {text}", break_on_hyphens=False) for keyword, text in texts.items())
-    return (function.__doc__ or "").replace("\n    Returns:", f"\n    Args:\n{arguments}\n\n    Returns:", 1)
+    return said.replace("\nReturns:", f"\nArgs:\n{arguments}\n\nReturns:", 1)
 
 
 def says_keywords(function: Callable[P, R]) -> Callable[P, R]:

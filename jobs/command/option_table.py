@@ -80,8 +80,10 @@ OPTIONS: Final = _of(
     checkpoint=Option("one that is safe at the next crash, or the bytes of the broker's own rebuild", default="safe",
         text="``safe`` keeps the index at the next crash, ``broker`` gives the bytes of the broker's own rebuild",
         choices=get_args(o.CheckpointKind)),
-    include_topic=Option("only these topics (repeatable)", "GLOB", nargs="append", dest="include_topics"),
-    exclude_topic=Option("not these topics (repeatable)", "GLOB", nargs="append", dest="exclude_topics"),
+    include_topic=Option("only these topics (repeatable)", "GLOB", nargs="append", dest="include_topics",
+        text="only topics that match this glob (repeatable)"),
+    exclude_topic=Option("not these topics (repeatable)", "GLOB", nargs="append", dest="exclude_topics",
+        text="not topics that match this glob (repeatable)"),
     until_offset=Option("only records that start below this offset", "N", int, layouts.INT64_MAX, "the log's end"),
     until_time=Option("stop at the first record stored later: ms since 1970, or ISO with zone", "T", o.time_of("--until-time"),
         layouts.INT64_MAX, "the log's end"),
@@ -91,7 +93,7 @@ OPTIONS: Final = _of(
         "also write config/delayOffset.json and timer files, so that a broker delivers pending messages alone"),
     undecided=Option("with --write-delay: deliver, or drop, messages of which the log does not tell whether they were "
         "delivered", default="deliver", choices=get_args(o.Undecided)),
-    topic=Option("topic of the messages", "T", o.as_java_reads),
+    topic=Option("topic of the messages", "T", o.as_java_reads, text="topic of the messages: --key, --tag and --queue need it"),
     key=Option("all messages of the topic with this key or unique key, by the IndexFiles", "K", o.as_java_reads),
     tag=Option("all messages of the topic with this tag, by the IndexFiles or the log", "TAG", o.as_java_reads,
         text="all messages of the topic whose tags are this one text, by the tag items of the IndexFiles (RocketMQ 5.4 and "
@@ -201,12 +203,14 @@ OPTIONS: Final = _of(
 ) | _of(
     TABLES,
     tables=Option("record the run in Delta tables below URI, a folder or what Spark can reach; with --engine local only what "
-        "--incremental knows is kept there", "URI", shown="none")
-    .but("verify", help="with --incremental: folder or URI below which it keeps what it found in the log", shown="",
+        "--incremental knows is kept there", "URI", shown="none",
+        text="folder or URI below which Delta tables record the run; of engine ``local`` it keeps what --incremental knows")
+    .but("verify", text="", help="with --incremental: folder or URI below which it keeps what it found in the log", shown="",
         group=AGAIN),
     messages_table=Option("with --tables: also write a row for each message, without its body"),
-    incremental=Option("read only what is new since the build in DIR, and rewrite what changes")
-    .but("verify", help="read only what is new in the log since the last verify of STORE", group=AGAIN),
+    incremental=Option("read only what is new since the build in DIR, and rewrite what changes",
+        text="read only what is new since the build in DIR, and rewrite what changes; needs --tables")
+    .but("verify", text="", help="read only what is new in the log since the last verify of STORE", group=AGAIN),
     recheck=Option("with --incremental: read all that is known again, and compare digests").but("verify", group=AGAIN),
     build_id=Option("with --tables: the run's name; a retry with the same one replaces its rows", "ID", shown="random"),
 )  # fmt: skip

@@ -13,7 +13,6 @@ from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.store import contents, folders, lock, settings, sizes as store_sizes, versions as store_versions
 from rocketmq_reindex.storage_format import errors, names, versions as storage_format_versions
-from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.version import __version__
 
@@ -213,10 +212,10 @@ class StoreLook:
 
     def _judge_queues(self, queues: describing_queues.QueueContents, log: contents.StoreLog) -> None:
         self._judge_batch_queues(log)
-        if queues.last >= self._summary.log["end_offset"] and not isinstance(log.message(queues.last), Message):
+        if queues.last >= log.end:
             self._problem(
-                f"commitlog: its last record ends at {self._summary.log['end_offset']}, and consumequeue/ has units up to "
-                f"{queues.reach}: look first for segments at its end: a start without them loses these messages for good"
+                f"commitlog: its segments end at {log.end}, and consumequeue/ has units up to {queues.reach}: look first for "
+                "segments at its end: a start without them loses these messages for good"
             )
         if not queues.looked_into:
             self._wrong.add(_QUEUES)

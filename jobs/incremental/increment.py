@@ -148,7 +148,7 @@ class Increment(FullBuild):
         self.memory.bytes_before = self.before.bytes_known(self.log)
         last = self.before.last
         if last is not None:
-            self._tell_what_is_gone([name for name, _ in last.segments])
+            summary.notes += self._what_is_gone([name for name, _ in last.segments])
         if last is None or not self.before.nothing_new(self.log, self.memory):
             return False
         # What lies beside the log may have changed since then.
@@ -161,14 +161,15 @@ class Increment(FullBuild):
         self.reporter.line("incremental: nothing new: DIR is as the build before left it")
         return True
 
-    def _tell_what_is_gone(self, known: list[str]) -> None:
-        """A line, and no warning: the manifest has all warnings, and is that of a full build of the log as it is."""
+    def _what_is_gone(self, known: list[str]) -> list[str]:
+        """Return a note, and no warning: the manifest has all warnings, and is that of a full build of the log as it is."""
         newest = max((segment.name for segment in self.log.segments), default="")
-        if gone := [name for name in known if name > newest]:
-            self.reporter.line(
-                f"incremental: the log now ends before segment {gone[0]}, which the build before had: if nobody cut the log, "
-                "look whether its copy is whole: DIR will lack what stood there"
-            )
+        return [
+            f"the log now ends before segment {name}, which the build before had: if nobody cut the log, look whether its copy "
+            "is whole: DIR lacks what stood there"
+            for name in sorted(known)
+            if name > newest
+        ][:1]
 
     def _count(self, summary: Summary, ranges: int, known: int, *, nothing_new: bool) -> None:
         summary.incremental = {

@@ -131,7 +131,9 @@ IN_BROKERS_ORDER: Final = (
         "ask with --abort no what a start without the file abort does, and move that file away"
     ),
 )
-_FEW_EARLIER: Final = "verify the store, and do what it says: so few may have a wrong queue offset, and no consumer gets them"
+_FEW_EARLIER: Final = (
+    "verify the store, and do what it says: one or two such records may have a wrong queue offset: no consumer then gets them"
+)
 _TIMERS_LOST: Final = (
     "restore config/timercheck, timerlog and timerwheel together from one backup",
     "or move them away and rebuild with --write-delay, which makes all three from the log",
@@ -379,10 +381,10 @@ def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands,
         text = f"{escape(first.path)}: {first.detail}{others}" if first.path else f"{first.detail}{others}"
         ready = (commands.rebuilt(),) if kind in _REBUILT else (commands.repaired(),) if kind == "record-too-large" else ()
         advice: tuple[str, ...] = (_ADVICE[kind],) if kind in _ADVICE else ()
-        cut = _cut_off(first, loading, segment, store) if kind == "log-file-size" and len(of_kind) == 1 else ""
-        if cut == "last":
+        cut = {_cut_off(refusal, loading, segment, store) for refusal in of_kind} if kind == "log-file-size" else {""}
+        if cut == {"last"}:
             ready = (building_advice.shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)
-        elif cut:
+        elif "inner" in cut:
             # Zeros would let the broker start, and consumers would miss what stood there without a word.
             advice, ready = (_CUT, f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}"), (commands.repaired(),)
         if kind == "queue-last-file-empty" and not os.path.lexists(os.path.join(store, first.path)):

@@ -325,7 +325,7 @@ class Preflight:
         if holes := [(before[1], after[0]) for before, after in ends if after[0] > before[1]]:
             notes.append(
                 f"commitlog: {counted(sum(end - begin for begin, end in holes), 'byte')} of the log have no segment, from "
-                f"{holes[0][0]} on: look first whether its disk is mounted; if it is lost, a repair puts fillers there"
+                f"{holes[0][0]} on: look first whether a disk is not mounted; if not, a repair puts fillers in their place"
             )
 
     def _delays(self, refusals: tuple[start_loading.Refusal, ...]) -> tuple[tuple[start_loading.Refusal, ...], tuple[int, ...]]:
@@ -351,7 +351,7 @@ class Preflight:
         if not prediction.loads:
             return
         cut = sum(max(0, queue.units_cut - queue.units_added) for queue in prediction.queues)
-        if cut and prediction.log is not None and not prediction.log.cut_records:
+        if cut and prediction.log is not None and not prediction.log.cut_bytes:
             summary.notes.append(
                 f"{counted(cut, 'unit')} cut, of messages behind the log's end at {prediction.log.max_offset}: look first for "
                 "a segment at that end: a start without it loses these messages for good"

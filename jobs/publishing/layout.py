@@ -64,12 +64,19 @@ def check_writable(option: str, path: str) -> None:
         raise InputError(f"{option} {escape(path)}: lies inside {escape(store)}, a broker's store: name a file apart from it")
 
 
+_PARTS: Final = ("", "commitlog", "consumequeue", "batchconsumequeue", "index", "config", "timerlog")
+"""the folders of a store, and "" for the store itself: what else lies beside a commitlog may be anybody's"""
+
+
 def _store_around(folder: str) -> str:
     """Return the store that a folder is, or is a part of; "" for none. The deepest part is ``consumequeue/TOPIC/QUEUE``."""
+    part = ""
     for _ in range(4):
-        if os.path.isdir(os.path.join(folder, "commitlog")):
+        if part in _PARTS and os.path.isdir(os.path.join(folder, "commitlog")):
             return folder
-        folder = os.path.dirname(folder)
+        folder, part = os.path.split(folder)
+        if not part:
+            break
     return ""
 
 

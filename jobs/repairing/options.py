@@ -104,7 +104,7 @@ def repair_settings(given: dict[str, Any]) -> RepairSettings:
         raise UsageError("rmq-reindex repair: name a STORE, or --commitlog folders: see --help")
     if not values.get("out"):
         raise UsageError("rmq-reindex repair: name --out DIR for the result: see --help")
-    return RepairSettings(**values, named=frozenset((*SIZES, "broker_version")) & values.keys()).check()
+    return RepairSettings(**values, named=frozenset((*SIZES, "broker_version", "batch_topics")) & values.keys()).check()
 
 
 parse_settings: Final = options.reader("repair", repair_settings)

@@ -126,7 +126,7 @@ class StoreSettings:
     metrics: str = ""
     store_name: str = ""
     named: frozenset[str] = field(default=frozenset(), compare=False)
-    """the sizes (``publishing.layout.SIZES``) that the user named, and ``broker_version``; the others are defaults"""
+    """which of the sizes (``publishing.layout.SIZES``), ``broker_version`` and ``batch_topics`` the user named"""
 
     @property
     def store_folder(self) -> str:

@@ -120,7 +120,7 @@ def verify_settings(given: dict[str, Any]) -> VerifySettings:
     """Return the settings that options make, by the names of the parser. Raises UsageError and InputError."""
     topics_config = given.get("topics_config", "")
     values = merged(given)
-    named = frozenset((*SIZES, "broker_version")) & values.keys()
+    named = frozenset((*SIZES, "broker_version", "batch_topics")) & values.keys()
     return VerifySettings(**values, named=named, topics_config=topics_config).check()
 
 

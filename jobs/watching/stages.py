@@ -16,7 +16,7 @@ _SILENT: Final = 1.0
 
 
 class Stages:
-    """A ``storage_format.errors.Told``; a context manager. With ``quiet`` nothing is shown."""
+    """A ``storage_format.errors.ProgressListener``, as a context manager. With ``quiet`` nothing is shown."""
 
     def __init__(self, quiet: bool, loop: str, loops: Mapping[str, str] | None = None) -> None:
         """``loop``: the record loop that the stages run, which may have to be compiled (``watching.compiling``).

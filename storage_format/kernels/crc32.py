@@ -105,7 +105,7 @@ _TOP: Final = 0x80000000
 
 @jit
 def _times(a: int, b: int) -> int:
-    """Return product of two remainders modulo the polynomial, bits reflected."""
+    """Return the product of two remainders modulo the polynomial, bits reflected."""
     product, bit = np.int64(0), np.int64(_TOP)
     while bit:
         if a & bit:

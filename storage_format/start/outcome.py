@@ -119,7 +119,7 @@ class _KeptCount:
             self.items_missing += self._started.index.missing(rows)
 
     def _follow(self, rows: record_loop.LogRows) -> None:
-        """Whether the next rows go on where their queues ended."""
+        """Note whether the next rows go on where their queues ended."""
         which = np.flatnonzero((rows.flags & record_loop.HAS_UNIT) > 0)
         if not self.in_order or not len(which):
             return
