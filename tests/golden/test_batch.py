@@ -17,6 +17,9 @@ import pytest
 from rocketmq_reindex.jobs.building.inputs import look_at
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.repairing.options import repair_settings
+from rocketmq_reindex.jobs.verifying.options import verify_settings
+from rocketmq_reindex.jobs.verifying.work import take_sizes
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.topics import batch_topics
 from tests.golden.stores import GoldenStore, index_in_order, read_files
@@ -105,6 +108,25 @@ def test_the_topics_config_of_the_store_is_taken(golden_store: Stores, tmp_path:
     summary = local_build(store, tmp_path / "unread", **(MADE | {"batch_topics": ()}))
     assert summary.exit == 5
     assert f"{store}/config/topics.json: is no JSON" in "\n".join(summary.notes)
+
+
+def test_verify_of_a_build_takes_the_topics_of_the_logs_store(golden_store: Stores, tmp_path: Path) -> None:
+    """The build was made by them, and has no config/topics.json of its own."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    for part in ("commitlog", "config"):
+        shutil.copytree(golden_store("batch-5.3").path / part, store / part)
+    assert local_build(store, out, **(MADE | {"batch_topics": ()})).exit == 0
+    found = local_verify(out, commitlogs=(str(store / "commitlog"),), **(MADE | {"batch_topics": ()}))
+    assert found.exit == 0
+
+
+def test_a_topics_config_without_batch_topics_stays(golden_store: Stores, tmp_path: Path) -> None:
+    none = tmp_path / "topics.json"
+    none.write_text('{"topicConfigTable":{}}')
+    store = str(golden_store("batch-5.3").path)
+    repaired = repair_settings({"store": store, "out": str(tmp_path / "out"), "topics_config": str(none)})
+    verified = verify_settings({"store": store, "topics_config": str(none)})
+    assert look_at(repaired).settings.batch_topics == take_sizes(verified)[0].batch_topics == ()
 
 
 def test_parts(golden_store: Stores, tmp_path: Path) -> None:

@@ -96,9 +96,17 @@ def test_the_log_ends_before_its_queues(golden: GoldenStore, capsys: pytest.Capt
     max((golden.path / "commitlog").iterdir()).unlink()
     last = max((golden.path / "commitlog").iterdir())
     found = info(golden.path, capsys)
-    told = f"its segments end at {int(last.name) + last.stat().st_size}, and consumequeue/ has units up to {end}: look first for seg"
+    told = f"its segments end at {int(last.name) + last.stat().st_size}, and consumequeue/ has units up to {end}: look first"
     assert [text[: len(told) + 11] for text in found["problems"]] == [f"commitlog: {told}"]
     assert found["next"]["why"] == "this says what the next start of the broker does"
+
+
+def test_a_damaged_last_record_is_no_segment_that_is_missing(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    last = max((golden.path / "commitlog").iterdir())
+    content = bytearray(last.read_bytes())
+    content[len(content.rstrip(b"\0")) - 1] ^= 0xFF
+    last.write_bytes(content)
+    assert not [text for text in info(golden.path, capsys)["problems"] if "look first for" in text]
 
 
 CONF, VERSION = ["--broker-conf", "BROKER_CONF"], ["--broker-version", "VERSION"]

@@ -110,6 +110,9 @@ def test_a_segment_that_was_cut(store: Path) -> None:
     found = told(store).losses[0]
     assert (found["kind"], found["advice"][0][:38]) == ("log-file-size", "if it was cut, put the whole file back")
     assert [command.split()[:2] for command in found["commands"]] == [["rmq-reindex", "repair"]]
+    os.truncate(sorted((store / "commitlog").iterdir())[3], 100)
+    found = told(store).losses[0]
+    assert (found["count"], [command.split()[:2] for command in found["commands"]]) == (2, [["rmq-reindex", "repair"]])
     shutil.rmtree(store / "commitlog")
     (store / "commitlog").mkdir()
     cut.write_bytes(bytes(100))
@@ -128,3 +131,11 @@ def test_segments_that_are_missing(store: Path) -> None:
     assert found.exit_status == 0
     assert found.log is not None
     assert f"cut, of messages behind the log's end at {found.log['max_offset']}: look first" in found.notes[-1]
+
+
+def test_a_damaged_last_record_is_no_segment_that_is_missing(store: Path) -> None:
+    last = max(path for path in (store / "commitlog").iterdir() if path.read_bytes().strip(b"\0"))
+    content = bytearray(last.read_bytes())
+    content[len(content.rstrip(b"\0")) - 1] ^= 0xFF
+    last.write_bytes(content)
+    assert not [note for note in told(store).notes if "look first" in note]

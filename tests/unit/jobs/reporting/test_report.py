@@ -257,6 +257,13 @@ def test_the_page_stays_out_of_a_store(inside: str, built: Path, tmp_path: Path,
     assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
 
 
+def test_a_folder_beside_a_commitlog_is_no_part_of_a_store(built: Path, tmp_path: Path) -> None:
+    """The log may have a disk of its own (storePathCommitLog), and other things lie there, too."""
+    for folder in ("commitlog", "reports"):
+        (tmp_path / "disk" / folder).mkdir(parents=True)
+    assert main(["report", str(built), "--out", str(tmp_path / "disk" / "reports" / "page.html")]) == 0
+
+
 def test_slots_without_a_message_are_no_places(tmp_path: Path) -> None:
     """A zeroed slot and pre-blank are passed over, and of equal units in a row the first one counts."""
     folder = tmp_path / "consumequeue" / "T" / "0"

@@ -68,6 +68,17 @@ def watched(settings: BuildSettings, *words: str) -> Summary:
     return job.summary
 
 
+def test_a_refusal_is_one_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its next steps stand in lines of their own, and are no errors by themselves."""
+    settings = BuildSettings(str(tmp_path / "store"), str(tmp_path / "out"))
+    watch, summary = Watch("build", json_log=True), Summary()
+    watch.start(settings, ())
+    summary.exit, summary.error = 5, "log: damage\n  repair it\n  or stop before it"
+    watch.end(summary, lines=True, published=False)
+    errors = [line["msg"] for line in objects(capsys.readouterr().err) if line["context"]["event"] == "error"]
+    assert errors == ["log: damage repair it or stop before it"]
+
+
 def test_stages_for_schedulers(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "INTERVAL", 0.01)
     monkeypatch.setattr(logs, "LINE_INTERVAL", 0.03)
