@@ -104,7 +104,10 @@ def test_the_log_ends_before_its_queues(golden: GoldenStore, capsys: pytest.Capt
 def test_a_damaged_last_record_is_no_segment_that_is_missing(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
     last = max((golden.path / "commitlog").iterdir())
     content = bytearray(last.read_bytes())
-    content[len(content.rstrip(b"\0")) - 1] ^= 0xFF
+    at, end = 0, len(content.rstrip(b"\0"))
+    while (size := int.from_bytes(content[at : at + 4], "big")) and at + size < end:
+        at += size
+    content[at + 4] ^= 0xFF  # of the magic code
     last.write_bytes(content)
     assert not [text for text in info(golden.path, capsys)["problems"] if "look first for" in text]
 

@@ -136,6 +136,9 @@ def test_segments_that_are_missing(store: Path) -> None:
 def test_a_damaged_last_record_is_no_segment_that_is_missing(store: Path) -> None:
     last = max(path for path in (store / "commitlog").iterdir() if path.read_bytes().strip(b"\0"))
     content = bytearray(last.read_bytes())
-    content[len(content.rstrip(b"\0")) - 1] ^= 0xFF
+    at, end = 0, len(content.rstrip(b"\0"))
+    while (size := int.from_bytes(content[at : at + 4], "big")) and at + size < end:
+        at += size
+    content[at + 4] ^= 0xFF  # of the magic code
     last.write_bytes(content)
     assert not [note for note in told(store).notes if "look first" in note]
