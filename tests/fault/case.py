@@ -115,7 +115,8 @@ def _wrong(case: Case, store: Path, out: Path, engines: Engines | None, seconds:
         found.append(f"exit {summary.exit}, output there: {out.exists()}")
     if bool(summary.error) != (summary.exit in (1, 5)):
         found.append(f"exit {summary.exit} with error {summary.error!r}")
-    told = "".join([*summary.warnings, summary.error or ""])
+    # What to do about an error stands in lines of its own, which begin with blanks.
+    told = "".join([*summary.warnings, *(summary.error or "").split("\n  ")])
     if not (told.isascii() and told.isprintable()):
         found.append("a warning or error holds raw text of the log")
     try:
