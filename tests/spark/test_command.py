@@ -60,8 +60,8 @@ def finished(process: subprocess.Popen[str]) -> tuple[int, dict[str, Any], list[
     assert set(summary["files"]) == {"consumequeue", "index"}
     assert process.returncode == summary["exit"]
     lines = err.splitlines()
-    errors = [line for line in lines if line.startswith("error: ")]
-    assert errors == ([f"error: {summary['error']}"] if summary["error"] else [])
+    errors = [line for line in lines if line.startswith(("error: ", "  "))]
+    assert errors == (f"error: {summary['error']}".split("\n") if summary["error"] else [])
     assert [line for line in lines if line.startswith("warning: ")] == [f"warning: {w}" for w in summary["warnings"]]
     assert not any("Traceback" in line for line in lines), err
     return process.returncode, summary, lines
