@@ -131,9 +131,7 @@ IN_BROKERS_ORDER: Final = (
         "ask with --abort no what a start without the file abort does, and move that file away"
     ),
 )
-_FEW_EARLIER: Final = (
-    "verify the store, and do what it says: one or two such records may have a wrong queue offset: no consumer then gets them"
-)
+_FEW_EARLIER: Final = "verify the store, and do what it says: one or two such records may have a wrong queue offset"
 _TIMERS_LOST: Final = (
     "restore config/timercheck, timerlog and timerwheel together from one backup",
     "or move them away and rebuild with --write-delay, which makes all three from the log",
