@@ -25,7 +25,7 @@ from rocketmq_reindex.jobs.store.sizes import index_files, newest_index_sizes
 from rocketmq_reindex.jobs.store.versions import Sign, fit, of_store
 from rocketmq_reindex.storage_format import versions
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
-from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
+from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.names import NEAR_MAX, counted, escape
 from rocketmq_reindex.storage_format.record import layout as r
@@ -152,11 +152,8 @@ def _of_topics(settings: BuildSettings) -> tuple[BuildSettings, list[str]]:
         return settings, []
     try:
         topics = batch_topics_of(store)
-    except (OSError, UsageError) as error:
-        # Whoever may read the log need not be one who may look into config/.
-        path = escape(store_settings.topics_config(store))
-        said = str(error).removeprefix("--topics-config ") if isinstance(error, UsageError) else f"{path}: cannot be read"
-        return settings, [f"{said}: batch topics are not known"]
+    except InputError as error:
+        return settings, [f"{error}: batch topics are not known"]
     if not topics:
         return settings, []
     note = (

@@ -17,7 +17,7 @@ def build_settings(given: dict[str, Any]) -> BuildSettings:
     values = merged(given)
     if not values["store"] and not values.get("commitlogs"):
         raise errors.UsageError("rmq-reindex build: name a STORE, or --commitlog folders: see --help")
-    return BuildSettings(**values, named=frozenset((*SIZES, "broker_version", "batch_topics")) & values.keys()).check()
+    return BuildSettings(**values).check()
 
 
 parse_settings: Final = reader("build", build_settings)
@@ -27,7 +27,7 @@ parse_settings: Final = reader("build", build_settings)
 def merged(given: dict[str, Any]) -> dict[str, Any]:
     """Return what --broker-conf and --topics-config say and, in its place, what is ``given``, by names of settings.
 
-    Raises UsageError.
+    ``named`` among them says which of the settings that a store's files show were named. Raises UsageError.
     """
     conf, topics = given.pop("broker_conf", None), given.pop("topics_config", None)
     values: dict[str, Any] = {}
@@ -43,23 +43,34 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     values |= watch_environment()
     values |= {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     values.setdefault("store", "")
+    values["named"] = frozenset((*SIZES, "broker_version", "batch_topics")) & values.keys()
     return values
 
 
 def batch_topics_of(store: str) -> tuple[str, ...]:
-    """Return the batch topics of the store's own topics.json; none where it has no such file. Raises UsageError."""
-    path = topics_config(store)
-    return read_batch_topics(path) if files.entry_of(path).kind == files.FILE else ()
+    """Return the batch topics of the store's own topics.json; none where it has no such file. Raises InputError."""
+    return _batch_topics(topics_config(store), needed=False)
 
 
 def read_batch_topics(path: str) -> tuple[str, ...]:
-    """Return the batch topics of a topics.json (``queue.type=BatchCQ``). Raises UsageError."""
+    """Return the batch topics of the topics.json that --topics-config names. Raises UsageError."""
     try:
+        return _batch_topics(path, needed=True)
+    except errors.InputError as error:
+        raise errors.UsageError(f"--topics-config {error}: name a broker's config/topics.json") from None
+
+
+def _batch_topics(path: str, *, needed: bool) -> tuple[str, ...]:
+    """Return the batch topics of a topics.json (``queue.type=BatchCQ``). Raises InputError.
+
+    Who may read the log need not be one who may look into ``config``.
+    """
+    try:
+        if not needed and files.entry_of(path).kind != files.FILE:
+            return ()
         return storage_format_topics.batch_topics(files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace"))
     except (OSError, errors.InputError):
-        raise errors.UsageError(
-            f"--topics-config {names.escape(path)}: cannot be read: name a broker's config/topics.json"
-        ) from None
+        what = "cannot be read"
     except (ValueError, RecursionError) as error:
         what = "is no JSON" if isinstance(error, (json.JSONDecodeError, RecursionError)) else names.escape(str(error))
-        raise errors.UsageError(f"--topics-config {names.escape(path)}: {what}: name a broker's config/topics.json") from None
+    raise errors.InputError(f"{names.escape(path)}: {what}")

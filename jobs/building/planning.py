@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from rocketmq_reindex.jobs.building.settings import CRC_MODES, BuildSettings
+from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import LOG_BYTES
 from rocketmq_reindex.jobs.local.engines import cores_of
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
@@ -77,7 +77,7 @@ def check_range_size(limit: int, size: int) -> None:
 def store_scan(settings: StoreSettings) -> ScanSettings:
     """Return what a scan of the whole store looks for."""
     return ScanSettings(
-        crc_mode=CRC_MODES[settings.crc],
+        crc_mode=r.CRC_MODES[settings.crc],
         broker_version=settings.broker_version,
         lmq=settings.lmq,
         delays=settings.delays,

@@ -9,9 +9,9 @@ from typing import Any
 
 from rocketmq_reindex.jobs.command import option, option_table
 from rocketmq_reindex.jobs.command.tables_place import given_place
-from rocketmq_reindex.jobs.store.settings import CRC_MODES as CRC_MODES, StoreSettings, checked_paths
+from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX
-from rocketmq_reindex.storage_format.timer.settings import DELIVER, UNDECIDED
+from rocketmq_reindex.storage_format.timer.settings import DELIVER
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +129,8 @@ class BuildSettings(StoreSettings):
 
     def _delay_problems(self) -> Iterator[str]:
         """Yield what is wrong where less than the whole log would decide what was delivered."""
-        if self.undecided not in UNDECIDED:
-            yield f"--undecided {self.undecided!a}: take one of {', '.join(UNDECIDED)}"
+        if self.undecided not in (choices := option_table.OPTIONS["undecided"].choices):
+            yield f"--undecided {self.undecided!a}: take one of {', '.join(choices)}"
         if self.undecided != DELIVER and not self.write_delay:
             yield "--undecided: goes with --write-delay"
         if self.write_delay and not 68 <= self.timer_log_size <= INT32_MAX:

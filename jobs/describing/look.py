@@ -232,8 +232,8 @@ class StoreLook:
         """Look whether records of batch topics have files: only these topics' configuration says that they should."""
         try:
             batch = batch_topics_of(self._store)
-        except errors.UsageError as error:
-            self._problem(str(error).removeprefix("--topics-config "))
+        except errors.InputError as error:
+            self._problem(str(error))
             return
         self._settings = replace(self._settings, batch_topics=batch)
         folder = files.join(self._store, "batchconsumequeue")

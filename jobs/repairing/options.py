@@ -9,11 +9,9 @@ from typing import Any, Final
 from rocketmq_reindex.jobs.building.options import merged
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command import option, option_table, options
-from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import checked_paths
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.folders import LINKS
 
 # --------------------------------------------------------------------------------------------------------------------- settings
 # Settings of a repair: those of a build of the repaired log, and what may stand in the place of damage.
@@ -57,8 +55,8 @@ class RepairSettings(BuildSettings):
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the settings, those of a build first."""
         yield from super().problems()
-        if self.link not in LINKS:
-            yield f"--link {self.link!a}: take one of {', '.join(LINKS)}"
+        if self.link not in (links := option_table.OPTIONS["link"].choices):
+            yield f"--link {self.link!a}: take one of {', '.join(links)}"
         if self.include_broken and self.crc_on_recover:
             yield (
                 "--include-broken: a broker takes records with a wrong body CRC only with checkCRCOnRecover=false: set it, "
@@ -104,7 +102,7 @@ def repair_settings(given: dict[str, Any]) -> RepairSettings:
         raise UsageError("rmq-reindex repair: name a STORE, or --commitlog folders: see --help")
     if not values.get("out"):
         raise UsageError("rmq-reindex repair: name --out DIR for the result: see --help")
-    return RepairSettings(**values, named=frozenset((*SIZES, "broker_version", "batch_topics")) & values.keys()).check()
+    return RepairSettings(**values).check()
 
 
 parse_settings: Final = options.reader("repair", repair_settings)

@@ -9,7 +9,6 @@ from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names, versions
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
-from rocketmq_reindex.storage_format.record.layout import CRC_MODES as CRC_MODES
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.segments import Commitlog, check_unchanged, entries_of, list_segments, meant_by, no_folder
@@ -131,8 +130,12 @@ class StoreSettings:
     @property
     def store_folder(self) -> str:
         """STORE, or else the folder around the first --commitlog; "" where neither is known."""
-        around = [files.parent(root) for root in self.roots if files.base(root) == "commitlog"]
-        return files.absolute(self.store) if self.store else next(iter(around), "")
+        return files.absolute(self.store) if self.store else next(iter(self.log_stores), "")
+
+    @property
+    def log_stores(self) -> list[str]:
+        """The stores around the folders of segments, of those that have a broker's name."""
+        return [files.parent(root) for root in self.roots if files.base(root) == "commitlog"]
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -143,8 +146,7 @@ class StoreSettings:
     @property
     def inputs(self) -> tuple[str, ...]:
         """All folders that are only read: whatever is written has to lie apart from them."""
-        stores = [files.parent(root) for root in self.roots if files.base(root) == "commitlog"]
-        return tuple(place for place in (self.store, *self.roots, *stores, *self.protected) if place)
+        return tuple(place for place in (self.store, *self.roots, *self.log_stores, *self.protected) if place)
 
     @property
     def rules(self) -> versions.VersionRules:

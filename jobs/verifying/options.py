@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.building.options import merged
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.tables_place import given_place
-from rocketmq_reindex.jobs.publishing.layout import SIZES, check_writable
+from rocketmq_reindex.jobs.publishing.layout import check_writable
 from rocketmq_reindex.jobs.publishing.pointers import is_work
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, check_is_folder, list_segments
 from rocketmq_reindex.storage_format import errors, names
@@ -120,8 +120,7 @@ def verify_settings(given: dict[str, Any]) -> VerifySettings:
     """Return the settings that options make, by the names of the parser. Raises UsageError and InputError."""
     topics_config = given.get("topics_config", "")
     values = merged(given)
-    named = frozenset((*SIZES, "broker_version", "batch_topics")) & values.keys()
-    return VerifySettings(**values, named=named, topics_config=topics_config).check()
+    return VerifySettings(**values, topics_config=topics_config).check()
 
 
 parse_verify: Final = options.reader("verify", verify_settings)

@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.publishing.pointers import VERIFY, Alive
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.store.sizes import QUEUES, UsualSizes, index_files, index_sizes, queue_files, without_items
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
-from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
 from rocketmq_reindex.udfs import files
@@ -112,10 +112,9 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
         notes.append(f"index: {slots:,} slots and {items:,} items a file, taken from the files")
     if not settings.is_named("batch_topics") and settings.rules.batch_queues:
         # A build has no topics.json of its own, unless it drafted one: that of the store with its log says what it was made by.
-        around = (files.parent(root) for root in settings.roots if files.base(root) == "commitlog")
         try:
-            changes["batch_topics"] = next(filter(None, map(batch_topics_of, (settings.store, *around))), ())
-        except UsageError:
+            changes["batch_topics"] = next(filter(None, map(batch_topics_of, (settings.store, *settings.log_stores))), ())
+        except InputError:
             notes.append("config/topics.json cannot be read: batch queues are not known")
     names = [entry.name for entry in entries_in(files.join(settings.store, "consumequeue"))]
     if not settings.lmq and any(name.startswith(LMQ_PREFIX) for name in names):

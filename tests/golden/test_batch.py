@@ -28,6 +28,7 @@ from tests.tools.encode import Message
 from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import local_verify
 from tests.tools.log_writer import LogWriter
+from tests.tools.no_override import bound_by_permissions
 
 Stores = Callable[[str], GoldenStore]
 STORES = ("batch-5.3", "batch-odd-5.3")
@@ -118,6 +119,11 @@ def test_verify_of_a_build_takes_the_topics_of_the_logs_store(golden_store: Stor
     assert local_build(store, out, **(MADE | {"batch_topics": ()})).exit == 0
     found = local_verify(out, commitlogs=(str(store / "commitlog"),), **(MADE | {"batch_topics": ()}))
     assert found.exit == 0
+    (store / "config").chmod(0)
+    with bound_by_permissions():
+        settings = verify_settings({"store": str(out), "commitlogs": [str(store / "commitlog")]})
+        assert "config/topics.json cannot be read: batch queues are not known" in take_sizes(settings)[1]
+    (store / "config").chmod(0o755)
 
 
 def test_a_topics_config_without_batch_topics_stays(golden_store: Stores, tmp_path: Path) -> None:
