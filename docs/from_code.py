@@ -36,11 +36,6 @@ _WIDTH: Final = 92
 SOURCES: Final = (CommitlogSource, ConsumeQueueSource, IndexSource)
 
 
-def options_of(command: str) -> list[argparse.Action]:
-    """Every option and argument of a command but --help."""
-    return [action for action in parser_of(command)._actions if action.dest != "help"]
-
-
 def default_of(command: str, option: Option) -> str:
     """What an option is when it is left out: ``""`` where the command must be given it, or where nothing stands for it."""
     if option.is_switch:

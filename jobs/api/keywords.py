@@ -198,11 +198,8 @@ _SESSION: Final = (
 )
 
 
-def argument_text(command: str, keyword: str) -> str:
-    """Return what the docstring of a command's function says of a keyword: what the table of options has, in Python's words."""
-    if keyword == "spark":
-        return _SESSION
-    option = option_table.options_of(command)["files" if keyword == "file" else keyword]
+def _argument_text(command: str, option: command_option.Option) -> str:
+    """Return what the docstring of a command's function says of an option: what the table has, in Python's words."""
     text = option.text or option.help
     if option.default_text and "Default: " not in text:
         text += f". Default: {option.default_text}"
@@ -217,7 +214,12 @@ def argument_text(command: str, keyword: str) -> str:
 
 def _explained(function: Callable[..., object]) -> str:
     """Return the docstring of a function, without its margin, with what its keywords mean."""
-    texts = {keyword: argument_text(function.__name__, keyword) for keyword in inspect.signature(function).parameters}
+    command = function.__name__
+    own = option_table.options_of(command)
+    texts = {
+        keyword: _SESSION if keyword == "spark" else _argument_text(command, own["files" if keyword == "file" else keyword])
+        for keyword in inspect.signature(function).parameters
+    }
     # From Python 3.13 on the compiler takes the margin away.
     said = inspect.cleandoc(function.__doc__ or "")
     wrap = functools.partial(textwrap.fill, width=120, initial_indent=" " * 4, subsequent_indent=" " * 8)

@@ -24,6 +24,8 @@ REPAIR: Final = "repair the log first"
 REPAIRS: Final = "rmq-reindex repair "
 """how such a command begins"""
 WITHOUT_REPLICA: Final = "without a replica or a backup leave --replica out: what the damage took is then lost, nothing else"
+REPAIR_FIRST: Final = f"{REPAIR}: {WITHOUT_REPLICA}"
+"""what to say above the command of a repair"""
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
         raise UsageError(f"--delay-levels: {error}") from None
 
 
-def time_of(option: str) -> Callable[[str], int]:
+def time_for(option: str) -> Callable[[str], int]:
     """Return what reads a time: milliseconds since 1970, or ISO with its zone. It raises UsageError."""
 
     def parse(text: str) -> int:

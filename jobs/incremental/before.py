@@ -136,8 +136,8 @@ class Before:
     @property
     def follows(self) -> LastBuild | None:
         """Return the build before, when its settings were the same: then its files may stay."""
-        last = self.last and self.last.settings == self._settings.for_manifest() and self.last.version == __version__
-        return self.last if last else None
+        is_alike = self.last and self.last.settings == self._settings.for_manifest() and self.last.version == __version__
+        return self.last if is_alike else None
 
     def bytes_known(self, log: Commitlog) -> int:
         """Return how many bytes of the log the build before has scanned, and this one need not scan again."""

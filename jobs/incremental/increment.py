@@ -164,12 +164,12 @@ class Increment(FullBuild):
     def _what_is_gone(self, known: list[str]) -> list[str]:
         """Return a note, and no warning: the manifest has all warnings, and is that of a full build of the log as it is."""
         newest = max((segment.name for segment in self.log.segments), default="")
-        return [
-            f"the log now ends before segment {name}, which the build before had: if nobody cut the log, look whether its copy "
+        gone = min((name for name in known if name > newest), default="")
+        text = (
+            f"the log now ends before segment {gone}, which the build before had: if nobody cut the log, look whether its copy "
             "is whole: DIR lacks what stood there"
-            for name in sorted(known)
-            if name > newest
-        ][:1]
+        )
+        return [text] if gone else []
 
     def _count(self, summary: Summary, ranges: int, known: int, *, nothing_new: bool) -> None:
         summary.incremental = {

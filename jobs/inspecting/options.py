@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
+from rocketmq_reindex.jobs.command.option import FileKind
 from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.jobs.querying.bodies import to_json
 from rocketmq_reindex.storage_format import errors, layouts, names
@@ -50,12 +51,11 @@ CHECKPOINT: Final = "checkpoint"
 TIMER_CHECK: Final = "timercheck"
 TIMER_LOG: Final = "timerlog"
 TIMER_WHEEL: Final = "timerwheel"
-KINDS: Final = (SEGMENT, QUEUE, BATCH, INDEX, CHECKPOINT, TIMER_CHECK, TIMER_LOG, TIMER_WHEEL)
 _MAGICS: Final = (r.MAGIC_V1, r.MAGIC_V2, r.MAGIC_BLANK)
 
 
 def kind_of(path: str) -> str:
-    """One of KINDS. Raises InputError where it is not known, OSError where it cannot be read."""
+    """Return the kind. Raises InputError where it is not known, OSError where it cannot be read."""
     full = files.absolute(path)
     name, folder = files.base(full), files.parent(full)
     above = files.base(files.parent(files.parent(folder)))
@@ -74,7 +74,7 @@ def kind_of(path: str) -> str:
         return TIMER_WHEEL
     found = _by_content(path, name)
     if found is None:
-        raise errors.InputError(f"{names.escape(path)}: cannot tell its kind: give --kind {'|'.join(KINDS)}")
+        raise errors.InputError(f"{names.escape(path)}: cannot tell its kind: give --kind {'|'.join(get_args(FileKind))}")
     return found
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.jobs.store.lock import LOCK, holder
-from rocketmq_reindex.storage_format import errors, names, topics
+from rocketmq_reindex.storage_format import errors, layouts, names, topics
 from rocketmq_reindex.storage_format.start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing, QueueColumns
 from rocketmq_reindex.storage_format.start.store import IndexFileData, StoreFile
 from rocketmq_reindex.storage_format.text import java_string
@@ -228,7 +228,6 @@ class MappedIndex(IndexFileData):
 TOPICS: Final = "config/topics.json"
 ENTRIES_MAX: Final = 5_000_000
 """files and folders that are listed at most: beyond that it is no store, or nothing is said in seconds"""
-_PARTS: Final = ("consumequeue", "batchconsumequeue", "index", "config")
 
 
 class StoreFolders:
@@ -321,7 +320,7 @@ class StoreFolders:
 
     def _check_folders(self) -> None:
         """Raise InputError for a folder of the store that is none: a broker starts, and fails later."""
-        for place in (*self._roots, *(os.path.join(self._store, part) for part in _PARTS)):
+        for place in (*self._roots, *(os.path.join(self._store, part) for part in layouts.FOLDERS)):
             if os.path.lexists(place) and files.entry_of(place).kind != files.FOLDER:
                 raise errors.InputError(
                     f"{names.escape(place)}: is no folder: preflight does not know what a broker then does: move it away"

@@ -181,7 +181,7 @@ def losses(prediction: Prediction, commands: Commands, keeps_index: bool, segmen
         rebuild = Advised(words, (repaired, *rebuild.commands))
     elif dispatch.stopped_at >= 0:
         # A build refuses the record as damage, and a start that dispatches again meets it again.
-        rebuild = Advised((f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}",), (commands.repaired(),))
+        rebuild = Advised((building_advice.REPAIR_FIRST,), (commands.repaired(),))
     elif prediction.in_order is False:
         rebuild = Advised((_OUT_OF_ORDER,), (commands.verified(),))
     elif prediction.in_order is None:
@@ -216,7 +216,7 @@ def _cut(log: LogOutcome, repaired: str) -> Loss:
     text = (
         f"at offset {log.max_offset} ({log.cut_reason}): {counted(log.cut_bytes, 'byte')} with {records} are cut off{deleted}"
     )
-    advice = [f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}"]
+    advice = [building_advice.REPAIR_FIRST]
     if "crc" in log.cut_reason.lower():
         advice.append("or start once with checkCRCOnRecover=false: the record is then served as it is")
     return Loss("log-cut", log.cut_records, text, tuple(advice), (repaired,))
@@ -269,7 +269,7 @@ def _stopped(offset: int, repaired: str) -> Loss:
         f"the topic of the record at offset {offset} cannot be a folder: the broker tries 30 times, a second each, then puts "
         "no unit into any queue, and takes no messages until it starts again, and at that start likewise"
     )
-    return Loss("dispatch-stopped", 1, text, (f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}",), (repaired,))
+    return Loss("dispatch-stopped", 1, text, (building_advice.REPAIR_FIRST,), (repaired,))
 
 
 def _index(index: IndexOutcome, keeps_index: bool, rebuild: Advised) -> list[Loss]:
@@ -358,7 +358,7 @@ _ADVICE = {
     "delay-levels": "set messageDelayLevel right",
     "queue-last-file-empty": "rebuild, and run preflight again: a start that failed may have left that file",
     "checkpoint-logics-offset": "rebuild, or start once with enableAcceleratedRecovery=false",
-    "record-too-large": f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}",
+    "record-too-large": building_advice.REPAIR_FIRST,
     "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
     "light-queue-offset": "rebuild, or start once with enableMultiDispatch=false: light queues then get no units",
 }
@@ -371,7 +371,7 @@ _CUT: Final = "if it was cut, put the whole file back from a replica or a backup
 
 def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands, store: str, segment: int) -> list[Loss]:
     """Return each kind of refusal once, with the number of files, the first of them, and what to do."""
-    losses_found = list[Loss]()
+    losses_found, newest = list[Loss](), max((entry.name for entry in loading.segments), default="")
     for kind in dict.fromkeys(refusal.kind for refusal in refusals):
         of_kind = [refusal for refusal in refusals if refusal.kind == kind]
         first = of_kind[0]
@@ -379,12 +379,12 @@ def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands,
         text = f"{escape(first.path)}: {first.detail}{others}" if first.path else f"{first.detail}{others}"
         ready = (commands.rebuilt(),) if kind in _REBUILT else (commands.repaired(),) if kind == "record-too-large" else ()
         advice: tuple[str, ...] = (_ADVICE[kind],) if kind in _ADVICE else ()
-        cut = {_cut_off(refusal, loading, segment, store) for refusal in of_kind} if kind == "log-file-size" else {""}
+        cut = {_cut_off(refusal, newest, segment, store) for refusal in of_kind} if kind == "log-file-size" else {""}
         if cut == {"last"}:
             ready = (building_advice.shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)
         elif "inner" in cut:
             # Zeros would let the broker start, and consumers would miss what stood there without a word.
-            advice, ready = (_CUT, f"{building_advice.REPAIR}: {building_advice.WITHOUT_REPLICA}"), (commands.repaired(),)
+            advice, ready = (_CUT, building_advice.REPAIR_FIRST), (commands.repaired(),)
         if kind == "queue-last-file-empty" and not os.path.lexists(os.path.join(store, first.path)):
             # The recovery begins it for a record that then gets no unit (ConsumeQueue.putMessagePositionInfo).
             advice, ready = IN_BROKERS_ORDER, (commands.rebuilt(queue_order="broker"),)
@@ -392,9 +392,9 @@ def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands,
     return losses_found
 
 
-def _cut_off(refusal: Refusal, loading: Loading, segment: int, store: str) -> str:
-    """Return "last" where it is the newest segment, and only cut off, and "inner" for such a one in front of it; else ""."""
+def _cut_off(refusal: Refusal, newest: str, segment: int, store: str) -> str:
+    """Return "last" for a segment that was only cut, behind the ``newest`` that loads, "inner" for one before it; else ""."""
     name, path = os.path.basename(refusal.path), os.path.join(store, refusal.path)
     if not (name.isdigit() and os.path.isfile(path) and 0 < os.path.getsize(path) < segment):
         return ""
-    return "last" if name > max((entry.name for entry in loading.segments), default="") else "inner"
+    return "last" if name > newest else "inner"

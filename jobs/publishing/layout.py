@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.udfs import files
@@ -64,7 +65,7 @@ def check_writable(option: str, path: str) -> None:
         raise InputError(f"{option} {escape(path)}: lies inside {escape(store)}, a broker's store: name a file apart from it")
 
 
-_PARTS: Final = ("", "commitlog", "consumequeue", "batchconsumequeue", "index", "config", "timerlog")
+_PARTS: Final = ("", "commitlog", *layouts.FOLDERS, "timerlog")
 """the folders of a store, and "" for the store itself: what else lies beside a commitlog may be anybody's"""
 
 

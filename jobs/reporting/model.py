@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.jobs.building.advice import DIR, REPAIR, REPAIRS, REPLICA, WITHOUT_REPLICA, shell
+from rocketmq_reindex.jobs.building.advice import DIR, REPAIR_FIRST, REPAIRS, REPLICA, shell
 from rocketmq_reindex.storage_format.checks.differences import no_differences
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX, counted, escape
@@ -161,7 +161,7 @@ def _judge_build(model: Model, repaired: bool) -> None:
     lays_out = "lay it out for a broker"
     if model.damage:
         repair = shell(["rmq-reindex", "repair", "STORE", "--out", DIR, "--replica", REPLICA])
-        model.steps.append(Step(f"{REPAIR}: {WITHOUT_REPLICA}", repair))
+        model.steps.append(Step(REPAIR_FIRST, repair))
         lays_out = "or lay this build out for a broker, without those messages"
     model.steps.append(Step(lays_out, shell(["rmq-reindex", "fetch", model.title, "--to", "STORE"])))
 
@@ -202,7 +202,7 @@ def _mends(model: Model, summary: dict[str, Any]) -> list[Step]:
         # Some differences need other means, or no build is advised.
         has_other_means = any(not str(finding.get("mend", "")).startswith("rmq-reindex") for finding in model.findings)
         repair = str(summary["mend"]).startswith(REPAIRS)
-        first = f"{REPAIR}: {WITHOUT_REPLICA}" if repair else f"{'some' if has_other_means else 'all'} of it is mended by"
+        first = REPAIR_FIRST if repair else f"{'some' if has_other_means else 'all'} of it is mended by"
         steps.append(Step(first, str(summary["mend"])))
         steps += [Step(f"or, which {way['loses']}", str(way["command"])) for way in summary.get("other_ways", ())]
     steps += [Step(f"no build is advised for some of it: {reason}") for reason in summary.get("not_mended", ())]

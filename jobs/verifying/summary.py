@@ -2,19 +2,18 @@
 
 import contextlib
 import dataclasses
-import datetime as dt
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.building.advice import REPAIR, REPAIRS, WITHOUT_REPLICA
+from rocketmq_reindex.jobs.building.advice import REPAIR_FIRST, REPAIRS
 from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
 from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
 from rocketmq_reindex.storage_format.checks.differences import INDEX, KINDS, PARTS, QUEUES, Example, Tally, no_differences
 from rocketmq_reindex.storage_format.names import counted
 from rocketmq_reindex.storage_format.scan.ranges import Hole
-from rocketmq_reindex.udfs.times import now
+from rocketmq_reindex.udfs.times import now, show_time
 from rocketmq_reindex.version import __version__
 
 QUEUES_LISTED: Final = 1000
@@ -173,7 +172,7 @@ class VerifySummary:
         if self.mend and any(finding["kind"] == MISSING_SEGMENT for finding in self.findings):
             lines.append("mend     look first for the missing segment: its disk may not be mounted; if it is lost:")
         if self.mend:
-            lines += [f"mend     {REPAIR}: {WITHOUT_REPLICA}"] if self.mend.startswith(REPAIRS) else []
+            lines += [f"mend     {REPAIR_FIRST}"] if self.mend.startswith(REPAIRS) else []
             lines.append(f"mend     {self.mend}")
         for way in self.other_ways:
             lines += [f"or       {way['command']}", f"         {way['loses']}"]
@@ -257,12 +256,9 @@ def _of_queue(entry: dict[str, Any]) -> str:
 
 
 def show_store_time(milliseconds: int) -> str:
-    """Return a store time (ms since 1970) in ISO format."""
-    try:
-        time = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(milliseconds=milliseconds)
-        return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except OverflowError:
-        return f"{milliseconds} ms"
+    """Return a store time in ISO form; a number that no calendar has is shown with its unit."""
+    shown = show_time(milliseconds)
+    return f"{shown} ms" if shown == str(milliseconds) else shown
 
 
 def lost_example(stretch: dict[str, int], what: str = "key") -> Example:

@@ -49,4 +49,3 @@ class TimerSettings:
 
 DELIVER: Final = "deliver"
 DROP: Final = "drop"
-UNDECIDED: Final = (DELIVER, DROP)

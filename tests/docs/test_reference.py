@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import re
 import struct
@@ -14,6 +15,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.cli import COMMANDS
 from rocketmq_reindex.jobs.command.failures import ENDING
+from rocketmq_reindex.jobs.command.options import parser_of
 from rocketmq_reindex.storage_format.checks.differences import KINDS, PARTS
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
 from rocketmq_reindex.storage_format.start.rules import RELEASES
@@ -34,10 +36,15 @@ def test_every_table_of_the_pages_can_be_made() -> None:
             assert not re.search(r"(?:^|[\s(])--[a-z]", plain), (page, words)
 
 
+def actions_of(command: str) -> list[argparse.Action]:
+    """Every option and argument of a command but --help, as its parser has it."""
+    return [action for action in parser_of(command)._actions if action.dest != "help"]
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_options_are_all_there(command: str) -> None:
     stated = re.findall(r"^\| `([^` ]+)", from_code.options(command), re.MULTILINE)
-    actions = from_code.options_of(command)
+    actions = actions_of(command)
     assert sorted(stated) == sorted((action.option_strings or [str(action.metavar)])[0] for action in actions)
     assert all(action.help for action in actions)
 
@@ -45,14 +52,14 @@ def test_options_are_all_there(command: str) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_options_in_the_text_exist(command: str) -> None:
     """Of this command, or of those that its page tells of besides."""
-    known = {name for of in COMMANDS for action in from_code.options_of(of) for name in action.option_strings}
+    known = {name for of in COMMANDS for action in actions_of(of) for name in action.option_strings}
     assert set(re.findall(r"`(--[a-z-]+)", text_of(f"reference/{command}"))) <= {*known, "--help", "--version"}
 
 
 def test_defaults_in_the_help_are_the_settings() -> None:
     """Where the help of build ends with a default, it is the setting's."""
     settings = {field.name: field.default for field in dataclasses.fields(BuildSettings)}
-    for action in from_code.options_of("build"):
+    for action in actions_of("build"):
         value = settings.get(action.dest)
         found = re.search(r" \((\d+|[a-z]+|[\d.]+)\)$", action.help or "")
         if found and action.nargs != 0 and isinstance(value, str | int) and value and found[1] != "repeatable":
@@ -63,7 +70,7 @@ def test_defaults_in_the_help_are_the_settings() -> None:
     ("--on-damage", "explanation/damage", "Damage"), ("--queue-order", "explanation/queue-order", "Queue order"),
 ])  # fmt: skip
 def test_every_policy_is_explained(option: str, page: str, title: str) -> None:
-    (action,) = (action for action in from_code.options_of("build") if option in action.option_strings)
+    (action,) = (action for action in actions_of("build") if option in action.option_strings)
     stated = [row[0] for row in rows(text_of(page).split(f"# {title}\n", 1)[1].split("\n## ", 1)[0])]
     assert stated == [f"`{choice}`" for choice in action.choices or ()]
 

@@ -20,7 +20,6 @@ from rocketmq_reindex.udfs.files import entries, systems, uris
 REFLINK: Final = "reflink"
 HARD: Final = "hard"
 NONE: Final = "none"
-LINKS: Final = (REFLINK, HARD, NONE)
 """How a copy may share its bytes with the old file."""
 _REPLACE_ATTEMPTS: Final = 9
 _FICLONE: Final = 0x40049409

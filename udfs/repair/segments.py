@@ -35,8 +35,8 @@ Bytes = npt.NDArray[np.uint8]
 class SegmentPlan:
     """One segment to be written: as it is in the damaged log, where the path of a missing one is "".
 
-    ``pieces`` are the bytes that change, in order. ``link``, one of LINKS, says how an unchanged segment may share its bytes
-    with the old file.
+    ``pieces`` are the bytes that change, in order. ``link``, one of REFLINK, HARD and NONE, says how an unchanged segment may
+    share its bytes with the old file.
     """
 
     old: Segment
@@ -56,7 +56,7 @@ class WrittenSegment(TaskResult):
 
     entry: dict[str, Any]
     how: str
-    """copy, or one of LINKS"""
+    """copy, REFLINK, HARD or NONE"""
     digests: dict[str, str]
     """by the number of the range"""
 

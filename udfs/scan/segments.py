@@ -10,8 +10,6 @@ from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import files
 
 _FOLDER: Final = "commitlog"
-_PARTS: Final = ("consumequeue", "batchconsumequeue", "index", "config")
-"""other folders of a store"""
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ def meant_by(store: str) -> str:
     if files.entry_of(store).kind != files.FOLDER:
         return ""
     around = files.parent(store)
-    if files.base(store) in _PARTS and files.entry_of(files.join(around, _FOLDER)).kind == files.FOLDER:
+    if files.base(store) in layouts.FOLDERS and files.entry_of(files.join(around, _FOLDER)).kind == files.FOLDER:
         return f": it is a part of a store: did you mean {names.escape(around)}?"
     if not _has_segments(files.listing(store)):
         return ""
@@ -82,7 +80,7 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
                 f"{names.escape(root)}: is a store, no folder of segments: did you mean {names.escape(inner.path)}?"
             )
         beside = files.join(files.parent(root), _FOLDER)
-        if files.base(root) in _PARTS and files.entry_of(beside).kind == files.FOLDER and not _has_segments(entries):
+        if files.base(root) in layouts.FOLDERS and files.entry_of(beside).kind == files.FOLDER and not _has_segments(entries):
             raise errors.InputError(
                 f"{names.escape(root)}: is a part of a store, no folder of segments: did you mean {names.escape(beside)}?"
             )

@@ -48,10 +48,9 @@ def _manager() -> Callable[[], None]:
     import rocketmq_reindex.udfs.scan.ranges
     import rocketmq_reindex.udfs.write.index
     import rocketmq_reindex.udfs.write.queues  # noqa: F401
-    from rocketmq_reindex.storage_format.kernels.crc32 import moved_on
+    from rocketmq_reindex.storage_format.kernels.crc32 import warm_up
 
-    # The first call of a compiled loop loads a part of numba, which takes 0.4 s: once, for all workers.
-    moved_on(0, 0)
+    warm_up()
     return cast("Callable[[], None]", manager)
 
 

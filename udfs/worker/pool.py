@@ -53,8 +53,7 @@ def _imports(command: str) -> None:
     importlib.import_module("rocketmq_reindex.udfs.worker.tasks")
     for name in _NEEDED[command]:
         importlib.import_module(f"rocketmq_reindex.udfs.{name}")
-    # The first call of a compiled loop loads a part of numba, which takes 0.4 s: once, for all workers.
-    importlib.import_module("rocketmq_reindex.storage_format.kernels.crc32").moved_on(0, 0)
+    importlib.import_module("rocketmq_reindex.storage_format.kernels.crc32").warm_up()
 
 
 def _end_with(parent: int) -> None:

@@ -19,6 +19,7 @@ from rocketmq_reindex.udfs.times import show_time
 from tests.golden.stores import NAMES, GoldenStore, index_in_order, read_files, unpack
 from tests.reference.log import read_segments, walk
 from tests.reference.settings import Settings
+from tests.tools import spoil
 from tests.tools.encode import EPOCH
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
@@ -102,13 +103,7 @@ def test_the_log_ends_before_its_queues(golden: GoldenStore, capsys: pytest.Capt
 
 
 def test_a_damaged_last_record_is_no_segment_that_is_missing(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
-    last = max((golden.path / "commitlog").iterdir())
-    content = bytearray(last.read_bytes())
-    at, end = 0, len(content.rstrip(b"\0"))
-    while (size := int.from_bytes(content[at : at + 4], "big")) and at + size < end:
-        at += size
-    content[at + 4] ^= 0xFF  # of the magic code
-    last.write_bytes(content)
+    spoil.bad_magic(golden.path, -1)
     assert not [text for text in info(golden.path, capsys)["problems"] if "look first for" in text]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.preflighting import folders
+from tests.tools import spoil
 from tests.tools.no_override import bound_by_permissions
 from tests.unit.jobs.preflighting.told import SEGMENT, SIZES, error_of, told
 
@@ -134,11 +135,5 @@ def test_segments_that_are_missing(store: Path) -> None:
 
 
 def test_a_damaged_last_record_is_no_segment_that_is_missing(store: Path) -> None:
-    last = max(path for path in (store / "commitlog").iterdir() if path.read_bytes().strip(b"\0"))
-    content = bytearray(last.read_bytes())
-    at, end = 0, len(content.rstrip(b"\0"))
-    while (size := int.from_bytes(content[at : at + 4], "big")) and at + size < end:
-        at += size
-    content[at + 4] ^= 0xFF  # of the magic code
-    last.write_bytes(content)
+    spoil.bad_magic(store, -1)
     assert not [note for note in told(store).notes if "look first" in note]
