@@ -215,7 +215,7 @@ class StoreLook:
         if queues.last >= log.end:
             self._problem(
                 f"commitlog: its segments end at {log.end}, and consumequeue/ has units up to {queues.reach}: look first for "
-                "segments at its end: a start without them loses these messages for good"
+                "segments at its end: after a start without them new messages take their offsets, and they cannot be put back"
             )
         if not queues.looked_into:
             self._wrong.add(_QUEUES)

@@ -354,7 +354,7 @@ class Preflight:
         if cut and prediction.log is not None and not prediction.log.cut_bytes:
             summary.notes.append(
                 f"{counted(cut, 'unit')} cut, of messages behind the log's end at {prediction.log.max_offset}: look first for "
-                "a segment at that end: a start without it loses these messages for good"
+                "a segment at that end: after a start without it new messages take their offsets, and it cannot be put back"
             )
         if prediction.dispatch is not None and prediction.dispatch.hidden_records < 0 and prediction.log is not None:
             summary.notes.append(
