@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Sequence
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 900
+HEIGHT = 1000
 _REPORT = """
 <script>
 addEventListener("load", () => {
@@ -65,48 +67,71 @@ addEventListener("load", () => {
     code: all("article pre").map(seen), pictures: all("article img").map(seen),
     links: all(".bd-sidebar-primary .sidebar-primary__section a").filter(seen).map(e => e.textContent.trim()),
   };
+  window.told = told;
+});
+</script></body>"""
+_FRAMES = """<!doctype html><body>%s
+<script>
+addEventListener("load", () => {
   const out = document.createElement("pre");
-  out.id = "probe"; out.textContent = JSON.stringify(told); document.body.append(out);
+  out.id = "probe"; out.textContent = JSON.stringify(Array.from(frames, frame => frame.told)); document.body.append(out);
 });
 </script></body>"""
 
 
 def look(page: Path, scratch: Path, width: int, dark: bool) -> dict[str, Any]:
     """Open a copy of a report, ``page``, with a probe in it; returns what the probe saw."""
-    return _probed(page, scratch / f"probed-{width}-{dark}.html", scratch, width, dark, _REPORT)
+    copy = scratch / f"probed-{width}-{dark}.html"
+    copy.write_text(_with_probe(page, _REPORT), encoding="utf-8")
+    told: dict[str, Any] = _told(copy, scratch / f"profile-{width}-{dark}", width, dark)
+    return told
 
 
-def look_at_tables(page: Path, scratch: Path, width: int) -> dict[str, Any]:
-    """Open a copy of a page of the docs, with a probe in it; returns what the probe saw.
+def look_at_tables(pages: Sequence[Path], scratch: Path, widths: Sequence[int]) -> dict[tuple[Path, int], dict[str, Any]]:
+    """Open copies of pages of the docs, with a probe in each; returns what the probes saw by page and width.
 
-    The copy lies beside the page for a moment, since the page loads its style from there.
+    Each stands in a frame of its width, and one start of the browser serves all. The copies lie beside the pages for a
+    moment, since these load their style from there.
     """
-    beside = page.with_name(f"probed-{width}-{page.name}")
+    copies = {page: page.with_name(f"probed-{page.name}") for page in pages}
+    places = [(page, width) for page in pages for width in widths]
+    style = f"height: {HEIGHT}px; border: 0; display: block"
+    frames = [
+        f'<iframe src="{copies[page].resolve().as_uri()}" style="width: {width}px; {style}"></iframe>' for page, width in places
+    ]
+    (scratch / "frames.html").write_text(_FRAMES % "\n".join(frames), encoding="utf-8")
     try:
-        return _probed(page, beside, scratch, width, False, _TABLES)
+        for page, copy in copies.items():
+            copy.write_text(_with_probe(page, _TABLES), encoding="utf-8")
+        # The page of frames reads what the probes left in them.
+        told = _told(scratch / "frames.html", scratch / "profile", max(widths), False, "--allow-file-access-from-files")
     finally:
-        beside.unlink(missing_ok=True)
+        for copy in copies.values():
+            copy.unlink(missing_ok=True)
+    return dict(zip(places, told, strict=True))
 
 
-def _probed(page: Path, copy: Path, scratch: Path, width: int, dark: bool, probe: str) -> dict[str, Any]:
+def _with_probe(page: Path, probe: str) -> str:
     text = page.read_text(encoding="utf-8")
     assert text.count("</body>") == 1
-    copy.write_text(text.replace("</body>", probe), encoding="utf-8")
+    return text.replace("</body>", probe)
+
+
+def _told(page: Path, profile: Path, width: int, dark: bool, *more: str) -> Any:
     command = subprocess.run([ROOT / "scripts" / "browser"], capture_output=True, text=True, check=True).stdout.strip()
     done = subprocess.run(
         [
             # Its shared memory in files: /dev/shm may be small, and other tests use it.
             command, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
             "--host-resolver-rules=MAP * ~NOTFOUND",
-            f"--user-data-dir={scratch / f'profile-{width}-{dark}'}", f"--window-size={width},1000",
-            f"--blink-settings=preferredColorScheme={0 if dark else 1}", "--dump-dom", copy.resolve().as_uri(),
+            f"--user-data-dir={profile}", f"--window-size={width},{HEIGHT}",
+            f"--blink-settings=preferredColorScheme={0 if dark else 1}", *more, "--dump-dom", page.resolve().as_uri(),
         ],
         capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     found = re.search(r'<pre[^>]*id="probe"[^>]*>(.*?)</pre>', done.stdout, re.DOTALL)
     assert found, done.stderr[-2000:]
-    told: dict[str, Any] = json.loads(unescape(found[1]))
-    return told
+    return json.loads(unescape(found[1]))
 
 
 def contrast(one: str, other: str) -> float:
