@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo-setup test-setup oracles full-setup dist demo docs test test-random test-rest test-all oracle preflight repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint house format matrix versions mutants clean distclean
+.PHONY: help setup demo-setup test-setup oracles full-setup dist demo docs test test-random test-rest test-all oracle preflight repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint house format matrix versions mutants slow clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 # Bytecode is kept, as in scripts/setup.
@@ -65,6 +65,9 @@ test-random: test-setup ## the random tests of `make test` with new seeds: N=1 o
 	$(PYTEST) -m "random and not slow and not matrix" --seeds $(or $(N),1) $(if $(SECONDS),--seconds $(SECONDS)) $(FIRST)
 
 test-all: test test-rest ## every test but the slow ones and the full matrix
+
+slow: full-setup ## the tests that take minutes or gigabytes, and those of one more RocketMQ version
+	$(PYTEST) -m slow tests/
 
 versions: setup ## a smoke test with the lowest versions that pyproject.toml allows, and with those of a fresh install; dist/ under older Sparks
 	@scripts/versions

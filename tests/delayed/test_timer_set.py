@@ -1,6 +1,6 @@
 """A backup of commitlog/ and config/, restored by the commands that the docs name: each waiting timer message comes, once.
 
-The control is the broker's own store, started again as the kill left it.
+The control is the broker's own store, started again as the kill left it. `make slow` runs each test with the other line, too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ SETTINGS: dict[str, str | int] = {"mappedFileSizeTimerLog": 52 * 1000}
 COUNT = 200
 LAST = 22_000
 """Milliseconds until the last message is due"""
-VERSIONS = ["5.3.3", "5.5.0"]
+OLDER = ["5.3.3", pytest.param("5.5.0", marks=pytest.mark.slow)]
+NEWER = [pytest.param("5.3.3", marks=pytest.mark.slow), "5.5.0"]
 
 
 def lived(version: str, folder: Path) -> tuple[Path, int]:
@@ -84,7 +85,7 @@ def told(store: Path, folder: Path, version: str, capsys: pytest.CaptureFixture[
     return status, {one["kind"]: one["count"] for one in (*found["losses"], *found["warnings"])}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NEWER)
 def test_a_backup_without_timerlog(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, until = lived(version, tmp_path)
     saved = backup(store, tmp_path)
@@ -101,7 +102,7 @@ def test_a_backup_without_timerlog(version: str, tmp_path: Path, capsys: pytest.
     assert not sent - control
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", OLDER)
 def test_what_preflight_says_of_timercheck_alone(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The files of a build without timers, put in by hand: preflight counts what is lost, and its advice saves it."""
     store, until = lived(version, tmp_path)
@@ -128,7 +129,7 @@ def test_what_preflight_says_of_timercheck_alone(version: str, tmp_path: Path, c
     assert goes_on(version, helped, tmp_path, until, COUNT) == sent
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", OLDER)
 def test_slots_that_are_read_again_after_a_kill(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """timercheck is written once a second: what was delivered since then is delivered again."""
     store, until = lived(version, tmp_path)
@@ -141,7 +142,7 @@ def test_slots_that_are_read_again_after_a_kill(version: str, tmp_path: Path, ca
     assert max(before.values()) == 1
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NEWER)
 def test_overdue_messages_come_in_the_order_in_which_they_are_due(version: str, seed: int, tmp_path: Path) -> None:
     """The acknowledgement of a popped message is due before the end of its time: in another order it would come again."""
     rng, store, steps = random.Random(seed), tmp_path / "store", 60
@@ -166,7 +167,7 @@ def test_overdue_messages_come_in_the_order_in_which_they_are_due(version: str, 
         assert [int(record.key, 16) for record in log if record.topic == "T0"] == list(range(steps))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NEWER)
 def test_a_recalled_message_stays_recalled(version: str, tmp_path: Path) -> None:
     """Also where it is due beyond the roll window, and the broker starts after it was due."""
     rolling: dict[str, str | int] = {"timerPrecisionMs": 200, "timerRollWindowSlot": 40}

@@ -8,10 +8,17 @@ import pytest
 
 from tests.fault.agreement import LOGS, check
 
-NUMBERS = {"flips": 100, "odd queues": 200, "stale": 10}
-USUAL = 30
+NUMBERS = {"flips": 40, "odd queues": 80, "stale": 5}
+USUAL = 12
 
 
 @pytest.mark.parametrize("kind", LOGS)
 def test_they_agree(kind: str, seed: int, tmp_path: Path) -> None:
     check(kind, seed, range(NUMBERS.get(kind, USUAL)), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LOGS)
+def test_they_agree_on_many(kind: str, seed: int, tmp_path: Path) -> None:
+    """`make slow` runs these."""
+    check(kind, seed, range(10 * NUMBERS.get(kind, USUAL)), tmp_path)

@@ -1,4 +1,7 @@
-"""A topic that cannot be a folder: the real RocketMQ dispatches nothing more at each start, until the log is repaired."""
+"""A topic that cannot be a folder: the real RocketMQ dispatches nothing more at each start, until the log is repaired.
+
+`make slow` runs it with 5.3.3, too.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ CONF = Conf(Sizes(SEGMENT, 4000, 50, 400))
 RECORDS, SPOILT, BODY = 200, 120, 60
 
 
-@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
+@pytest.mark.parametrize("version", [pytest.param("5.3.3", marks=pytest.mark.slow), "5.5.0"])
 def test_the_advised_repair_ends_it(version: str, tmp_path: Path) -> None:
     store, started, mended = (tmp_path / name for name in ("store", "started", "mended"))
     with LogWriter(store / "commitlog", SEGMENT) as writer:
