@@ -10,7 +10,6 @@ from rocketmq_reindex.jobs.preflighting.model import StoreSizes
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.names import counted, escape
-from rocketmq_reindex.storage_format.queue.order import CONTINUED
 from rocketmq_reindex.storage_format.start.delayed import DelayedOutcome, TimerOutcome
 from rocketmq_reindex.storage_format.start.loading import IndexOutcome, Loading, LogOutcome, Prediction, QueueOutcome, Refusal
 from rocketmq_reindex.storage_format.versions import line_of
@@ -108,7 +107,7 @@ KINDS: Final = {
 }
 """Kinds of loss: with one of them the exit status is 4."""
 WARNINGS: Final = {
-    "earlier-lives": "records whose queue began again behind them: consumers get the later records at their offsets",
+    "earlier-lives": "records of a topic that was deleted and made again: its queue began again at offset 0 behind them",
     "log-tail-cut": "bytes behind the last good record, which the start cuts off: no record is lost",
     "delayed-again": "delayed messages that are, or may be, delivered a second time",
     "timer-again": "timer messages that are delivered a second time",
@@ -131,7 +130,6 @@ IN_BROKERS_ORDER: Final = (
         "ask with --abort no what a start without the file abort does, and move that file away"
     ),
 )
-_FEW_EARLIER: Final = "verify the store, and do what it says: one or two such records may have a wrong queue offset"
 _TIMERS_LOST: Final = (
     "restore config/timercheck, timerlog and timerwheel together from one backup",
     "or move them away and rebuild with --write-delay, which makes all three from the log",
@@ -206,6 +204,7 @@ def losses(prediction: Prediction, commands: Commands, keeps_index: bool, segmen
             f"{counted(len(short), 'queue')}, such as {escape(worst.topic)}/{worst.queue}: its max offset becomes "
             f"{worst.max_offset}, the log holds offsets up to {worst.log_max - 1}"
         )
+        text += "" if worst.hidden else "; each of its records has a unit, some of them at a lower offset than their own"
         lost.append(Loss("queue-short", len(short), text, *rebuild))
     return lost + _index(index, keeps_index, rebuild)
 
@@ -319,18 +318,19 @@ def _many(count: int) -> str:
     return counted(count, "timer message") if count >= 0 else "timer messages that were not counted (--count-limit)"
 
 
-def earlier_lives(queues: Sequence[QueueOutcome], commands: Commands) -> list[Loss]:
-    """Return the warning of records whose offsets later ones of their queue have. One or two may have a wrong offset."""
+def earlier_lives(queues: Sequence[QueueOutcome]) -> list[Loss]:
+    """Return the warning of records of topics that were made again."""
     again = [queue for queue in queues if queue.earlier_lives]
     if not again:
         return []
     worst, total = max(again, key=lambda queue: queue.earlier_lives), sum(queue.earlier_lives for queue in again)
+    name = f"{escape(worst.topic)}/{worst.queue}"
     text = (
-        f"{counted(total, 'record')} of {counted(len(again), 'queue')}, such as {escape(worst.topic)}/{worst.queue}: the queue "
-        "began again behind them, and consumers get the later records: a topic that was made again, or a queue that was lost"
+        f"{counted(total, 'record')} of {counted(len(again), 'queue')}, such as {name}, lie in front of its first message: the "
+        "topic was deleted and made again, and this start loses nothing; if nobody deleted it, its files were lost once, and "
+        "these messages with them"
     )
-    few = any(queue.earlier_lives < CONTINUED for queue in again)
-    return [Loss("earlier-lives", total, text, (_FEW_EARLIER,) if few else (), (commands.verified(),) if few else ())]
+    return [Loss("earlier-lives", total, text)]
 
 
 def tail_cut(log: LogOutcome | None) -> list[Loss]:

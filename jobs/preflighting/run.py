@@ -373,9 +373,7 @@ class Preflight:
         summary.delayed = [plain(level) for level in levels]
         summary.timers = None if timers is None else plain(timers)
         summary.losses += [plain(loss) for loss in (*lost, *lost_delayed)]
-        summary.warnings = [
-            plain(loss) for loss in (*tail_cut(prediction.log), *earlier_lives(prediction.queues, commands), *warned)
-        ]
+        summary.warnings = [plain(loss) for loss in (*tail_cut(prediction.log), *earlier_lives(prediction.queues), *warned)]
 
     def _check_unchanged(self, before: start_listing.Listing) -> None:
         """Raise InputError where a file is another than it was at the beginning."""

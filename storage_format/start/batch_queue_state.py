@@ -30,6 +30,11 @@ class BatchQueueState:
         self.units_added = 0
         self._kept_of_given = sum(self._wrote)
 
+    @property
+    def first_unit(self) -> int:
+        """The physical offset in the first unit, where that begins at offset 0; -1 where consumers have none there."""
+        return int(self._units(0)["phy_offset"][0]) if self._starts and self.min_offset == 0 else -1
+
     room = 0
     """units of this start in memory: they are written into the spool's room"""
 

@@ -90,7 +90,7 @@ class QueueOutcome:
     ends_blank: bool = False
     """whether the recovery began a file for a record below the queue's end, and so hides all units before it"""
     earlier_lives: int = 0
-    """records without a unit behind which the queue began again, so that a later one has their offset; in none of the others"""
+    """records without a unit in front of the one with which the queue began again at offset 0; in none of the others"""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
 """State what a start did, and count what it left out."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +69,7 @@ def outcome(
     for rows in started.rows.chunks():
         count.take(rows)
         progress.moved(start_kept.bytes_of(rows))
+    count.end()
     return loading.Prediction(
         settings.release,
         True,
@@ -86,17 +89,49 @@ def _below(store: start_store.Store, started: Started) -> list[tuple[start_store
     return [*below, (store.segments[start.index], 0, start.at)] if start.at else below
 
 
+_LOW, _HIGH, _HIDDEN, _EARLIER, _IS_MET, _IS_LIGHT = range(6)
+"""columns of what is counted of a queue: its lowest offset, and the highest plus 1, of records that are of no earlier life; how
+many no consumer gets; how many are of earlier lives, and whether the record was met with which the queue began again"""
+_EARLIER_AT: Final = slice(6, 10)
+"""where records of earlier lives lie: first byte, end, lowest offset, highest plus 1"""
+_NO_COUNT: Final = np.array([INT64_MAX, INT64_MIN, 0, 0, 0, 0, INT64_MAX, -1, INT64_MAX, INT64_MIN], np.int64)
+
+
+class _Stretch(NamedTuple):
+    """So many records of a queue in the bytes [first, end) of the log, with offsets from ``low`` to below ``high``."""
+
+    records: int
+    first: int
+    end: int
+    low: int
+    high: int
+    is_light: bool
+
+    @staticmethod
+    def of(rows: record_loop.LogRows, which: start_kept.Int64s) -> _Stretch:
+        """Return those of the rows that are named."""
+        at, offsets = rows.at[which], rows.offset[which]
+        return _Stretch(
+            len(which), int(at.min()), int((at + rows.size[which]).max()), int(offsets[offsets >= 0].min(initial=INT64_MAX)),
+            int((offsets + rows.messages[which]).max()), bool(rows.flags[which[0]] & record_loop.LIGHT),
+        )  # fmt: skip
+
+
 class _KeptCount:
-    """What is counted of the sound records of the kept log, chunk by chunk. ``whole``: none of them is left out."""
+    """What is counted of the sound records of the kept log, chunk by chunk. ``whole``: none of them is left out.
+
+    Where a topic is deleted and made again, its queue begins again at offset 0, and no consumer is to be given what the log has
+    in front of that. So records are of an earlier life if they lie in front of one with offset 0 to which the queue's unit
+    at position 0 points. Any other record without a unit is one that consumers should be given, and are not.
+    """
 
     def __init__(self, settings: start_store.StartSettings, started: Started, whole: bool) -> None:
         self._started, self._keeps_index, self.whole = started, settings.message_index, whole
         self.items_missing = 0
-        self._low, self._high = np.full(_QUEUES, INT64_MAX, np.int64), np.full(_QUEUES, INT64_MIN, np.int64)
-        """lowest offset, and highest plus 1, of each queue's records with a unit, by its number"""
-        self._lives: dict[int, start_kept.QueueLives] = {}
-        """of queues with records of which a unit should point to each, and none does"""
-        self._light = set[int]()
+        self._counts = np.tile(_NO_COUNT, (_QUEUES, 1))
+        """a row for each queue, by its number"""
+        self._first, self._end, self._hidden = INT64_MAX, -1, 0
+        """of the records that no consumer gets, without those of light queues: first byte, end, number"""
         self.in_order = True
         """the offsets of each queue count up by one, as far as the rows were taken in the log's order"""
         self._next = np.full(_QUEUES, -1, np.int64)
@@ -110,11 +145,14 @@ class _KeptCount:
         """Count the next rows."""
         self._follow(rows)
         for number, queue_rows in start_kept.by_queue(rows, (rows.flags & record_loop.HAS_UNIT) > 0):
+            while number >= len(self._counts):
+                self._counts = np.concatenate((self._counts, np.tile(_NO_COUNT, (len(self._counts), 1))))
             hidden = self._are_hidden(number, rows.at[queue_rows]) if self.whole else np.zeros(len(queue_rows), np.bool_)
-            if number in self._lives or hidden.any():
-                self._take_hidden(number, rows, queue_rows, hidden)
-                queue_rows = queue_rows[~hidden]
-            self._take_offsets(number, rows.offset[queue_rows], rows.messages[queue_rows])
+            if hidden.any():
+                queue_rows = self._take_hidden(number, rows, queue_rows, hidden)
+            elif self._counts[number, _EARLIER]:
+                self._meet_beginning(number, rows, queue_rows)
+            self._take_offsets(number, rows, queue_rows)
         if self.whole and self._keeps_index:
             self.items_missing += self._started.index.missing(rows)
 
@@ -133,16 +171,23 @@ class _KeptCount:
         ends = np.concatenate((begins[1:], [True]))
         self._next[queue[ends]] = behind[ends]
 
-    def _take_offsets(self, number: int, offsets: start_kept.Int64s, messages: npt.NDArray[np.int16]) -> None:
-        while number >= len(self._low):
-            self._low = np.concatenate((self._low, np.full(len(self._low), INT64_MAX, np.int64)))
-            self._high = np.concatenate((self._high, np.full(len(self._high), INT64_MIN, np.int64)))
-        self._low[number] = min(self._low[number], offsets[offsets >= 0].min(initial=INT64_MAX))
-        self._high[number] = max(self._high[number], (offsets + messages).max(initial=INT64_MIN))
+    def _take_offsets(self, number: int, rows: record_loop.LogRows, queue_rows: start_kept.Int64s) -> None:
+        offsets = rows.offset[queue_rows]
+        self._counts[number, _LOW] = min(self._counts[number, _LOW], offsets[offsets >= 0].min(initial=INT64_MAX))
+        highest = (offsets + rows.messages[queue_rows]).max(initial=INT64_MIN)
+        self._counts[number, _HIGH] = max(self._counts[number, _HIGH], highest)
 
-    def _are_hidden(self, number: int, at: start_kept.Int64s) -> start_kept.Bools:
+    def _state(self, number: int) -> queue_state.QueueState | batch_queue_state.BatchQueueState | None:
+        return self._started.queues.get(self._started.reader.queue_name(number))
+
+    def _beginning(self, number: int) -> int:
+        """Return the physical offset to which the queue's unit at position 0 points; -1 where it has none."""
+        queue = self._state(number)
+        return -1 if queue is None else queue.first_unit
+
+    def _are_hidden(self, number: int, at: start_kept.Int64s) -> npt.NDArray[np.bool_]:
         """Return which of a queue's records have no unit that points to them, though they get one."""
-        queue = self._started.queues.get(self._started.reader.queue_name(number))
+        queue = self._state(number)
         if queue is None:
             return np.ones(len(at), np.bool_)
         if (at[1:] < at[:-1]).any():
@@ -153,43 +198,59 @@ class _KeptCount:
         return ~queue.are_pointed_to(at)
 
     def _take_hidden(
-        self, number: int, rows: record_loop.LogRows, queue_rows: start_kept.Int64s, hidden: start_kept.Bools
-    ) -> None:
-        order = np.argsort(rows.at[queue_rows], kind="stable")
-        queue_rows, hidden = queue_rows[order], hidden[order]
-        if rows.flags[queue_rows[0]] & record_loop.LIGHT:
-            self._light.add(number)
-        lives = self._lives.setdefault(number, start_kept.QueueLives())
-        lives.take(
-            hidden,
-            rows.offset[queue_rows],
-            rows.messages[queue_rows].astype(np.int64),
-            rows.at[queue_rows],
-            rows.size[queue_rows].astype(np.int64),
-        )
+        self, number: int, rows: record_loop.LogRows, queue_rows: start_kept.Int64s, hidden: npt.NDArray[np.bool_]
+    ) -> start_kept.Int64s:
+        """Count those of a queue's rows that have no unit. Returns the rows that are of no earlier life."""
+        earlier = hidden & (rows.at[queue_rows] < self._beginning(number))
+        self._meet_beginning(number, rows, queue_rows)
+        now = hidden & ~earlier
+        if now.any():
+            self._add_hidden(number, _Stretch.of(rows, queue_rows[now]))
+        if earlier.any():
+            found = _Stretch.of(rows, queue_rows[earlier])
+            kept = self._counts[number, _EARLIER_AT]
+            self._counts[number, _EARLIER] += found.records
+            self._counts[number, _EARLIER_AT] = (
+                min(kept[0], found.first), max(kept[1], found.end), min(kept[2], found.low), max(kept[3], found.high)
+            )  # fmt: skip
+            self._counts[number, _IS_LIGHT] = found.is_light
+        return queue_rows[~earlier]
+
+    def _meet_beginning(self, number: int, rows: record_loop.LogRows, queue_rows: start_kept.Int64s) -> None:
+        """Note whether the rows have the record with which the queue began again. A broken unit may point anywhere."""
+        if not self._counts[number, _IS_MET]:
+            is_beginning = (rows.at[queue_rows] == self._beginning(number)) & (rows.offset[queue_rows] == 0)
+            self._counts[number, _IS_MET] = is_beginning.any()
+
+    def _add_hidden(self, number: int, found: _Stretch) -> None:
+        counts = self._counts[number]
+        counts[_HIDDEN] += found.records
+        counts[_LOW], counts[_HIGH] = min(counts[_LOW], found.low), max(counts[_HIGH], found.high)
+        if not found.is_light:
+            self._first, self._end = min(self._first, found.first), max(self._end, found.end)
+            self._hidden += found.records
+
+    def end(self) -> None:
+        """All rows were taken. Records in front of a beginning that was not met are hidden like others."""
+        for number in np.flatnonzero((self._counts[:, _EARLIER] > 0) & (self._counts[:, _IS_MET] == 0)).tolist():
+            records, is_light = self._counts[number, [_EARLIER, _IS_LIGHT]].tolist()
+            first, end, low, high = self._counts[number, _EARLIER_AT].tolist()
+            self._add_hidden(number, _Stretch(records, first, end, low, high, bool(is_light)))
+            self._counts[number, _EARLIER] = 0
 
     def numbers(self) -> list[int]:
         """Return the queues that were met."""
-        return sorted({*np.flatnonzero(self._high > INT64_MIN).tolist(), *self._lives})
+        met: list[int] = np.flatnonzero((self._counts[:, _HIGH] > INT64_MIN) | (self._counts[:, _EARLIER] > 0)).tolist()
+        return met
 
     def queue(self, number: int) -> tuple[int, int, int, int]:
         """Return lowest offset, highest plus 1, hidden records, records of earlier lives of a queue."""
-        low, high, lives = int(self._low[number]), int(self._high[number]), self._lives.get(number)
-        if lives is None:
-            return low, high, 0, 0
-        hidden = lives.hidden()
-        return min(low, hidden.low), max(high, hidden.high, -1), hidden.count, lives.earlier
+        low, high, hidden, earlier = self._counts[number, [_LOW, _HIGH, _HIDDEN, _EARLIER]].tolist()
+        return low, high if high > INT64_MIN else -1, hidden, earlier
 
     def hidden(self) -> tuple[int, int, int]:
         """Return (first byte, end, number) of the records that no consumer gets; (-1, -1, 0) if there are none."""
-        hidden = [lives.hidden() for number, lives in self._lives.items() if number not in self._light and not lives.is_empty]
-        if not hidden:
-            return -1, -1, 0
-        return (
-            min(stretch.first for stretch in hidden),
-            max(stretch.end for stretch in hidden),
-            sum(stretch.count for stretch in hidden),
-        )
+        return (self._first, self._end, self._hidden) if self._hidden else (-1, -1, 0)
 
 
 def _log(

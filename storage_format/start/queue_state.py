@@ -84,6 +84,11 @@ class QueueState:
         """``getMaxOffsetInQueue``."""
         return self.max_logic // UNIT_SIZE
 
+    @property
+    def first_unit(self) -> int:
+        """The physical offset in the unit at position 0; -1 where consumers have none there."""
+        return self._unit(0, 0) if self.max_logic and not self._starts[0] and not self._state[k.MIN_LOGIC] else -1
+
     def recover(self) -> None:
         """``recover``: the last three files are valid up to the first unit without a record."""
         if not self._starts:

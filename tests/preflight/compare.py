@@ -122,13 +122,8 @@ def _dispatch(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None
     found.hold("dispatch.hidden_records", len(hidden), said["hidden_records"])
     ends = {record.offset: record.offset + record.size for record in real.log}
     first, end = (hidden[0], ends[hidden[-1]]) if hidden else (-1, -1)
-    if hidden and any(_earlier(real, queue) for queue in _all_queues(real)):
-        # A later life may take some of a stretch of records: the rest lies within.
-        found.hold("dispatch.hidden_from", True, said["hidden_from"] <= first)
-        found.hold("dispatch.hidden_to", True, said["hidden_to"] >= end)
-    else:
-        found.hold("dispatch.hidden_from", first, said["hidden_from"])
-        found.hold("dispatch.hidden_to", end, said["hidden_to"])
+    found.hold("dispatch.hidden_from", first, said["hidden_from"])
+    found.hold("dispatch.hidden_to", end, said["hidden_to"])
 
 
 def _added(real: Outcome) -> Counter[Item]:
@@ -160,14 +155,13 @@ def _hidden(real: Outcome, queue: tuple[str, int]) -> list[LogRecord]:
 
 
 def _earlier(real: Outcome, queue: tuple[str, int]) -> list[LogRecord]:
-    """The records without a unit behind which the queue began again: a later one has a unit, and no higher offset."""
-    without, lowest, found = {record.offset for record in _without_unit(real, queue)}, 2**63, list[LogRecord]()
-    for record in sorted(real.of_queues.get(queue, []), key=lambda record: -record.offset):
-        if record.offset not in without:
-            lowest = min(lowest, record.queue_offset)
-        elif lowest <= record.queue_offset:
-            found.append(record)
-    return found
+    """The records without a unit in front of the one with offset 0 to which the queue's first unit points."""
+    assert real.told.queues is not None
+    begins = real.told.queues.get(queue, NO_QUEUE).min_offset == 0
+    first = _after(real, queue).get(0, (-1, 0))[0] if begins else -1
+    if not any(record.offset == first and record.queue_offset == 0 for record in real.of_queues.get(queue, [])):
+        return []
+    return [record for record in _without_unit(real, queue) if record.offset < first]
 
 
 def _without_unit(real: Outcome, queue: tuple[str, int]) -> list[LogRecord]:

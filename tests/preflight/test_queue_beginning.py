@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.preflight.bases import complete
 from tests.preflight.predicted import predict
 from tests.preflight.real import RealStores
 from tests.preflight.settings import Conf, Sizes
 from tests.repair.odd_judge import lay_out
+from tests.tools import spoil
 from tests.tools.encode import Message
 from tests.tools.local_engine import local_build, local_repair
 from tests.tools.log_writer import LogWriter, Put, overwrite
@@ -104,3 +106,42 @@ def test_a_topic_that_was_made_again(crashed: bool, version: str, tmp_path: Path
     assert given["whole"] == (0, [("earlier-lives", 10)], places[10:])
     # A record with the queue offset 0 gets the next unit, whatever stands there (ConsumeQueue.putMessagePositionInfo).
     assert given["bare"] == (4, [("records-hidden", 4)], places[:11])
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+def test_a_record_out_of_line(version: str, tmp_path: Path) -> None:
+    """Its queue goes on below it. Each broker serves all but one record of a repaired log, and preflight says so; or it serves
+    all, some of them at other offsets."""
+    settings: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 400, "broker_version": version[:3]}
+    conf, offsets = Conf(Sizes(1 << 14, 400, 50, 400)), (*range(6), 8, 6, 7)
+    with LogWriter(tmp_path / "own" / "commitlog", 1 << 14) as writer:
+        puts = [writer.append(Message(queue_offset=offset, body=bytes(150))) for offset in offsets]
+    shutil.copytree(tmp_path / "own", tmp_path / "damaged")
+    spoil.bad_magic(tmp_path / "damaged", 5)
+    assert local_repair(tmp_path / "damaged", tmp_path / "repaired", **settings).exit == 3
+    lay_out(tmp_path / "repaired", tmp_path / "repaired" / "commitlog", tmp_path / "built")
+    shutil.copytree(tmp_path / "repaired" / "commitlog", tmp_path / "bare" / "commitlog")
+    found = {}
+    with RealStores(version, tmp_path / "real") as real:
+        complete(real, tmp_path / "own", conf.sizes)
+        shutil.rmtree(tmp_path / "own" / "commitlog")
+        shutil.copytree(tmp_path / "repaired" / "commitlog", tmp_path / "own" / "commitlog")
+        for name in ("own", "built", "bare"):
+            store = tmp_path / name
+            said = predict(store, version, conf, tmp_path)
+            assert isinstance(said, dict), said
+            assert real.start(store, conf).loads
+            given = real.read(store)["TopicA", 0]
+            real.leave(store)
+            missing = [put.queue_offset for put in puts if put.queue_offset != 5 and put.offset not in given]
+            told = [(loss["kind"], loss["count"]) for loss in (*said["losses"], *said["warnings"])]
+            found[name] = (missing, said["exit"], told)
+            assert said["dispatch"]["hidden_records"] == len(missing)
+            assert ("each of its records has a unit" in said["losses"][0]["text"]) == (not missing)
+    assert found == {
+        # The broker put 8 at position 6, and left 6 out.
+        "own": ([6], 4, [("records-hidden", 1)]),
+        "built": ([8], 4, [("records-hidden", 1)]),
+        # A broker that makes the queue anew puts 8 at position 5.
+        "bare": ([], 4, [("queue-short", 1)]),
+    }

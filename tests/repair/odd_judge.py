@@ -57,7 +57,7 @@ class OddVerdict:
     emptied: bool = False
     """whether preflight says that this file hides the units before it, though the broker starts"""
     without_unit: int = 0
-    """records of the repaired log that have none, and behind which their queue did not begin again: those without a place"""
+    """records of the repaired log that have none, and behind which their queue did not begin again at 0"""
 
     def lines(self) -> list[str]:
         """What is wrong, after a line with what repeats it."""
@@ -176,12 +176,10 @@ class _Judge:
             self._verdict.blank_heads = {queue for queue, units in queues.items() if min(units) * 20 % self._conf.sizes.cq_file}
         pointed = {place for places in self._verdict.served.values() for place in places}
         kept = read_log(out / "commitlog", RELEASES[self._version], True)
-        lowest = dict[Queue, int]()
-        for record in reversed(kept):
-            queue = record.topic, record.queue
-            if record.offset in pointed:
-                lowest[queue] = min(record.queue_offset, lowest.get(queue, record.queue_offset))
-            elif record.gets_unit and record.queue_offset < lowest.get(queue, 2**63):
+        zeros = {record.offset for record in kept if record.queue_offset == 0}
+        for record in kept:
+            begins = queues.get((record.topic, record.queue), {}).get(0, (-1, 0))[0]
+            if record.gets_unit and record.offset not in pointed and not (begins in zeros and record.offset < begins):
                 self._verdict.without_unit += 1
         self._again(out, told, tombstones)
         self._verdict.out = out

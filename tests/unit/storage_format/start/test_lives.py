@@ -1,64 +1,74 @@
-"""Records of earlier lives of a queue, beside what a look at each pair of records says."""
+"""Records of earlier lives of a queue: those in front of the record with which its units begin again at offset 0."""
 
 from __future__ import annotations
 
-import numpy as np
+import struct
+from pathlib import Path
+
 import pytest
 
-from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.start.kept import HiddenRecords, QueueLives
-
-SIZE = 100
-
-
-def taken(hidden: list[bool], offsets: list[int], messages: list[int], cuts: list[int]) -> QueueLives:
-    """The records, ``SIZE`` bytes each, taken in chunks."""
-    lives = QueueLives()
-    for low, high in zip([0, *cuts], [*cuts, len(hidden)], strict=True):
-        at = np.arange(low, high, dtype=np.int64) * SIZE
-        lives.take(
-            np.array(hidden[low:high], np.bool_), np.array(offsets[low:high], np.int64), np.array(messages[low:high], np.int64),
-            at, np.full(high - low, SIZE, np.int64),
-        )  # fmt: skip
-    return lives
+from rocketmq_reindex.storage_format.start import store as start_store
+from rocketmq_reindex.storage_format.start.loading import Prediction
+from rocketmq_reindex.storage_format.start.store import QueueFolder, Store
+from tests.tools.encode import Message
+from tests.tools.log_writer import LogWriter, Put
+from tests.unit.storage_format.start.stores import SEGMENT, file, queue, start, units
 
 
-def test_a_topic_that_was_made_again() -> None:
-    lives = taken([True] * 5 + [False] * 3, [0, 1, 2, 3, 4, 0, 1, 2], [1] * 8, [2])
-    assert (lives.earlier, lives.hidden()) == (5, HiddenRecords(0, INT64_MAX, -1, -1, -1))
+def of(folder: Path, offsets: list[int]) -> tuple[list[start_store.StoreFile], list[Put]]:
+    """A log of one queue whose records name these offsets."""
+    with LogWriter(folder, SEGMENT) as writer:
+        puts = [writer.append(Message(queue_offset=offset, body=b"x" * 10)) for offset in offsets]
+    return [file(int(path.name), path.read_bytes(), SEGMENT) for path in sorted(folder.iterdir())], puts
 
 
-def test_a_record_that_no_later_one_replaces() -> None:
-    """Those below the later life's first offset, and those behind all that have a unit, are hidden."""
-    lives = taken([True] * 5 + [False] * 2 + [True], [0, 1, 2, 3, 4, 3, 4, 2], [1] * 8, [])
-    assert lives.earlier == 2
-    found = lives.hidden()
-    assert (found.count, found.low, found.high, found.first) == (4, 0, 3, 0)
+def counts(found: Prediction) -> tuple[int, int, int, int]:
+    """Records of earlier lives, hidden ones, and lowest offset and end of what the log holds for consumers."""
+    (one,) = found.queues
+    assert found.dispatch is not None
+    assert found.dispatch.hidden_records == one.hidden
+    return one.earlier_lives, one.hidden, one.log_min, one.log_max
 
 
-@pytest.mark.parametrize("batches", [False, True])
-def test_any_records(batches: bool, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    for _ in range(300):
-        count = int(rng.integers(1, 40))
-        hidden = (rng.random(count) < rng.choice((0.1, 0.5, 0.9))).tolist()
-        messages = rng.integers(1, 4, count).tolist() if batches else [1] * count
-        offsets, at = [], 0
-        for number in range(count):
-            at = int(rng.integers(-2, 30)) if rng.random() < 0.2 else at
-            offsets.append(at)
-            at += messages[number]
-        cuts = sorted(int(cut) for cut in rng.integers(0, count + 1, 3))
-        lives = taken(hidden, offsets, messages, cuts)
-        served = [k for k in range(count) if not hidden[k]]
-        earlier = {k for k in range(count) if hidden[k] and any(j > k and offsets[j] <= offsets[k] for j in served)}
-        left = [k for k in range(count) if hidden[k] and k not in earlier]
-        found = lives.hidden()
-        assert (lives.earlier, found.count, lives.is_empty) == (len(earlier), len(left), not left)
-        if left:
-            assert found.low == min((offsets[k] for k in left if offsets[k] >= 0), default=INT64_MAX)
-            assert found.high == max(offsets[k] + messages[k] for k in left)
-            assert found.first <= left[0] * SIZE
-            assert found.end >= (left[-1] + 1) * SIZE
-            if not earlier:
-                assert (found.first, found.end) == (left[0] * SIZE, (left[-1] + 1) * SIZE)
+@pytest.mark.parametrize("chunk", [3, 1 << 17], ids=["in chunks", "whole"])
+@pytest.mark.parametrize(
+    ("offsets", "served", "expected", "in_order"),
+    [
+        # A topic that was made again, also of one message, and twice.
+        ([0, 1, 2, 3, 4, 0, 1, 2], [5, 6, 7], (5, 0, 0, 3), False),
+        ([7, 8, 9, 0], [3], (3, 0, 0, 1), False),
+        ([5, 0, 1, 0, 1, 2], [3, 4, 5], (3, 0, 0, 3), False),
+        # The broker made the queue anew from such a log: it serves the earlier records.
+        ([0, 1, 2, 0, 1], [0, 1, 2, 3], (0, 1, 0, 3), False),
+        # A record with a wrong offset; a queue that was counted from above 0 again.
+        ([0, 1, 2, 3, 4, 8, 6, 7, 8, 9], [0, 1, 2, 3, 4, 6, 6, 7, 8, 9], (0, 1, 0, 10), False),
+        ([0, 1, 2, 3, 4, 3, 4, 5], [0, 1, 2, 5, 6, 7], (0, 2, 0, 6), False),
+        # The first unit is broken: it points into a record, or to one with another offset.
+        ([0, 1, 2, 0, 1, 2], [-1, 4, 5], (0, 4, 0, 3), False),
+        ([0, 1, 2, 0, 1, 2], [4, 4, 5], (0, 4, 0, 3), False),
+    ],
+)
+def test_lives(
+    offsets: list[int], served: list[int], expected: tuple[int, int, int, int], in_order: bool, chunk: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(start_store, "_ROWS", chunk)
+    segments, puts = of(tmp_path, offsets)
+    data = b"".join(
+        struct.pack(">qiq", puts[3].offset + 1, 50, 0) if number < 0 else units([puts[number]]) for number in served
+    )
+    found = start(Store(segments, [queue(data)]), "5.3.3")
+    assert (counts(found), found.in_order) == (expected, in_order)
+    assert found.dispatch is not None
+    hidden = [put for number, put in enumerate(puts) if number not in served]
+    if expected[1] == len(hidden):
+        ends = (hidden[0].offset, hidden[-1].offset + hidden[-1].size)
+        assert (found.dispatch.hidden_from, found.dispatch.hidden_to) == ends
+
+
+def test_a_queue_whose_first_file_is_gone(tmp_path: Path) -> None:
+    """Nothing shows where it began: what has no unit is hidden."""
+    segments, puts = of(tmp_path, [*range(5), *range(12)])
+    data = units(puts[5:])
+    folder = QueueFolder("TopicA", 0, [file(200, data[200:], 200)])
+    assert counts(start(Store(segments, [folder]), "5.3.3")) == (0, 15, 0, 12)
