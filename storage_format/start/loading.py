@@ -120,7 +120,8 @@ class Prediction:
     queues: Sequence[QueueOutcome] = ()
     index: IndexOutcome | None = None
     in_order: bool | None = None
-    """the offsets of each queue in the kept log count up by one, so that a build has none to refuse; None: not looked at"""
+    """the offsets of each queue in the kept log count up by one, or begin again at 0 where its units do: a build refuses none
+    of them; None: not looked at"""
     notes: tuple[str, ...] = field(default=())
 
 

@@ -167,7 +167,9 @@ class _KeptCount:
         self._next = np.concatenate((self._next, np.full(max(0, int(queue[-1]) + 1 - len(self._next)), -1, np.int64)))
         begins = np.concatenate(([True], queue[1:] != queue[:-1]))
         expected = np.where(begins, self._next[queue], np.roll(behind, 1))
-        self.in_order = bool(((expected < 0) | (first == expected)).all())
+        odd = np.flatnonzero((expected >= 0) & (first != expected))
+        # A build takes a queue that began again, as the broker did.
+        self.in_order = all(first[k] == 0 and rows.at[which[k]] <= self._beginning(int(queue[k])) for k in odd.tolist())
         ends = np.concatenate((begins[1:], [True]))
         self._next[queue[ends]] = behind[ends]
 

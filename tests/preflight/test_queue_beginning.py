@@ -145,3 +145,35 @@ def test_a_record_out_of_line(version: str, tmp_path: Path) -> None:
         # A broker that makes the queue anew puts 8 at position 5.
         "bare": ([], 4, [("queue-short", 1)]),
     }
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+def test_a_topic_that_a_broker_made_again(version: str, tmp_path: Path) -> None:
+    """Its own files begin at the later record with offset 0. All of them are served, and preflight names no command for that.
+    Of what else is missing it says what it says of any other store."""
+    conf, store = Conf(Sizes(1 << 14, 400, 50, 400)), tmp_path / "store"
+    with LogWriter(store / "commitlog", 1 << 14) as writer:
+        puts = [writer.append(Message(queue_offset=number, properties={"KEYS": "k"})) for number in (8, 9, *range(9))]
+    log = tmp_path / "log"
+    with LogWriter(log / "commitlog", 1 << 14) as writer:
+        # The broker knows of the topic what it has been told since it was made again.
+        for put in puts:
+            topic = "TopicA" if put in puts[2:] else "TopicB"
+            writer.append(Message(topic, queue_offset=put.queue_offset, properties={"KEYS": "k"}))
+    with RealStores(version, tmp_path / "real") as real:
+        complete(real, log, conf.sizes)
+        for name in ("consumequeue/TopicA", "index", "checkpoint"):
+            shutil.copytree(log / name, store / name) if (log / name).is_dir() else shutil.copy(log / name, store / name)
+        for without_index in (False, True):
+            if without_index:
+                shutil.rmtree(store / "index")
+            said = predict(store, version, conf, tmp_path)
+            assert isinstance(said, dict), said
+            (warned,) = said["warnings"]
+            assert (warned["kind"], warned["count"], warned["advice"], warned["commands"]) == ("earlier-lives", 2, [], [])
+            assert [loss["kind"] for loss in said["losses"]] == (["index-items-missing"] if without_index else [])
+            assert all("rmq-reindex verify" not in command for loss in said["losses"] for command in loss["commands"])
+            assert real.start(store, conf).loads
+            given = real.read(store)["TopicA", 0]
+            real.close(store)
+            assert given == [put.offset for put in puts[2:]]
