@@ -23,6 +23,6 @@ def test_timer_messages(seed: int, tmp_path: Path) -> None:
     assert outcome.faults == ()
 
 
-def test_a_life_of_each_version() -> None:
-    """With all kinds of waiting messages, side by side: ``make restore-lives`` runs many."""
-    assert sweep_lives([*LIVES], 79, 1, len(LIVES)) == 0
+def test_a_life_of_the_oldest_and_the_newest_version() -> None:
+    """With all kinds of waiting messages, side by side: ``make restore-lives`` runs many, of each version."""
+    assert sweep_lives([LIVES[0], LIVES[-1]], 79, 1, 2) == 0

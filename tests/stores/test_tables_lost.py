@@ -30,6 +30,7 @@ from tests.tools.faulty_s3 import at_random
 from tests.tools.real_s3 import KEY, SECRET, SERVERS, real_s3
 from tests.tools.s3_door import CUT, LOST, Refuses, Sought, all_pass, s3_door
 
+HOWS = ("commits", "random")
 SIZES = ("--cq-file-size", "400", "--hash-slots", "50", "--index-items", "60")
 _COMMIT = re.compile(r"/_delta_log/\d{20}\.json$")
 
@@ -74,12 +75,23 @@ def commits_without_answer(fault: int) -> Refuses:
     return refuses
 
 
-@pytest.mark.parametrize("how", ["commits", "random"])
+@pytest.mark.parametrize(
+    ("door", "how"),
+    [
+        pytest.param(server, how, marks=() if how == HOWS[number % 2] else pytest.mark.slow)
+        for number, server in enumerate(SERVERS)
+        for how in HOWS
+    ],
+    indirect=["door"],
+)
 def test_each_row_is_there_once(
     how: str, door: tuple[str, Faults], started: Started, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """A log that grows between three incremental builds, of which the last is another attempt at the second."""
+    """A log that grows between three incremental builds, of which the last is another attempt at the second.
+
+    `make slow` runs the other pairs.
+    """
     monkeypatch.setattr(object_store, "FIRST_PAUSE", 0.02)
     (root, faults), rng, world = door, random.Random(seed), World(tmp_path)
     place = files.join(root, uuid.uuid4().hex)
