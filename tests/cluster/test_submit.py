@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.storage_format.kernels.cache_folder import VARIABLE
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools.distributed import Place, place
 from tests.tools.faulty_cluster import HOSTS, QUICK_JAVA, Cluster, cluster
+from tests.tools.installed import keep_compiled
 from tests.tools.trap import Trap
 
 Stores = Callable[[str], GoldenStore]
@@ -32,6 +34,18 @@ def submitter(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return place(tmp_path_factory.mktemp("user") / "place")
 
 
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment with which all find what the checkout has compiled: the same sources have the same stamp."""
+    folder = tmp_path_factory.mktemp("compiled")
+    keep_compiled(folder)
+    return {VARIABLE: str(folder)}
+
+
+ONE_EXECUTOR = {"spark.cores.max": "1"}
+"""Each executor unpacks the environment: it takes most of the time."""
+
+
 def one_core_a_worker(submitter: Place) -> dict[str, str]:
     """Settings of an application: its executors' Python is as bare as the driver's."""
     bare = submitter.environment
@@ -43,7 +57,7 @@ def one_core_a_worker(submitter: Place) -> dict[str, str]:
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
         "spark.executorEnv.PYTHONPATH": "",
         "spark.executor.extraJavaOptions": QUICK_JAVA,
-        **{f"spark.executorEnv.{name}": bare[name] for name in ("PATH", "HOME", "NUMBA_DISABLE_JIT")},
+        **{f"spark.executorEnv.{name}": bare[name] for name in ("PATH", "HOME", VARIABLE) if name in bare},
     }
 
 
@@ -56,17 +70,19 @@ def test_the_python_is_bare(submitter: Place) -> None:
         assert f"No module named '{module}'" in done.stderr
 
 
-@pytest.mark.parametrize("plain", ["1", pytest.param("0", marks=pytest.mark.slow)], ids=["plain", "compiled"])
-def test_build_and_verify(plain: str, submitter: Place, standalone: Cluster, golden_store: Stores, tmp_path: Path) -> None:
-    """``plain``: the record loops as Python. To compile them on two executors and the driver takes longer than all the rest."""
+@pytest.mark.parametrize("kept", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["kept", "compiled"])
+def test_build_and_verify(
+    kept: bool, submitter: Place, standalone: Cluster, compiled: dict[str, str], golden_store: Stores, tmp_path: Path
+) -> None:
+    """``kept``: all find the record loops compiled. To compile them on two executors and the driver takes longer than all the
+    rest: `make slow` has that.
+    """
     store, out = golden_store(NAME), tmp_path / "place" / "out"
     out.parent.mkdir()
     (tmp_path / "work").mkdir()
     trap = Trap(tmp_path / "trap")
-    submitter = Place(submitter.folder, {"NUMBA_DISABLE_JIT": plain}, trap.here)
+    submitter = Place(submitter.folder, compiled if kept else {}, trap.here)
     settings = one_core_a_worker(submitter)
-    # In plain Python the checksums of bodies take half of the time.
-    crc = ["--crc", "none"] if plain == "1" else []
     with guarded(store.path, out):
         words: list[str | Path] = [
             "build",
@@ -80,7 +96,6 @@ def test_build_and_verify(plain: str, submitter: Place, standalone: Cluster, gol
             "--checkpoint",
             "broker",
             *store.size_words(),
-            *crc,
         ]
         built = submitter.submit(standalone.url, settings, *words, "--range-size", str(1 << 18), "--json")
         assert built.status == 0, built.out[-3000:] + built.err[-3000:]
@@ -93,25 +108,25 @@ def test_build_and_verify(plain: str, submitter: Place, standalone: Cluster, gol
                 assert (executor / "rocketmq_reindex.zip").is_file()
                 assert (executor / "environment" / "bin" / "python").is_file()
 
-        words = ["verify", out, "--commitlog", store.path / "commitlog", "--work", tmp_path / "work", "--json", *crc]
-        verified = submitter.submit(standalone.url, settings, *words)
+        words = ["verify", out, "--commitlog", store.path / "commitlog", "--work", tmp_path / "work", "--json"]
+        verified = submitter.submit(standalone.url, settings | ONE_EXECUTOR, *words)
         assert verified.status == 0, verified.out[-3000:] + verified.err[-3000:]
         assert json.loads(verified.out.splitlines()[-1])["exit"] == 0
     # No process of the driver, of the executors or of their workers ran what lies where the user is.
     assert trap.marked() == []
-    if plain == "0":
+    if not kept:
         # Where the next application finds what this one compiled.
         (cache,) = (submitter.folder / "home" / ".cache" / "numba").iterdir()
         assert cache.name.startswith("rmq-reindex-")
 
 
 def test_executors_whose_python_lacks_packages(
-    submitter: Place, standalone: Cluster, golden_store: Stores, tmp_path: Path
+    submitter: Place, standalone: Cluster, compiled: dict[str, str], golden_store: Stores, tmp_path: Path
 ) -> None:
     """PYSPARK_PYTHON was forgotten: one line names the Python, a host, and what to do."""
     store, out = golden_store(NAME), tmp_path / "out"
-    forgetful = Place(submitter.folder, {"NUMBA_DISABLE_JIT": "1", "PYSPARK_PYTHON": "python3"})
-    settings = one_core_a_worker(forgetful) | {"spark.task.maxFailures": "1"}
+    forgetful = Place(submitter.folder, compiled | {"PYSPARK_PYTHON": "python3"})
+    settings = one_core_a_worker(forgetful) | ONE_EXECUTOR | {"spark.task.maxFailures": "1"}
     built = forgetful.submit(standalone.url, settings, "build", store.path, "--out", out, *store.size_words())
     assert built.status == 1
     (error,) = [line for line in built.out.splitlines() if line.startswith("error: ")]

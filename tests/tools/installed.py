@@ -57,6 +57,11 @@ def install(wheel: Path, folder: Path) -> Installed:
 def put(wheel: Path, made: Installed) -> None:
     """Install a wheel, and nothing else, into an environment, with what the checkout has compiled beside it."""
     uv("pip", "install", "-q", "--offline", "--no-deps", "--python", made.python, wheel)
+    (made.folder / "compiled").mkdir(mode=0o700)
+    keep_compiled(made.folder / "compiled")
+
+
+def keep_compiled(folder: Path) -> None:
+    """Put a copy of what the checkout has compiled into a folder of the user's own."""
     if compiled := cache_folder.find():
-        (made.folder / "compiled").mkdir(mode=0o700)
-        shutil.copytree(compiled, made.folder / "compiled" / Path(compiled).name)
+        shutil.copytree(compiled, folder / Path(compiled).name)
