@@ -1,6 +1,6 @@
 """Builds of random stores of the real RocketMQ are the real store's own rebuild, byte for byte.
 
-tests/smoke has those of 5.5.0.
+tests/smoke has those of 5.5.0, ``make oracle`` many more of each version.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.tools.engines import engines_of
 from tests.tools.local_engine import run_build
 
 SEED = 5_000
-COUNT = {"5.5.1": 12, "5.4.0": 10, "5.3.4": 4, "5.3.3": 8, "4.9.8": 12}
-BY_ENGINE = {"5.5.1": 3, "5.4.0": 2, "4.9.8": 2}
+COUNT = {"5.5.1": 6, "5.4.0": 5, "5.3.4": 3, "5.3.3": 4, "4.9.8": 6}
+BY_ENGINE = {"5.5.1": 2, "5.4.0": 1, "4.9.8": 1}
 """Of each version, from the first on."""
-TRUNCATED = {"5.5.1": 7, "5.4.0": 6, "4.9.8": 7}
+TRUNCATED = {"5.5.1": 4, "5.4.0": 4, "4.9.8": 4}
 """Each is opened some times."""
-AS_CLOSED = {"5.5.1": 6, "5.4.0": 4, "5.3.3": 4, "4.9.8": 4}
-GROWN = {"5.5.1": 3, "5.4.0": 3}
+AS_CLOSED = {"5.5.1": 3, "5.4.0": 2, "5.3.3": 2, "4.9.8": 2}
+GROWN = {"5.5.1": 2, "5.4.0": 1}
 
 Stores = Callable[[str], list[Scenario]]
 
