@@ -205,7 +205,7 @@ def test_commands_without_spark_from_a_hostile_folder(
 def test_build_and_verify_from_a_hostile_folder(
     installed: Installed, trap: Trap, opened: Opened, golden_store: Stores, tmp_path: Path
 ) -> None:
-    """Two runs of Spark, and so of the daemon of its workers."""
+    """A run of Spark, and so of the daemon of its workers, and one of the local engine's processes."""
     store, out = golden_store("trimmed-head"), tmp_path / "out"
     words: list[str | Path] = ["build", store.path, "--out", out, "--json", "--master", "local[2]", *store.size_words()]
     words += ["--broker-version", store.broker_version, "--checkpoint", "broker", "--queue-order", "broker"]
@@ -213,7 +213,7 @@ def test_build_and_verify_from_a_hostile_folder(
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["error"] is None
     assert_is_rebuilt(out, store)
-    words = ["verify", out, "--commitlog", store.path / "commitlog", "--json", "--master", "local[2]"]
+    words = ["verify", out, "--commitlog", store.path / "commitlog", "--json", "--engine", "local", "--master", "local[2]"]
     done = run([installed.command, *words], trap.here, **installed.compiled)
     assert done.returncode == 0, done.stderr
     assert (trap.marked(), opened.paths()) == ([], set())
