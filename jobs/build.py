@@ -6,7 +6,7 @@ By itself: spark-submit starts this file, and the start of build imports no othe
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api.run_build import run_build
+from rocketmq_reindex.jobs.api.running import run_build
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.options import wants_json_log

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rocketmq_reindex.jobs.api import (
     keywords as api_keywords,
     results,
-    run_build as api_run_build,
     run_verify as api_run_verify,
+    running as api_running,
 )
 from rocketmq_reindex.jobs.building.options import build_settings
 from rocketmq_reindex.jobs.command import option
@@ -99,7 +99,7 @@ def build(
     """
     keywords = dict(locals())
     watch = Watch("build", json_log=log_format == "json", quiet=progress is False)
-    ended = api_run_build.run_build(
+    ended = api_running.run_build(
         lambda: build_settings(api_keywords.given("build", keywords)), watch, Interrupts(install=False), spark
     )
     return api_keywords.result_of(results.BuildResult, ended)
@@ -169,7 +169,7 @@ def repair(
     keywords = dict(locals())
     watch = Watch("repair", json_log=log_format == "json", quiet=progress is False)
     interrupts = Interrupts(install=False)
-    ended = api_run_build.run_build(
+    ended = api_running.run_build(
         lambda: repair_settings(api_keywords.given("repair", keywords)), watch, interrupts, spark, command="repair"
     )
     return api_keywords.result_of(results.RepairResult, ended)

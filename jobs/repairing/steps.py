@@ -296,6 +296,6 @@ def _in_tree(segment: Segment, staging: StagingFolder) -> Segment:
 
 
 def repair_steps(settings: RepairSettings, target: str, log: Commitlog, reporter: Reporter) -> FullBuild:
-    """Return the steps of a repair (``jobs.run.Build``)."""
+    """Return the steps of a repair (``jobs.building.run.Build``)."""
     _ = target, reporter
     return RepairSteps(settings, log)

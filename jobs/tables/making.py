@@ -1,4 +1,4 @@
-"""Make the Delta tables that are not there: how Hadoop reaches their place, and what is wrong with it."""
+"""Make the recorder of a run, and its Delta tables: how Hadoop reaches their place, and what is wrong with it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,29 @@ if TYPE_CHECKING:
     # A build asks here for the user of Hadoop before it knows whether it needs Spark.
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
+
+    from rocketmq_reindex.jobs.building.run import Unrecorded
+    from rocketmq_reindex.jobs.building.settings import BuildSettings
+    from rocketmq_reindex.jobs.building.summary import Summary
+    from rocketmq_reindex.jobs.engines.engine import Engine
+    from rocketmq_reindex.jobs.watching.progress import Reporter
+    from rocketmq_reindex.udfs.scan.segments import Commitlog
+
+
+def recorder_of(settings: BuildSettings, summary: Summary, reporter: Reporter, engine: Engine, log: Commitlog) -> Unrecorded:
+    """Return what records a run in the Delta tables of ``--tables``, or what records nothing.
+
+    Only a run with ``--tables`` imports what writes its rows.
+    """
+    from rocketmq_reindex.jobs.building.run import Unrecorded
+
+    if not settings.tables:
+        return Unrecorded()
+    from rocketmq_reindex.jobs.spark.engine import SparkEngine
+    from rocketmq_reindex.jobs.tables.recorder import Recorder
+
+    return Recorder(settings, summary, reporter, engine, log) if isinstance(engine, SparkEngine) else Unrecorded()
+
 
 # ----------------------------------------------------------------------------------------------------------------------- hadoop
 # Settings with which Spark's Hadoop reaches the tables as ``udfs.files`` reaches the files beside them.

@@ -14,11 +14,12 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 
 from rocketmq_reindex.jobs.building import scanning, settings as building_settings, summary as building_summary
+from rocketmq_reindex.jobs.building.run import Unrecorded
 from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, outcome as failure
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark.engine import SparkEngine
 from rocketmq_reindex.jobs.spark.session import run_settings
-from rocketmq_reindex.jobs.tables import making, recording as tables_recording, rows
+from rocketmq_reindex.jobs.tables import making, rows
 from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError
 from rocketmq_reindex.storage_format.names import escape
@@ -107,7 +108,7 @@ _FEW_FILES: Final = 50_000
 """With more rows than this, compiled code saves more than it costs."""
 
 
-class Recorder(tables_recording.Unrecorded):
+class Recorder(Unrecorded):
     """Writes the rows of one run. A failure at its start is an InputError, at its end a warning."""
 
     has_rows = True

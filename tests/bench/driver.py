@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rocketmq_reindex.jobs import run
-from rocketmq_reindex.jobs.building import decisions, finishing, full, inputs, scanning
+from rocketmq_reindex.jobs.api.running import make_build
+from rocketmq_reindex.jobs.building import decisions, finishing, full, inputs, run, scanning
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.publishing import local as output_local
-from rocketmq_reindex.jobs.run import Build
 from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.udfs import files
 from tests.bench.pretended import PretendedEngine, Shape
@@ -77,7 +76,7 @@ def drive(folder: Path, shape: Shape, clock: Callable[[], float] = time.perf_cou
     for owner, name, label in WATCHED:
         steps.watch(owner, name, label)
     chosen = BuildSettings(store=str(folder / "store"), out=str(folder / "out"), **settings).check()
-    job = Build(chosen, QuietReporter(), single(PretendedEngine(shape, steps.elsewhere)))
+    job = make_build(chosen, QuietReporter(), single(PretendedEngine(shape, steps.elsewhere)))
     steps.watch(job, "run", "all")
     enough, files.free_bytes = files.free_bytes, _enough
     before = own_memory()

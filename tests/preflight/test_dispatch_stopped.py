@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.repairing.options import parse_settings
-from rocketmq_reindex.jobs.repairing.steps import repair_steps
 from rocketmq_reindex.storage_format.record.layout import HEADER_SIZE
 from tests.preflight.predicted import predict
 from tests.preflight.real import RealStores
@@ -52,7 +51,7 @@ def test_the_advised_repair_ends_it(version: str, tmp_path: Path) -> None:
         assert words[:3] == ["rmq-reindex", "repair", str(store)]
         at = words.index("--replica")
         settings = parse_settings([*words[2:at], *words[at + 2 :]])
-        told = run_build(settings, single(InlineEngine()), make_steps=repair_steps)
+        told = run_build(settings, single(InlineEngine()))
         assert (told.exit, told.error) == (3, None)
         out = Path(settings.out)
         lay_out(out, out / "commitlog", mended)

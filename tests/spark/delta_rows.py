@@ -9,9 +9,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
+from rocketmq_reindex.jobs.api.running import make_build
+from rocketmq_reindex.jobs.building.run import Build
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command.tables_place import table_path
-from rocketmq_reindex.jobs.run import Build
 from rocketmq_reindex.jobs.spark.engine import SparkEngine
 from rocketmq_reindex.udfs.tables.schema import BUILDS, TABLES, Table
 from rocketmq_reindex.udfs.worker.setup import Batches
@@ -73,7 +74,7 @@ class AfterScan(SparkEngine):
 
 def job_with(settings: BuildSettings, spark: SparkSession, then: Callable[[Build], None]) -> Build:
     engine = AfterScan(spark)
-    job = Build(settings, QuietReporter(), single(engine))
+    job = make_build(settings, QuietReporter(), single(engine))
     engine.then = lambda: then(job)
     return job
 

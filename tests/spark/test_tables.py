@@ -19,10 +19,11 @@ import mmh3
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
+from rocketmq_reindex.jobs.api.running import make_build
+from rocketmq_reindex.jobs.building.run import Build
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.tables_place import quoted, table_path
-from rocketmq_reindex.jobs.run import Build
 from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from rocketmq_reindex.jobs.spark.session import run_settings
 from rocketmq_reindex.jobs.tables import making
@@ -65,7 +66,7 @@ def recorded(golden_store: Stores, delta: SparkSession, tmp_path_factory: pytest
     store, out, place = golden_store("transactions-delay"), root / "out", root / NAME
     place.mkdir()
     settings = words(store, out, place, messages_table=True, build_id=RUN, range_size=300_000)
-    job = Build(settings, QuietReporter(), SparkEngines(""))
+    job = make_build(settings, QuietReporter(), SparkEngines(""))
     with guarded(store.path, out):
         job.run()
     assert delta.catalog.listTables() == []
@@ -200,7 +201,7 @@ def test_a_table_that_fails_after_publishing(
     _, _, place = recorded
     store, out, at = golden_store("trimmed-head"), tmp_path / "out", versions(place)
     broken = commit(place, FILES, at["files"] + 1)
-    job = Build(words(store, out, place, build_id="b1"), Reporter([Spoiler(broken)]), SparkEngines(""))
+    job = make_build(words(store, out, place, build_id="b1"), Reporter([Spoiler(broken)]), SparkEngines(""))
     job.run()
     assert (job.summary.exit, len(job.summary.warnings)) == (0, 1)
     assert "the build is published, not all of its rows are in the tables" in job.summary.warnings[0]
@@ -239,7 +240,7 @@ def test_a_start_that_cannot_be_recorded(golden_store: Stores, delta: SparkSessi
     ensure(delta, BUILDS, path)
     delta.sql(f"ALTER TABLE {quoted(path)} ADD CONSTRAINT closed CHECK (state <> 'started')")
     settings = words(store, out, place, build_id="c")
-    job = Build(settings, QuietReporter(), SparkEngines(""))
+    job = make_build(settings, QuietReporter(), SparkEngines(""))
     with pytest.raises(InputError, match=r"--tables .*: nothing was published") as caught:
         job.run()
     assert "\n" not in str(caught.value)

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from rocketmq_reindex.jobs.building.run import Build
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.tables_place import table_path
-from rocketmq_reindex.jobs.run import Build
 from rocketmq_reindex.jobs.spark.engine import SparkEngine, SparkEngines
 from rocketmq_reindex.jobs.tables import making, recorder
 from rocketmq_reindex.jobs.tables.making import ensure

@@ -9,14 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
-from rocketmq_reindex.jobs.incremental.increment import steps_of
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
-from rocketmq_reindex.jobs.repairing.steps import repair_steps
-from rocketmq_reindex.jobs.run import Build, MakeSteps
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.udfs import handover
@@ -115,7 +113,7 @@ def local_repair(store: Path | str, out: Path, engine: Engine | None = None, **s
     """A whole repair in this process, likewise."""
     settings.setdefault("named", frozenset((*SIZES, "broker_version")) & settings.keys())
     checked = RepairSettings(store=str(store), out=str(out), **settings).check()
-    return run_build(checked, single(engine or InlineEngine()), make_steps=repair_steps)
+    return run_build(checked, single(engine or InlineEngine()))
 
 
 def single(engine: Engine) -> Engines:
@@ -128,11 +126,9 @@ def single(engine: Engine) -> Engines:
     return engines
 
 
-def run_build(
-    settings: BuildSettings, engines: Engines, reporter: Reporter | None = None, make_steps: MakeSteps = steps_of
-) -> Summary:  # fmt: skip
+def run_build(settings: BuildSettings, engines: Engines, reporter: Reporter | None = None) -> Summary:
     """A whole build, or repair, on whatever engine ``engines`` opens."""
-    job = Build(settings, reporter or QuietReporter(), engines, make_steps)
+    job = make_build(settings, reporter or QuietReporter(), engines)
     try:
         job.run()
     except ReindexError as error:

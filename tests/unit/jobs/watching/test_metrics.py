@@ -10,8 +10,8 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.run import Build
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.run import Verify
 from rocketmq_reindex.jobs.watch import Watch
@@ -92,7 +92,7 @@ def test_a_build_and_a_verify_are_no_longer_than_they_were(tmp_path: Path) -> No
     more = project_settings({**SMALL, "on_damage": "stop"})
     settings = BuildSettings(str(store), str(out), metrics=str(path), **more)
     begin = time.monotonic()
-    summary = watched("build", settings, Build)
+    summary = watched("build", settings, make_build)
     assert summary.exit == 3
     check_words(path)
     stages = seconds_in(path, "stage_seconds")

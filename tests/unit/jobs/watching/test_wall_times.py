@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import Engine
-from rocketmq_reindex.jobs.run import Build
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.run import Verify
 from rocketmq_reindex.jobs.watch import Watch
@@ -40,7 +40,7 @@ def test_a_build(watch: Watch, golden_store: Stores, tmp_path_factory: pytest.Te
     out = tmp_path_factory.mktemp("place") / "out"
     golden = golden_store("trimmed-head")
     settings = BuildSettings(str(golden.path), str(out), **golden.sizes()).check()  # type: ignore[arg-type]
-    job = Build(settings, watch.reporter(), slow_to_stop)
+    job = make_build(settings, watch.reporter(), slow_to_stop)
     job.run()
     watch.stop_clock(job.summary)
     seconds = job.summary.seconds

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.command.options import wants_json_log
-from rocketmq_reindex.jobs.run import Build
 from rocketmq_reindex.jobs.spark.gateway import JvmErrors
 from rocketmq_reindex.jobs.verifying.mend import Mend
 from rocketmq_reindex.jobs.verifying.summary import VerifySummary
@@ -62,7 +62,7 @@ def watched(settings: BuildSettings, *words: str) -> Summary:
     watch = Watch("build", json_log=wants_json_log(words))
     watch.start(settings, (*settings.inputs, settings.out))
     with watch.reporter() as reporter:
-        job = Build(settings, reporter, single(InlineEngine()))
+        job = make_build(settings, reporter, single(InlineEngine()))
         job.run()
     watch.end(job.summary, lines=True, published=job.published)
     return job.summary

@@ -14,18 +14,22 @@ from rocketmq_reindex.jobs.watch import Watch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rocketmq_reindex.jobs.building.run import Build
     from rocketmq_reindex.jobs.building.settings import BuildSettings
-    from rocketmq_reindex.jobs.run import Build, MakeSteps
+    from rocketmq_reindex.jobs.engines.engine import Engines
+    from rocketmq_reindex.jobs.watching.progress import Reporter
 
 
-def _steps(command: str) -> MakeSteps:
-    if command == "repair":
-        from rocketmq_reindex.jobs.repairing.steps import repair_steps
-
-        return repair_steps
+def make_build(settings: BuildSettings, reporter: Reporter, engines: Engines) -> Build:
+    """Return the run of a build or a repair, with the steps and the recorder that its settings ask for."""
+    from rocketmq_reindex.jobs.building.run import Build
     from rocketmq_reindex.jobs.incremental.increment import steps_of
+    from rocketmq_reindex.jobs.repairing.options import RepairSettings
+    from rocketmq_reindex.jobs.repairing.steps import repair_steps
+    from rocketmq_reindex.jobs.tables.making import recorder_of
 
-    return steps_of
+    make_steps = repair_steps if isinstance(settings, RepairSettings) else steps_of
+    return Build(settings, reporter, engines, make_steps, recorder_of)
 
 
 def run_build(
@@ -60,20 +64,20 @@ def run_build(
                 if needed:
                     watch.compiles()
                 delta, user = settings.keeps_rows, hdfs_user(settings.tables)
-                with engines_ahead(local, settings.master, needed, delta, user, spark) as engines:
-                    from rocketmq_reindex.jobs.run import Build
-
-                    with watch.reporter() as reporter:
-                        job = Build(settings, reporter, engines, _steps(command))
-                        job.summary.started = summary.started
-                        summary = job.summary
-                        job.run(inputs)
-                        if show_plan:
-                            for line in job.plan:
-                                show_plan(line)
-                        if compiled_once and not settings.dry_run:
-                            # This is no part of the result, so it is not in the manifest.
-                            summary.warn(NOTE)
+                with (
+                    engines_ahead(local, settings.master, needed, delta, user, spark) as engines,
+                    watch.reporter() as reporter,
+                ):
+                    job = make_build(settings, reporter, engines)
+                    job.summary.started = summary.started
+                    summary = job.summary
+                    job.run(inputs)
+                    if show_plan:
+                        for line in job.plan:
+                            show_plan(line)
+                    if compiled_once and not settings.dry_run:
+                        # This is no part of the result, so it is not in the manifest.
+                        summary.warn(NOTE)
         watch.stop_clock(summary)
         lines += [] if settings.dry_run else [summary.to_text()]
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line

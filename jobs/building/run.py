@@ -1,17 +1,19 @@
 """One build from beginning to end: list, plan, scan, chain, decide, write, publish.
 
-The steps that differ in an incremental build are those of ``FullBuild``, which ``jobs.incremental`` overrides. What is
-recorded of the run is up to ``Unrecorded``, which ``jobs.tables`` overrides.
+The steps that differ in an incremental build and in a repair are those of ``FullBuild``, which ``jobs.incremental`` and
+``jobs.repairing`` override. What is recorded of the run is up to ``Unrecorded``, which ``jobs.tables`` overrides.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from rocketmq_reindex.jobs import delaying
 from rocketmq_reindex.jobs.building import (
     decisions,
+    delaying,
     finishing,
     full,
     inputs as building_inputs,
@@ -23,10 +25,8 @@ from rocketmq_reindex.jobs.building import (
 )
 from rocketmq_reindex.jobs.engines import engine as engines_engine
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
-from rocketmq_reindex.jobs.incremental.increment import steps_of
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.store.settings import Commitlog, check_unchanged
-from rocketmq_reindex.jobs.tables.recording import Unrecorded, recorder_of
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
@@ -35,8 +35,34 @@ from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.staging import StagingFolder
 
+
+class Unrecorded:
+    """Records nothing of a run. ``jobs.tables`` overrides these methods to write its rows."""
+
+    has_rows = False
+    """whether a published build gets rows"""
+
+    def recording(
+        self, manifest: str, published: Callable[[], bool], complete: Callable[[], None]
+    ) -> AbstractContextManager[None]:
+        """Return a context for the whole run; its end records the outcome.
+
+        ``manifest`` is the path of the manifest once ``published()`` is true; ``complete`` is called when all rows are written.
+        """
+        _ = manifest, published, complete
+        return contextlib.nullcontext()
+
+    def check(self) -> None:
+        """Look, just before publishing, whether this run is still the one that is recorded. Raises InputError if not."""
+
+    def built_from(self, scan: scanning.Scan, accepted: list[RangeSummary], until: int) -> None:
+        """The build is made from these ranges of the log, which was read up to the offset ``until``."""
+
+
 MakeSteps = Callable[[Any, str, Commitlog, Reporter], full.FullBuild]
 """Returns the steps of a run from its settings, the real path of DIR, the log, and what shows the run's stages"""
+MakeRecorder = Callable[[building_settings.BuildSettings, building_summary.Summary, Reporter, Engine, Commitlog], Unrecorded]
+"""Returns what records a run"""
 
 
 @dataclass(frozen=True)
@@ -55,9 +81,11 @@ class Build:
     """One run of a build. ``summary`` is true at every moment, also when the run fails."""
 
     def __init__(
-        self, settings: building_settings.BuildSettings, reporter: Reporter, engines: Engines, make_steps: MakeSteps = steps_of
+        self, settings: building_settings.BuildSettings, reporter: Reporter, engines: Engines, make_steps: MakeSteps,
+        make_recorder: MakeRecorder,
     ) -> None:  # fmt: skip
-        self.settings, self.reporter, self.engines, self._make_steps = settings, reporter, engines, make_steps
+        self.settings, self.reporter, self.engines = settings, reporter, engines
+        self._make_steps, self._make_recorder = make_steps, make_recorder
         self.summary = building_summary.Summary()
         self.recorder = Unrecorded()
         self._tree: Hashable | None = None
@@ -106,7 +134,7 @@ class Build:
                 steps.check_room(staging)
                 with self.engines() as engine:
                     up = summary.seconds["session"] = reporter.elapsed()
-                    self.recorder = recorder = recorder_of(settings, summary, reporter, engine, log)
+                    self.recorder = recorder = self._make_recorder(settings, summary, reporter, engine, log)
                     work = _Work(steps, recorder, engine, staging, log, target)
                     # Where no folder can be renamed a build stays where it was written.
                     manifest = files.join(staging.tree if files.no_rename(target) else target, output.MANIFEST)
