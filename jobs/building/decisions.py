@@ -243,7 +243,8 @@ class _Decisions:
         """The steps, in their order."""
         if self.holes and self.stop:
             self._stop_at(self.holes[0])
-        batches = inputs.unmarked_batches(self.settings, self.accepted, self.summary)
+        batches, warnings = inputs.unmarked_batches(self.settings, self.accepted)
+        self.summary.warnings += warnings
         self._refuse_damage()
         odd = self.odd_queues()
         self._refuse_order(odd)

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS
 from rocketmq_reindex.storage_format import layouts
@@ -117,25 +116,26 @@ _TRANSACTIONS: Final = f"{HALF_TOPIC}@CID_RMQ_SYS_TRANS"
 
 
 def pass_halves(
-    table: dict[str, Any], results: Sequence[JoinedResult], engine: Engine, staging: StagingFolder, summary: Summary
-) -> bool:  # fmt: skip
-    """Put the broker's own offset into the table of consumerOffset.json; return whether it changed.
+    table: dict[str, Any], results: Sequence[JoinedResult], engine: Engine, staging: StagingFolder
+) -> tuple[bool, list[str]]:  # fmt: skip
+    """Put the broker's own offset into the table of consumerOffset.json; returns whether it changed, and warnings.
 
     Without it a broker asks again about half messages that were committed after a check, and commits them twice.
     """
     kept = table.get("offsetTable", {}).get(_TRANSACTIONS, {}).get("0")
     halves = _half_offsets(results, kept or 0, engine, staging)
     offset = halves.goes_on(kept)
+    warnings = list[str]()
     if halves.pending < offset:
-        summary.warn(
+        warnings.append(
             f"{CONSUMER_OFFSETS}: {_TRANSACTIONS} stands at {offset}, but by the log the half message at {halves.pending} is "
             f"neither committed nor rolled back: the broker asks about none below {offset}"
         )
     if offset == (kept or 0):
-        return False
+        return False, warnings
     table.setdefault("offsetTable", {}).setdefault(_TRANSACTIONS, {})["0"] = offset
-    summary.warn(f"{CONSUMER_OFFSETS}: {_TRANSACTIONS} goes on at {offset}: half messages below it are decided or written anew")
-    return True
+    goes_on = f"{CONSUMER_OFFSETS}: {_TRANSACTIONS} goes on at {offset}: half messages below it are decided or written anew"
+    return True, [*warnings, goes_on]
 
 
 def _half_offsets(results: Sequence[JoinedResult], kept: int, engine: Engine, staging: StagingFolder) -> HalfOffsets:
@@ -193,8 +193,8 @@ def _offsets(table: dict[str, Any]) -> Iterator[tuple[str, str, int, int]]:
             yield topic, group, int(queue), offset
 
 
-def check(table: dict[str, Any], staging: StagingFolder, summary: Summary) -> None:
-    """Warn of each group whose offset is not one of its queue, as it was built into the tree."""
+def check(table: dict[str, Any], staging: StagingFolder) -> Iterator[str]:
+    """Yield a warning for each group whose offset is not one of its queue, as it was built into the tree."""
     bounds: dict[tuple[str, int], tuple[int, int] | None] = {}
     outside = 0
     for topic, group, queue, offset in _offsets(table):
@@ -211,11 +211,9 @@ def check(table: dict[str, Any], staging: StagingFolder, summary: Summary) -> No
                 fault = f"the queue ends at {high}: set it to that, else the group misses what is sent next"
         outside += bool(fault)
         if fault and outside <= NAMED:
-            summary.warn(
-                f"{CONSUMER_OFFSETS}: group {escape(group)} stands at offset {offset} of {escape(topic)}/{queue}: {fault}"
-            )
+            yield f"{CONSUMER_OFFSETS}: group {escape(group)} stands at offset {offset} of {escape(topic)}/{queue}: {fault}"
     if outside > NAMED:
-        summary.warn(f"{CONSUMER_OFFSETS}: {counted(outside - NAMED, 'more offset')} outside of their queues")
+        yield f"{CONSUMER_OFFSETS}: {counted(outside - NAMED, 'more offset')} outside of their queues"
 
 
 def _bounds(staging: StagingFolder, topic: str, queue: int) -> tuple[int, int] | None:
@@ -250,28 +248,31 @@ LISTED: Final = 1000
 
 
 def write_config(
-    scan: Scan, settings: BuildSettings, segments: Sequence[Segment], chain: Chain, accepted: list[RangeSummary],
-    summary: Summary, clock: int,
-) -> list[dict[str, Any]]:  # fmt: skip
-    """Write what ``--write-delay`` and ``--consumer-offsets`` ask for into the tree; return its entries for the manifest.
+    scan: Scan, settings: BuildSettings, segments: Sequence[Segment], chain: Chain, accepted: list[RangeSummary], clock: int
+) -> tuple[list[dict[str, Any]], dict[str, Any] | None, list[str]]:  # fmt: skip
+    """Write what ``--write-delay`` and ``--consumer-offsets`` ask for into the tree.
 
+    Return its entries for the manifest, what was delivered and what is pending (None without ``--write-delay``), and warnings.
     ``chain`` is that of the whole log, ``segments`` its files, and ``accepted`` the ranges that are built from. ``clock`` is
     the time now in milliseconds since 1970: timer messages that are due before it are delivered when the broker starts.
     """
-    entries = list[dict[str, Any]]()
+    entries, delay, warnings = list[dict[str, Any]](), None, list[str]()
     table, text = given(settings.consumer_offsets)
     if settings.consumer_offsets:
-        check(table, scan.staging, summary)
+        warnings += check(table, scan.staging)
     if settings.write_delay:
         results = JoinedResult.read(
             scan.engine.reduce(handover.DELAYED, scan.left_out(accepted), None, JoinDelayed(scan.staging))
         )
-        entries += _write_delay(scan.staging, settings, _evidence(results, chain, accepted), segments, summary, clock)
-        if pass_halves(table, results, scan.engine, scan.staging, summary):
+        evidence = _evidence(results, chain, accepted)
+        entries, delay, of_delay = _write_delay(scan.staging, settings, evidence, segments, clock)
+        changed, of_halves = pass_halves(table, results, scan.engine, scan.staging)
+        warnings += [*of_delay, *of_halves]
+        if changed:
             text = json.dumps(table).encode()
     if text:
         entries.append(_write(scan.staging, CONSUMER_OFFSETS, len(text), [(0, text)]))
-    return entries
+    return entries, delay, warnings
 
 
 def _evidence(results: list[JoinedResult], chain: Chain, accepted: list[RangeSummary]) -> Evidence:
@@ -284,9 +285,8 @@ def _evidence(results: list[JoinedResult], chain: Chain, accepted: list[RangeSum
 
 
 def _write_delay(
-    staging: StagingFolder, settings: BuildSettings, evidence: Evidence, segments: Sequence[Segment], summary: Summary,
-    clock: int,
-) -> list[dict[str, Any]]:  # fmt: skip
+    staging: StagingFolder, settings: BuildSettings, evidence: Evidence, segments: Sequence[Segment], clock: int
+) -> tuple[list[dict[str, Any]], dict[str, Any], list[str]]:  # fmt: skip
     drop = settings.undecided == DROP
     offsets = {level.queue + 1: level_offset(level.highest, level.undecided, settings.undecided) for level in evidence.levels}
     table = {str(number): level_start.offset for number, level_start in offsets.items()}
@@ -303,7 +303,7 @@ def _write_delay(
     written = timer_files(pending, timers.end, clock, broker, recalled(rows_written, broker.precision_ms))
     entries += [_write(staging, "/".join(file.path), file.size, file.parts()) for file in written.files]
     undecided = sum(len(level.undecided) for level in evidence.levels) + int((timers.reasons >= 0).sum())
-    summary.delay = {
+    warnings, delay = list[str](), {
         "policy": settings.undecided,
         "levels": [
             {"level": level.queue + 1, "offset": offsets[level.queue + 1].offset, "delivered": level.delivered,
@@ -317,20 +317,20 @@ def _write_delay(
     if undecided:
         repeated = sum(level_start.again for level_start in offsets.values())
         fate = "are not delivered" if drop else f"are delivered, perhaps again, and {counted(repeated, 'message')} for certain"
-        summary.warn(
+        warnings.append(
             f"--write-delay: of {counted(undecided, 'delayed message')} the log does not tell whether they were delivered: "
             f"they {fate} (--undecided {settings.undecided}); the manifest lists them"
         )
     if timers.end.queue_offset:
-        summary.warn(
+        warnings.append(
             f"--write-delay: start the broker before {show_time(written.start_by)}, else it passes over timer messages that "
             "were due; config/timercheck, timerlog/ and timerwheel are one set: put all three in together, as fetch does"
         )
         if settings.timer_rocksdb:
-            summary.warn(
+            warnings.append(
                 "--broker-conf: has timerRocksDBEnable=true: this broker reads timers from RocksDB, not from these files"
             )
-    return entries
+    return entries, delay, warnings
 
 
 def _listed(evidence: Evidence, segments: Sequence[Segment]) -> list[dict[str, Any]]:

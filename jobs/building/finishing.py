@@ -30,18 +30,21 @@ from rocketmq_reindex.version import __version__
 # Write DIR/config/topics.json: a draft of the broker's topic configuration, so that a bare log becomes a store that boots.
 
 
-def write_topics(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], summary: Summary) -> dict[str, Any]:
-    """Draft the file from the accepted ranges; return its entry for the manifest."""
+def write_topics(
+    scan: Scan, settings: BuildSettings, accepted: list[RangeSummary]
+) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
+    """Draft the file from the accepted ranges; return its entry for the manifest, and warnings."""
     staging = scan.staging
     drafted: list[TopicsResult] = []
     if any(found.unit_records for found in accepted):
         reducer = DraftTopics(staging, frozenset(settings.batch_topics))
         drafted = TopicsResult.read(scan.engine.reduce(handover.TOPICS, scan.left_out(accepted), None, reducer))
+    warnings = list[str]()
     if any(result.delayed for result in drafted) and not settings.write_delay:
-        summary.warnings.append(
+        warnings.append(
             "delayed messages: a broker without config/delayOffset.json delivers all of them in the log again: keep that file"
         )
-    _warn(drafted, summary)
+    warnings += _warnings(drafted)
     newest = next((found.last_time for found in reversed(accepted) if found.records), 0)
     digest, size = new_digest([]), 0
 
@@ -54,7 +57,7 @@ def write_topics(scan: Scan, settings: BuildSettings, accepted: list[RangeSummar
 
     files.make_folder(files.join(staging.tree, CONFIG))
     files.write_bytes(staging.temporary, files.join(staging.tree, TOPICS), text())
-    return {"path": TOPICS, "size": size, "used": size, "digest": digest.digest().hex()}
+    return {"path": TOPICS, "size": size, "used": size, "digest": digest.digest().hex()}, warnings
 
 
 def _text(version: str, parts: list[str]) -> Iterator[bytes]:
@@ -73,18 +76,16 @@ def _lines(part: str) -> Iterator[tuple[str, str]]:
         yield name, entry
 
 
-def _warn(drafted: list[TopicsResult], summary: Summary) -> None:
+def _warnings(drafted: list[TopicsResult]) -> Iterator[str]:
     refused = sum(result.refused for result in drafted)
     if refused:
         names = sorted(name for result in drafted for name in result.refused_names)[:NAMES_MAX]
-        summary.warnings.append(
+        yield (
             f"{TOPICS}: {counted(refused, 'topic')} left out, whose names RocketMQ's TopicValidator refuses: "
             + ", ".join(escape(name, 80) for name in names)
         )
     for name in sorted(name for result in drafted for name in result.many)[:NAMES_MAX]:
-        summary.warnings.append(
-            f"{TOPICS}: topic {escape(name)}: queue ids from {QUEUES_MAX:,} on are left out: give it more if they are right"
-        )
+        yield f"{TOPICS}: topic {escape(name)}: queue ids from {QUEUES_MAX:,} on are left out: give it more if they are right"
 
 
 # --------------------------------------------------------------------------------------------------------------------- manifest
@@ -198,7 +199,8 @@ def _write_checkpoint(
     summary: Summary,
 ) -> tuple[dict[str, int], dict[str, Any]]:  # fmt: skip
     """Returns the fields of the checkpoint, and its entry of the manifest."""
-    checkpoint = vouched(settings, make_checkpoint(settings, log, accepted, plans), summary.warnings)
+    checkpoint, warnings = vouched(settings, make_checkpoint(settings, log, accepted, plans))
+    summary.warnings += warnings
     data, used = checkpoint.to_bytes(), CHECKPOINT_LAYOUT.size
     files.write_bytes(staging.temporary, files.join(staging.tree, "checkpoint"), [data])
     digest = new_digest([data[:used]]).digest().hex()

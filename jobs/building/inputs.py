@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +13,6 @@ from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.building.planning import check_range_size
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_signs import check_broker, look_at_sizes
-from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.tables_place import check_place
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
@@ -287,51 +286,53 @@ _NO_CUT: Final = (r.REASONS[r.BAD_TOPIC], r.REASONS[r.BAD_QUEUE], r.REASONS[r.BA
 """how the reasons begin that a broker does not check (``CommitLog.checkMessageAndReturnSize``, 5.3): it reads on after them"""
 
 
-def of_settings(settings: BuildSettings, summary: Summary) -> None:
-    """Warn of settings whose result a broker may not use as one expects."""
+def of_settings(settings: BuildSettings) -> Iterator[str]:
+    """Yield a warning for each setting whose result a broker may not use as one expects."""
     if "index" in settings.only and "checkpoint" not in settings.only:
-        summary.warn(
-            "index without checkpoint: with an older checkpoint the next crash deletes it: take --only index,checkpoint"
-        )
+        yield "index without checkpoint: with an older checkpoint the next crash deletes it: take --only index,checkpoint"
     if (
         settings.accelerated
         and "checkpoint" in settings.only
         and settings.rules.checkpoint_fields < len(CHECKPOINT_LAYOUT.columns)
     ):
-        summary.warn(
+        yield (
             "--broker-conf: has enableAcceleratedRecovery=true: after a crash a 5.5 broker does not load a store with this "
             "checkpoint: for 5.5 give --broker-version 5.5"
         )
-    if settings.tables and not settings.keeps_rows:
-        summary.notes.append("--tables: keeps what is known of the log; --engine local writes no rows of Delta tables")
     if settings.partial and "consumequeue" in settings.only:
-        summary.warn("a partial build beside the full log: a broker re-dispatches only records above the newest unit")
+        yield "a partial build beside the full log: a broker re-dispatches only records above the newest unit"
 
 
-def unmarked_batches(settings: BuildSettings, accepted: list[ranges.RangeSummary], summary: Summary) -> int:
-    """Warn of inner batches of topics that nobody called batch topics; return in how many records they are.
+def of_tables(settings: BuildSettings) -> Iterator[str]:
+    """Yield a note where ``--tables`` has less than it has with Spark."""
+    if settings.tables and not settings.keeps_rows:
+        yield "--tables: keeps what is known of the log; --engine local writes no rows of Delta tables"
+
+
+def unmarked_batches(settings: BuildSettings, accepted: list[ranges.RangeSummary]) -> tuple[int, list[str]]:
+    """Return in how many records there are inner batches of topics that nobody called batch topics, and a warning of them.
 
     It comes first, since their offsets then jump.
     """
     count = sum(s.inner_batches for s in accepted)
     if not count or "consumequeue" not in settings.only or not settings.rules.batch_queues:
-        return 0
-    summary.warnings.append(
+        return 0, []
+    warning = (
         f"inner batches in {counted(count, 'record')}: their topics have batch ConsumeQueues (queue.type=BatchCQ), but get "
         "plain units, on which no broker with such topics starts: give --topics-config"
     )
-    return count
+    return count, [warning]
 
 
-def broker_cuts(settings: BuildSettings, segments: list[ranges.Segment], holes: list[ranges.Hole], summary: Summary) -> None:
-    """Warn of salvaged damage where a broker that starts cuts its log (``CommitLog.recoverNormally``, 5.3).
+def broker_cuts(settings: BuildSettings, segments: list[ranges.Segment], holes: list[ranges.Hole]) -> Iterator[str]:
+    """Yield a warning of salvaged damage where a broker that starts cuts its log (``CommitLog.recoverNormally``, 5.3).
 
     ``IndexService.buildIndex`` passes over records below the end of the last IndexFile: what was built from beyond the cut
     then keeps new keys out.
     """
     cut = first_cut(settings.rules, segments, holes)
     if cut >= 0 and settings.on_damage == "salvage":
-        summary.warnings.append(
+        yield (
             f"damage at offset {cut}: a broker that starts cuts its log there, and takes no new keys into this index "
             f"until the log has grown past its old end: keep a copy of the log, and for a broker {REPAIR} "
             f"(rmq-reindex repair), or build with --until-offset {cut}, which {stopped(cut)}"
@@ -353,9 +354,10 @@ def fillers(accepted: Iterable[ranges.RangeSummary]) -> str:
     return f"{counted(sum(stretches), 'byte')} of the log are fillers of a repair: what was there is lost"
 
 
-def of_counts(settings: BuildSettings, accepted: list[ranges.RangeSummary], summary: Summary) -> None:
-    """Warn of records that are built in another way than one may expect."""
-    warn = summary.warnings.append
+def of_counts(settings: BuildSettings, accepted: list[ranges.RangeSummary]) -> list[str]:
+    """Return warnings of records that are built in another way than one may expect."""
+    warnings = list[str]()
+    warn = warnings.append
     if text := fillers(accepted):
         warn(text)
     for name in sorted({name for s in accepted for name in s.unusual_names})[:NAMES_LISTED]:
@@ -384,3 +386,4 @@ def of_counts(settings: BuildSettings, accepted: list[ranges.RangeSummary], summ
         )
     if malformed:
         warn(f"skipped the LMQ dispatch of {counted(malformed, 'record')}: offsets are no numbers or too few")
+    return warnings

@@ -107,7 +107,8 @@ class Build:
         self.settings = inputs.settings
         self.summary.warnings += inputs.warnings
         self.summary.notes += inputs.notes
-        building_inputs.of_settings(self.settings, self.summary)
+        self.summary.warnings += building_inputs.of_settings(self.settings)
+        self.summary.notes += building_inputs.of_tables(self.settings)
         delaying.given(self.settings.consumer_offsets)
         try:
             if self.settings.dry_run:
@@ -185,7 +186,7 @@ class Build:
         segments, chain = steps.mended(scan, segments, chain, summary, self.reporter)
         with self.reporter.step("decide"):
             accepted, order = decisions.decide(scan, settings, segments, chain, summary)
-        building_inputs.broker_cuts(settings, segments, chain.holes, summary)
+        summary.warnings += building_inputs.broker_cuts(settings, segments, chain.holes)
         self._count(accepted, log)
         building_inputs.check_left(settings, segments, accepted, chain)
         summary.warnings += building_inputs.check_records(settings, log, summary.records, summary.bytes, work.target)
@@ -198,12 +199,16 @@ class Build:
         summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX
         extra_entries = steps.more_entries()
-        extra_entries += [finishing.write_topics(scan, settings, accepted, summary)] if settings.write_topics else []
+        if settings.write_topics:
+            entry, warnings = finishing.write_topics(scan, settings, accepted)
+            extra_entries.append(entry)
+            summary.warnings += warnings
         if settings.write_delay or settings.consumer_offsets:
             with self.reporter.step("decide delayed messages"):
-                extra_entries += delaying.write_config(
-                    scan, settings, segments, chain, accepted, summary, time.time_ns() // 1_000_000
-                )
+                now = time.time_ns() // 1_000_000
+                entries, summary.delay, warnings = delaying.write_config(scan, settings, segments, chain, accepted, now)
+                extra_entries += entries
+                summary.warnings += warnings
         with self.reporter.step("finish"):
             recorder.built_from(scan, accepted, until)
             entries, parts = finishing.finish(
@@ -232,4 +237,4 @@ class Build:
         if "index" in settings.only:
             summary.items = sum(s.items for s in accepted)
             summary.tag_items = sum(s.tag_items for s in accepted)
-        building_inputs.of_counts(settings, accepted, summary)
+        summary.warnings += building_inputs.of_counts(settings, accepted)

@@ -163,21 +163,23 @@ def bounded(checkpoint: Checkpoint, old: Checkpoint, parts: Collection[str]) -> 
     return less.loadable() if checkpoint.logics_offset else less
 
 
-def vouched(settings: BuildSettings, checkpoint: Checkpoint, warnings: list[str]) -> Checkpoint:
-    """Return the checkpoint. Where a file ``abort`` lies in STORE, it promises no more than STORE's own for what is not built.
+def vouched(settings: BuildSettings, checkpoint: Checkpoint) -> tuple[Checkpoint, list[str]]:
+    """Return the checkpoint, and warnings.
+
+    Where a file ``abort`` lies in STORE, it promises no more than STORE's own for what is not built.
 
     The next start of that broker is an abnormal one (``CommitLog.recoverAbnormally``, 5.3): it dispatches again from where the
     checkpoint says, and never gives a queue a unit that was lost from before.
     """
     old = old_checkpoint(settings)
     if old is None:
-        return checkpoint
-    warnings.append(
+        return checkpoint, []
+    warning = (
         f"{escape(settings.store_folder)}: has a file abort, so {' and '.join(unbuilt(settings.only))} may lack what the "
         "broker had not written: the new checkpoint says no more of it than the old one, and the broker's next start "
         "dispatches again from there"
     )
-    return bounded(checkpoint, old, settings.only)
+    return bounded(checkpoint, old, settings.only), [warning]
 
 
 # ------------------------------------------------------------------------------------------------------------------ store_sizes

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.engines.engine import task_count
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
 from rocketmq_reindex.jobs.store.settings import Commitlog
@@ -206,10 +205,11 @@ class BehindEnd:
                 )
         return mended
 
-    def tell(self, summary: Summary) -> None:
-        """Say by how much each replica goes on, and what was taken; the manifest gets the same."""
+    def tell(self, changed: dict[str, Any]) -> list[str]:
+        """Return warnings of how far each replica goes on and what was taken; ``changed``, for the manifest, gets the same."""
         if self.end is None:
-            return
+            return []
+        warnings = list[str]()
         upto, entries = max(self.end.offset, self.damage[-1].end if self.damage else 0), list[dict[str, Any]]()
         for behind in self.found:
             is_taken = self.extends and behind.replica == self.taken
@@ -220,11 +220,14 @@ class BehindEnd:
                 {"replica": behind.replica, "offset": behind.begin, "bytes": behind.bytes, "records": behind.records}
             )
             if is_taken:
-                summary.warn(f"--extend: replica {behind.replica} goes on behind the log's end, and was taken: {amount}")
+                warnings.append(f"--extend: replica {behind.replica} goes on behind the log's end, and was taken: {amount}")
             else:
-                summary.warn(f"--replica: replica {behind.replica} goes on behind the log's end: {amount}: --extend takes it")
-        if entries and summary.repair is not None:
-            summary.repair["behind"] = entries
+                warnings.append(
+                    f"--replica: replica {behind.replica} goes on behind the log's end: {amount}: --extend takes it"
+                )
+        if entries:
+            changed["behind"] = entries
+        return warnings
 
 
 def look_behind(
@@ -290,10 +293,10 @@ class Differing:
                 _add(damages.setdefault(number, []), record, segments)
         return damages
 
-    def tell(self, summary: Summary, taken: Sequence[mend.Mended]) -> None:
-        """Say which records differ; the manifest lists them."""
+    def tell(self, changed: dict[str, Any], taken: Sequence[mend.Mended]) -> list[str]:
+        """Return warnings of the records that differ; ``changed``, for the manifest, lists them."""
         if not self.records:
-            return
+            return []
         taken_offsets = {
             record.phy_offset for _, record in self.records if any(_has(mended_range, record) for mended_range in taken)
         }
@@ -301,19 +304,19 @@ class Differing:
         others = f"; {counted(len(self.records) - _TOLD, 'more record')}" if len(self.records) > _TOLD else ""
         is_open = any(record.phy_offset not in taken_offsets for _, record in self.records)
         advice = ": look which log is right; the log's own bytes stay" if is_open else ""
-        summary.warn(f"--replica: records differ where no CRC tells which log is right: {shown}{others}{advice}")
+        warnings = [f"--replica: records differ where no CRC tells which log is right: {shown}{others}{advice}"]
         if taken:
             records = counted(len(taken_offsets), "record")
-            summary.warn(f"--majority: {records} taken as most of the logs have it: the old bytes are in quarantine/")
-        if summary.repair is not None:
-            summary.repair["differing"] = [
-                {
-                    "replica": number, "offset": record.phy_offset, "size": record.size, "topic": record.topic,
-                    "queue": record.queue, "queue_offset": record.queue_offset, "fields": record.fields,
-                    "taken": record.phy_offset in taken_offsets,
-                }
-                for number, record in self.records[:_LISTED]
-            ]  # fmt: skip
+            warnings.append(f"--majority: {records} taken as most of the logs have it: the old bytes are in quarantine/")
+        changed["differing"] = [
+            {
+                "replica": number, "offset": record.phy_offset, "size": record.size, "topic": record.topic,
+                "queue": record.queue, "queue_offset": record.queue_offset, "fields": record.fields,
+                "taken": record.phy_offset in taken_offsets,
+            }
+            for number, record in self.records[:_LISTED]
+        ]  # fmt: skip
+        return warnings
 
 
 def compare_replicas(scan: Scan, replicas: list[list[Segment]], log: Commitlog) -> Differing:

@@ -1,6 +1,6 @@
 """Report what a repair changed: in the summary, in the manifest, and in warnings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,26 +56,24 @@ def cut(mended_range: Mended, low: int, high: int) -> Mended:
     )
 
 
-def warn_of_replicas(summary: Summary, mended: Sequence[Mended], last: int) -> None:
-    """Warn of what no replica has, and of what is taken from one on less than a record on each side that is equal.
+def of_replicas(mended: Sequence[Mended], last: int) -> Iterator[str]:
+    """Yield a warning of what no replica has, and of what is taken from one on less than a record on each side that is equal.
 
     ``last`` is the offset of the last good record of the damaged log.
     """
     taken = [mended_range for mended_range in mended if mended_range.replica]
-    not_taken, wider = (
-        len(mended) - len(taken),
-        [mended_range for mended_range in taken if mended_range.high - mended_range.low > mended_range.length],
-    )
+    not_taken = len(mended) - len(taken)
+    wider = [mended_range for mended_range in taken if mended_range.high - mended_range.low > mended_range.length]
     if not_taken:
-        summary.warn(f"--replica: {counted(not_taken, 'damaged range')} could not be taken: no replica is sure to have it")
+        yield f"--replica: {counted(not_taken, 'damaged range')} could not be taken: no replica is sure to have it"
     if wider:
-        summary.warn(
+        yield (
             f"--replica: offset {wider[0].low}: records beside the damage are other ones in the replica, and were taken, too "
             f"({counted(len(wider), 'range')} in all): the old ones are in quarantine/"
         )
     for mended_range in taken[-1:]:
         if mended_range.high > last:
-            summary.warn(
+            yield (
                 f"--replica: offset {mended_range.low}: nothing follows in the damaged log that shows whether it went on as "
                 "the replica does"
             )
@@ -83,8 +81,8 @@ def warn_of_replicas(summary: Summary, mended: Sequence[Mended], last: int) -> N
 
 def report(
     summary: Summary, segments: list[Segment], mended: Sequence[Mended], kept: Sequence[Hole], written: Sequence[WrittenSegment]
-) -> None:
-    """Say in the summary what was changed; what is lost is damage there."""
+) -> dict[str, Any]:
+    """Return what was changed; what is lost is damage in the summary."""
     digests = {number: digest for segment in written for number, digest in segment.digests.items()}
     ranges = [_entry(segments, mended_range, digests.get(str(number), "")) for number, mended_range in enumerate(mended)]
     ranges += [_kept_entry(hole) for hole in kept]
@@ -96,7 +94,7 @@ def report(
         size, end = sum(entry["length"] for entry in not_listed), not_listed[-1]["offset"] + not_listed[-1]["length"]
         reason = f"{counted(len(not_listed), 'more damaged place')}, up to offset {end}"
         summary.add_damage(not_listed[0]["segment"], not_listed[0]["offset"], size, reason)
-    summary.repair = {
+    return {
         "ranges": ranges,
         "from_replica": sum(entry["length"] for entry in ranges if entry["how"] == REPLICA),
         "filled": sum(entry["length"] for entry in ranges if entry["how"] == FILLER),

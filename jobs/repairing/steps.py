@@ -138,12 +138,11 @@ class RepairSteps(FullBuild):
                         f"--tombstones: {counted(homeless, 'lost queue offset')} without room for a record: they stay empty"
                     )
         if self.settings.replicas:
-            reporting.warn_of_replicas(summary, mended, self._last)
+            summary.warnings += reporting.of_replicas(mended, self._last)
         written = self._write(scan, whole, mended, reporter)
         self._entries = reporting.entries(mended, written)
-        reporting.report(summary, whole, mended, kept, written)
-        behind.tell(summary)
-        differing.tell(summary, by_most)
+        summary.repair = reporting.report(summary, whole, mended, kept, written)
+        summary.warnings += [*behind.tell(summary.repair), *differing.tell(summary.repair, by_most)]
         new = [_in_tree(segment, scan.staging) for segment in whole]
         changed = [(mended_range.low, mended_range.high) for mended_range in mended] + [
             (hole.offset, hole.offset + hole.length) for hole in kept
