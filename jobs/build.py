@@ -10,6 +10,7 @@ from rocketmq_reindex.jobs.api.running import run_build
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.options import wants_json_log
+from rocketmq_reindex.jobs.command.results import Output
 from rocketmq_reindex.jobs.watch import Watch
 
 
@@ -23,12 +24,14 @@ def build(arguments: Sequence[str]) -> int:
 
     ended = run_build(lambda: parse_settings(arguments), watch, Interrupts(), show_plan=show_plan)
     summary = ended.summary
-    if json:
-        print(summary.to_json())
-    elif "--dry-run" not in arguments and not summary.error:
-        for line in ended.lines:
-            print(line)
-    return summary.exit
+    with Output() as output:
+        output.status = summary.exit
+        if json:
+            print(summary.to_json())
+        elif "--dry-run" not in arguments and not summary.error:
+            for line in ended.lines:
+                print(line)
+    return output.status
 
 
 if __name__ == "__main__":

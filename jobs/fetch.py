@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.api.run_fetch import run_fetch
 from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.command.results import Output
 from rocketmq_reindex.jobs.fetching.options import parse_fetch
 from rocketmq_reindex.storage_format.errors import error_lines
 
@@ -24,11 +25,13 @@ def fetch(arguments: Sequence[str]) -> int:
         print(f"note: {note}", file=sys.stderr)
     if summary.error:
         print(error_lines(summary.error), file=sys.stderr)
-    if "--json" in arguments:
-        print(json.dumps(dataclasses.asdict(summary)))
-    elif not summary.error:
-        print("\n".join(ended.lines))
-    return summary.exit
+    with Output() as output:
+        output.status = summary.exit
+        if "--json" in arguments:
+            print(json.dumps(dataclasses.asdict(summary)))
+        elif not summary.error:
+            print("\n".join(ended.lines))
+    return output.status
 
 
 if __name__ == "__main__":

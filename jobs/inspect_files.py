@@ -6,9 +6,9 @@ By itself: the start of inspect imports no other command.
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api.failing import failures_as_errors
-from rocketmq_reindex.jobs.command.options import any_text, no_more_output
+from rocketmq_reindex.jobs.command.results import Output
 from rocketmq_reindex.jobs.inspecting.options import Inspection, look, parse_inspection, show_rows, show_summary
+from rocketmq_reindex.jobs.store.folders import failures_as_errors
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.stages import Stages
 from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
@@ -16,21 +16,14 @@ from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 
 def inspect(arguments: Sequence[str]) -> int:
     """Inspect every file in turn. Returns the exit status: 1 where a file could not be read."""
-    status = 0
-    any_text()
-    try:
+    with Output() as output:
         asked = parse_inspection(arguments)
         shown = 0
         for path in asked.files:
             failed = _show(path, asked, apart=shown > 0 and not asked.json)
             shown += not failed
-            status = max(status, failed)
-    except ReindexError as error:
-        print(error_lines(str(error)), file=sys.stderr)
-        return error.exit_status
-    except BrokenPipeError:
-        no_more_output()
-    return status
+            output.status = max(output.status, failed)
+    return output.status
 
 
 def _show(path: str, asked: Inspection, apart: bool) -> int:

@@ -6,20 +6,17 @@ By itself: the start of query imports no other command.
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api.failing import failures_as_errors
-from rocketmq_reindex.jobs.command.options import any_text, no_more_output
+from rocketmq_reindex.jobs.command.results import Output
 from rocketmq_reindex.jobs.querying import answer as querying_answer, options, search as querying_search
-from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.stages import Stages
-from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 
 
 def query(arguments: Sequence[str]) -> int:
     """Answer one question. Returns the exit status: 1 also where nothing was found and something could not be read."""
     notes = Notes()
-    any_text()
-    try:
+    with Output() as output:
         with failures_as_errors("STORE"):
             asked = options.parse_query(arguments)
             stages = Stages(quiet=False, loop=compiling.SCAN)
@@ -31,13 +28,8 @@ def query(arguments: Sequence[str]) -> int:
             ):
                 found = querying_answer.show(querying_answer.answer(asked, search), search.log, asked, notes)
             notes.close()
-        return 1 if notes.lost and not found else 0
-    except ReindexError as error:
-        print(error_lines(str(error)), file=sys.stderr)
-        return error.exit_status
-    except BrokenPipeError:
-        no_more_output()
-        return 0
+        output.status = 1 if notes.lost and not found else 0
+    return output.status
 
 
 if __name__ == "__main__":

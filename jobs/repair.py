@@ -9,32 +9,26 @@ from collections.abc import Sequence
 from rocketmq_reindex.jobs.api.running import run_build
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.options import wants_json_log
+from rocketmq_reindex.jobs.command.results import Output
 from rocketmq_reindex.jobs.repairing.explain import explain
 from rocketmq_reindex.jobs.repairing.options import explained, parse_settings
 from rocketmq_reindex.jobs.watch import Watch
-from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 
 
 def repair(arguments: Sequence[str]) -> int:
     """One repair, or the explanation of one. Returns the exit status."""
-    try:
+    with Output() as output:
         manifest = explained(arguments)
-        if manifest is not None:
+        if manifest is None:
+            watch = Watch("repair", json_log=wants_json_log(arguments))
+            ended = run_build(lambda: parse_settings(arguments), watch, Interrupts(), command="repair")
+            output.status = ended.summary.exit
+            for line in [ended.summary.to_json()] if "--json" in arguments else ended.lines:
+                print(line)
+        else:
             for line in explain(manifest):
                 print(line)
-            return 0
-    except ReindexError as error:
-        print(error_lines(str(error)), file=sys.stderr)
-        return error.exit_status
-    watch = Watch("repair", json_log=wants_json_log(arguments))
-    ended = run_build(lambda: parse_settings(arguments), watch, Interrupts(), command="repair")
-    summary = ended.summary
-    if "--json" in arguments:
-        print(summary.to_json())
-    elif not summary.error:
-        for line in ended.lines:
-            print(line)
-    return summary.exit
+    return output.status
 
 
 if __name__ == "__main__":

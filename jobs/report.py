@@ -7,17 +7,14 @@ import sys
 from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.api.report import parse_report, write_page
-from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
+from rocketmq_reindex.jobs.command.results import Output
 
 
 def report(arguments: Sequence[str]) -> int:
     """Write the page. Returns the exit status."""
-    try:
+    with Output() as output:
         print(write_page(parse_report(arguments)))
-    except ReindexError as error:
-        print(error_lines(str(error)), file=sys.stderr)
-        return error.exit_status
-    return 0
+    return output.status
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from rocketmq_reindex.jobs.api.failing import failures_as_errors
 from rocketmq_reindex.jobs.command.failures import INTERRUPTED
-from rocketmq_reindex.jobs.command.options import any_text, no_more_output
+from rocketmq_reindex.jobs.command.results import Output
+from rocketmq_reindex.jobs.store.folders import failures_as_errors
 from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 from rocketmq_reindex.storage_format.start.on_demand import OnDemand
 
@@ -59,16 +59,12 @@ def run_here(summary: T, run: Callable[[], None], lines_of: Callable[[T], list[s
 
 def show(ended: Ended[Any], as_json: bool) -> int:
     """Print what such a command found, as lines or as one JSON object. Returns the exit status."""
-    any_text()
     summary = ended.summary
-    try:
+    with Output():
         if as_json:
             sys.stdout.writelines(_json(summary))
         elif ended.lines:
             print("\n".join(ended.lines))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        no_more_output()
     if summary.error:
         print(error_lines(summary.error), file=sys.stderr)
     return int(summary.exit)

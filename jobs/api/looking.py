@@ -1,9 +1,10 @@
 """``query`` and ``inspect`` of the Python API: they look at messages and files, and write nothing."""
 
-from rocketmq_reindex.jobs.api import failing, keywords as api_keywords, messages
+from rocketmq_reindex.jobs.api import keywords as api_keywords, messages
 from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.inspecting.options import inspection, summary_text
 from rocketmq_reindex.jobs.querying.options import question
+from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors
 from rocketmq_reindex.storage_format.errors import InputError
 
 # ---------------------------------------------------------------------------------------------------------------------- inspect
@@ -40,7 +41,7 @@ def inspect(
     """
     keywords = dict(locals())
     keywords["files"] = [keywords.pop("file")]
-    with failing.failures_as_errors(str(file)):
+    with failures_as_errors(str(file)):
         from rocketmq_reindex.jobs.inspecting.options import look
 
         asked = inspection(api_keywords.given("inspect", keywords))
@@ -100,10 +101,9 @@ def query(
     keywords = dict(locals())
     warnings: list[str] = []
     searched: list[str] = []
-    with failing.failures_as_errors("STORE"):
+    with failures_as_errors("STORE"):
         from rocketmq_reindex.jobs.querying.answer import answer, row_of, rows_text
         from rocketmq_reindex.jobs.querying.search import Search
-        from rocketmq_reindex.jobs.store.folders import Notes
 
         asked, notes = question(api_keywords.given("query", keywords)), Notes(warnings.append, searched.append)
         with Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan) as search:

@@ -6,8 +6,9 @@ By itself: the start of report imports nothing of another command.
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.jobs.api import failing, keywords, results
+from rocketmq_reindex.jobs.api import keywords, results
 from rocketmq_reindex.jobs.command import option_table, options
+from rocketmq_reindex.jobs.store.folders import failures_as_errors
 from rocketmq_reindex.storage_format import errors, names
 
 
@@ -61,7 +62,7 @@ def report(
 
 def write_page(settings: ReportSettings) -> results.ReportResult:
     """Make the page and write it. Raises ReindexError. The command line and the Python API share this."""
-    with failing.failures_as_errors("input or output"):
+    with failures_as_errors("input or output"):
         from rocketmq_reindex.jobs.publishing.layout import check_writable, write_whole
         from rocketmq_reindex.jobs.reporting.make import make_page
 

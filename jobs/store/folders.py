@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
+from rocketmq_reindex.storage_format.errors import InputError, ReindexError
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.udfs import files
 
@@ -94,3 +96,19 @@ def entries(folder: str, notes: Notes) -> list[files.Entry] | None:
 def entries_in(folder: str) -> list[files.Entry]:
     """Return the entries of a folder; none where it does not exist. Raises OSError and ValueError where it cannot be listed."""
     return files.listing(folder) if files.entry_of(folder).kind == files.FOLDER else []
+
+
+@contextlib.contextmanager
+def failures_as_errors(place: str) -> Iterator[None]:
+    """Raises InputError for what cannot be read or written. ``place`` stands for a file without a name.
+
+    A pipe that is closed while a command prints is no failure of a file: BrokenPipeError passes.
+    """
+    try:
+        yield
+    except (ReindexError, BrokenPipeError):
+        raise
+    except (OSError, ValueError) as error:
+        # ValueError: bytes that are no file of this kind, or a URI that pyarrow does not know.
+        where = getattr(error, "filename", None)
+        raise InputError(f"{escape(str(where)) if where else escape(place)}: {reason(error)}") from error
