@@ -35,6 +35,14 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_class_signature = "separated"  # nobody makes a result by hand
+# What fills and prints a result is not for its reader.
+autodoc_default_options = {
+    "exclude-members": (
+        "OPTIONAL, add_damage, add_decision, add_decisions, counts, delay_line, end, events, exit_by_loss, json_keys, "
+        "json_parts, log_lines, lost, note_lines, parts_of_manifest, stderr_lines, take, take_order, tell_leftovers, "
+        "telling_leftovers, to_text, warn"
+    )
+}
 # The text of a field is no "type: text".
 GoogleDocstring._parse_attribute_docstring = lambda self: self._consume_to_end()
 python_use_unqualified_type_names = True

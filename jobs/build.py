@@ -10,28 +10,21 @@ from rocketmq_reindex.jobs.api.running import run_build
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.options import wants_json_log
-from rocketmq_reindex.jobs.command.results import Output
+from rocketmq_reindex.jobs.command.results import show
 from rocketmq_reindex.jobs.watch import Watch
 
 
 def build(arguments: Sequence[str]) -> int:
     """One build. Returns the exit status."""
-    watch, json = Watch("build", json_log=wants_json_log(arguments)), "--json" in arguments
+    watch, as_json = Watch("build", json_log=wants_json_log(arguments)), "--json" in arguments
 
     def show_plan(line: str) -> None:
         # With --json stdout holds the summary alone.
-        print(line, file=sys.stderr if json else sys.stdout)
+        print(line, file=sys.stderr if as_json else sys.stdout)
 
-    ended = run_build(lambda: parse_settings(arguments), watch, Interrupts(), show_plan=show_plan)
-    summary = ended.summary
-    with Output() as output:
-        output.status = summary.exit
-        if json:
-            print(summary.to_json())
-        elif "--dry-run" not in arguments and not summary.error:
-            for line in ended.lines:
-                print(line)
-    return output.status
+    result = run_build(lambda: parse_settings(arguments), watch, Interrupts(), show_plan=show_plan).result
+    # A plan has been shown before its warnings.
+    return show(result, as_json, on_stderr=False) if as_json or result.plan is None else result.exit_status
 
 
 if __name__ == "__main__":

@@ -6,14 +6,14 @@ By itself: the start of info imports no other command.
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api.ended import show
 from rocketmq_reindex.jobs.api.run_info import run_info
+from rocketmq_reindex.jobs.command.results import show
 from rocketmq_reindex.jobs.describing.look import parse_info
 
 
 def info(arguments: Sequence[str]) -> int:
     """One look at a store. Returns the exit status: 0 also where something is missing in the store."""
-    return show(run_info(lambda: parse_info(arguments)), "--json" in arguments)
+    return show(run_info(lambda: parse_info(arguments)).result, "--json" in arguments)
 
 
 if __name__ == "__main__":

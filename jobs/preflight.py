@@ -6,14 +6,14 @@ By itself: the start of preflight imports no other command.
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api.ended import show
 from rocketmq_reindex.jobs.api.run_preflight import run_preflight
+from rocketmq_reindex.jobs.command.results import show
 from rocketmq_reindex.jobs.preflighting.options import parse_preflight
 
 
 def preflight(arguments: Sequence[str]) -> int:
     """One preflight. Returns the exit status: 0 where the start loses nothing, 4 where it loses or hides something."""
-    return show(run_preflight(lambda: parse_preflight(arguments)), "--json" in arguments)
+    return show(run_preflight(lambda: parse_preflight(arguments)).result, "--json" in arguments)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ By itself: spark-submit starts this file, and the start of repair imports no oth
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api.running import run_build
+from rocketmq_reindex.jobs.api.running import run_repair
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.options import wants_json_log
-from rocketmq_reindex.jobs.command.results import Output
+from rocketmq_reindex.jobs.command.results import Output, show
 from rocketmq_reindex.jobs.repairing.explain import explain
 from rocketmq_reindex.jobs.repairing.options import explained, parse_settings
 from rocketmq_reindex.jobs.watch import Watch
@@ -21,13 +21,10 @@ def repair(arguments: Sequence[str]) -> int:
         manifest = explained(arguments)
         if manifest is None:
             watch = Watch("repair", json_log=wants_json_log(arguments))
-            ended = run_build(lambda: parse_settings(arguments), watch, Interrupts(), command="repair")
-            output.status = ended.summary.exit
-            for line in [ended.summary.to_json()] if "--json" in arguments else ended.lines:
-                print(line)
-        else:
-            for line in explain(manifest):
-                print(line)
+            result = run_repair(lambda: parse_settings(arguments), watch, Interrupts()).result
+            return show(result, "--json" in arguments, on_stderr=False)
+        for line in explain(manifest):
+            print(line)
     return output.status
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rocketmq_reindex.jobs.api.run_verify import run_verify
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.options import wants_json_log
-from rocketmq_reindex.jobs.command.results import Output
+from rocketmq_reindex.jobs.command.results import show
 from rocketmq_reindex.jobs.verifying.options import parse_verify
 from rocketmq_reindex.jobs.watch import Watch
 
@@ -17,12 +17,8 @@ from rocketmq_reindex.jobs.watch import Watch
 def verify(arguments: Sequence[str]) -> int:
     """One verify. Returns the exit status: 0 clean, 4 differences, 1 an error, 2 wrong usage."""
     watch = Watch("verify", json_log=wants_json_log(arguments))
-    ended = run_verify(lambda: parse_verify(arguments), watch, Interrupts())
-    with Output() as output:
-        output.status = ended.summary.exit
-        for line in [ended.summary.to_json()] if "--json" in arguments else ended.lines:
-            print(line)
-    return output.status
+    result = run_verify(lambda: parse_verify(arguments), watch, Interrupts()).result
+    return show(result, "--json" in arguments, on_stderr=False)
 
 
 if __name__ == "__main__":

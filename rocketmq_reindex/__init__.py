@@ -15,15 +15,18 @@ if TYPE_CHECKING:
     from typing import Any
 
     from rocketmq_reindex.jobs.api import sql
-    from rocketmq_reindex.jobs.api.fetch import fetch
-    from rocketmq_reindex.jobs.api.info import InfoResult, info
     from rocketmq_reindex.jobs.api.keywords import options
     from rocketmq_reindex.jobs.api.looking import inspect, query
     from rocketmq_reindex.jobs.api.messages import FoundMessage, InspectResult, QueryResult
-    from rocketmq_reindex.jobs.api.preflight import PreflightResult, preflight
-    from rocketmq_reindex.jobs.api.report import report
-    from rocketmq_reindex.jobs.api.results import BuildResult, FetchResult, RepairResult, ReportResult, Result, VerifyResult
+    from rocketmq_reindex.jobs.api.report import ReportResult, report
     from rocketmq_reindex.jobs.api.with_engine import build, repair, verify
+    from rocketmq_reindex.jobs.api.without_engine import fetch, info, preflight
+    from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
+    from rocketmq_reindex.jobs.command.results import Result
+    from rocketmq_reindex.jobs.describing.look import InfoResult
+    from rocketmq_reindex.jobs.fetching.run import FetchResult
+    from rocketmq_reindex.jobs.preflighting.run import PreflightResult
+    from rocketmq_reindex.jobs.verifying.summary import VerifyResult
     from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError, UsageError
     from rocketmq_reindex.version import __version__
 
@@ -34,16 +37,18 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = {
-    **{name: f"jobs.api.{name}" for name in ("fetch", "info", "preflight", "report")},
     **dict.fromkeys(("build", "repair", "verify"), "jobs.api.with_engine"),
+    **dict.fromkeys(("fetch", "info", "preflight"), "jobs.api.without_engine"),
     **dict.fromkeys(("inspect", "query"), "jobs.api.looking"),
     "options": "jobs.api.keywords",
     **dict.fromkeys(("FoundMessage", "InspectResult", "QueryResult"), "jobs.api.messages"),
-    **dict.fromkeys(
-        ("BuildResult", "FetchResult", "RepairResult", "ReportResult", "Result", "VerifyResult"), "jobs.api.results"
-    ),
-    "InfoResult": "jobs.api.info",
-    "PreflightResult": "jobs.api.preflight",
+    **dict.fromkeys(("BuildResult", "RepairResult"), "jobs.building.summary"),
+    "FetchResult": "jobs.fetching.run",
+    "InfoResult": "jobs.describing.look",
+    "PreflightResult": "jobs.preflighting.run",
+    **dict.fromkeys(("ReportResult", "report"), "jobs.api.report"),
+    "Result": "jobs.command.results",
+    "VerifyResult": "jobs.verifying.summary",
     **dict.fromkeys(("InputError", "RefusedError", "ReindexError", "UsageError"), "storage_format.errors"),
     "__version__": "version",
 }

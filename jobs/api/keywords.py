@@ -11,10 +11,10 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
 
-from rocketmq_reindex.jobs.api.ended import Ended, S
-from rocketmq_reindex.jobs.api.results import Result, made
+from rocketmq_reindex.jobs.api.ended import Ended
 from rocketmq_reindex.jobs.command import option as command_option, option_table, options as command_options
 from rocketmq_reindex.jobs.command.failures import was_interrupted
+from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.storage_format.checks.differences import PARTS
 from rocketmq_reindex.storage_format.errors import ReindexError, UsageError
 
@@ -248,19 +248,17 @@ def says_keywords(function: Callable[P, R]) -> Callable[P, R]:
 AnyResult = TypeVar("AnyResult", bound=Result)
 
 
-def result_of(kind: type[AnyResult], ended: Ended[S]) -> AnyResult:
+def result_of(ended: Ended[AnyResult]) -> AnyResult:
     """The result of a run. Raises ReindexError where the command would end with 1, 2 or 5, and KeyboardInterrupt."""
-    result = made(kind, ended.summary, ended.lines)
-    error = ended.error
+    result, error = ended.result, ended.error
     if error is not None and (ended.interrupted or was_interrupted(error)):
         raise KeyboardInterrupt from error
-    message = getattr(ended.summary, "error", None)
-    if error is None or message is None:
+    if error is None or result.error is None:
         return result
     if isinstance(error, ReindexError):
         error.result = result
         raise error
-    raised = ReindexError(message)
+    raised = ReindexError(result.error)
     raised.result = result
     raise raised from error
 

@@ -47,7 +47,9 @@ def inspect(
         asked = inspection(api_keywords.given("inspect", keywords))
         found = look(asked.files[0], asked)
     rows = found.found.rows if records else ()
-    return messages.InspectResult(0, summary_text(found.summary), found.file, found.kind, found.found.summary, rows)
+    result = messages.InspectResult(found.file, found.kind, found.found.summary, rows)
+    result.end(summary_text(found.summary))
+    return result
 
 
 # ------------------------------------------------------------------------------------------------------------------------ query
@@ -110,9 +112,9 @@ def query(
             rows = [row_of(found, search.log, asked, notes) for found in answer(asked, search)]
         notes.close()
     lost = notes.lost and not rows
-    result = messages.QueryResult(
-        1 if lost else 0, rows_text(rows), tuple(map(messages.FoundMessage, rows)), tuple(warnings), " ".join(searched)
-    )
+    result = messages.QueryResult(tuple(map(messages.FoundMessage, rows)), tuple(warnings), " ".join(searched))
+    result.exit = 1 if lost else 0
+    result.end(rows_text(rows))
     if lost:
         error = InputError(f"nothing found, and some of the store could not be read: {warnings[0]}")
         error.result = result

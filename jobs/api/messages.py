@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketmq_reindex.jobs.api.results import Result
+from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.querying.bodies import preview, to_json
 from rocketmq_reindex.storage_format.names import counted, printable
 from rocketmq_reindex.udfs.times import EPOCH
@@ -198,7 +198,7 @@ def _time(milliseconds: int) -> dt.datetime | None:
         return None
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(repr=False)
 class QueryResult(Result):
     """The messages that were found. A result can be iterated, counted and indexed as a tuple of messages."""
 
@@ -244,7 +244,7 @@ class QueryResult(Result):
         return {"found": counted(len(self.messages), "message"), "warnings": str(len(self.warnings))}
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(repr=False)
 class InspectResult(Result):
     """What one file of a store holds. ``summary`` has the fields of its kind: ``result["units"]``."""
 

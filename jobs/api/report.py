@@ -1,13 +1,12 @@
-"""``report`` of the Python API.
-
-By itself: the start of report imports nothing of another command.
-"""
+"""``report`` of the Python API, and what it returns."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.jobs.api import keywords, results
+from rocketmq_reindex.jobs.api import keywords
 from rocketmq_reindex.jobs.command import option_table, options
+from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.store.folders import failures_as_errors
 from rocketmq_reindex.storage_format import errors, names
 
@@ -32,6 +31,18 @@ parse_report: Final = options.reader("report", report_settings)
 """Return the settings that the words behind ``report`` make. Raises UsageError."""
 
 
+@dataclass(repr=False)
+class ReportResult(Result):
+    """The page that was written."""
+
+    exit: int = 0
+    out: str = ""
+    bytes: int = 0
+
+    def _facts(self) -> dict[str, str]:
+        return {"page": self.out, "bytes": f"{self.bytes:,}"}
+
+
 @keywords.says_keywords
 def report(
     source: keywords.PathLike,
@@ -39,7 +50,7 @@ def report(
     out: keywords.PathLike | None = None,
     store: keywords.PathLike | None = None,
     summary: keywords.PathLike | None = None,
-) -> results.ReportResult:
+) -> ReportResult:
     """Write one HTML page about a build or a verify, as ``rmq-reindex report`` does. The page is complete in itself.
 
     This needs matplotlib: ``pip install matplotlib`` brings it.
@@ -60,7 +71,7 @@ def report(
     return write_page(report_settings(keywords.given("report", dict(locals()))))
 
 
-def write_page(settings: ReportSettings) -> results.ReportResult:
+def write_page(settings: ReportSettings) -> ReportResult:
     """Make the page and write it. Raises ReindexError. The command line and the Python API share this."""
     with failures_as_errors("input or output"):
         from rocketmq_reindex.jobs.publishing.layout import check_writable, write_whole
@@ -70,4 +81,6 @@ def write_page(settings: ReportSettings) -> results.ReportResult:
         page = make_page(settings.source, settings.store, settings.summary)
         write_whole(settings.out, page)
     size = len(page.encode())
-    return results.ReportResult(0, f"wrote    {names.escape(settings.out)}, {size:,} bytes", settings.out, size)
+    result = ReportResult(out=settings.out, bytes=size)
+    result.end(f"wrote    {names.escape(settings.out)}, {size:,} bytes")
+    return result

@@ -3,33 +3,21 @@
 By itself: the start of fetch imports nothing of another command.
 """
 
-import time
 from collections.abc import Callable
 
-from rocketmq_reindex.jobs.api.ended import Ended
+from rocketmq_reindex.jobs.api.ended import Ended, run_here
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.fetching.options import FetchSettings
-from rocketmq_reindex.jobs.fetching.run import Fetch, FetchSummary
-from rocketmq_reindex.storage_format.errors import ReindexError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.jobs.fetching.run import Fetch, FetchResult
 
 
-def run_fetch(settings_of: Callable[[], FetchSettings], interrupts: Interrupts) -> Ended[FetchSummary]:
+def run_fetch(settings_of: Callable[[], FetchSettings], interrupts: Interrupts) -> Ended[FetchResult]:
     """Fetch. ``settings_of`` may raise UsageError."""
-    summary, lines = FetchSummary(), list[str]()
-    raised: BaseException | None = None
-    began = time.monotonic()
-    try:
+    result = FetchResult()
+
+    def work() -> list[str]:
         settings = settings_of()
         with interrupts:
-            lines = Fetch(settings, summary).run()
-    except ReindexError as error:
-        raised, summary.exit, summary.error = error, error.exit_status, str(error)
-    except KeyboardInterrupt as interrupt:
-        raised, summary.exit, summary.error = interrupt, interrupts.exit_status, "interrupted: run it again to go on"
-    except OSError as error:
-        where = escape(str(error.filename)) if error.filename else "build or store"
-        text = f"{where}: {escape(error.strerror or str(error))}: run it again to go on"
-        raised, summary.exit, summary.error = error, 1, text
-    summary.seconds = time.monotonic() - began
-    return Ended(summary, raised, lines)
+            return Fetch(settings, result).run()
+
+    return run_here(result, work, interrupts, "build or store", ": run it again to go on")

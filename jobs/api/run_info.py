@@ -6,11 +6,18 @@ By itself: the start of info imports nothing of another command.
 from collections.abc import Callable
 
 from rocketmq_reindex.jobs.api.ended import Ended, run_here
-from rocketmq_reindex.jobs.describing.look import InfoSummary, StoreLook, lines_of
+from rocketmq_reindex.jobs.describing.look import InfoResult, StoreLook, lines_of
+from rocketmq_reindex.jobs.store.folders import failures_as_errors
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 
 
-def run_info(settings_of: Callable[[], StoreSettings]) -> Ended[InfoSummary]:
+def run_info(settings_of: Callable[[], StoreSettings]) -> Ended[InfoResult]:
     """Look at a store. ``settings_of`` may raise UsageError."""
-    summary = InfoSummary()
-    return run_here(summary, lambda: StoreLook(settings_of(), summary).run(), lines_of)
+    result = InfoResult()
+
+    def work() -> list[str]:
+        with failures_as_errors("STORE"):
+            StoreLook(settings_of(), result).run()
+        return lines_of(result)
+
+    return run_here(result, work)

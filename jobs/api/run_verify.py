@@ -1,4 +1,7 @@
-"""One run of verify, as the command line and the Python API share it. A failure is part of what it returns."""
+"""One run of verify, as the command line and the Python API share it. A failure is part of what it returns.
+
+By itself: the start of verify imports nothing of another command.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from rocketmq_reindex.jobs.api.ahead import engines_ahead, local_ahead
 from rocketmq_reindex.jobs.api.ended import Ended
 from rocketmq_reindex.jobs.command.failures import Interrupts, outcome
 from rocketmq_reindex.jobs.publishing.layout import write_whole
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.jobs.watch import Watch
 
 if TYPE_CHECKING:
@@ -20,9 +23,9 @@ if TYPE_CHECKING:
 
 def run_verify(
     settings_of: Callable[[], VerifySettings], watch: Watch, interrupts: Interrupts, spark: SparkSession | None = None
-) -> Ended[VerifySummary]:
+) -> Ended[VerifyResult]:
     """Verify. ``settings_of`` may raise UsageError and InputError. ``spark`` as for ``run_build``."""
-    summary, lines = VerifySummary(), list[str]()
+    result = VerifyResult()
     raised: BaseException | None = None
     try:
         settings = settings_of()
@@ -42,20 +45,17 @@ def run_verify(
                 from rocketmq_reindex.jobs.verifying.run import Verify
 
                 with watch.reporter() as reporter:
-                    job = Against(settings, reporter, engines) if settings.against else Verify(settings, reporter, engines)
-                    job.summary.started = summary.started
-                    summary = job.summary
-                    job.run(logs)
+                    kind = Against if settings.against else Verify
+                    kind(settings, reporter, engines, result).run(logs)
                     if compiled_once:
-                        summary.warn(NOTE)
-                watch.stop_clock(summary)
+                        result.warn(NOTE)
+                watch.stop_clock(result)
                 if settings.report:
-                    write_whole(settings.report, summary.to_json() + "\n")
+                    write_whole(settings.report, result.to_json() + "\n")
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
-        watch.stop_clock(summary)
+        watch.stop_clock(result)
         raised = error
-        summary.exit, summary.error = outcome(error, interrupts, "input")
-    watch.end(summary)
-    if not summary.error:
-        lines.append(summary.to_text())
-    return Ended(summary, raised, lines, interrupts.seen)
+        result.exit, result.error = outcome(error, interrupts, "input")
+    watch.end(result)
+    result.end(result.to_text() if raised is None else "")
+    return Ended(result, raised, interrupts.seen)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from rocketmq_reindex.jobs.api.ahead import engines_ahead, local_ahead
 from rocketmq_reindex.jobs.api.ended import Ended
-from rocketmq_reindex.jobs.building.summary import Summary
 from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
 from rocketmq_reindex.jobs.watch import Watch
 
@@ -16,33 +15,54 @@ if TYPE_CHECKING:
 
     from rocketmq_reindex.jobs.building.run import Build
     from rocketmq_reindex.jobs.building.settings import BuildSettings
+    from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
     from rocketmq_reindex.jobs.engines.engine import Engines
     from rocketmq_reindex.jobs.watching.progress import Reporter
 
 
-def make_build(settings: BuildSettings, reporter: Reporter, engines: Engines) -> Build:
+B = TypeVar("B", bound="BuildResult")
+
+
+def make_build(settings: BuildSettings, reporter: Reporter, engines: Engines, result: BuildResult | None = None) -> Build:
     """Return the run of a build or a repair, with the steps and the recorder that its settings ask for."""
     from rocketmq_reindex.jobs.building.run import Build
+    from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
     from rocketmq_reindex.jobs.incremental.increment import steps_of
     from rocketmq_reindex.jobs.repairing.options import RepairSettings
     from rocketmq_reindex.jobs.repairing.steps import repair_steps
     from rocketmq_reindex.jobs.tables.making import recorder_of
 
-    make_steps = repair_steps if isinstance(settings, RepairSettings) else steps_of
-    return Build(settings, reporter, engines, make_steps, recorder_of)
+    repairs = isinstance(settings, RepairSettings)
+    result = result or (RepairResult() if repairs else BuildResult())
+    return Build(settings, reporter, engines, repair_steps if repairs else steps_of, recorder_of, result)
 
 
 def run_build(
     settings_of: Callable[[], BuildSettings], watch: Watch, interrupts: Interrupts, spark: SparkSession | None = None,
-    show_plan: Callable[[str], None] | None = None, command: str = "build",
-) -> Ended[Summary]:  # fmt: skip
-    """Build, or with ``command`` repair. ``settings_of`` may raise UsageError.
+    show_plan: Callable[[str], None] | None = None,
+) -> Ended[BuildResult]:  # fmt: skip
+    """Build. ``settings_of`` may raise UsageError. ``show_plan`` gets the lines of a dry run, before the warnings are shown.
 
     ``spark``: the session to work in, instead of one that is looked for.
-
-    ``show_plan`` gets the lines of a dry run, before the warnings are shown.
     """
-    summary, lines = Summary(), list[str]()
+    from rocketmq_reindex.jobs.building.summary import BuildResult
+
+    return _run("build", BuildResult(), settings_of, watch, interrupts, spark, show_plan)
+
+
+def run_repair(
+    settings_of: Callable[[], BuildSettings], watch: Watch, interrupts: Interrupts, spark: SparkSession | None = None
+) -> Ended[RepairResult]:
+    """Repair; the arguments are those of ``run_build``."""
+    from rocketmq_reindex.jobs.building.summary import RepairResult
+
+    return _run("repair", RepairResult(), settings_of, watch, interrupts, spark, None)
+
+
+def _run(
+    command: str, result: B, settings_of: Callable[[], BuildSettings], watch: Watch, interrupts: Interrupts,
+    spark: SparkSession | None, show_plan: Callable[[str], None] | None,
+) -> Ended[B]:  # fmt: skip
     job: Build | None = None
     raised: BaseException | None = None
     try:
@@ -68,27 +88,25 @@ def run_build(
                     engines_ahead(local, settings.master, needed, delta, user, spark) as engines,
                     watch.reporter() as reporter,
                 ):
-                    job = make_build(settings, reporter, engines)
-                    job.summary.started = summary.started
-                    summary = job.summary
+                    job = make_build(settings, reporter, engines, result)
                     job.run(inputs)
                     if show_plan:
-                        for line in job.plan:
+                        for line in result.plan or ():
                             show_plan(line)
                     if compiled_once and not settings.dry_run:
                         # This is no part of the result, so it is not in the manifest.
-                        summary.warn(NOTE)
-        watch.stop_clock(summary)
-        lines += [] if settings.dry_run else [summary.to_text()]
+                        result.warn(NOTE)
+        watch.stop_clock(result)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
-        watch.stop_clock(summary)
+        watch.stop_clock(result)
         raised = error
-        summary.exit, summary.error = outcome(error, interrupts, PLACE, UNPUBLISHED)
+        result.exit, result.error = outcome(error, interrupts, PLACE, UNPUBLISHED)
     with interrupts.ignored():
         published = job is not None and job.published
-        if published and summary.error:
+        if published and result.error:
             # What went wrong after the rename takes nothing back.
-            summary.warnings.append(f"published all the same: {summary.error.removesuffix(UNPUBLISHED)}")
-            summary.exit, summary.error = 3 if summary.lost else 0, None
-        watch.end(summary, lines=True, published=published)
-    return Ended(summary, raised, [*job.plan, *lines] if job else lines, interrupts.seen)
+            result.warnings.append(f"published all the same: {result.error.removesuffix(UNPUBLISHED)}")
+            result.exit, result.error = result.exit_by_loss, None
+        watch.end(result, lines=True, published=published)
+    result.end(result.to_text() if raised is None else "")
+    return Ended(result, raised, interrupts.seen)

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rocketmq_reindex.jobs.api import (
-    keywords as api_keywords,
-    results,
-    run_verify as api_run_verify,
-    running as api_running,
-)
+from rocketmq_reindex.jobs.api import keywords as api_keywords, run_verify as api_run_verify, running
 from rocketmq_reindex.jobs.building.options import build_settings
+from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.repairing.options import repair_settings
 from rocketmq_reindex.jobs.verifying.options import verify_settings
+from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.jobs.watch import Watch
 
 if TYPE_CHECKING:
@@ -74,7 +71,7 @@ def build(
     recheck: bool = False,
     build_id: str | None = None,
     spark: SparkSession | None = None,
-) -> results.BuildResult:
+) -> BuildResult:
     """Build ConsumeQueue, IndexFiles and checkpoint from the raw segments of a commitlog, as ``rmq-reindex build`` does.
 
     The store is only read. ``out`` appears when all of the result is there, or not at all. Each keyword is an option of the
@@ -99,10 +96,10 @@ def build(
     """
     keywords = dict(locals())
     watch = Watch("build", json_log=log_format == "json", quiet=progress is False)
-    ended = api_running.run_build(
+    ended = running.run_build(
         lambda: build_settings(api_keywords.given("build", keywords)), watch, Interrupts(install=False), spark
     )
-    return api_keywords.result_of(results.BuildResult, ended)
+    return api_keywords.result_of(ended)
 
 
 # ----------------------------------------------------------------------------------------------------------------------- repair
@@ -146,7 +143,7 @@ def repair(
     metrics: api_keywords.PathLike | None = None,
     store_name: str | None = None,
     spark: SparkSession | None = None,
-) -> results.RepairResult:
+) -> RepairResult:
     """Write a new commitlog that a broker accepts whole, and the files derived from it, as ``rmq-reindex repair`` does.
 
     The store and the replicas are only read. ``out`` appears when all of the result is there, or not at all. All messages keep
@@ -169,10 +166,8 @@ def repair(
     keywords = dict(locals())
     watch = Watch("repair", json_log=log_format == "json", quiet=progress is False)
     interrupts = Interrupts(install=False)
-    ended = api_running.run_build(
-        lambda: repair_settings(api_keywords.given("repair", keywords)), watch, interrupts, spark, command="repair"
-    )
-    return api_keywords.result_of(results.RepairResult, ended)
+    ended = running.run_repair(lambda: repair_settings(api_keywords.given("repair", keywords)), watch, interrupts, spark)
+    return api_keywords.result_of(ended)
 
 
 # ----------------------------------------------------------------------------------------------------------------------- verify
@@ -213,7 +208,7 @@ def verify(
     tables: api_keywords.PathLike | None = None,
     recheck: bool = False,
     spark: SparkSession | None = None,
-) -> results.VerifyResult:
+) -> VerifyResult:
     """Compare a commitlog with its ConsumeQueues, IndexFiles and checkpoint, both ways, as ``rmq-reindex verify`` does.
 
     The store is only read. Each keyword is an option of the command; one that is left out has the option's default. Nothing is
@@ -237,4 +232,4 @@ def verify(
     ended = api_run_verify.run_verify(
         lambda: verify_settings(api_keywords.given("verify", keywords)), watch, Interrupts(install=False), spark
     )
-    return api_keywords.result_of(results.VerifyResult, ended)
+    return api_keywords.result_of(ended)

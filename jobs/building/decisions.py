@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.building import inputs, scanning
 from rocketmq_reindex.jobs.building.advice import no_place, refusal
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
+from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, BuildResult
 from rocketmq_reindex.jobs.publishing.output import few_parts
 from rocketmq_reindex.storage_format.errors import RefusedError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
@@ -92,7 +92,7 @@ class FirstHoles:
 class OrderOutcome:
     """What the decisions on all queues out of order amount to."""
 
-    notes: Summary = field(default_factory=Summary)
+    notes: BuildResult = field(default_factory=BuildResult)
     """decisions and warnings, for the summary of the run"""
     lost: FirstHoles = field(default_factory=FirstHoles)
     """records out of line, as damage"""
@@ -207,7 +207,7 @@ class Order:
 
 
 def decide(
-    scan: Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain, summary: Summary
+    scan: Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain, summary: BuildResult
 ) -> tuple[list[ranges.RangeSummary], Order]:
     """Apply the policies to damage and to queues out of order, and report both in the summary.
 
@@ -218,7 +218,7 @@ def decide(
 
 def odd_queues(scan: Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain) -> OddQueues:
     """Return the queues out of order, before any policy is applied."""
-    return _Decisions(scan, settings, segments, chain, Summary()).odd_queues()
+    return _Decisions(scan, settings, segments, chain, BuildResult()).odd_queues()
 
 
 def too_much(first: ranges.Hole) -> str:
@@ -233,7 +233,7 @@ class _Decisions:
     """The ranges to build from and the damage, while one policy after another is applied."""
 
     def __init__(
-        self, scan: Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain, summary: Summary
+        self, scan: Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain, summary: BuildResult
     ) -> None:
         self.scan, self.settings, self.segments, self.chain, self.summary = scan, settings, segments, chain, summary
         self.stop = settings.on_damage == "stop"

@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.building.planning import make_checkpoint
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_signs import log_samples, vouched
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.publishing.output import CONFIG, TOPICS, entries, few_parts, joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.storage_format import layouts
@@ -124,7 +124,7 @@ def path_of(line: bytes) -> str:
 
 
 def write(
-    staging: StagingFolder, settings: BuildSettings, log: Commitlog, samples: dict[str, Any], summary: Summary,
+    staging: StagingFolder, settings: BuildSettings, log: Commitlog, samples: dict[str, Any], summary: BuildResult,
     summaries: Iterable[RangeSummary], checkpoint: dict[str, int] | None, parts: list[str], more: list[dict[str, Any]],
     until: int,
 ) -> list[str]:  # fmt: skip
@@ -145,11 +145,7 @@ def write(
         "damage": sorted(summary.damage, key=lambda d: (d["offset"], d["reason"])),
         "decisions": summary.decisions,
         "warnings": summary.warnings,
-    }
-    if summary.repair is not None:
-        head["repair"] = summary.repair
-    if summary.delay is not None:
-        head["delay"] = summary.delay
+    } | summary.parts_of_manifest()
     own = sorted((entry["path"], json.dumps(entry).encode()) for entry in more)
 
     def text() -> Iterator[bytes]:
@@ -171,7 +167,7 @@ def write(
 
 def finish(
     scan: Scan, settings: BuildSettings, log: Commitlog, segments: list[Segment], accepted: list[RangeSummary],
-    plans: list[IndexFilePlan], written: full.WrittenFiles, until: int, more: list[dict[str, Any]], summary: Summary,
+    plans: list[IndexFilePlan], written: full.WrittenFiles, until: int, more: list[dict[str, Any]], summary: BuildResult,
 ) -> tuple[list[dict[str, Any]], list[str]]:  # fmt: skip
     """Write them into the tree of the staging folder; ``until`` is the offset up to which the log was read.
 
@@ -196,7 +192,7 @@ def finish(
 
 def _write_checkpoint(
     staging: StagingFolder, settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan],
-    summary: Summary,
+    summary: BuildResult,
 ) -> tuple[dict[str, int], dict[str, Any]]:  # fmt: skip
     """Returns the fields of the checkpoint, and its entry of the manifest."""
     checkpoint, warnings = vouched(settings, make_checkpoint(settings, log, accepted, plans))

@@ -61,7 +61,9 @@ class Unrecorded:
 
 MakeSteps = Callable[[Any, str, Commitlog, Reporter], full.FullBuild]
 """Returns the steps of a run from its settings, the real path of DIR, the log, and what shows the run's stages"""
-MakeRecorder = Callable[[building_settings.BuildSettings, building_summary.Summary, Reporter, Engine, Commitlog], Unrecorded]
+MakeRecorder = Callable[
+    [building_settings.BuildSettings, building_summary.BuildResult, Reporter, Engine, Commitlog], Unrecorded
+]
 """Returns what records a run"""
 
 
@@ -82,16 +84,14 @@ class Build:
 
     def __init__(
         self, settings: building_settings.BuildSettings, reporter: Reporter, engines: Engines, make_steps: MakeSteps,
-        make_recorder: MakeRecorder,
+        make_recorder: MakeRecorder, summary: building_summary.BuildResult,
     ) -> None:  # fmt: skip
         self.settings, self.reporter, self.engines = settings, reporter, engines
         self._make_steps, self._make_recorder = make_steps, make_recorder
-        self.summary = building_summary.Summary()
+        self.summary = summary
         self.recorder = Unrecorded()
         self._tree: Hashable | None = None
         self._target = ""
-        self.plan: list[str] = []
-        """with --dry-run: what would be read and written"""
 
     @property
     def published(self) -> bool:
@@ -120,9 +120,8 @@ class Build:
             self.summary.tell_leftovers()
 
     def _make_plan(self, log: Commitlog) -> None:
-        self.plan += planning.dry_run_lines(self.settings, planning.scan_settings(self.settings), log)
-        self.plan += self.summary.note_lines()
-        self.summary.plan = self.plan
+        lines = planning.dry_run_lines(self.settings, planning.scan_settings(self.settings), log)
+        self.summary.plan = [*lines, *self.summary.note_lines()]
         self.summary.bytes = log.size
 
     def _run(self, target: str, log: Commitlog) -> None:
@@ -217,8 +216,7 @@ class Build:
             result = full.BuildOutput(accepted, order, written, entries, parts)
             is_known = steps.save(staging, result, summary, recorder.has_rows)
             self._drop_spent(work)
-        if summary.lost:
-            summary.exit = 3
+        summary.exit = summary.exit_by_loss
         return is_known
 
     @staticmethod

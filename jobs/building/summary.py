@@ -1,13 +1,12 @@
-"""The summary of a run, as one JSON object or as text."""
+"""What a build or a repair did: filled while it goes on, and what the Python API returns."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
+from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.udfs.times import now
@@ -25,61 +24,65 @@ def is_lost(damage: Mapping[str, Any]) -> bool:
     return not str(damage["reason"]).startswith(("torn tail", "stale tail"))
 
 
-@dataclass
-class Summary:
-    """Filled while the run goes on; also given on failure."""
+@dataclass(repr=False)
+class BuildResult(Result):
+    """What a build did. With ``dry_run`` the plan is the result's ``text``.
+
+    ``exit_status`` is 0, or 3 where damaged parts of the log are missing from the result. ``bytes`` and ``records`` were read;
+    ``units`` of ConsumeQueues and ``items`` of IndexFiles were written, ``tag_items`` of them of TAGS.
+    """
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("incremental", "delay", "plan")
 
     version: str = __version__
+    """of rocketmq-reindex"""
     started: str = field(default_factory=now, compare=False)
-    """when the run began; not in the manifest, which is the same whenever it is written"""
+    """when the run began: ISO, UTC"""
     exit: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: {"session": 0.0, "build": 0.0, "total": 0.0})
-    """by the clock on the wall: from the command's start until Spark is up, from then until published, and all of it"""
+    """``session`` until Spark was up, ``build`` until the result was published, and ``total``"""
     bytes: int = 0
     records: int = 0
     units: int = 0
     items: int = 0
-    """of IndexFiles, of keys and of TAGS"""
     tag_items: int = 0
-    """how many of them are of TAGS"""
     files: dict[str, int] = field(default_factory=lambda: {"consumequeue": 0, "index": 0})
+    """number of files by kind: ``consumequeue``, ``index``"""
     damage: list[dict[str, Any]] = field(default_factory=list)
+    """damaged places of the log: ``segment``, ``offset`` and ``length`` in bytes, ``reason``"""
     decisions: list[dict[str, Any]] = field(default_factory=list)
+    """what was done to the order of queues: ``kind``, ``topic``, ``queue``, ``offset``, ``count``"""
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """what was taken from the files of the store, where nobody named it; not in the manifest, whose settings hold it"""
+    """what was taken from the files of the store, where nobody named it: sizes, and the version"""
     not_removed: list[dict[str, Any]] = field(default_factory=list)
-    """what should have been removed behind a URI and stays, by folder; not in the manifest, which is written before"""
+    """what should have been removed behind a URI and stays, by folder: ``folder``, ``names``, ``count``, ``files``, ``bytes``,
+    ``reason``"""
     error: str | None = None
     incremental: dict[str, Any] | None = None
-    """of an incremental build: what was read again and kept; left out of the JSON otherwise"""
-    repair: dict[str, Any] | None = None
-    """of a repair: what was changed in the log; left out of the JSON otherwise"""
-
+    """of an incremental build: what was read and what was kept"""
     delay: dict[str, Any] | None = None
-    """of --write-delay: what was delivered, and what the log does not tell; left out of the JSON otherwise"""
-
+    """with ``write_delay``: what was delivered of each level, what is pending, and the undecided messages"""
     plan: list[str] | None = None
-    """of a dry run: what would be read and written, as lines; left out of the JSON otherwise"""
+    """with ``dry_run``: what would be read and written, as lines"""
+
+    # Of these the manifest, which is the same whenever it is written, has no start, no notes, and nothing that was not removed.
 
     def __post_init__(self) -> None:
         self.about: dict[str, tuple[str, dict[str, Any]]] = {}
         """by warning: whether it is about damage or a decision, and the entry; not in the JSON object"""
         self.left = Leftovers()
 
-    def to_json(self) -> str:
-        """Return the summary as one JSON object."""
-        fields = dataclasses.asdict(self)
-        for name in ("incremental", "repair", "delay", "plan"):
-            if fields[name] is None:
-                del fields[name]
-        return json.dumps(fields)
-
     @property
     def lost(self) -> bool:
         """Whether records are missing from the result: damage, or pending ones. A torn or stale tail is no damage."""
         pending = any(entry["kind"] in ("pending", "more pending") for entry in self.decisions)
         return pending or any(map(is_lost, self.damage))
+
+    @property
+    def exit_by_loss(self) -> int:
+        """The exit status of a run that did what it was asked to."""
+        return 3 if self.lost else 0
 
     def add_damage(self, segment: str, offset: int, length: int, reason: str, *, lost: bool = True) -> None:
         """Add one damaged place and its warning. ``lost`` is False for a torn or stale tail, as crashes leave them."""
@@ -102,7 +105,7 @@ class Summary:
         self.not_removed = self.left.entries()
         self.warnings += self.left.warnings()
 
-    def take_order(self, other: Summary) -> None:
+    def take_order(self, other: BuildResult) -> None:
         """Take over the decisions of another summary, with its warnings."""
         self.decisions += other.decisions
         self.warnings += other.warnings
@@ -147,15 +150,13 @@ class Summary:
         text = _DECISIONS.get(bare, bare) + (", more of them" if bare != kind else "")
         self._warn_about(f"queue {escape(topic)}/{queue}: {text}: offset {offset}, units {count}", "decision", entry)
 
-    def repair_line(self) -> str:
-        """Return what a repair changed in the log, in one line."""
-        found = self.repair or {}
-        if not found["ranges"]:
-            what = "commitlog/ is as it was" if self.lost else "the log is undamaged, and commitlog/ is as it was"
-            return f"repaired nothing: {what}"
-        restored, filled = counted(found["from_replica"], "byte"), counted(found["filled"], "byte")
-        ranges = counted(len(found["ranges"]), "damaged range")
-        return f"repaired {ranges}: {restored} from a replica, fillers in the place of {filled}"
+    def parts_of_manifest(self) -> dict[str, Any]:
+        """Return what the manifest has of such a run alone, by key."""
+        return {} if self.delay is None else {"delay": self.delay}
+
+    def log_lines(self) -> list[str]:
+        """Return what was changed in the log, as lines: a build changes nothing."""
+        return []
 
     def delay_line(self) -> str:
         """Return what is pending of delayed and timer messages, in one line."""
@@ -167,7 +168,9 @@ class Summary:
         )
 
     def to_text(self) -> str:
-        """Return what people read at the end of a run that published."""
+        """Return what people read at the end of a run that published, or the plan of a dry run."""
+        if self.plan is not None:
+            return "\n".join(self.plan)
         run = self.incremental
         if run is not None and run["nothing_new"]:
             return f"nothing new since the build before: {counted(self.records, 'record')} in {counted(self.bytes, 'byte')}"
@@ -186,8 +189,7 @@ class Summary:
             known = f"{run['ranges_known']:,} of {counted(run['ranges'], 'range')}"
             kept, read = counted(run["files_kept"], "file"), counted(run["bytes_read"], "byte")
             lines.append(f"known    {known}, {kept} kept, {read} of the log read")
-        if self.repair is not None:
-            lines.append(self.repair_line())
+        lines += self.log_lines()
         if self.delay is not None:
             lines.append(self.delay_line())
         if self.damage:
@@ -197,6 +199,47 @@ class Summary:
     def note_lines(self) -> list[str]:
         """Return a line for each note."""
         return [f"note     {note}" for note in self.notes]
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            "read": f"{counted(self.bytes, 'byte')}, {counted(self.records, 'record')}",
+            "wrote": f"{counted(self.units, 'unit')}, {counted(self.items, 'item')}",
+            "damage": str(len(self.damage)),
+            "warnings": str(len(self.warnings)),
+        }
+
+
+@dataclass(repr=False)
+class RepairResult(BuildResult):
+    """What a repair did. ``exit_status`` is 0 where nothing is lost, and 3 where fillers stand for lost bytes.
+
+    The other fields are those of a build, of the new log; ``damage`` is what is lost.
+    """
+
+    OPTIONAL: ClassVar[tuple[str, ...]] = ("incremental", "repair", "delay", "plan")
+
+    repair: dict[str, Any] | None = None
+    """what was changed in the log: ``ranges``, each with ``segment``, ``offset``, ``length``, ``reason``, ``how`` and digests;
+    bytes ``from_replica``, ``filled`` and ``kept``; and the number of ``segments``"""
+
+    def parts_of_manifest(self) -> dict[str, Any]:
+        found = {} if self.repair is None else {"repair": self.repair}
+        return found | super().parts_of_manifest()
+
+    def log_lines(self) -> list[str]:
+        found = self.repair
+        if found is None:
+            return []
+        if not found["ranges"]:
+            what = "commitlog/ is as it was" if self.lost else "the log is undamaged, and commitlog/ is as it was"
+            return [f"repaired nothing: {what}"]
+        restored, filled = counted(found["from_replica"], "byte"), counted(found["filled"], "byte")
+        ranges = counted(len(found["ranges"]), "damaged range")
+        return [f"repaired {ranges}: {restored} from a replica, fillers in the place of {filled}"]
+
+    def _facts(self) -> dict[str, str]:
+        changed = self.repair or {"ranges": []}
+        return {**super()._facts(), "repaired": counted(len(changed["ranges"]), "range")}
 
 
 # Warnings are part of the manifest: with other words here, a build of the same log has other bytes.

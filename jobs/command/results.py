@@ -1,14 +1,103 @@
-"""What a command prints, and with which exit status it ends.
-
-By itself: query and inspect start with little else.
-"""
+"""What a command ends with: its result, and how that is printed."""
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import html
+import json
 import sys
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError
+from typing import Any, ClassVar
 
 from rocketmq_reindex.jobs.command.options import any_text, no_more_output
 from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
+from rocketmq_reindex.storage_format.start.on_demand import OnDemand
+
+
+class Result:
+    """What all results share. ``str()`` of a result is the text that the command prints.
+
+    A command fills the fields of its result while it goes on. Once it has ended, none of them can be set.
+    """
+
+    exit: int = 0
+    """the command's exit status"""
+    error: str | None = None
+    """why the command has not done what it was asked to; None where it has"""
+    text: str = ""
+    """what the command prints for people"""
+    OPTIONAL: ClassVar[tuple[str, ...]] = ()
+    """fields that are left out of the JSON object where they are None; they stand behind all others"""
+    _ended = False
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._ended:
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        super().__setattr__(name, value)
+
+    def end(self, text: str) -> None:
+        """The command has ended, and prints this text."""
+        self.text = text
+        self._ended = True
+
+    @property
+    def exit_status(self) -> int:
+        """What the command's exit status would be."""
+        return self.exit
+
+    @classmethod
+    def json_keys(cls) -> list[str]:
+        """Return the keys of the JSON object, in order."""
+        names = [each.name for each in dataclasses.fields(cls) if each.name not in cls.OPTIONAL]  # type: ignore[arg-type]
+        return [*names, *cls.OPTIONAL]
+
+    def _keys(self) -> list[str]:
+        return [name for name in self.json_keys() if name not in self.OPTIONAL or getattr(self, name) is not None]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that the command prints with ``--json``, as plain dicts, lists, numbers and texts."""
+        return {name: copy.deepcopy(getattr(self, name)) for name in self._keys()}
+
+    def json_parts(self) -> Iterator[str]:
+        """Yield the JSON object in parts: a long list is not made as a whole."""
+        for number, name in enumerate(self._keys()):
+            value = getattr(self, name)
+            yield f"{', ' if number else '{'}{json.dumps(name)}: "
+            if isinstance(value, OnDemand):
+                yield "["
+                for at, member in enumerate(value):
+                    yield f"{', ' if at else ''}{json.dumps(member)}"
+                yield "]"
+            else:
+                yield json.dumps(value, default=dataclasses.asdict)
+        yield "}"
+
+    def to_json(self) -> str:
+        """Return the object that the command prints with ``--json``."""
+        return "".join(self.json_parts())
+
+    def stderr_lines(self) -> list[str]:
+        """Return what the command says on stderr at its end, as lines."""
+        return [error_lines(self.error)] if self.error else []
+
+    def _facts(self) -> dict[str, str]:
+        """What a short form shows, by label."""
+        return {}
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}: {value}" for name, value in self._facts().items())
+        return f"<{type(self).__name__} exit_status={self.exit_status}{', ' if facts else ''}{facts}>"
+
+    def _repr_html_(self) -> str:
+        """A short table, for notebooks."""
+        facts = {"exit status": str(self.exit_status), **self._facts()}
+        rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in facts.items())
+        return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
 
 
 class Output:
@@ -39,3 +128,17 @@ class Output:
         else:
             return False
         return True
+
+
+def show(result: Result, as_json: bool, *, on_stderr: bool = True) -> int:
+    """Print a result, as text or as one JSON object, and with ``on_stderr`` what is said there. Return the exit status."""
+    with Output() as output:
+        output.status = result.exit_status
+        for line in result.stderr_lines() if on_stderr else ():
+            print(line, file=sys.stderr)
+        if as_json:
+            sys.stdout.writelines(result.json_parts())
+            print()
+        elif result.text:
+            print(result.text)
+    return output.status

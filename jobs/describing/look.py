@@ -9,6 +9,7 @@ from rocketmq_reindex.jobs.building import advice
 from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.building.store_signs import brokers
 from rocketmq_reindex.jobs.command.options import reader
+from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.store import contents, folders, lock, settings, sizes as store_sizes, versions as store_versions
@@ -42,17 +43,18 @@ TOPICS_SHOWN: Final = 10
 PROBLEMS_SHOWN: Final = 20
 
 
-@dataclass
-class InfoSummary:
-    """Filled while the store is looked at; also given on failure. Names from the store are escaped."""
+@dataclass(repr=False)
+class InfoResult(Result):
+    """What is in a store. ``exit_status`` is 0 also where something is missing: ``problems`` says so."""
 
     version: str = __version__
+    """of rocketmq-reindex"""
     store: str = ""
     log: dict[str, Any] = field(default_factory=dict)
     """``segments``, ``bytes``, ``segment_size``, ``first_offset``, ``end_offset``, ``first_time``, ``last_time``,
     ``missing`` bytes between segments"""
     topics: list[dict[str, Any]] = field(default_factory=list)
-    """``topic``, ``queues``, ``queues_looked_into``, ``messages``, ``first_time``, ``last_time``; the largest first"""
+    """``topic``, ``queues``, ``queues_looked_into``, ``messages``, ``first_time`` and ``last_time``; the largest first"""
     queues: int = 0
     queues_looked_into: int = 0
     messages: int = 0
@@ -78,8 +80,24 @@ class InfoSummary:
     exit: int = 0
     error: str | None = None
 
+    def _facts(self) -> dict[str, str]:
+        log = self.log
+        if not log:
+            return {"store": self.store}
+        return {
+            "store": self.store,
+            "log": f"{names.counted(log['segments'], 'segment')}, offsets {log['first_offset']} to {log['end_offset']}",
+            "stored": f"{log['first_time']} to {log['last_time']}",
+            "queues": f"{names.counted(len(self.topics), 'topic')}, {names.counted(self.queues, 'queue')}",
+            "messages": f"{self.messages:,}",
+            "version": " or ".join(self.fits["versions"]) or "not known",
+            "broker": self.broker or "none runs here",
+            "problems": "; ".join(self.problems) or "none",
+            "next": " && ".join(self.next["commands"]) or self.next["why"],
+        }
 
-def lines_of(summary: InfoSummary) -> list[str]:
+
+def lines_of(summary: InfoResult) -> list[str]:
     """Return the lines that people read; none for a run that failed."""
     if summary.error or not summary.log:
         return []
@@ -106,7 +124,7 @@ def lines_of(summary: InfoSummary) -> list[str]:
     return lines + [f"    run  {command}" for command in summary.next["commands"]]
 
 
-def _stop(summary: InfoSummary) -> str:
+def _stop(summary: InfoResult) -> str:
     return "the last stop was clean" if summary.clean_stop else "the last stop was not clean (a file abort)"
 
 
@@ -115,7 +133,7 @@ def _fits(fits: dict[str, Any]) -> str:
     return f"{' or '.join(fits['versions'])} ({why})" if why else "not known: no file shows one"
 
 
-def _queues(summary: InfoSummary) -> list[str]:
+def _queues(summary: InfoResult) -> list[str]:
     topics, queues = names.counted(len(summary.topics), "topic"), names.counted(summary.queues, "queue")
     if summary.sampled:
         first = f"queues   no files; in a sample of {names.counted(summary.sampled, 'record')}: {topics}, {queues}"
@@ -147,13 +165,13 @@ _LISTED: Final = 3
 """topics that a problem names"""
 _INDEX_SIZES: Final = frozenset({"hash_slots", "index_items"})
 _EVERY_SIZE: Final = _INDEX_SIZES | {"cq_file_size"}
-"""what a build of these parts has to know, as ``InfoSummary.sizes`` names it"""
+"""what a build of these parts has to know, as ``InfoResult.sizes`` names it"""
 
 
 class StoreLook:
     """One look at a store. Nothing is written, and no file is read whole."""
 
-    def __init__(self, settings: settings.StoreSettings, summary: InfoSummary) -> None:
+    def __init__(self, settings: settings.StoreSettings, summary: InfoResult) -> None:
         self._settings, self._summary, self._store = settings, summary, settings.store
         self._notes = folders.Notes(self._problem, self._problem)
         self._wrong = set[int]()

@@ -7,6 +7,7 @@ from typing import Any
 
 from rocketmq_reindex.jobs.building import store_signs
 from rocketmq_reindex.jobs.building.store_signs import other_sizes
+from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.fetching import (
     build as fetching_build,
     files as fetching_files,
@@ -22,9 +23,9 @@ from rocketmq_reindex.storage_format.names import counted, escape, redacted
 from rocketmq_reindex.udfs import files
 
 
-@dataclass
-class FetchSummary:
-    """What a fetch did, as --json prints it. ``bytes`` were read, ``size`` is what they take in a store."""
+@dataclass(repr=False)
+class FetchResult(Result):
+    """What a fetch did. ``bytes`` were read, ``size`` is what they take in a store. With ``dry_run`` see ``text``."""
 
     build: str = ""
     to: str = ""
@@ -32,13 +33,15 @@ class FetchSummary:
     bytes: int = 0
     size: int = 0
     swapped: list[str] = field(default_factory=list)
+    """parts of the build that this run put into the store"""
     already_there: bool = False
-    """the store held this very build, as it was laid out: nothing was fetched"""
+    """the store held this very build, unchanged since a fetch laid it out: nothing was fetched"""
     previous: dict[str, str] = field(default_factory=dict)
+    """where the store's own parts are kept, by part"""
     removed: list[str] = field(default_factory=list)
-    """copies that earlier fetches, or this one, had kept"""
+    """copies of earlier parts that were removed, by name in the store"""
     finished_earlier: str | None = None
-    """the build, by its manifest's digest, of an earlier fetch that ended in its swap and was finished first"""
+    """the build of an earlier fetch that was cut short, and was finished first"""
     warnings: list[str] = field(default_factory=list)
     """what may keep a broker from what was laid out, or from the store"""
     notes: list[str] = field(default_factory=list)
@@ -47,11 +50,23 @@ class FetchSummary:
     exit: int = 0
     error: str | None = None
 
+    def stderr_lines(self) -> list[str]:
+        warnings, notes = (f"warning: {text}" for text in self.warnings), (f"note: {text}" for text in self.notes)
+        return [*warnings, *notes, *super().stderr_lines()]
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            "files": f"{self.files:,}",
+            "bytes": f"{self.bytes:,}",
+            "swapped": ", ".join(self.swapped) or "nothing",
+            "warnings": str(len(self.warnings)),
+        }
+
 
 class Fetch:
     """State of one run; ``summary`` is true at every moment, also when the run fails."""
 
-    def __init__(self, settings: options.FetchSettings, summary: FetchSummary) -> None:
+    def __init__(self, settings: options.FetchSettings, summary: FetchResult) -> None:
         self._settings, self._summary = settings, summary
         self._build, self._store = settings.build, settings.store
         summary.build, summary.to = redacted(self._build), self._store

@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.building.full import BuildOutput, FullBuild, WrittenF
 from rocketmq_reindex.jobs.building.planning import scan_settings
 from rocketmq_reindex.jobs.building.scanning import Scan, ScanMemory, fingerprint_of, store_of
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.incremental import carrying, last_build
 from rocketmq_reindex.jobs.incremental.before import Before
@@ -58,7 +58,7 @@ REPEATED: Final = (
 
 def save(
     store: ScanStore, staging: StagingFolder, before: Before, draft: LastBuild, result: BuildOutput, prints: list[str],
-    kept: int, summary: Summary,
+    kept: int, summary: BuildResult,
 ) -> tuple[LastBuild, bool]:  # fmt: skip
     """Store the build, and return it with whether DIR holds the same one already.
 
@@ -85,7 +85,7 @@ def save(
             for fingerprint, entry, made in zip(prints, index, result.written.index, strict=True)
         ] if index else [],
         own=[entry for entry in driver_entries if not entry["path"].startswith("index/")],
-        summary={name: getattr(summary, name) for name in REPEATED} | {"exit": 3 if summary.lost else 0},
+        summary={name: getattr(summary, name) for name in REPEATED} | {"exit": summary.exit_by_loss},
     )  # fmt: skip
     lines = (line for _, line in heapq.merge(*(entries(part, path_of) for part in result.parts)))
     _write_lines(store, f"{digest}.files", carrying.timed_lines(lines, built))
@@ -138,7 +138,7 @@ class Increment(FullBuild):
 
     # -- before the scan ------------------------------------------------------------------------------------------------
 
-    def nothing_new(self, summary: Summary) -> bool:
+    def nothing_new(self, summary: BuildResult) -> bool:
         self.store.make()
         if self.store.has_earlier_kind():
             self.reporter.line(
@@ -171,7 +171,7 @@ class Increment(FullBuild):
         )
         return [text] if gone else []
 
-    def _count(self, summary: Summary, ranges: int, known: int, *, nothing_new: bool) -> None:
+    def _count(self, summary: BuildResult, ranges: int, known: int, *, nothing_new: bool) -> None:
         summary.incremental = {
             "nothing_new": nothing_new,
             "bytes_read": self.memory.bytes_read,
@@ -264,7 +264,7 @@ class Increment(FullBuild):
 
     # -- at the end -----------------------------------------------------------------------------------------------------
 
-    def save(self, staging: StagingFolder, result: BuildOutput, summary: Summary, has_rows: bool) -> bool:
+    def save(self, staging: StagingFolder, result: BuildOutput, summary: BuildResult, has_rows: bool) -> bool:
         """Store what this build was made from. Returns whether DIR holds the same build already."""
         self._count(summary, len(self.memory.entries), self.memory.known, nothing_new=False)
         draft = dataclasses.replace(

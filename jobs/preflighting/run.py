@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.option import parse_delay_levels
+from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.preflighting.folders import CHANGED, Maps, StoreFolders, TemporarySpool
 from rocketmq_reindex.jobs.preflighting.losses import Commands, delivered, earlier_lives, losses, refused, tail_cut
 from rocketmq_reindex.jobs.preflighting.model import Delivery, StoreFiles, StoreSizes, release_from, sizes_of, start_settings
@@ -29,36 +30,54 @@ from rocketmq_reindex.version import __version__
 _OF_QUEUE: Final = tuple(one.name for one in dataclasses.fields(start_loading.QueueOutcome))
 
 
-@dataclass
-class PreflightSummary:
-    """The answer; true at every moment, also when the run fails."""
+@dataclass(repr=False)
+class PreflightResult(Result):
+    """What the start of a broker will do to a store.
+
+    ``exit_status`` is 0 where the start loses nothing, and 4 where it loses or hides something or does not come about. Offsets
+    are bytes of the log or queue offsets; -1 stands for what is not known or was not counted. Without ``loads`` the start's
+    parts are None or empty.
+    """
 
     version: str = __version__
+    """of rocketmq-reindex"""
     store: str = ""
     release: str = ""
-    """the release whose start is worked out"""
+    """the release of RocketMQ whose start is worked out"""
     release_from: str = ""
     """where it comes from, in words: the option, or the default and what the store's files fit"""
     abort: bool = False
     """the start is one after an unclean stop"""
     sizes: dict[str, int] = field(default_factory=dict)
-    """settings of the broker: of the files, and ``recover_max_segments``"""
+    """the broker's settings for its files, and ``recover_max_segments``"""
     loads: bool = False
+    """the store loads, and the broker starts"""
     refusals: list[dict[str, Any]] = field(default_factory=list)
+    """why it does not: ``kind``, ``path``, ``detail``"""
     log: dict[str, Any] | None = None
+    """where the recovery begins, where the log is cut, and what is deleted"""
     dispatch: dict[str, Any] | None = None
+    """what is dispatched again, and what is not"""
     queues: Sequence[dict[str, Any]] = field(default_factory=list)
+    """what consumers will see of each queue, and what the log holds"""
     index: dict[str, Any] | None = None
+    """IndexFiles that are deleted, and items that are lost"""
     delayed: list[dict[str, Any]] = field(default_factory=list)
+    """delayed messages by level"""
     timers: dict[str, Any] | None = None
+    """timer messages"""
     losses: list[dict[str, Any]] = field(default_factory=list)
-    """kinds of loss, or reasons not to start: each with ``kind``, ``count``, ``text``, ``advice``, ``commands``"""
+    """what is lost or hidden: ``kind``, ``count``, ``text``, ``advice``, ``commands``"""
     warnings: list[dict[str, Any]] = field(default_factory=list)
     """the same of what costs no message"""
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
     exit: int = 1
     error: str | None = None
+
+    def _facts(self) -> dict[str, str]:
+        kinds = ", ".join(loss["kind"] for loss in self.losses)
+        return {"release": self.release, "loads": "yes" if self.loads else "no", "losses": kinds or "none"}
 
 
 def plain(value_of: Any) -> dict[str, Any]:
@@ -79,14 +98,11 @@ NOTES_SHOWN: Final = 10
 FILES_SHOWN: Final = 3
 
 
-def lines_of(summary: PreflightSummary) -> list[str]:
+def lines_of(summary: PreflightResult) -> list[str]:
     """Return the lines of an answer; none for a run that failed."""
     if summary.error:
         return []
-    lines = [
-        _verdict(summary),
-        f"start    {'abnormal (a file abort)' if summary.abort else 'clean'}",
-    ]
+    lines = [_verdict(summary), f"start    {'abnormal (a file abort)' if summary.abort else 'clean'}"]
     if summary.loads and summary.log and summary.dispatch and summary.index:
         lines += _log(summary.log) + _dispatch(summary.dispatch) + _queues(summary.queues) + _index(summary.index)
         lines += _delayed(summary.delayed) + _timers(summary.timers)
@@ -99,7 +115,7 @@ def lines_of(summary: PreflightSummary) -> list[str]:
     return lines + ([""] if notes else []) + notes
 
 
-def _verdict(summary: PreflightSummary) -> str:
+def _verdict(summary: PreflightResult) -> str:
     kinds = ", ".join(f"{loss['kind']} {loss['count']:,}" if loss["count"] >= 0 else loss["kind"] for loss in summary.losses)
     broker = f"RocketMQ {summary.release} ({summary.release_from})"
     if not summary.loads:
@@ -227,7 +243,7 @@ LOST: Final = 4
 class Preflight:
     """State of one run; ``summary`` is true at every moment."""
 
-    def __init__(self, settings: PreflightSettings, summary: PreflightSummary, progress: ProgressListener) -> None:
+    def __init__(self, settings: PreflightSettings, summary: PreflightResult, progress: ProgressListener) -> None:
         """``progress`` is told how far the run is."""
         self._settings, self._summary, self._progress = settings, summary, progress
         self._maps = Maps()
@@ -320,7 +336,6 @@ class Preflight:
         if self._settings.abort is not None and self._settings.abort != self._folders.has_abort():
             has_abort = "has no" if self._settings.abort else "has a"
             notes.append(f"the store {has_abort} file abort: this is the other case")
-
         ends = itertools.pairwise((int(one.name), int(one.name) + one.size) for one in loading.segments)
         if holes := [(before[1], after[0]) for before, after in ends if after[0] > before[1]]:
             notes.append(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from rocketmq_reindex.jobs.building.decisions import segment_of
-from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Summary
+from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, RepairResult
 from rocketmq_reindex.storage_format.names import counted
 from rocketmq_reindex.storage_format.repair import BLANK, Piece
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
@@ -80,7 +80,11 @@ def of_replicas(mended: Sequence[Mended], last: int) -> Iterator[str]:
 
 
 def report(
-    summary: Summary, segments: list[Segment], mended: Sequence[Mended], kept: Sequence[Hole], written: Sequence[WrittenSegment]
+    summary: RepairResult,
+    segments: list[Segment],
+    mended: Sequence[Mended],
+    kept: Sequence[Hole],
+    written: Sequence[WrittenSegment],
 ) -> dict[str, Any]:
     """Return what was changed; what is lost is damage in the summary."""
     digests = {number: digest for segment in written for number, digest in segment.digests.items()}

@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.building.decisions import odd_queues, too_much
 from rocketmq_reindex.jobs.building.full import FullBuild
 from rocketmq_reindex.jobs.building.planning import check_free, scan_settings
 from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from rocketmq_reindex.jobs.engines.engine import task_count
 from rocketmq_reindex.jobs.publishing.layout import REPAIRED
 from rocketmq_reindex.jobs.repairing import reporting
@@ -85,8 +85,9 @@ class RepairSteps(FullBuild):
             super().check_begins(segments, chain)
 
     def mended(
-        self, scan: Scan, segments: list[Segment], chain: Chain, summary: Summary, reporter: Reporter
+        self, scan: Scan, segments: list[Segment], chain: Chain, summary: BuildResult, reporter: Reporter
     ) -> tuple[list[Segment], Chain]:
+        assert isinstance(summary, RepairResult)
         if not segments:
             raise InputError(f"{escape(', '.join(self.settings.roots))}: holds no segment: there is nothing to repair")
         if chain.doubt:

@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
     from rocketmq_reindex.jobs.building.run import Unrecorded
     from rocketmq_reindex.jobs.building.settings import BuildSettings
-    from rocketmq_reindex.jobs.building.summary import Summary
+    from rocketmq_reindex.jobs.building.summary import BuildResult
     from rocketmq_reindex.jobs.engines.engine import Engine
     from rocketmq_reindex.jobs.watching.progress import Reporter
     from rocketmq_reindex.udfs.scan.segments import Commitlog
 
 
-def recorder_of(settings: BuildSettings, summary: Summary, reporter: Reporter, engine: Engine, log: Commitlog) -> Unrecorded:
+def recorder_of(
+    settings: BuildSettings, summary: BuildResult, reporter: Reporter, engine: Engine, log: Commitlog
+) -> Unrecorded:
     """Return what records a run in the Delta tables of ``--tables``, or what records nothing.
 
     Only a run with ``--tables`` imports what writes its rows.

@@ -116,7 +116,7 @@ class Recorder(Unrecorded):
     def __init__(
         self,
         settings: building_settings.BuildSettings,
-        summary: building_summary.Summary,
+        summary: building_summary.BuildResult,
         reporter: Reporter,
         engine: SparkEngine,
         log: Commitlog,
@@ -232,7 +232,7 @@ class Recorder(Unrecorded):
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
-    def _row(self, state: str, ended: datetime | None, summary: building_summary.Summary) -> DataFrame:
+    def _row(self, state: str, ended: datetime | None, summary: building_summary.BuildResult) -> DataFrame:
         return self._frames.of_run(summary, state, self._claim.attempt, ended)
 
     def _rows(self, table: Table, manifest: str) -> DataFrame:

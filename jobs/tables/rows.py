@@ -55,7 +55,7 @@ class Attempt:
 
 def build_row(
     settings: building_settings.BuildSettings,
-    summary: building_summary.Summary,
+    summary: building_summary.BuildResult,
     log: Commitlog,
     state: str,
     attempt: Attempt,
@@ -205,12 +205,16 @@ class Frames:
     """Makes the rows of a run from what ``summary`` holds at that moment. ``settings`` name the build."""
 
     def __init__(
-        self, settings: building_settings.BuildSettings, summary: building_summary.Summary, engine: SparkEngine, log: Commitlog
+        self,
+        settings: building_settings.BuildSettings,
+        summary: building_summary.BuildResult,
+        engine: SparkEngine,
+        log: Commitlog,
     ) -> None:
         self._settings, self._summary, self._engine, self._log = settings, summary, engine, log
         self._build = settings.build_id
 
-    def of_run(self, summary: building_summary.Summary, state: str, attempt: Attempt, ended: datetime | None) -> DataFrame:
+    def of_run(self, summary: building_summary.BuildResult, state: str, attempt: Attempt, ended: datetime | None) -> DataFrame:
         """Return the row in ``builds``."""
         return self._of(build_row(self._settings, summary, self._log, state, attempt, ended)).coalesce(1)
 

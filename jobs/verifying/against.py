@@ -25,11 +25,15 @@ from rocketmq_reindex.udfs.verify import against
 class Against:
     """One run. Store A is the settings' own, B the one named by --against."""
 
-    def __init__(self, settings: options.VerifySettings, reporter: Reporter, engines: Engines) -> None:
+    def __init__(
+        self, settings: options.VerifySettings, reporter: Reporter, engines: Engines,
+        summary: verifying_summary.VerifyResult | None = None,
+    ) -> None:  # fmt: skip
         self.settings = settings.located()
         self.reporter, self.engines = reporter, engines
         self.a, self.b = self.settings.store, files.absolute(files.checked(settings.against))
-        self.summary = verifying_summary.VerifySummary(store=redacted(settings.store), against=redacted(settings.against))
+        self.summary = summary or verifying_summary.VerifyResult()
+        self.summary.store, self.summary.against = redacted(settings.store), redacted(settings.against)
         self.tally = Tally()
 
     def run(self, logs: list[Commitlog] | None = None) -> None:

@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
-from rocketmq_reindex.jobs.verifying.summary import FILES_LISTED, LOST_LISTED, VerifySummary, lost_example
+from rocketmq_reindex.jobs.verifying.summary import FILES_LISTED, LOST_LISTED, VerifyResult, lost_example
 from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.checks import checkpoint, differences as checks_differences, index as checks_index
@@ -57,7 +57,7 @@ class IndexResult:
             else:
                 self.lost.append(stretch)
 
-    def add_to(self, tally: checks_differences.Tally, summary: VerifySummary, settings: VerifySettings) -> None:
+    def add_to(self, tally: checks_differences.Tally, summary: VerifyResult, settings: VerifySettings) -> None:
         """Pass everything on to the tally and the summary of the run; ``settings`` say by which version."""
         stretches = _shown(self.lost)
         summary.lost_keys = stretches[:LOST_LISTED]
@@ -76,7 +76,7 @@ class IndexResult:
             items = f"{counted(self.repeats, 'item')} {'is' if self.repeats == 1 else 'are'} there twice"
             summary.notes.append(f"{items}: a broker dispatched its last record again at a start")
 
-    def _judge_tags(self, tally: checks_differences.Tally, summary: VerifySummary, named: bool) -> None:
+    def _judge_tags(self, tally: checks_differences.Tally, summary: VerifyResult, named: bool) -> None:
         """Tell records that lost their tag item from those that a broker before 5.4 indexed.
 
         From the first tag item to the last each record with TAGS has its own. Before that, and behind it, keys without tag
@@ -139,7 +139,7 @@ class IndexComparison:
             return [(names[entry.name], entry) for entry in found if entry.name in names]
         return [(entry.name, entry) for entry in found]
 
-    def check_files(self, log_start: int, summary: VerifySummary) -> checks_differences.Tally:
+    def check_files(self, log_start: int, summary: VerifyResult) -> checks_differences.Tally:
         """Check each file by itself; ``checked`` then holds what is known of it."""
         scan, listed, tally = self.scan, self._listed, checks_differences.Tally()
         for name, entry in self._entries():
@@ -286,7 +286,7 @@ def check_checkpoint(
     accepted: list[RangeSummary],
     index: IndexComparison,
     tally: checks_differences.Tally,
-    summary: VerifySummary,
+    summary: VerifyResult,
 ) -> None:
     """Compare the store's checkpoint (``StoreCheckpoint``) with what the log and the IndexFiles say."""
     store = settings.store

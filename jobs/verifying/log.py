@@ -47,7 +47,7 @@ def unmounted(
     settings: options.VerifySettings,
     log: Commitlog,
     accepted: list[ranges.RangeSummary],
-    summary: verifying_summary.VerifySummary,
+    summary: verifying_summary.VerifyResult,
 ) -> str:
     """Return why no build is advised of a log that seems to lack a disk; "" where it seems whole."""
     bare = inputs.bare_roots(settings, log)
@@ -67,7 +67,7 @@ def check_log(
     chain: scan_chain.Chain,
     unread: tuple[tuple[int, int], ...],
     tally: Tally,
-    summary: verifying_summary.VerifySummary,
+    summary: verifying_summary.VerifyResult,
 ) -> None:
     """Count the damage of the log; ``unread`` are the offsets that a sample leaves out."""
     for hole in chain.holes:

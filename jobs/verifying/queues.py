@@ -8,7 +8,7 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
-from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, VerifyResult
 from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format import versions
 from rocketmq_reindex.storage_format.checks.differences import Tally
@@ -39,7 +39,7 @@ class LogOrder:
 
 
 def check_order(
-    scan: Scan, settings: VerifySettings, segments: list[Segment], chain: Chain, tally: Tally, summary: VerifySummary
+    scan: Scan, settings: VerifySettings, segments: list[Segment], chain: Chain, tally: Tally, summary: VerifyResult
 ) -> LogOrder:
     """Decide on the queues of the whole log as a build does (``--queue-order logical``), and count what it refuses.
 
@@ -96,7 +96,7 @@ class QueueResult:
                 QUEUES_LISTED, self.queues, key=lambda q: (q.differences > 0, q.units, q.topic, q.queue)
             )
 
-    def add_to(self, tally: Tally, summary: VerifySummary, settings: VerifySettings) -> None:
+    def add_to(self, tally: Tally, summary: VerifyResult, settings: VerifySettings) -> None:
         """Pass everything on to the tally and the summary of the run; ``settings`` say by which version."""
         tally.merge(self.tally)
         summary.units += self.counts.pop("units", 0)
@@ -140,7 +140,7 @@ class QueueComparison:
     order: LogOrder = field(default_factory=LogOrder)
     """where the units of queues out of order go"""
 
-    def list_files(self, summary: VerifySummary) -> Tally:
+    def list_files(self, summary: VerifyResult) -> Tally:
         """List the files. Their rows go to the tasks that get the units of their queues."""
         settings, tally = self.settings, Tally()
         self._list(queue_files.FOLDER, settings.cq_file_size, False, tally, summary)
@@ -148,7 +148,7 @@ class QueueComparison:
             self._list(BATCH_FOLDER, settings.batch_cq_file_size, True, tally, summary)
         return tally
 
-    def _list(self, kind: str, file_size: int, batch: bool, tally: Tally, summary: VerifySummary) -> None:
+    def _list(self, kind: str, file_size: int, batch: bool, tally: Tally, summary: VerifyResult) -> None:
         scan, settings = self.scan, self.settings
         folder = files.join(settings.store, kind)
         names = [entry.name for entry in entries_in(folder)]

@@ -35,11 +35,15 @@ _SILENT: Final = 1.0
 class Verify:
     """One run of a verify. ``summary`` is true at every moment, also when the run fails."""
 
-    def __init__(self, settings: options.VerifySettings, reporter: Reporter, engines: Engines) -> None:
+    def __init__(
+        self, settings: options.VerifySettings, reporter: Reporter, engines: Engines,
+        summary: verifying_summary.VerifyResult | None = None,
+    ) -> None:  # fmt: skip
         self.settings = settings.located()
         self.reporter = reporter
         self.engines = engines
-        self.summary = verifying_summary.VerifySummary(store=names.redacted(settings.store), sample=settings.sample)
+        self.summary = summary or verifying_summary.VerifyResult()
+        self.summary.store, self.summary.sample = names.redacted(settings.store), settings.sample
         self.tally = Tally()
         self.log_findings = verifying_mend.LogFindings()
         self.signs: list[versions.Sign] = []

@@ -2,12 +2,12 @@
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.building.advice import REPAIR_FIRST, REPAIRS
+from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
 from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
 from rocketmq_reindex.storage_format.checks.differences import INDEX, KINDS, PARTS, QUEUES, Example, Tally, no_differences
@@ -26,17 +26,25 @@ QUEUE_LINES: Final = 20
 QUEUE_WIDTH: Final = 40
 
 
-@dataclass
-class VerifySummary:
-    """Filled while the run goes on; also given on failure."""
+@dataclass(repr=False)
+class VerifyResult(Result):
+    """What a verify found. ``exit_status`` is 0 where the store is what its commitlog says, and 4 where it differs.
+
+    ``units``, ``items`` (of keys) and ``tag_items`` are those that the log gives, ``units_there``, ``items_there`` and
+    ``tag_items_there`` those that the store has. Each of ``findings`` is one kind of difference: ``kind``, ``part``, ``text``,
+    ``count``, ``mend`` and the first ``examples``.
+    """
 
     version: str = __version__
     command: str = "verify"
     started: str = field(default_factory=now, compare=False)
+    """when the run began: ISO, UTC"""
     exit: int = 0
     store: str = ""
     against: str | None = None
+    """the other store, where two were compared"""
     sample: float = 1.0
+    """share of the segments that were read"""
     seconds: dict[str, float] = field(default_factory=dict)
     """by a clock on the wall: from the command's start until Spark is up, from then on, all of it, and stages in turn"""
     beside: dict[str, float] = field(default_factory=dict, compare=False)
@@ -58,13 +66,15 @@ class VerifySummary:
     queues: int = 0
     queues_differing: int = 0
     files: dict[str, int] = field(default_factory=lambda: {"consumequeue": 0, "index": 0})
+    """number of files by kind: ``consumequeue``, ``index``"""
     sizes: dict[str, int] = field(default_factory=dict)
     """bytes of the log and of the files derived from it"""
     settings: dict[str, Any] = field(default_factory=dict)
     orders: dict[str, int] = field(default_factory=dict)
-    """queues by the order that fits: in order, logical, broker, skipped"""
+    """number of queues by the order that fits"""
     findings: list[dict[str, Any]] = field(default_factory=list)
     damage: list[dict[str, Any]] = field(default_factory=list)
+    """damaged places of the log"""
     lost_keys: list[dict[str, Any]] = field(default_factory=list)
     """stretches of the log whose keys are not in the index"""
     lost_tags: list[dict[str, Any]] = field(default_factory=list)
@@ -72,30 +82,29 @@ class VerifySummary:
     broker_version: str = ""
     """the version by which the store was checked"""
     fits: list[str] = field(default_factory=list)
-    """the versions that may have written the store, newest first"""
+    """the versions that may have written the store, newest first; none where a version was named"""
     signs: list[str] = field(default_factory=list)
-    """by what in the store"""
+    """what in the store says so"""
     queue_list: list[dict[str, Any]] = field(default_factory=list)
     index_list: list[dict[str, Any]] = field(default_factory=list)
     checkpoint: dict[str, int] | None = None
     mend: str | None = None
-    """the command that mends all of it, except what ``not_mended`` names: a repair where the log is damaged, else a build"""
+    """the command that mends all differences but those of ``not_mended``: a repair where the log is damaged, else a build"""
     other_ways: list[dict[str, str]] = field(default_factory=list)
     """where that is a repair: builds that may take its place, each with ``loses`` and ``command``"""
     not_mended: list[str] = field(default_factory=list)
-    """why no build is advised for some of it: it would lose something"""
+    """why no build is advised for some of the differences"""
     not_checked: list[str] = field(default_factory=list)
     """fields of records that may be wrong all the same, since no checksum covers them"""
     pending: int = 0
-    """the last records of queues, of which nobody can tell whether they are in line: they have no unit, and no consumer gets
-    them, though the store is as a build makes it"""
+    """records at the end of a queue that have no unit, since nobody can tell whether they are in line: no consumer gets them"""
     idle_queues: int = 0
-    """queues that hold units of expired records alone"""
+    """number of queues that hold units of expired records alone"""
     incremental: dict[str, int] | None = None
-    """of an incremental verify: bytes of the log that were read, its ranges, and those that an earlier verify had scanned"""
+    """of an incremental verify: ``bytes_read`` of the log, its ``ranges``, and ``ranges_known`` from earlier verifies"""
     notes: list[str] = field(default_factory=list)
     not_removed: list[dict[str, Any]] = field(default_factory=list)
-    """what should have been removed and stays, by folder: of --work, and of what --incremental knows"""
+    """what should have been removed and stays, as of a build: of ``work``, and of what an incremental verify knows"""
     error: str | None = None
 
     def __post_init__(self) -> None:
@@ -106,10 +115,6 @@ class VerifySummary:
         if len(self.damage) < DAMAGE_LISTED:
             entry = {"segment": hole.segment, "offset": hole.offset, "length": hole.length, "reason": hole.reason}
             self.damage.append(entry)
-
-    def to_json(self) -> str:
-        """Return the summary as one JSON object."""
-        return json.dumps(dataclasses.asdict(self))
 
     def warn(self, text: str) -> None:
         """Add one note."""
@@ -246,6 +251,12 @@ class VerifySummary:
             return []
         by = ", ".join(self.signs) or "nothing in the store tells"
         return [f"version  its bytes fit {' or '.join(self.fits)} ({by})"]
+
+    def _facts(self) -> dict[str, str]:
+        return {
+            "compared": f"{counted(self.units, 'unit')}, {counted(self.items, 'item')}",
+            "differences": ", ".join(f"{each['kind']} {each['count']}" for each in self.findings) or "none",
+        }
 
 
 def _of_queue(entry: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import RepairResult
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from tests.tools.encode import Message as NewMessage
 from tests.tools.local_engine import InlineEngine, local_repair
@@ -84,7 +84,7 @@ def copy(whole: Log, store: Path) -> Log:
     return Log(copy_log(whole.store, store), whole.puts)
 
 
-def repaired(log: Log, out: Path, *replicas: Log, **settings: Any) -> Summary:
+def repaired(log: Log, out: Path, *replicas: Log, **settings: Any) -> RepairResult:
     shutil.rmtree(out, ignore_errors=True)
     told = local_repair(
         log.store, out, InlineEngine(3, 2), replicas=tuple(str(one.store) for one in replicas), segment_size=SEGMENT,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import RepairResult
 from rocketmq_reindex.jobs.verifying.against import Against
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format.errors import UsageError
@@ -33,7 +33,7 @@ def whole(tmp_path: Path) -> Log:
     return make_log(tmp_path / "whole", 2)
 
 
-def listed(told: Summary) -> list[dict[str, Any]]:
+def listed(told: RepairResult) -> list[dict[str, Any]]:
     assert told.repair is not None
     found: list[dict[str, Any]] = told.repair.get("differing", [])
     return found

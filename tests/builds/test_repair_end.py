@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import RepairResult
 from rocketmq_reindex.storage_format.errors import UsageError
 from tests.builds.repair_log import SEGMENT, SIZES, Log, log_of, make_log
 from tests.golden.stores import read_files
@@ -37,7 +37,7 @@ def until(whole: Log, store: Path, end: int, *, torn: bytes = b"", ahead: int = 
     return store
 
 
-def repaired(store: Path, out: Path, *replicas: Path, size: int = 0, **settings: Any) -> Summary:
+def repaired(store: Path, out: Path, *replicas: Path, size: int = 0, **settings: Any) -> RepairResult:
     """The repair; what it made is whole, and a second repair changes nothing."""
     shutil.rmtree(out, ignore_errors=True)
     before = log_of(store)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.udfs.sql.commitlog import CommitlogSource
@@ -31,7 +31,7 @@ PART = ("consumequeue/", "index/", "checkpoint")
 FUTURE = EPOCH + 10**12
 
 
-def built(store: Path, out: Path, **settings: Any) -> tuple[Summary, dict[str, bytes]]:
+def built(store: Path, out: Path, **settings: Any) -> tuple[BuildResult, dict[str, bytes]]:
     """The summary, and what was built but for the manifest."""
     summary = local_build(store, out, InlineEngine(2, 2), **FILES, **settings)
     found = read_files(out) if out.exists() else {}

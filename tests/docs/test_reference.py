@@ -12,7 +12,7 @@ import pytest
 import rocketmq_reindex
 from docs import from_code
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import RepairResult
 from rocketmq_reindex.jobs.cli import COMMANDS
 from rocketmq_reindex.jobs.command.failures import ENDING
 from rocketmq_reindex.jobs.command.options import parser_of
@@ -108,7 +108,7 @@ def test_the_summary_is_shown_whole() -> None:
     shown = re.search(r"```text\n(.*?)```", section("reference/manifest", "Summary"), re.DOTALL)
     assert shown
     keys = re.findall(r'"(\w+)"', re.sub(r": (\{[^}]*\}|\[[^]]*\])", "", shown[1]))
-    assert keys == [field.name for field in dataclasses.fields(Summary)]
+    assert keys == RepairResult.json_keys()
 
 
 def test_options_of_the_data_sources() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from tests.fault import flips, salvage, sizes, truncations
 from tests.fault.case import Case, write_segments
 from tests.preflight.settings import Sizes
@@ -55,7 +55,7 @@ def disagreements(store: Path, out: Path, size: int = 0, **settings: Any) -> lis
     return wrong
 
 
-def _places(damage: list[dict[str, Any]], told: VerifySummary) -> Iterator[tuple[str, object, object]]:
+def _places(damage: list[dict[str, Any]], told: VerifyResult) -> Iterator[tuple[str, object, object]]:
     """What both say of damaged places. A build lists the tail, too."""
     lost = [entry for entry in damage if "torn tail" not in entry["reason"] and "stale tail" not in entry["reason"]]
     mine, theirs = (sorted((e["offset"], e["length"], e["reason"]) for e in entries) for entries in (lost, told.damage))

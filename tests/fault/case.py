@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from tests.golden.guard import guarded
 from tests.reference.build import reference_build
@@ -25,7 +25,7 @@ SECONDS_MAX = 120.0
 """Longer than this and a build of some tens of KiB, which takes a tenth of a second, counts as a hang."""
 
 
-def nothing_more(_summary: Summary, _out: Path) -> list[str]:
+def nothing_more(_summary: BuildResult, _out: Path) -> list[str]:
     """The reference says all there is to say."""
     return []
 
@@ -41,7 +41,7 @@ class Case:
     segments: Segments
     settings: dict[str, Any]
     range_size: int = 0
-    extra: Callable[[Summary, Path], list[str]] = nothing_more
+    extra: Callable[[BuildResult, Path], list[str]] = nothing_more
     """what more there is to say against the outcome"""
 
     def __str__(self) -> str:
@@ -77,7 +77,7 @@ def write_segments(segments: Segments, store: Path) -> None:
         (folder / name).write_bytes(data)
 
 
-def build(case: Case, store: Path, out: Path, engines: Engines | None = None) -> Summary:
+def build(case: Case, store: Path, out: Path, engines: Engines | None = None) -> BuildResult:
     """The project's build of a store that is already there."""
     words = BuildSettings(store=str(store), out=str(out), range_size=case.range_size, **project_settings(case.settings))
     engine: Engine = InlineEngine(2, 2)

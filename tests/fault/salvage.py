@@ -8,7 +8,7 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from tests.fault.case import Case, Segments, some_range_size, some_settings
 from tests.fault.layout import Laid, flip, laid_records, overwrite
 from tests.fault.stores import orderly_store
@@ -67,7 +67,7 @@ def _spoil(segments: Segments, laid: list[Laid], which: int, rng: random.Random,
     return overwrite(segments, record.segment, low, data)
 
 
-def _all_there(segments: Segments, whole: list[Laid], logical: bool, summary: Summary, out: Path) -> list[str]:
+def _all_there(segments: Segments, whole: list[Laid], logical: bool, summary: BuildResult, out: Path) -> list[str]:
     """What is missing or too many, record by record; parsed from the log as it was before it was spoilt."""
     if summary.exit not in (0, 3):
         return [f"exit {summary.exit}: {summary.error}"]

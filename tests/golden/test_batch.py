@@ -16,7 +16,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building.inputs import look_at
 from rocketmq_reindex.jobs.building.options import parse_settings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.repairing.options import repair_settings
 from rocketmq_reindex.jobs.verifying.options import verify_settings
 from rocketmq_reindex.jobs.verifying.work import take_sizes
@@ -145,7 +145,7 @@ def test_parts(golden_store: Stores, tmp_path: Path) -> None:
 # -- queues out of order ----------------------------------------------------------------------------------------------------
 
 
-def build(tmp_path: Path, records: list[Message], **settings: Any) -> Summary:
+def build(tmp_path: Path, records: list[Message], **settings: Any) -> BuildResult:
     """The build of a log of these records into tmp_path/out, alike for all range sizes."""
     store, found = tmp_path / "store", []
     with LogWriter(store / "commitlog", 1 << 12) as writer:
@@ -168,7 +168,7 @@ def in_line(bases: list[int], count: int = 20) -> list[Message]:
     return [batch(base, count) for base in bases]
 
 
-def decided(summary: Summary) -> list[tuple[str, int, int]]:
+def decided(summary: BuildResult) -> list[tuple[str, int, int]]:
     return [(entry["kind"], entry["offset"], entry["count"]) for entry in summary.decisions]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore, read_files
 from tests.reference.build import reference_build
@@ -41,7 +41,7 @@ CALM = FEATURES - {"gaps", "evil"}
 """No images of records in bodies, which a search behind damage may take for records."""
 
 
-def build_and_compare(store: Path, out: Path, size: int = 0, **settings: Any) -> Summary:
+def build_and_compare(store: Path, out: Path, size: int = 0, **settings: Any) -> BuildResult:
     """One build, equal to the reference's, that leaves its input alone. ``settings`` by the reference's names."""
     shutil.rmtree(out, ignore_errors=True)
     with guarded(store, out):

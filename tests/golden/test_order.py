@@ -13,7 +13,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.building import decisions
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.reporting.make import make_page
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from tests.golden.stores import read_files
@@ -40,7 +40,7 @@ def write_log(store: Path, offsets: list[int], topic: str = "TopicA", segment_si
         return puts
 
 
-def build(store: Path, out: Path, **settings: Any) -> Summary:
+def build(store: Path, out: Path, **settings: Any) -> BuildResult:
     """The build, alike for all range sizes."""
     found = [build_and_compare(store, out, size, **(SMALL | settings)) for size in SIZES]
     for other in found[1:]:
@@ -64,7 +64,7 @@ def queue(out: Path, topic: str = "TopicA") -> dict[int, int]:
     return found
 
 
-def decided(summary: Summary, topic: str = "TopicA") -> list[tuple[str, int, int]]:
+def decided(summary: BuildResult, topic: str = "TopicA") -> list[tuple[str, int, int]]:
     assert all(entry["topic"] == topic and entry["queue"] == 0 for entry in summary.decisions)
     return [(entry["kind"], entry["offset"], entry["count"]) for entry in summary.decisions]
 
@@ -260,7 +260,7 @@ def _counts(decisions: list[dict[str, Any]]) -> dict[tuple[str, str, int], int]:
     return counts
 
 
-def mended(tmp_path: Path, messages: list[Message], damaged: int = -1) -> tuple[Path, Summary]:
+def mended(tmp_path: Path, messages: list[Message], damaged: int = -1) -> tuple[Path, BuildResult]:
     """A log of these records, one of them damaged, and its repair."""
     with LogWriter(tmp_path / "store" / "commitlog", 1 << 14) as writer:
         for message in messages:

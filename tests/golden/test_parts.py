@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.building.options import parse_settings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.command.option import PARTS
 from tests.golden.stores import NAMES, GoldenStore, index_in_order, read_files
 from tests.golden.test_build import assert_is_rebuilt
@@ -27,11 +27,11 @@ Stores = Callable[[str], GoldenStore]
 
 
 @pytest.fixture(scope="module")
-def wholes(golden_store: Stores, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], tuple[Path, Summary]]:
+def wholes(golden_store: Stores, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], tuple[Path, BuildResult]]:
     """wholes(name, checkpoint): the build of all parts, made once. Read it, do not change it."""
 
     @cache
-    def get(name: str, checkpoint: str) -> tuple[Path, Summary]:
+    def get(name: str, checkpoint: str) -> tuple[Path, BuildResult]:
         store, out = golden_store(name), tmp_path_factory.mktemp("whole") / "out"
         return out, local_build(store.path, out, **store.broker_settings() | {"checkpoint": checkpoint})
 
@@ -41,7 +41,8 @@ def wholes(golden_store: Stores, tmp_path_factory: pytest.TempPathFactory) -> Ca
 @pytest.mark.parametrize("name", ["v2-ipv6-batch", "basic-4.9"])
 @pytest.mark.parametrize("only", [parts for n in (1, 2) for parts in combinations(PARTS, n)])
 def test_only_the_parts_asked_for(
-    name: str, only: tuple[str, ...], golden_store: Stores, wholes: Callable[[str, str], tuple[Path, Summary]], tmp_path: Path
+    name: str, only: tuple[str, ...], golden_store: Stores, wholes: Callable[[str, str], tuple[Path, BuildResult]],
+    tmp_path: Path,
 ) -> None:  # fmt: skip
     store = golden_store(name)
     for checkpoint in ("safe", "broker"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, SYSTEM_TOPICS
 from tests.golden.stores import NAMES, GoldenStore
@@ -32,7 +32,7 @@ def queues(out: Path) -> dict[str, int]:
     return {name: entry["readQueueNums"] for name, entry in draft(out)["topicConfigTable"].items()}
 
 
-def build(tmp_path: Path, records: list[Message], **settings: Any) -> Summary:
+def build(tmp_path: Path, records: list[Message], **settings: Any) -> BuildResult:
     with LogWriter(tmp_path / "store" / "commitlog", 1 << 12) as writer:
         for record in records:
             writer.append(record)

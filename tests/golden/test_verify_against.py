@@ -13,7 +13,7 @@ import pytest
 from rocketmq_reindex.jobs.reporting.make import make_page
 from rocketmq_reindex.jobs.verifying.against import Against
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
@@ -24,7 +24,7 @@ from tests.tools.local_verify import kinds
 Stores = Callable[[str], GoldenStore]
 
 
-def against(a: Path, b: Path) -> VerifySummary:
+def against(a: Path, b: Path) -> VerifyResult:
     settings = VerifySettings(str(a), against=str(b)).check()
     job = Against(settings, QuietReporter(), single(InlineEngine()))
     job.run()
@@ -41,7 +41,7 @@ def pair(golden_store: Stores, tmp_path: Path) -> tuple[Path, Path]:
     return stores
 
 
-def first(summary: VerifySummary) -> tuple[str, int, str]:
+def first(summary: VerifyResult) -> tuple[str, int, str]:
     (finding,) = summary.findings
     example = finding["examples"][0]
     return example["where"], example["at"], example["text"]

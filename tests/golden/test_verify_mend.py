@@ -11,7 +11,7 @@ from typing import Any
 
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.verifying.options import parse_verify
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
@@ -59,7 +59,7 @@ def spoil_index(store: Path) -> None:
     path.write_bytes(data)
 
 
-def mended(summary: VerifySummary, store: Path) -> VerifySummary:
+def mended(summary: VerifyResult, store: Path) -> VerifyResult:
     """What verify says once the build that it advises has taken the place of what it replaces."""
     assert summary.mend is not None
     _, _, *words = shlex.split(summary.mend)

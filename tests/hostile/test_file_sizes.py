@@ -83,7 +83,7 @@ def test_preflight_takes_no_size_that_no_broker_has(place: str, tmp_path: Path) 
     store = store_of(tmp_path / "store")
     (store / place).unlink(missing_ok=True)
     sparse(store / place, TIB)
-    found = run_preflight(lambda: parse_preflight([str(store)]), quiet=True).summary
+    found = run_preflight(lambda: parse_preflight([str(store)]), quiet=True).result
     assert found.error is None
     if not place.startswith("index"):
         assert "1,099,511,627,776 bytes" in found.refusals[0]["detail"]
@@ -94,7 +94,7 @@ def test_preflight_takes_no_size_that_no_broker_has(place: str, tmp_path: Path) 
 def test_preflight_and_names_at_the_border_of_63_bits(name: str, place: str, tmp_path: Path) -> None:
     store = store_of(tmp_path / "store")
     sparse(store / place / name, 100 << 20 if place == "timerlog" else 1 << 15 if place == "commitlog" else 6_000_000)
-    found = run_preflight(lambda: parse_preflight([str(store)]), quiet=True).summary
+    found = run_preflight(lambda: parse_preflight([str(store)]), quiet=True).result
     assert found.exit == 1
     assert f"{place}/{name}: a broker takes this file by its name, which is not the offset" in (found.error or "")
 

@@ -13,12 +13,12 @@ import pytest
 
 from rocketmq_reindex.jobs.building.scanning import store_of
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.publishing import builds, pointers
 from rocketmq_reindex.jobs.publishing.layout import SIZES as STORE_SIZES
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KIND
 from tests.golden.stores import read_files
@@ -53,12 +53,12 @@ def names(place: Path, kind: str) -> set[str]:
     return {path.name for path in kept.rglob("*") if path.is_file()}
 
 
-def build(place: Path, reporter: Reporter | None = None, **more: Any) -> Summary:
+def build(place: Path, reporter: Reporter | None = None, **more: Any) -> BuildResult:
     settings = BuildSettings(str(place / "store"), str(place / "out"), **SIZES, **more)
     return run_build(settings.check(), single(InlineEngine()), reporter)
 
 
-def verify(place: Path, reporter: Reporter | None = None) -> VerifySummary:
+def verify(place: Path, reporter: Reporter | None = None) -> VerifyResult:
     sizes = {name: SIZES[name] for name in STORE_SIZES if name in SIZES}
     settings = VerifySettings(
         str(place / "out"), commitlogs=(str(place / "store" / "commitlog"),), tables=str(place / "tables"), incremental=True,

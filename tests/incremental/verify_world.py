@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from tests.tools.compare import SMALL
 from tests.tools.encode import Message
 from tests.tools.local_engine import InlineEngine, local_build
@@ -17,17 +17,17 @@ from tests.tools.log_writer import LogWriter
 OTHER = ("started", "seconds", "beside", "incremental", "notes")
 
 
-def told(summary: VerifySummary) -> dict[str, Any]:
+def told(summary: VerifyResult) -> dict[str, Any]:
     """All that a summary says of the store."""
     found = {name: value for name, value in dataclasses.asdict(summary).items() if name not in OTHER}
     return found | {"notes": sorted(summary.notes)}
 
 
-def again(store: Path, tables: Path, engine: InlineEngine | None = None, **settings: Any) -> VerifySummary:
+def again(store: Path, tables: Path, engine: InlineEngine | None = None, **settings: Any) -> VerifyResult:
     return local_verify(store, engine, incremental=True, tables=str(tables), **settings)
 
 
-def known(summary: VerifySummary) -> tuple[int, int]:
+def known(summary: VerifyResult) -> tuple[int, int]:
     """Ranges known, and all of them."""
     assert summary.incremental is not None, summary.error
     return summary.incremental["ranges_known"], summary.incremental["ranges"]
@@ -55,7 +55,7 @@ class Growing:
         shutil.rmtree(self.folder / "out", ignore_errors=True)
         assert local_build(self.log.parent, self.folder / "out", **SMALL).exit == 0
 
-    def verify(self, **more: Any) -> VerifySummary:
+    def verify(self, **more: Any) -> VerifyResult:
         return again(self.folder / "out", self.tables, commitlogs=(str(self.log),), **SMALL, **more)
 
     @property

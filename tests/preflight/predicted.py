@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketmq_reindex.jobs.preflighting.options import preflight_settings
-from rocketmq_reindex.jobs.preflighting.run import Preflight, PreflightSummary
+from rocketmq_reindex.jobs.preflighting.run import Preflight, PreflightResult
 from rocketmq_reindex.storage_format.errors import InputError, NoListener
 from tests.preflight.settings import Conf
 
@@ -17,7 +17,7 @@ def predict(store: Path, release: str, conf: Conf, scratch: Path) -> dict[str, A
     path = scratch / f"{store.name}.conf"
     path.write_text("".join(f"{name}={value}\n" for name, value in conf.properties().items()))
     settings = preflight_settings({"store": str(store), "broker_version": release, "broker_conf": str(path)})
-    summary = PreflightSummary()
+    summary = PreflightResult()
     try:
         Preflight(settings, summary, NoListener()).run()
     except InputError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.describing.look import InfoSummary, StoreLook
+from rocketmq_reindex.jobs.describing.look import InfoResult, StoreLook
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from tests.preflight.bases import complete
 from tests.preflight.predicted import predict
@@ -65,6 +65,6 @@ def _started(real: RealStores, store: Path) -> Iterator[list[int]]:
 
 
 def _problems(store: Path) -> list[str]:
-    summary = InfoSummary()
+    summary = InfoResult()
     StoreLook(StoreSettings(str(store)), summary).run()
     return summary.problems

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from tests.preflight.predicted import predict
 from tests.preflight.real import RealStores
 from tests.repair.bases import Base
@@ -77,7 +77,7 @@ def _judge(real: RealStores, base: Base, store: Path, out: Path, truth: Truth, v
     wrong += _judge_damaged(real, base, store, truth, seed, counts)
 
 
-def _ranges(told: Summary) -> list[tuple[int, int, tuple[int, int], str]]:
+def _ranges(told: RepairResult) -> list[tuple[int, int, tuple[int, int], str]]:
     """Of each changed range [low, high) the damage in it, and how it was treated."""
     assert told.repair is not None
     return [
@@ -86,7 +86,7 @@ def _ranges(told: Summary) -> list[tuple[int, int, tuple[int, int], str]]:
     ]
 
 
-def _survivors(told: Summary, truth: Truth) -> tuple[list[int], list[int]]:
+def _survivors(told: RepairResult, truth: Truth) -> tuple[list[int], list[int]]:
     """Offsets of survivors that a change took: those beside damage that is too small for a record, and others."""
     beside: list[int] = []
     others: list[int] = []
@@ -99,7 +99,7 @@ def _survivors(told: Summary, truth: Truth) -> tuple[list[int], list[int]]:
 
 
 def _judge_log(
-    base: Base, out: Path, told: Summary, truth: Truth, release: str, counts: Counter[str]
+    base: Base, out: Path, told: RepairResult, truth: Truth, release: str, counts: Counter[str]
 ) -> Iterator[str]:  # fmt: skip
     """The new log beside the undamaged one."""
     beside, others = _survivors(told, truth)
@@ -123,7 +123,7 @@ def _judge_log(
         yield f"survivors have other bytes: {changed[:SHOWN]}"
 
 
-def _judge_starts(real: RealStores, base: Base, out: Path, told: Summary, truth: Truth, seed: int) -> Iterator[str]:
+def _judge_starts(real: RealStores, base: Base, out: Path, told: RepairResult, truth: Truth, seed: int) -> Iterator[str]:
     gone = {offset for part in _survivors(told, truth) for offset in part}
     anew = _begun_anew(truth)
     unsure = [one for one in truth.survivors if one.offset < anew.get((one.topic, one.queue), -1)]
@@ -156,12 +156,12 @@ def _judge_again(base: Base, out: Path, truth: Truth, seed: int) -> Iterator[str
         yield "repair of its own output changes the log"
     elif tree(again, DERIVED) != tree(out, DERIVED):
         yield "repair of its own output derives other files"
-    told = build(base, out, built)
-    if told.exit == 5 and (_is_of_touched(told, truth) or _is_of_batches(told, truth)):
+    derived = build(base, out, built)
+    if derived.exit == 5 and (_is_of_touched(derived, truth) or _is_of_batches(derived, truth)):
         # Advised is this, which is what a repair does.
-        told = build(base, out, built, "salvage")
-    elif told.exit or told.error:
-        yield f"build of the repaired log: exit {told.exit}: {told.error}"
+        derived = build(base, out, built, "salvage")
+    elif derived.exit or derived.error:
+        yield f"build of the repaired log: exit {derived.exit}: {derived.error}"
         return
     new, old = tree(built, DERIVED), tree(out, DERIVED)
     if new != old:
@@ -169,13 +169,13 @@ def _judge_again(base: Base, out: Path, truth: Truth, seed: int) -> Iterator[str
         yield f"build of the repaired log makes other files: {names[:SHOWN]}"
 
 
-def _is_of_touched(told: Summary, truth: Truth) -> bool:
+def _is_of_touched(told: BuildResult, truth: Truth) -> bool:
     """Whether all damage that is told is a touched record whose bytes are sound: it may have a wrong queue or offset."""
     unsure = {one.offset for one in truth.unsure}
     return bool(told.damage) and all(entry["offset"] in unsure for entry in told.damage)
 
 
-def _is_of_batches(told: Summary, truth: Truth) -> bool:
+def _is_of_batches(told: BuildResult, truth: Truth) -> bool:
     """Whether a build is refused as a touched record says that it is an inner batch, beside offsets that are missing."""
     return "of inner batches" in str(told.error) and any(one.sysflag & INNER_BATCH for one in truth.unsure)
 
@@ -210,7 +210,7 @@ def _judge_replica(base: Base, store: Path, out: Path, truth: Truth, seed: int, 
         yield f"with a replica: {len(differing)} stretches differ from the undamaged log, as {differing[:SHOWN]}"
 
 
-def _has_borders(told: Summary, truth: Truth, low: int, high: int, segment: int) -> bool:
+def _has_borders(told: RepairResult, truth: Truth, low: int, high: int, segment: int) -> bool:
     """Whether a record that no damage touched lies on each side of a range, before other damage and the log's end.
 
     In another segment it has to be the next one: there one with other bytes is of another log.

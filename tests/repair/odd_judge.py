@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from rocketmq_reindex.storage_format.record.layout import OUT_OF_LINE
 from tests.preflight.log_walk import read_log
 from tests.preflight.predicted import predict
@@ -105,7 +105,7 @@ class _Judge:
     def _wrong(self, words: str) -> None:
         self._verdict.wrong.append(words)
 
-    def _refused(self, what: str, told: Summary) -> None:
+    def _refused(self, what: str, told: BuildResult) -> None:
         """Only a log whose first segment has no sound record may be refused: nothing shows that it is one."""
         first = int(min(path.name for path in self._log.log.iterdir()))
         is_shown = any(first <= put.offset < first + SEGMENT for put in self._log.sound)
@@ -139,7 +139,7 @@ class _Judge:
             self._wrong(f"build ends with {strict.exit}, where salvage has {told.exit}: {strict.error}")
         self._verify("the built", out, log.log, told)
 
-    def _verify(self, what: str, built: Path, log: Path, told: Summary) -> None:
+    def _verify(self, what: str, built: Path, log: Path, told: BuildResult) -> None:
         store = self._scratch / "verified"
         lay_out(built, log, store)
         found = local_verify(store, **self._settings, range_size=self._cut()["range_size"])
@@ -184,7 +184,7 @@ class _Judge:
         self._again(out, told, tombstones)
         self._verdict.out = out
 
-    def _again(self, out: Path, told: Summary, tombstones: bool) -> None:
+    def _again(self, out: Path, told: RepairResult, tombstones: bool) -> None:
         again, built = self._scratch / "again", self._scratch / "rebuilt"
         unplaced = [entry for entry in told.damage if OUT_OF_LINE in entry["reason"] and not _in_ranges(told, entry["offset"])]
         pending = any(entry["kind"] == "pending" for entry in told.decisions)
@@ -239,7 +239,7 @@ class _Judge:
 
     # -- what is served ------------------------------------------------------------------------------------------------------
 
-    def _judge_served(self, what: str, out: Path, told: Summary, sound: Sequence[Put], of_repair: bool = False) -> None:
+    def _judge_served(self, what: str, out: Path, told: BuildResult, sound: Sequence[Put], of_repair: bool = False) -> None:
         """Each sound record has its unit at its own offset, or a later life of its topic has, or the summary names it.
 
         A later life may begin with a record that was touched where no checksum covers it.
@@ -286,7 +286,7 @@ def _meets(stretches: Sequence[tuple[int, int]], put: Put) -> bool:
     return any(low < put.offset + put.size and put.offset < high for low, high in stretches)
 
 
-def _in_ranges(told: Summary, offset: int) -> bool:
+def _in_ranges(told: RepairResult, offset: int) -> bool:
     assert told.repair is not None
     return any(one["offset"] <= offset < one["offset"] + one["length"] for one in told.repair["ranges"])
 

@@ -6,14 +6,14 @@ import random
 import shutil
 from pathlib import Path
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from tests.repair.bases import Base
 from tests.tools.local_engine import InlineEngine, local_build, local_repair
 
 DERIVED = ("consumequeue/", "batchconsumequeue/", "index/", "checkpoint")
 
 
-def repair(base: Base, store: Path, out: Path, seed: int, *replicas: Path) -> Summary:
+def repair(base: Base, store: Path, out: Path, seed: int, *replicas: Path) -> RepairResult:
     """One repair of ``store``, cut up and dealt out by chance."""
     rng = random.Random(f"repair {seed}")
     range_size = rng.choice((0, 0, rng.randrange(700, 5_000), rng.randrange(5_000, 60_000)))
@@ -22,7 +22,7 @@ def repair(base: Base, store: Path, out: Path, seed: int, *replicas: Path) -> Su
     return local_repair(store, out, engine, range_size=range_size, **base.build, **more)
 
 
-def build(base: Base, store: Path, out: Path, on_damage: str = "fail") -> Summary:
+def build(base: Base, store: Path, out: Path, on_damage: str = "fail") -> BuildResult:
     """A build of a log."""
     return local_build(store, out, on_damage=on_damage, **base.build)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
@@ -42,7 +42,7 @@ def test_a_store_that_grows(golden_store: Stores, delta: SparkSession, tmp_path:
     shutil.move(last, later / last.name)
     settings = golden.broker_settings()
 
-    def build() -> Summary:
+    def build() -> BuildResult:
         words = BuildSettings(
             store=str(store), out=str(out), tables=str(tmp_path / "tables"), incremental=True, master="", **settings
         )

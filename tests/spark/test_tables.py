@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
 from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building.run import Build
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.tables_place import quoted, table_path
 from rocketmq_reindex.jobs.spark.engine import SparkEngines
@@ -49,7 +49,7 @@ NEW = ("store", "host", "user", "pid", "updatedAt", "stage", "stageBytes", "stag
 RUN = "scheduled__2026-01-01T00:00:00+00:00"
 
 
-def as_told(row: Row, summary: Summary) -> None:
+def as_told(row: Row, summary: BuildResult) -> None:
     """The row of a build says what its summary says."""
     assert (row.exit, row.error, row.version) == (summary.exit, summary.error, summary.version)
     assert (row.bytes, row.records, row.units, row.items) == (summary.bytes, summary.records, summary.units, summary.items)
@@ -369,7 +369,7 @@ def test_optimize_and_vacuum(recorded: tuple[Build, Path, Path], delta: SparkSes
     assert rows(read(delta, place, MESSAGES)) == before
 
 
-def _quarantined(found: DataFrame, summary: Summary) -> None:
+def _quarantined(found: DataFrame, summary: BuildResult) -> None:
     columns = ("segment", "offset", "length", "reason")
     assert rows(found, *columns) == sorted(tuple(d[name] for name in columns) for d in summary.damage) != []
     for row in found.collect():

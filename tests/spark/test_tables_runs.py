@@ -19,7 +19,7 @@ from pyspark.sql import Row, SparkSession
 
 from rocketmq_reindex.jobs.building.run import Build
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark.engine import SparkEngine, SparkEngines
 from rocketmq_reindex.jobs.tables import making, recorder
@@ -193,7 +193,9 @@ def test_a_later_run_while_the_former_publishes(
 def claim(spark: SparkSession, settings: BuildSettings) -> Claim:
     """Claims the build as a run with these settings does at its start."""
     one = Claim(spark, table_path(settings.tables, BUILDS.name), settings.build_id, shared=True)
-    one.make(lambda: spark.createDataFrame(build_row(settings, Summary(), Commitlog([], [], []), "started", one.attempt, None)))
+    one.make(
+        lambda: spark.createDataFrame(build_row(settings, BuildResult(), Commitlog([], [], []), "started", one.attempt, None))
+    )
     return one
 
 

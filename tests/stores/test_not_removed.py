@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.publishing import builds as output_builds, pointers
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.verifying.log import VerifyMemory
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files import object_store
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
@@ -151,7 +151,7 @@ def test_the_mark_of_missing_rows_is_told(store: str, s3_place: str) -> None:
 
 
 def test_what_a_verify_knows_and_needs_no_longer_is_told(s3_place: str) -> None:
-    root, summary = files.join(s3_place, "scans"), VerifySummary()
+    root, summary = files.join(s3_place, "scans"), VerifyResult()
     ScanStore(root).make()
     files.write_bytes(root, files.join(root, "data", "old"), [b"12345"])
 

@@ -15,7 +15,7 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.inspect_files import inspect
@@ -46,7 +46,7 @@ def out(s3_place: str) -> str:
     return files.join(s3_place, "out")
 
 
-def built(store: str, out: str, **more: object) -> Summary:
+def built(store: str, out: str, **more: object) -> BuildResult:
     settings = BuildSettings(store=store, out=out, **SMALL, **more)  # type: ignore[arg-type]
     return run_build(settings.check(), single(InlineEngine()))
 

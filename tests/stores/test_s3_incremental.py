@@ -16,7 +16,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building.scanning import store_of
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.incremental import last_build
 from rocketmq_reindex.jobs.publishing import builds as output_builds, output, pointers as output_alive
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
@@ -55,13 +55,13 @@ def settings(world: BucketWorld, door: str = "", **more: Any) -> BuildSettings:
     return BuildSettings(store=store, out=out, tables=tables, incremental=True, **SIZES, **more).check()
 
 
-def build(world: BucketWorld, engine: InlineEngine | None = None, *, door: str = "", **more: Any) -> Summary:
+def build(world: BucketWorld, engine: InlineEngine | None = None, *, door: str = "", **more: Any) -> BuildResult:
     summary = run_build(settings(world, door, **more), single(engine or InlineEngine()))
     assert (summary.exit, summary.error) == (0, None)
     return summary
 
 
-def told(summary: Summary, name: str) -> Any:
+def told(summary: BuildResult, name: str) -> Any:
     assert summary.incremental
     return summary.incremental[name]
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.engines.engine import Engine
 from tests.golden.stores import read_files
 from tests.reference.build import ReferenceBuild, reference_build
@@ -38,12 +38,12 @@ def project_settings(settings: dict[str, Any]) -> dict[str, Any]:
     return {_RENAMED.get(name, name): value for name, value in settings.items() if value is not None}
 
 
-def compare(summary: Summary, out: Path, truth: ReferenceBuild) -> list[str]:
+def compare(summary: BuildResult, out: Path, truth: ReferenceBuild) -> list[str]:
     """What a build said and wrote into ``out`` beside the reference's build."""
     return [*_outcome(summary, truth), *_bytes(out, truth.files)]
 
 
-def _outcome(summary: Summary, truth: ReferenceBuild) -> list[str]:
+def _outcome(summary: BuildResult, truth: ReferenceBuild) -> list[str]:
     found = []
     if summary.exit != truth.summary.exit:
         found.append(f"exit {summary.exit} ({summary.error}) instead of {truth.summary.exit} ({truth.summary.refused})")

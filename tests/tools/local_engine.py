@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
@@ -100,7 +100,7 @@ class LinesReporter(QuietReporter):
         self.lines.append(text)
 
 
-def local_build(store: Path | str, out: Path, engine: Engine | None = None, **settings: Any) -> Summary:
+def local_build(store: Path | str, out: Path, engine: Engine | None = None, **settings: Any) -> BuildResult:
     """A whole build in this process; the summary holds the exit status and the error, as the command line would say.
 
     Sizes and a version that are given are named, as on the command line.
@@ -109,11 +109,13 @@ def local_build(store: Path | str, out: Path, engine: Engine | None = None, **se
     return run_build(BuildSettings(store=str(store), out=str(out), **settings).check(), single(engine or InlineEngine()))
 
 
-def local_repair(store: Path | str, out: Path, engine: Engine | None = None, **settings: Any) -> Summary:
+def local_repair(store: Path | str, out: Path, engine: Engine | None = None, **settings: Any) -> RepairResult:
     """A whole repair in this process, likewise."""
     settings.setdefault("named", frozenset((*SIZES, "broker_version")) & settings.keys())
     checked = RepairSettings(store=str(store), out=str(out), **settings).check()
-    return run_build(checked, single(engine or InlineEngine()))
+    told = run_build(checked, single(engine or InlineEngine()))
+    assert isinstance(told, RepairResult)
+    return told
 
 
 def single(engine: Engine) -> Engines:
@@ -126,7 +128,7 @@ def single(engine: Engine) -> Engines:
     return engines
 
 
-def run_build(settings: BuildSettings, engines: Engines, reporter: Reporter | None = None) -> Summary:
+def run_build(settings: BuildSettings, engines: Engines, reporter: Reporter | None = None) -> BuildResult:
     """A whole build, or repair, on whatever engine ``engines`` opens."""
     job = make_build(settings, reporter or QuietReporter(), engines)
     try:

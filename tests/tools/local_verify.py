@@ -9,7 +9,7 @@ from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.run import Verify
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import ReindexError
 from tests.tools.local_engine import InlineEngine, QuietReporter, single
@@ -17,7 +17,7 @@ from tests.tools.local_engine import InlineEngine, QuietReporter, single
 OWN = ("only", "sample", "work", "against", "tables", "incremental", "recheck")
 
 
-def local_verify(store: Path | str, engine: Engine | None = None, **settings: Any) -> VerifySummary:
+def local_verify(store: Path | str, engine: Engine | None = None, **settings: Any) -> VerifyResult:
     """The summary holds the exit status and the error, as the command line would say."""
     own = {name: settings.pop(name) for name in OWN if name in settings}
     named = frozenset((*SIZES, "broker_version")) & settings.keys()
@@ -25,7 +25,7 @@ def local_verify(store: Path | str, engine: Engine | None = None, **settings: An
     return run_verify(wanted, engine)
 
 
-def run_verify(settings: VerifySettings, engine: Engine | None = None, reporter: Reporter | None = None) -> VerifySummary:
+def run_verify(settings: VerifySettings, engine: Engine | None = None, reporter: Reporter | None = None) -> VerifyResult:
     """A verify by these settings."""
     job = Verify(settings.check(), reporter or QuietReporter(), single(engine or InlineEngine()))
     try:
@@ -35,6 +35,6 @@ def run_verify(settings: VerifySettings, engine: Engine | None = None, reporter:
     return job.summary
 
 
-def kinds(summary: VerifySummary) -> dict[str, int]:
+def kinds(summary: VerifyResult) -> dict[str, int]:
     """Count by kind."""
     return {finding["kind"]: finding["count"] for finding in summary.findings}

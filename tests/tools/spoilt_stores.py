@@ -12,7 +12,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import InlineEngine, local_build
@@ -74,7 +74,7 @@ def spoilt(store: Path, into: Path, name: str, seed: int) -> str:
     return kind
 
 
-def checked(store: Path, name: str, kind: str, engine: InlineEngine, **settings: Any) -> tuple[VerifySummary, list[str]]:
+def checked(store: Path, name: str, kind: str, engine: InlineEngine, **settings: Any) -> tuple[VerifyResult, list[str]]:
     """A verify of a store spoilt in that way, and which of the kinds that say so it found."""
     summary = local_verify(store, engine, **SMALL, **settings, **_BY.get(name, {}))
     return summary, sorted(kinds(summary).keys() & {kind, _OF_TAGS.get(kind, kind)})

@@ -14,7 +14,7 @@ import pytest
 from rocketmq_reindex.jobs import inspect_files
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.command.options import parser_of
 from rocketmq_reindex.jobs.publishing.layout import SIZES
@@ -79,7 +79,7 @@ def test_wrong_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     summary = json.loads(printed.out)
     assert (summary["exit"], summary["error"]) == (2, line.removeprefix("error: "))
     of_some = ("incremental", "repair", "delay", "plan")
-    assert list(summary) == [field.name for field in dataclasses.fields(Summary) if field.name not in of_some]
+    assert list(summary) == [field.name for field in dataclasses.fields(BuildResult) if field.name not in of_some]
 
 
 @pytest.mark.parametrize("words", [["frobnicate"], ["--frobnicate"], ["build\nx"]])

@@ -22,7 +22,7 @@ FIELDS: dict[str, Any] = {
 
 
 def result(*rows: dict[str, Any], warnings: tuple[str, ...] = ()) -> rr.QueryResult:
-    return rr.QueryResult(0, "", tuple(rr.FoundMessage(FIELDS | row) for row in rows), warnings)
+    return rr.QueryResult(tuple(rr.FoundMessage(FIELDS | row) for row in rows), warnings)
 
 
 def test_fields_of_a_message() -> None:
@@ -60,7 +60,7 @@ def test_any_body_fits_into_the_table(body: object, shown: str | None) -> None:
 
 def test_without_bodies() -> None:
     fields = {name: value for name, value in FIELDS.items() if not name.startswith("body")} | {"bodyLength": 5}
-    found = rr.QueryResult(0, "", (rr.FoundMessage(fields),), ())
+    found = rr.QueryResult((rr.FoundMessage(fields),), ())
     assert found.to_arrow()["body"].to_pylist() == [None]
     assert "TopicA" in found._repr_html_()
 

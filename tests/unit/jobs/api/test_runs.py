@@ -74,7 +74,7 @@ def test_a_build(store: GoldenStore, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert repr(result).startswith("<BuildResult exit_status=0, read: ")
     assert "<caption>BuildResult</caption>" in result._repr_html_()
     with pytest.raises(AttributeError):
-        result.records = 1  # type: ignore[misc]
+        result.records = 1
 
 
 def test_progress_is_shown_where_it_is_asked_for(

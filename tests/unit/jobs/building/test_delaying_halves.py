@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.udfs import delay
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
@@ -32,7 +32,7 @@ def op(body: str, tag: str = "d") -> Message:
     return Message(OP, properties={"TAGS": tag}, body=body.encode())
 
 
-def build(tmp_path: Path, records: list[Message], given: int | None = None) -> tuple[int | None, Summary]:
+def build(tmp_path: Path, records: list[Message], given: int | None = None) -> tuple[int | None, BuildResult]:
     """The offset that the build writes where a backup has the offset ``given``."""
     with LogWriter(tmp_path / "store" / "commitlog", 1 << 16) as writer:
         for record in records:

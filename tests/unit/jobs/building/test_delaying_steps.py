@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.fetching.build import find_build
 from rocketmq_reindex.storage_format.errors import UsageError
@@ -47,7 +47,7 @@ def fired(of: Message) -> Message:
     return dataclasses.replace(of, topic="T", queue_id=0, properties=properties, store_timestamp=EPOCH + 60_000)
 
 
-def build(tmp_path: Path, records: list[Message], **settings: Any) -> Summary:
+def build(tmp_path: Path, records: list[Message], **settings: Any) -> BuildResult:
     with LogWriter(tmp_path / "store" / "commitlog", 1 << 12) as writer:
         for record in records:
             writer.append(record)

@@ -17,7 +17,7 @@ import pytest
 from rocketmq_reindex.jobs.preflight import preflight
 from rocketmq_reindex.jobs.preflighting import run
 from rocketmq_reindex.jobs.preflighting.options import preflight_settings
-from rocketmq_reindex.jobs.preflighting.run import PreflightSummary, lines_of
+from rocketmq_reindex.jobs.preflighting.run import PreflightResult, lines_of
 from rocketmq_reindex.storage_format.errors import NoListener
 from rocketmq_reindex.storage_format.start.predict import predict
 from tests.tools.encode import EPOCH
@@ -65,7 +65,7 @@ def test_the_headline_names_the_version_and_where_it_is_from(store: Path, capsys
 
 @pytest.mark.parametrize(("hidden", "said"), [(5, ", 5 hidden"), (0, ""), (-1, "")])
 def test_a_queue_that_loses_messages(store: Path, hidden: int, said: str) -> None:
-    summary = PreflightSummary()
+    summary = PreflightResult()
     run.Preflight(preflight_settings({"store": str(store), "broker_version": "5.3.3"}), summary, NoListener()).run()
     queue = dict(next(queue for queue in summary.queues if queue["topic"] == "T"))
     assert (queue["max_offset"], queue["log_max"]) == (570, 570)

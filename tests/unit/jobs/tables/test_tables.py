@@ -18,7 +18,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.command.tables_place import check_place, quoted, spark_path, table_path
 from rocketmq_reindex.jobs.tables.making import create_statement, hadoop_settings, hdfs_user
 from rocketmq_reindex.jobs.tables.rows import Attempt, build_row, quarantine_rows, text
@@ -319,7 +319,7 @@ def test_a_row_says_who_runs_and_where(monkeypatch: pytest.MonkeyPatch, tmp_path
     attempt = Attempt(2, "word", datetime(2026, 1, 1, tzinfo=timezone.utc))
 
     def row(settings: BuildSettings, ended: datetime | None = None) -> dict[str, Any]:
-        (found,) = build_row(settings, Summary(), Commitlog([], [], []), "started", attempt, ended).to_pylist()
+        (found,) = build_row(settings, BuildResult(), Commitlog([], [], []), "started", attempt, ended).to_pylist()
         return dict(found)
 
     found = row(settings)

@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.publishing.pointers import VERIFY_NAME, Pointer, last_beat
 from rocketmq_reindex.jobs.verifying.log import sampled
 from rocketmq_reindex.jobs.verifying.options import VerifySettings, parse_verify
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.jobs.verifying.work import take_sizes, work_folder
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.scan.ranges import Segment
@@ -128,7 +128,7 @@ def test_a_store_of_nothing(tmp_path: Path) -> None:
 def test_an_example_is_told_with_its_text_where_it_has_one() -> None:
     examples = [{"where": "T/0", "text": "what differs"}, {"where": "T/1", "text": ""}]
     finding = {"kind": "queue-stale", "part": "queues", "text": "old", "count": 2, "mend": "look at it", "examples": examples}
-    lines = VerifySummary(findings=[finding]).to_text().splitlines()
+    lines = VerifyResult(findings=[finding]).to_text().splitlines()
     at = lines.index("    T/0: what differs")
     assert lines[at : at + 3] == ["    T/0: what differs", "    T/1", "    look at it"]
 
@@ -182,7 +182,7 @@ def test_work_may_lie_in_a_store_only_where_builds_hand_on_theirs(tmp_path: Path
 
 
 def test_a_work_folder_that_stays_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    summary = VerifySummary()
+    summary = VerifyResult()
     with summary.telling_leftovers(), work_folder(str(tmp_path), summary.left) as staging:
         (Path(staging.root) / "one").write_bytes(b"1")
         monkeypatch.setattr(files, "remove_tree", lambda _: "Access Denied")

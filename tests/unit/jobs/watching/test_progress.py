@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from rich.console import Console
 
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.watching import progress, progress_shown
 from rocketmq_reindex.jobs.watching.progress import Reporter, Stage
 from rocketmq_reindex.jobs.watching.progress_shown import StageBars, usual
@@ -192,7 +192,7 @@ def test_no_escape_codes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_summary_is_one_json_object() -> None:
-    summary = Summary()
+    summary = BuildResult()
     summary.add_damage("0" * 20, 7, 8, "bad magic code")
     summary.add_damage("0" * 20, 70, 8, "torn tail: zeros", lost=False)
     summary.add_decision("fill", "topic\n\x1b", 3, 4, 5)

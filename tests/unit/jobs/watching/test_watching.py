@@ -21,12 +21,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import Summary
+from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.command.options import wants_json_log
 from rocketmq_reindex.jobs.spark.gateway import JvmErrors
 from rocketmq_reindex.jobs.verifying.mend import Mend
-from rocketmq_reindex.jobs.verifying.summary import VerifySummary
+from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching import logs, progress
 from rocketmq_reindex.jobs.watching.logs import JsonLines, JsonLog
@@ -57,7 +57,7 @@ def samples(path: Path) -> dict[tuple[str, str], float]:
     }
 
 
-def watched(settings: BuildSettings, *words: str) -> Summary:
+def watched(settings: BuildSettings, *words: str) -> BuildResult:
     """A build in this process, watched as the command line has it watched."""
     watch = Watch("build", json_log=wants_json_log(words))
     watch.start(settings, (*settings.inputs, settings.out))
@@ -71,7 +71,7 @@ def watched(settings: BuildSettings, *words: str) -> Summary:
 def test_a_refusal_is_one_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its next steps stand in lines of their own, and are no errors by themselves."""
     settings = BuildSettings(str(tmp_path / "store"), str(tmp_path / "out"))
-    watch, summary = Watch("build", json_log=True), Summary()
+    watch, summary = Watch("build", json_log=True), BuildResult()
     watch.start(settings, ())
     summary.exit, summary.error = 5, "log: damage\n  repair it\n  or stop before it"
     watch.end(summary, lines=True, published=False)
@@ -266,7 +266,7 @@ def test_the_environment_stands_for_options(monkeypatch: pytest.MonkeyPatch, cap
 
 
 def test_very_many_warnings_are_not_all_logged() -> None:
-    summary = Summary()
+    summary = BuildResult()
     for number in range(1500):
         summary.add_damage(f"{number:020d}", number, 1, "bad magic code")
     events = list(summary.events())
@@ -278,7 +278,7 @@ def test_very_many_warnings_are_not_all_logged() -> None:
 
 def test_a_verify_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "m.prom"
-    watch, summary, tally = Watch("verify", json_log=True), VerifySummary(), Tally()
+    watch, summary, tally = Watch("verify", json_log=True), VerifyResult(), Tally()
     tally.add("queue-unit-missing", 7, "consumequeue/T/0/0", 3, "gone")
     settings = BuildSettings("/s", ".", metrics=str(path))
     watch.start(settings, ())

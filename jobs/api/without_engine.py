@@ -1,0 +1,112 @@
+"""``info``, ``preflight`` and ``fetch`` of the Python API: they read a store themselves, and run no engine."""
+
+from rocketmq_reindex.jobs.api import keywords as api_keywords, run_fetch, run_info, run_preflight
+from rocketmq_reindex.jobs.command import option
+from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.describing.look import InfoResult, info_settings
+from rocketmq_reindex.jobs.fetching.options import fetch_settings
+from rocketmq_reindex.jobs.fetching.run import FetchResult
+from rocketmq_reindex.jobs.preflighting.options import preflight_settings
+from rocketmq_reindex.jobs.preflighting.run import PreflightResult
+
+
+@api_keywords.says_keywords
+def info(store: api_keywords.PathLike, *, commitlog: api_keywords.Paths | None = None) -> InfoResult:
+    """Say what is in a store, what is missing or stale, and what to run next, as ``rmq-reindex info`` does.
+
+    No file is read whole: counts come from the ends of files, and from a sample of the log where queues have no files.
+
+    Returns:
+        What is known of the store. In a notebook it is shown as a table.
+
+    Raises:
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        InputError: ``store`` is no store, or cannot be read (exit status 1).
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> found = rr.info("store")
+        >>> found.log["segments"], found.log["end_offset"]
+        (5, 4529583)
+    """
+    keywords = dict(locals())
+    return api_keywords.result_of(run_info.run_info(lambda: info_settings(api_keywords.given("info", keywords))))
+
+
+@api_keywords.says_keywords
+def preflight(
+    store: api_keywords.PathLike | None = None,
+    *,
+    broker_version: str | None = None,
+    abort: option.Abort | None = None,
+    broker_conf: api_keywords.PathLike | None = None,
+    commitlog: api_keywords.Paths | None = None,
+    segment_size: api_keywords.Size | None = None,
+    cq_file_size: api_keywords.Size | None = None,
+    batch_cq_file_size: api_keywords.Size | None = None,
+    hash_slots: api_keywords.Size | None = None,
+    index_items: api_keywords.Size | None = None,
+    count_limit: api_keywords.Size | None = None,
+) -> PreflightResult:
+    """Say what the start of a broker will do to a store, as ``rmq-reindex preflight`` does: no broker, no Spark, no writing.
+
+    Returns:
+        All that the start does. Its ``exit_status`` is 0 where it loses nothing, and 4 where it loses or hides something or
+        does not come about.
+
+    Raises:
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        InputError: The store cannot be read, changes while it is read, or belongs to a broker that ``preflight`` does not
+            know (exit status 1).
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> found = rr.preflight("store", broker_version="5.3.3")
+        >>> found.loads, found.exit_status
+        (True, 0)
+    """
+    keywords = dict(locals())
+    return api_keywords.result_of(
+        run_preflight.run_preflight(lambda: preflight_settings(api_keywords.given("preflight", keywords)), quiet=True)
+    )
+
+
+@api_keywords.says_keywords
+def fetch(
+    build: api_keywords.PathLike,
+    *,
+    to: api_keywords.PathLike,
+    topics: bool = False,
+    threads: api_keywords.Size | None = None,
+    keep: api_keywords.Size | None = None,
+    commitlog: api_keywords.Paths | None = None,
+    partial: bool = False,
+    allow_empty: bool = False,
+    other_log: bool = False,
+    dry_run: bool = False,
+) -> FetchResult:
+    """Lay a build out in a broker's store, as ``rmq-reindex fetch`` does: check every file, then swap the parts in.
+
+    No broker may run on the store. The store's own parts are kept as ``PART.previous``. Nothing is printed. A fetch that was
+    interrupted is finished by calling this again. A build that the store already holds is not fetched again.
+
+    Returns:
+        What was fetched and swapped. Its ``exit_status`` is 0.
+
+    Raises:
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        InputError: A store, or a build, that cannot be used (exit status 1). The store is as it was.
+        ReindexError: Any other failure (exit status 1).
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> rr.fetch("rebuilt", to="store", dry_run=True).files
+        27
+        >>> done = rr.fetch("rebuilt", to="store")
+        >>> done.swapped
+        ['consumequeue', 'index', 'checkpoint']
+    """
+    keywords = dict(locals())
+    return api_keywords.result_of(
+        run_fetch.run_fetch(lambda: fetch_settings(api_keywords.given("fetch", keywords)), Interrupts(install=False))
+    )
