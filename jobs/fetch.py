@@ -6,7 +6,7 @@ By itself: the start of fetch imports no other command.
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api.run_fetch import run_fetch
+from rocketmq_reindex.jobs.api.running import run_fetch
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.results import show
 from rocketmq_reindex.jobs.fetching.options import parse_fetch

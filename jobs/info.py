@@ -6,7 +6,7 @@ By itself: the start of info imports no other command.
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api.run_info import run_info
+from rocketmq_reindex.jobs.api.running import run_info
 from rocketmq_reindex.jobs.command.results import show
 from rocketmq_reindex.jobs.describing.look import parse_info
 

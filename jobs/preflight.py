@@ -6,7 +6,7 @@ By itself: the start of preflight imports no other command.
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api.run_preflight import run_preflight
+from rocketmq_reindex.jobs.api.running import run_preflight
 from rocketmq_reindex.jobs.command.results import show
 from rocketmq_reindex.jobs.preflighting.options import parse_preflight
 

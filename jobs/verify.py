@@ -6,7 +6,7 @@ By itself: spark-submit starts this file, and the start of verify imports no oth
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api.run_verify import run_verify
+from rocketmq_reindex.jobs.api.running import run_verify
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.options import wants_json_log
 from rocketmq_reindex.jobs.command.results import show

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rocketmq_reindex.jobs.api import keywords as api_keywords, run_verify as api_run_verify, running
+from rocketmq_reindex.jobs.api import keywords as api_keywords, running
 from rocketmq_reindex.jobs.building.options import build_settings
 from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from rocketmq_reindex.jobs.command import option
@@ -229,7 +229,7 @@ def verify(
     """
     keywords = dict(locals())
     watch = Watch("verify", json_log=log_format == "json", quiet=progress is False)
-    ended = api_run_verify.run_verify(
+    ended = running.run_verify(
         lambda: verify_settings(api_keywords.given("verify", keywords)), watch, Interrupts(install=False), spark
     )
     return api_keywords.result_of(ended)

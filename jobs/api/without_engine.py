@@ -1,6 +1,6 @@
 """``info``, ``preflight`` and ``fetch`` of the Python API: they read a store themselves, and run no engine."""
 
-from rocketmq_reindex.jobs.api import keywords as api_keywords, run_fetch, run_info, run_preflight
+from rocketmq_reindex.jobs.api import keywords as api_keywords, running
 from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.describing.look import InfoResult, info_settings
@@ -30,7 +30,7 @@ def info(store: api_keywords.PathLike, *, commitlog: api_keywords.Paths | None =
         (5, 4529583)
     """
     keywords = dict(locals())
-    return api_keywords.result_of(run_info.run_info(lambda: info_settings(api_keywords.given("info", keywords))))
+    return api_keywords.result_of(running.run_info(lambda: info_settings(api_keywords.given("info", keywords))))
 
 
 @api_keywords.says_keywords
@@ -67,7 +67,7 @@ def preflight(
     """
     keywords = dict(locals())
     return api_keywords.result_of(
-        run_preflight.run_preflight(lambda: preflight_settings(api_keywords.given("preflight", keywords)), quiet=True)
+        running.run_preflight(lambda: preflight_settings(api_keywords.given("preflight", keywords)), quiet=True)
     )
 
 
@@ -108,5 +108,5 @@ def fetch(
     """
     keywords = dict(locals())
     return api_keywords.result_of(
-        run_fetch.run_fetch(lambda: fetch_settings(api_keywords.given("fetch", keywords)), Interrupts(install=False))
+        running.run_fetch(lambda: fetch_settings(api_keywords.given("fetch", keywords)), Interrupts(install=False))
     )
