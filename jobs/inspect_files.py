@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.inspecting.options import Inspection, look, parse_ins
 from rocketmq_reindex.jobs.store.folders import failures_as_errors
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.stages import Stages
-from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
+from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError, error_lines
 
 
 def inspect(arguments: Sequence[str]) -> int:
@@ -42,8 +42,8 @@ def _show(path: str, asked: Inspection, apart: bool) -> int:
             sys.stdout.flush()
     except ReindexError as error:
         print(error_lines(str(error)), file=sys.stderr)
-        return 1
-    return 0
+        return ExitStatus.FAILED
+    return ExitStatus.DONE
 
 
 if __name__ == "__main__":

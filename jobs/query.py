@@ -11,6 +11,7 @@ from rocketmq_reindex.jobs.querying import answer as querying_answer, options, s
 from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.stages import Stages
+from rocketmq_reindex.storage_format.errors import ExitStatus
 
 
 def query(arguments: Sequence[str]) -> int:
@@ -28,7 +29,7 @@ def query(arguments: Sequence[str]) -> int:
             ):
                 found = querying_answer.show(querying_answer.answer(asked, search), search.log, asked, notes)
             notes.close()
-        output.status = 1 if notes.lost and not found else 0
+        output.status = ExitStatus.FAILED if notes.lost and not found else ExitStatus.DONE
     return output.status
 
 

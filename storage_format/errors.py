@@ -1,5 +1,6 @@
 """The errors that end a run, and the listener to which a run says how far it is."""
 
+from enum import IntEnum
 from typing import Protocol
 
 # ----------------------------------------------------------------------------------------------------------------------- errors
@@ -25,10 +26,26 @@ def error_lines(text: str) -> str:
     return "\n".join(f"error: {error}" for error in errors_of(text))
 
 
+class ExitStatus(IntEnum):
+    """With what a command ends, if no signal ends it. It is shown as its number."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    LOST = 3
+    """done, and records are lost"""
+    FOUND = 4
+    """differences, or what a start would lose or hide"""
+    REFUSED = 5
+
+    __repr__ = int.__repr__
+    __str__ = int.__repr__
+
+
 class ReindexError(Exception):
     """The run failed, and nothing was published (exit status 1)."""
 
-    exit_status = 1
+    exit_status = ExitStatus.FAILED
     """what the command's exit status would be"""
     result: object | None = None
     """in the Python API: what was found before the error, as the function's result"""
@@ -37,7 +54,7 @@ class ReindexError(Exception):
 class UsageError(ReindexError):
     """The arguments are wrong, which shows without reading any file (exit status 2)."""
 
-    exit_status = 2
+    exit_status = ExitStatus.USAGE
 
 
 class InputError(ReindexError):
@@ -47,7 +64,7 @@ class InputError(ReindexError):
 class RefusedError(ReindexError):
     """The chosen policy refuses damage or the order of a queue (exit status 5). The same input is refused again."""
 
-    exit_status = 5
+    exit_status = ExitStatus.REFUSED
 
 
 # ----------------------------------------------------------------------------------------------------------- progress listeners

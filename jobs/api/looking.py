@@ -5,7 +5,7 @@ from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.inspecting.options import inspection, summary_text
 from rocketmq_reindex.jobs.querying.options import question
 from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors
-from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.errors import ExitStatus, InputError
 
 # ---------------------------------------------------------------------------------------------------------------------- inspect
 # ``inspect`` of the Python API.
@@ -113,7 +113,7 @@ def query(
         notes.close()
     lost = notes.lost and not rows
     result = messages.QueryResult(tuple(map(messages.FoundMessage, rows)), tuple(warnings), " ".join(searched))
-    result.exit = 1 if lost else 0
+    result.exit = ExitStatus.FAILED if lost else ExitStatus.DONE
     result.end(rows_text(rows))
     if lost:
         error = InputError(f"nothing found, and some of the store could not be read: {warnings[0]}")

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
+from rocketmq_reindex.storage_format.errors import ExitStatus
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.udfs.times import now
 from rocketmq_reindex.version import __version__
@@ -82,7 +83,7 @@ class BuildResult(Result):
     @property
     def exit_by_loss(self) -> int:
         """The exit status of a run that did what it was asked to."""
-        return 3 if self.lost else 0
+        return int(ExitStatus.LOST if self.lost else ExitStatus.DONE)
 
     def add_damage(self, segment: str, offset: int, length: int, reason: str, *, lost: bool = True) -> None:
         """Add one damaged place and its warning. ``lost`` is False for a torn or stale tail, as crashes leave them."""

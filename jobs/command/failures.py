@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.this_python import lacking
 from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError
-from rocketmq_reindex.storage_format.errors import ReindexError
+from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError
 from rocketmq_reindex.storage_format.names import escape
 
 JVM_GONE = "Spark's JVM is gone (killed, or out of memory)"
@@ -108,16 +108,16 @@ def outcome(error: BaseException, interrupts: Interrupts | None, place: str, mor
     if isinstance(error, ReindexError):
         return error.exit_status, str(error)
     if isinstance(error, WorkerLostError):
-        return 1, f"{error}{more}"
+        return ExitStatus.FAILED, f"{error}{more}"
     if isinstance(error, ImportError):
-        return 1, f"{lacking(error)}{more}"
+        return ExitStatus.FAILED, f"{lacking(error)}{more}"
     if isinstance(error, ConnectionError) and not error.filename and "py4j" in sys.modules:
         # A file's error, on a mounted share for one, has its name.
-        return 1, f"{JVM_GONE}{more}"
+        return ExitStatus.FAILED, f"{JVM_GONE}{more}"
     if isinstance(error, OSError):
         where = escape(str(error.filename)) if error.filename else place
-        return 1, f"{where}: {error.strerror or escape(str(error))}{more}"
-    return 1, _one_line(error, more)
+        return ExitStatus.FAILED, f"{where}: {error.strerror or escape(str(error))}{more}"
+    return ExitStatus.FAILED, _one_line(error, more)
 
 
 def was_interrupted(error: BaseException) -> bool:

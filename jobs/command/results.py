@@ -35,7 +35,8 @@ class Result:
     def __setattr__(self, name: str, value: Any) -> None:
         if self._ended:
             raise FrozenInstanceError(f"cannot assign to field {name!r}")
-        super().__setattr__(name, value)
+        # Spark takes no number of another class.
+        super().__setattr__(name, int(value) if name == "exit" else value)
 
     def end(self, text: str) -> None:
         """The command has ended, and prints this text."""
@@ -122,7 +123,7 @@ class Output:
             error = closed
         if isinstance(error, ReindexError):
             print(error_lines(str(error)), file=sys.stderr)
-            self.status = error.exit_status
+            self.status = int(error.exit_status)
         elif isinstance(error, BrokenPipeError):
             no_more_output()
         else:

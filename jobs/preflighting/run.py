@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.first_bytes import no_record
 from rocketmq_reindex.jobs.store.settings import meant_by
 from rocketmq_reindex.storage_format import topics
-from rocketmq_reindex.storage_format.errors import InputError, ProgressListener, UsageError
+from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener, UsageError
 from rocketmq_reindex.storage_format.layouts import rocksdb_files
 from rocketmq_reindex.storage_format.names import counted, escape, form
 from rocketmq_reindex.storage_format.start import listing as start_listing, loading as start_loading, on_demand
@@ -236,9 +236,6 @@ def _number(count: int, noun: str) -> str:
 # -------------------------------------------------------------------------------------------------------------------------- run
 # One preflight from beginning to end: list the folders, decide what loads, work out the start, say what is lost.
 
-LOST: Final = 4
-"""exit status of a start that loses or hides something, or does not come about"""
-
 
 class Preflight:
     """State of one run; ``summary`` is true at every moment."""
@@ -289,7 +286,7 @@ class Preflight:
             self._fill(prediction, delivery, commands, start.message_index)
         summary.notes += self._folders.notes
         self._check_unchanged(listing)
-        summary.exit = LOST if summary.losses else 0
+        summary.exit = ExitStatus.FOUND if summary.losses else ExitStatus.DONE
 
     def _folders_of(self) -> StoreFolders:
         settings = self._settings

@@ -11,6 +11,7 @@ from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
 from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
 from rocketmq_reindex.storage_format.checks.differences import INDEX, KINDS, PARTS, QUEUES, Example, Tally, no_differences
+from rocketmq_reindex.storage_format.errors import ExitStatus
 from rocketmq_reindex.storage_format.names import counted
 from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.udfs.times import now, show_time
@@ -156,7 +157,7 @@ class VerifyResult(Result):
             self.findings.append(finding | {"mend": mend.of_kind(kind), "examples": examples})
         self.mend, self.not_mended = mend.of_all(tally.counts)
         self.other_ways = [dataclasses.asdict(way) for way in mend.other_ways()]
-        self.exit = 4 if tally.counts else 0
+        self.exit = ExitStatus.FOUND if tally.counts else ExitStatus.DONE
 
     def to_text(self) -> str:
         """Return the summary as text for people."""
