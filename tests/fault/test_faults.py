@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.fault import flips, sizes, truncations
 from tests.fault.sweep import sweep
 
-FLIPS = 500
+FLIPS = 300
 POINTS = 100
 PLACES = 50
 
