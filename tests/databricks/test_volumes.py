@@ -18,6 +18,7 @@ from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
 from tests.tools.bundle import wheel_tasks
+from tests.tools.faulty_cluster import QUICK_JAVA
 from tests.tools.faulty_processes import ROOT
 from tests.tools.installed import uv
 
@@ -73,6 +74,7 @@ def told(cluster: Runtime, world: Path, golden_store: Stores) -> dict[str, Told]
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
+        "spark.driver.extraJavaOptions": QUICK_JAVA,
     }
     return dict(zip(runs, cluster.run(world, list(runs.values()), delta), strict=True))
 
