@@ -25,7 +25,7 @@ from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.tables_place import quoted, table_path
 from rocketmq_reindex.jobs.spark.engine import SparkEngines
-from rocketmq_reindex.jobs.spark.session import run_settings
+from rocketmq_reindex.jobs.spark.session import FEW_ROWS, run_settings
 from rocketmq_reindex.jobs.tables import making
 from rocketmq_reindex.jobs.tables.making import ensure
 from rocketmq_reindex.jobs.tables.recorder import Recorder
@@ -37,6 +37,7 @@ from rocketmq_reindex.udfs.sql import sources
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, TABLES, Table
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
+from tests.spark.conftest import few_rows
 from tests.spark.delta_rows import at_once, commit, job_with, of, only, outcome, read, rows, versions, words
 from tests.tools import spoil
 from tests.tools.local_engine import QuietReporter, run_build
@@ -271,9 +272,16 @@ def test_a_signal_after_the_scan(
 
 
 def test_a_users_own_setting_stays(delta: SparkSession) -> None:
-    (name,) = small_queries(delta)
-    with run_settings(delta, {name: "FALLBACK"}):
-        assert small_queries(delta) == {}
+    # As the session of these tests has one.
+    assert small_queries(delta) == {}
+    for name in FEW_ROWS:
+        delta.conf.unset(name)
+    try:
+        (name,) = small_queries(delta)
+        with run_settings(delta, {name: "FALLBACK"}):
+            assert small_queries(delta) == {}
+    finally:
+        few_rows(delta)
 
 
 @pytest.mark.slow
