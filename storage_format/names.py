@@ -1,6 +1,7 @@
 """Topics and other names: which are valid, how each is made safe to show, and numbers in words."""
 
 import re
+import shlex
 import unicodedata
 from collections.abc import Iterable
 from typing import Final
@@ -115,6 +116,19 @@ def printable(text: str) -> str:
     """Return ``text`` for a terminal: letters of any script stay; control characters, marks of direction and the like are
     escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def shell(words: Iterable[str]) -> str:
+    """Return words as one line of a shell; what is not printable is written with escapes ($'...', as bash and zsh read it)."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    encoded = word.encode("utf-8", "surrogateescape")
+    plain = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b"\\'" else f"\\x{byte:02x}" for byte in encoded)
+    return f"$'{''.join(plain)}'"
 
 
 def near_names(word: str, names: Iterable[str], count: int = NEAR_MAX, similar: float = 0.5) -> list[str]:

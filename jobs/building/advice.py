@@ -1,15 +1,13 @@
 """What to do about a damaged log, in the same words everywhere: repair it first, or another way, with what that loses."""
 
 import itertools
-import os
-import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
 from rocketmq_reindex.jobs.command.option_table import ADVISED, default_of
 from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.storage_format.names import redacted
+from rocketmq_reindex.storage_format.names import redacted, shell
 from rocketmq_reindex.udfs import files
 
 DIR: Final = "DIR"
@@ -35,18 +33,6 @@ class Way:
     loses: str
     """what it loses, as the end of a sentence"""
     command: str
-
-
-def shell(words: Iterable[str]) -> str:
-    """Words as one line of a shell; what is not printable is written with escapes ($'...', as bash and zsh read it)."""
-    return " ".join(map(_quoted, words))
-
-
-def _quoted(word: str) -> str:
-    if word.isprintable():
-        return shlex.quote(word)
-    plain = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b"\\'" else f"\\x{byte:02x}" for byte in os.fsencode(word))
-    return f"$'{''.join(plain)}'"
 
 
 def place_beside(store: str, ending: str, taken: Collection[str] = ()) -> str:

@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.building.advice import REPAIR, stopped
 from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.building.planning import check_range_size
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.store_signs import check_broker, look_at_sizes
+from rocketmq_reindex.jobs.building.store_signs import check_broker, look_at_sizes, names_lost_segments
 from rocketmq_reindex.jobs.command.tables_place import check_place
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
@@ -138,7 +138,8 @@ def look_at(settings: BuildSettings) -> Inputs:
     settings, notes, told = _of_version(settings, sizes.defaults)
     if not settings.rules.batch_queues:
         settings, of_topics = dataclasses.replace(settings, batch_topics=named.batch_topics), []
-    return Inputs(settings, target, log, (*warnings, *sizes.warnings, *told), (*sizes.notes, *of_topics, *notes), passing)
+    notes = [*sizes.notes, *of_topics, *notes, *names_lost_segments(settings, log)]
+    return Inputs(settings, target, log, (*warnings, *sizes.warnings, *told), tuple(notes), passing)
 
 
 def _of_topics(settings: BuildSettings) -> tuple[BuildSettings, list[str]]:

@@ -5,17 +5,31 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.store.contents import StoreLog
+from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.lock import LOCK, holder, read_times
-from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.jobs.store.sizes import QUEUES, UsualSizes, index_files, index_sizes, sampled_sizes
+from rocketmq_reindex.jobs.store.queue import StoreQueue
+from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
+from rocketmq_reindex.jobs.store.sizes import (
+    LOOKED_AT,
+    QUEUES,
+    UsualSizes,
+    index_files,
+    index_sizes,
+    queue_files,
+    sampled_sizes,
+)
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import file_size
 from rocketmq_reindex.storage_format.names import counted, escape
+from rocketmq_reindex.storage_format.queue.lookup import UNIT
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.udfs import files
@@ -275,6 +289,28 @@ def _look_at_index(settings: BuildSettings, store: str, sizes: Sizes) -> None:
         sizes.warnings.append(
             f"{where}: beside files of {size:,} bytes has others ({_few(others)} bytes): {options.format(*made)}"
         )
+
+
+def names_lost_segments(settings: BuildSettings, log: Commitlog) -> list[str]:
+    """Return a note where ConsumeQueues of STORE name messages behind the log's last segment. A few queues are looked into."""
+    store, end = settings.store_folder, max((segment.segment_end for segment in log.segments), default=0)
+    if not store or files.is_remote(store) or not end:
+        return []
+    last = -1
+    with closing(StoreLog(settings.roots, Notes.silent())) as opened:
+        for _, name, unit_size in QUEUES:
+            for path in {files.parent(entry.path): entry for entry in queue_files(files.join(store, name), *LOOKED_AT)}:
+                with closing(StoreQueue(path, unit_size == BATCH_UNIT_SIZE, opened, Notes.silent())) as queue:
+                    if queue.units.end > queue.units.begin:
+                        unit = queue.units.at(queue.units.end - 1)
+                        last = max(last, unit.phy_offset) if unit.kind == UNIT else last
+    if last < end:
+        return []
+    note = (
+        f"the log's last segment ends at {end}, and a ConsumeQueue in {escape(store)} names a message at {last}: look first "
+        "for segments at the log's end: DIR lacks their messages"
+    )
+    return [note]
 
 
 def _is_default(settings: BuildSettings, name: str) -> bool:

@@ -34,8 +34,6 @@ def given_place(place: str, scans: bool) -> str:
         raise UsageError(f"--tables {error}") from None
     if uri.scheme != "file":
         return place
-    if uri.authority not in ("", "localhost"):
-        raise UsageError(f"{where}: names a host: write file:///FOLDER")
     return "/" + "/".join(uri.segments)
 
 

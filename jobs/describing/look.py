@@ -306,10 +306,10 @@ class StoreLook:
         summary, settings = self._summary, self._settings
         if not summary.log["segments"]:
             return {"why": "there is no log to build from: name its folder", "commands": [
-                advice.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
+                names.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
         if _FOREIGN in self._wrong:
             return {"why": "what lies in the folder of the log is no commitlog: name the right folder", "commands": [
-                advice.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
+                names.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
         if summary.broker:
             return {"why": "a broker runs here: stop it, or go on with a copy", "commands": []}
         if _DAMAGE in self._wrong:
@@ -322,7 +322,7 @@ class StoreLook:
             return self._build("build the index, and put it in place", _INDEX_SIZES, "index,checkpoint")
         versions = summary.fits["versions"]
         version = ["--broker-version", versions[0]] if versions else []
-        commands = [advice.shell([*advice.opening("preflight", settings, ""), *version])]
+        commands = [names.shell([*advice.opening("preflight", settings, ""), *version])]
         no_problem = "" if summary.problems else "no problem was seen; "
         return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
 
@@ -333,7 +333,7 @@ class StoreLook:
         chosen_options = ["--only", only] if only else advice.options(settings)
         build = [*advice.opening("build", settings, out), *chosen_options, *hidden_options]
         fetch = advice.fetching(settings, out, partial=bool(only))
-        return {"why": f"{why}{note}", "commands": [advice.shell(build), advice.shell(fetch)]}
+        return {"why": f"{why}{note}", "commands": [names.shell(build), names.shell(fetch)]}
 
     def _not_shown(self, sizes: frozenset[str]) -> tuple[list[str], str]:
         """Return the options for what no file shows, with places for the broker's file and version, and what these are.

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.querying.queue import BATCH, PLAIN, StoreQueue
 from rocketmq_reindex.jobs.store import contents, first_bytes, folders
+from rocketmq_reindex.jobs.store.queue import BATCH, PLAIN, StoreQueue
 from rocketmq_reindex.jobs.store.settings import topics_config
 from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names, topics as storage_format_topics
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits

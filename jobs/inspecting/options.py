@@ -177,7 +177,7 @@ def look(path: str, asked: Inspection, told: errors.ProgressListener | None = No
     entry = files.entry_of(path)
     if entry.kind != files.FILE:
         what = "is not there" if entry.kind == files.ABSENT else "is no file"
-        raise errors.InputError(f"{names.escape(path)}: {what}: give files of a store")
+        raise errors.InputError(f"{names.escape(path)}: {what}: give files of a store; rmq-reindex info looks at a whole one")
     kind = asked.kind or kind_of(path)
     return InspectedFile(names.redacted(path), kind, _inspect(kind, path, asked, told or errors.NoListener()))
 

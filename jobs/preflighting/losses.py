@@ -9,7 +9,7 @@ from rocketmq_reindex.jobs.building import advice as building_advice
 from rocketmq_reindex.jobs.preflighting.model import StoreSizes
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.storage_format.names import counted, escape
+from rocketmq_reindex.storage_format.names import counted, escape, shell
 from rocketmq_reindex.storage_format.start.delayed import DelayedOutcome, TimerOutcome
 from rocketmq_reindex.storage_format.start.loading import IndexOutcome, Loading, LogOutcome, Prediction, QueueOutcome, Refusal
 from rocketmq_reindex.storage_format.versions import line_of
@@ -49,7 +49,7 @@ class Commands:
             words += ["--broker-conf", self._settings.broker_conf] if self._settings.broker_conf else []
             aside = self._place(build_key, ".timers")
             steps[1:1] = [["mkdir", aside], ["mv", *(os.path.join(store, name) for name in self._timers), aside]]
-        return " && ".join(map(building_advice.shell, steps))
+        return " && ".join(map(shell, steps))
 
     def _place(self, build_key: str, ending: str) -> str:
         """Return a place for the result of one command, the same whenever that is advised."""
@@ -63,7 +63,7 @@ class Commands:
 
     def verified(self) -> str:
         """Return a verify of the store, which tells what a rebuild would make anew."""
-        return building_advice.shell([*self._command("verify", ""), *self._options()])
+        return shell([*self._command("verify", ""), *self._options()])
 
     def _command(self, name: str, out: str) -> list[str]:
         return building_advice.opening(name, self._read, out)
@@ -381,7 +381,7 @@ def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands,
         advice: tuple[str, ...] = (_ADVICE[kind],) if kind in _ADVICE else ()
         cut = {_cut_off(refusal, newest, segment, store) for refusal in of_kind} if kind == "log-file-size" else {""}
         if cut == {"last"}:
-            ready = (building_advice.shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)
+            ready = (shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)
         elif "inner" in cut:
             # Zeros would let the broker start, and consumers would miss what stood there without a word.
             advice, ready = (_CUT, building_advice.REPAIR_FIRST), (commands.repaired(),)

@@ -4,9 +4,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.querying import bodies, options, queue as querying_queue, search as querying_search
+from rocketmq_reindex.jobs.querying import bodies, options, search as querying_search
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.jobs.store.queue import ServedMessage
 from rocketmq_reindex.storage_format.names import form
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, FLAG_MULTI_TAGS, FLAG_NEED_UNWRAP, Host, Message
@@ -73,7 +74,7 @@ def fields(message: Message, offset: int | None = None) -> dict[str, Any]:
     }
 
 
-def row_of(served: querying_queue.ServedMessage, log: StoreLog, query: options.Query, notes: Notes) -> dict[str, Any]:
+def row_of(served: ServedMessage, log: StoreLog, query: options.Query, notes: Notes) -> dict[str, Any]:
     """Return every field of a message, and its body as ``--body`` asks for it."""
     row = fields(*served)
     if query.body != "none":
@@ -88,7 +89,7 @@ def row_of(served: querying_queue.ServedMessage, log: StoreLog, query: options.Q
 # The answer to a question: which search finds its messages.
 
 
-def answer(query: options.Query, search: querying_search.Search) -> Iterator[querying_queue.ServedMessage]:
+def answer(query: options.Query, search: querying_search.Search) -> Iterator[ServedMessage]:
     """Yield the messages that are asked for, as they are found."""
     if query.queue is not None:
         assert query.topic is not None
@@ -108,7 +109,7 @@ def answer(query: options.Query, search: querying_search.Search) -> Iterator[que
     is_found = False
     for message in messages:
         is_found = True
-        yield querying_queue.ServedMessage(message, None)
+        yield ServedMessage(message, None)
     if not is_found:
         search.say_what_is_unknown(query.topic, query.id)
 
@@ -117,7 +118,7 @@ def answer(query: options.Query, search: querying_search.Search) -> Iterator[que
 # Messages on stdout: each as a line of JSON, or all of them as a table for people.
 
 
-def show(served_messages: Iterable[querying_queue.ServedMessage], log: StoreLog, query: options.Query, notes: Notes) -> int:
+def show(served_messages: Iterable[ServedMessage], log: StoreLog, query: options.Query, notes: Notes) -> int:
     """Print what is found as it comes, or a table when all is there. Returns the number of messages."""
     rows: list[dict[str, Any]] = []
     count = 0

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rocketmq_reindex.jobs.querying.queue import ServedMessage
 from rocketmq_reindex.jobs.store import folders, tag_items
 from rocketmq_reindex.jobs.store.contents import SegmentFile, StoreLog
+from rocketmq_reindex.jobs.store.queue import ServedMessage
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.names import LMQ_PREFIX, counted, escape
 from rocketmq_reindex.storage_format.record import layout as r

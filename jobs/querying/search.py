@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
-from rocketmq_reindex.jobs.querying.queue import PLAIN, OffsetSpan, ServedMessage, StoreQueue, queue_folder, topics
 from rocketmq_reindex.jobs.store import folders, settings, tag_items
 from rocketmq_reindex.jobs.store.contents import EXPIRED, FILLER, NOTHING, IndexFiles, IndexSizes, StoreLog
+from rocketmq_reindex.jobs.store.queue import PLAIN, OffsetSpan, ServedMessage, StoreQueue, queue_folder, topics
 from rocketmq_reindex.storage_format.errors import InputError, NoListener, ProgressListener
-from rocketmq_reindex.storage_format.names import counted, escape, near_names
+from rocketmq_reindex.storage_format.names import counted, escape, near_names, redacted, shell
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 from rocketmq_reindex.udfs import files
@@ -234,8 +234,8 @@ class Search:
         if not index.present:
             folder, size = files.join(self._store, "index"), sum(segment.size for segment in self.log.segments)
             raise InputError(
-                f"{escape(folder)}: is not there: add --scan to read the whole log ({size:,} bytes) instead, "
-                "or make it by `rmq-reindex build STORE --out DIR --only index,checkpoint`"
+                f"{escape(folder)}: is not there: add --scan to read the whole log ({size:,} bytes) instead; "
+                f"{self._makes_anew()} makes it anew"
             )
         hashes = {key_hash(name, key) for name in (topics(self._store, self._notes) if names is None else names)}
         return itertools.chain.from_iterable(map(index.phy_offsets, hashes))
@@ -292,10 +292,13 @@ class Search:
             near = _near(topic, topics(self._store, self._notes))
             raise InputError(
                 f"{escape(folder)}: {fault}: the topic has no such queue, or its files are lost{near}: add --scan "
-                f"to read the whole log ({size:,} bytes) instead, or make them by "
-                "`rmq-reindex build STORE --out DIR --only consumequeue,checkpoint`"
+                f"to read the whole log ({size:,} bytes) instead; {self._makes_anew()} makes lost files anew"
             )
         return queue
+
+    def _makes_anew(self) -> str:
+        """Return the command that shows what makes lost files anew, with this store's sizes and version."""
+        return f"`{shell(['rmq-reindex', 'info', redacted(self._store)])}` shows what"
 
     def say_what_is_unknown(self, topic: str | None, message_id: str | None) -> None:
         """Say it where nothing was found, and no queue has the topic, or the id is none that a broker gives."""
@@ -333,7 +336,8 @@ class Search:
         span = queue.span()
         outside = span is not None and offset is not None and not span.first <= offset < span.end
         if span is None or outside or (time is not None and not count):
-            self._notes.add("nothing there", f"{escape(queue.folder)}: has {_span_text(span)}", lost=False)
+            stored = "" if span is None or time is None else queue.last_stored()
+            self._notes.add("nothing there", f"{escape(queue.folder)}: has {_span_text(span)}{stored}", lost=False)
 
 
 def _near(topic: str, known: list[str]) -> str:

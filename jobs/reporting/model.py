@@ -5,10 +5,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.jobs.building.advice import DIR, REPAIR_FIRST, REPAIRS, REPLICA, shell
+from rocketmq_reindex.jobs.building.advice import DIR, REPAIR_FIRST, REPAIRS, REPLICA
 from rocketmq_reindex.storage_format.checks.differences import no_differences
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
-from rocketmq_reindex.storage_format.names import LMQ_PREFIX, counted, escape
+from rocketmq_reindex.storage_format.names import LMQ_PREFIX, counted, escape, shell
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 
 QUEUE_PATH: Final = re.compile(r"consumequeue/([^/]+)/(\d+)/(\d{20})")

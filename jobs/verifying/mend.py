@@ -110,7 +110,7 @@ class Mend:
         on_damage = on_damage or ("salvage" if self.damaged else "")
         words += ["--on-damage", on_damage] if on_damage else []
         words += ["--until-offset", str(until)] if until >= 0 else []
-        return advice.shell(map(names.redacted, words))
+        return names.shell(map(names.redacted, words))
 
 
 @dataclass

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.querying.queue import StoreQueue
 from rocketmq_reindex.jobs.querying.scan import scan_queue
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.jobs.store.queue import StoreQueue
 from rocketmq_reindex.storage_format.errors import NoListener
 from tests.golden.stores import NAMES, GoldenStore
 from tests.oracle.scenarios import FOLDER, java_home

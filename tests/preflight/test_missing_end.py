@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.jobs.building.inputs import look_at
+from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.describing.look import InfoResult, StoreLook
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from tests.preflight.bases import complete
@@ -42,6 +44,7 @@ def test_new_messages_take_the_offsets_of_what_is_missing(version: str, tmp_path
         assert isinstance(said, dict)
         assert [note for note in said["notes"] if SAID in note and note.startswith(f"{len(missing)} units cut")]
         assert [text for text in _problems(goes_on) if SAID.replace("it cannot", "they cannot") in text]
+        assert [_is_told_by_a_build(store) for store in (whole, goes_on)] == [False, True]
 
         with _started(real, put_back) as served:
             assert served == [put.offset for put in writer.puts if put not in missing]
@@ -62,6 +65,11 @@ def _started(real: RealStores, store: Path) -> Iterator[list[int]]:
     assert real.start(store, CONF).loads
     yield real.read(store)[QUEUE]
     real.close(store)
+
+
+def _is_told_by_a_build(store: Path) -> bool:
+    settings = parse_settings([str(store), "--out", f"{store}.rebuilt", "--segment-size", str(SIZES.segment)])
+    return any("DIR lacks their messages" in note for note in look_at(settings).notes)
 
 
 def _problems(store: Path) -> list[str]:

@@ -39,7 +39,7 @@ def is_known(path: str) -> bool:
     return not is_remote(path) or path.partition("://")[0] in SCHEMES
 
 
-_ONE_SLASH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
+_LACKS_SLASH: Final = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)|({'|'.join(SCHEMES)}):(?!//)", re.IGNORECASE)
 
 
 def plain(path: str) -> str:
@@ -52,8 +52,8 @@ def plain(path: str) -> str:
 
 
 def lacks_slash(path: str) -> bool:
-    """Return whether a path looks like a URI with one slash in the place of two: ``s3:/bucket``."""
-    return _ONE_SLASH.match(path) is not None
+    """Return whether a path looks like a URI with one slash in the place of two, or none: ``s3:/bucket``, ``file:store``."""
+    return _LACKS_SLASH.match(path) is not None
 
 
 def split(uri: str) -> Uri:
@@ -69,6 +69,8 @@ def split(uri: str) -> Uri:
         raise InputError(f"{shown}: has a # in it: write it as %23")
     if not parts.netloc and parts.scheme != "file":
         raise InputError(f"{shown}: names no {'host' if parts.scheme in _HDFS else 'bucket'}")
+    if parts.scheme == "file" and parts.netloc not in ("", "localhost"):
+        raise InputError(f"{shown}: names a host: write file:///FOLDER, or the path alone")
     host, colon, port = parts.netloc.rpartition("@")[2].rpartition(":")
     if colon and not port.isdigit() and "]" not in port and host:
         raise InputError(

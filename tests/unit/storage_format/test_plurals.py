@@ -75,3 +75,5 @@ def test_a_queue_of_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "has the offset 0 alone" in capsys.readouterr().err
     assert main(["query", str(tmp_path), "--topic", "U", "--queue", "0", "--offset", "5"]) == 0
     assert "has the offsets 0 to 1" in capsys.readouterr().err
+    assert main(["query", str(tmp_path), "--topic", "U", "--queue", "0", "--time", "2100-01-01T00:00:00Z"]) == 0
+    assert re.search(r"has the offsets 0 to 1: the last message was stored at \d{4}-", capsys.readouterr().err)

@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
-from rocketmq_reindex.jobs.building.advice import shell
 from rocketmq_reindex.jobs.preflighting.losses import Commands
 from rocketmq_reindex.jobs.preflighting.model import StoreSizes
 from rocketmq_reindex.jobs.preflighting.options import BrokerSettings, PreflightSettings
+from rocketmq_reindex.storage_format.names import shell
 from rocketmq_reindex.storage_format.start.loading import ConfiguredSizes
 
 

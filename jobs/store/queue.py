@@ -12,6 +12,7 @@ from rocketmq_reindex.storage_format.queue.lookup import EMPTY, MISSING, PRE_BLA
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.reading import Pages
+from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------- served messages
 # What a search finds.
@@ -94,6 +95,11 @@ class StoreQueue:
             return None
         unit = self.units.at(last)
         return OffsetSpan(self.units.at(first).base, unit.base + unit.messages) if self.batch else OffsetSpan(first, last + 1)
+
+    def last_stored(self) -> str:
+        """Return when the queue's last message was stored, as the end of a clause; "" where that cannot be read."""
+        message = self._log.message(self.units.at(self.units.end - 1).phy_offset)
+        return "" if isinstance(message, str) else f": the last message was stored at {show_time(message.store_time)}"
 
     def _message(self, unit: Unit) -> Message | None:
         message = self._log.message(unit.phy_offset)
