@@ -27,7 +27,7 @@ from rocketmq_reindex.udfs.files.systems import naming
 # Room for what a preflight keeps of each record: a little of it in memory, then a file without a name in TMPDIR.
 
 _IN_MEMORY: Final = 16 << 20
-"""bytes: what a log of some 300,000 records needs"""
+"""bytes: what a log of some 150,000 to 300,000 records needs"""
 
 
 class TemporarySpool:
@@ -73,7 +73,7 @@ class TemporarySpool:
 
 def _no_room(error: OSError) -> errors.InputError:
     return errors.InputError(
-        f"{names.escape(tempfile.gettempdir())}: {error.strerror}: while preflight runs, up to 60 bytes of each record lie "
+        f"{names.escape(tempfile.gettempdir())}: {error.strerror}: while preflight runs, up to 120 bytes of each record lie "
         "there: set TMPDIR to a folder with room"
     )
 

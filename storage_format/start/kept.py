@@ -1,6 +1,6 @@
 """Rows of a whole log, kept outside of memory, and counts of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import TOTAL, Stretch, check_record, find_record, new_record
-from rocketmq_reindex.storage_format.start.record_loop import LIGHT, LogRows, Reading, new_rows
+from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, LogRows, Reading, new_rows
 from rocketmq_reindex.storage_format.start.store import LogReader, StoreFile
 
 # ------------------------------------------------------------------------------------------------------------------------ spool
@@ -65,7 +65,7 @@ class KeptRows:
     """Rows that are read again, chunk by chunk, in their order."""
 
     def __init__(self, spool: Spool) -> None:
-        self._spool = spool
+        self.spool = spool
         self._chunks: list[tuple[int, int]] = []
         self.bytes = 0
         """of their records"""
@@ -74,19 +74,91 @@ class KeptRows:
         """Keep some more rows."""
         count = len(rows.at)
         if count:
-            place = self._spool.put(b"".join(column.tobytes() for column in rows))
-            self._chunks.append((place, count))
+            self._chunks.append((_put(self.spool, rows), count))
             self.bytes += bytes_of(rows)
 
     def chunks(self) -> Iterator[LogRows]:
         """Yield what ``add`` was given."""
         kinds = [column.dtype for column in new_rows(0)]
         for place, count in self._chunks:
-            columns = list[Any]()
-            for kind in kinds:
-                columns.append(self._spool.get(place, count * kind.itemsize).view(kind))
-                place += count * kind.itemsize
-            yield LogRows(*columns)
+            yield LogRows(*_get(self.spool, place, count, kinds))
+
+
+def _put(spool: Spool, columns: Iterable[npt.NDArray[Any]]) -> int:
+    return spool.put(b"".join(column.tobytes() for column in columns))
+
+
+def _get(spool: Spool, place: int, count: int, kinds: Iterable[np.dtype[Any]]) -> list[npt.NDArray[Any]]:
+    columns = list[npt.NDArray[Any]]()
+    for kind in kinds:
+        columns.append(spool.get(place, count * kind.itemsize).view(kind))
+        place += count * kind.itemsize
+    return columns
+
+
+class QueueRows(NamedTuple):
+    """Of records that get a unit: columns of ``LogRows``. ``at`` is where each lies, or says that it does."""
+
+    at: Int64s
+    size: npt.NDArray[np.int32]
+    offset: Int64s
+    queue: npt.NDArray[np.int32]
+    messages: npt.NDArray[np.int16]
+    flags: npt.NDArray[np.uint8]
+
+    @staticmethod
+    def of(rows: LogRows, at: Int64s) -> "QueueRows":
+        """Return copies of those rows that get a unit."""
+        gets_unit, columns = (rows.flags & HAS_UNIT) > 0, {**rows._asdict(), "at": at}
+        return QueueRows(*(columns[name][gets_unit] for name in QueueRows._fields))
+
+
+_MANY: Final = 4096
+"""queues in one chunk of the log from which on its rows are taken by queue"""
+_PARTS: Final = 64
+_PART_ROWS: Final = 1 << 17
+
+
+class RowsByQueue:
+    """Rows that are read again in parts, each with the rows of some queues alone, in their order.
+
+    Of 100,000 queues a chunk of the log has few records each, and what is done for each queue of each chunk takes long.
+    """
+
+    def __init__(self, spool: Spool) -> None:
+        self._spool = spool
+        self._pieces: list[list[tuple[int, int]]] = [[] for _ in range(_PARTS)]
+        self.bytes = 0
+        """of their records"""
+
+    def takes(self, rows: QueueRows) -> bool:
+        """Keep some more rows, and return true, if they are of many queues, or rows were kept before."""
+        if not self.bytes and np.count_nonzero(np.bincount(rows.queue)) <= _MANY:
+            return False
+        parts = rows.queue % _PARTS
+        order = np.argsort(parts, kind="stable")
+        bounds = np.searchsorted(parts[order], np.arange(_PARTS + 1))
+        for pieces, low, high in zip(self._pieces, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            if low < high:
+                pieces.append((_put(self._spool, (column[order[low:high]] for column in rows)), high - low))
+        self.bytes += int(rows.size.sum(dtype=np.int64))
+        return True
+
+    def parts(self) -> Iterator[QueueRows]:
+        """Yield all rows, those of a queue in the order in which they came, and forget them."""
+        kept, self._pieces, self.bytes = self._pieces, [[] for _ in range(_PARTS)], 0
+        for pieces in kept:
+            held, count = list[list[npt.NDArray[Any]]](), 0
+            for number, (place, rows) in enumerate(pieces):
+                held.append(_get(self._spool, place, rows, _KINDS))
+                count += rows
+                if count >= _PART_ROWS or number + 1 == len(pieces):
+                    yield QueueRows(*map(np.concatenate, zip(*held, strict=True)))
+                    held, count = [], 0
+
+
+_KINDS: Final = [np.dtype(kind) for kind in (np.int64, np.int32, np.int64, np.int32, np.int16, np.uint8)]
+"""of the columns of ``QueueRows``"""
 
 
 class _Block(NamedTuple):
@@ -177,12 +249,10 @@ def last_byte(segments: Sequence[StoreFile], first: int, at: int) -> int:
     return -1
 
 
-def by_queue(rows: LogRows, mask: npt.NDArray[np.bool_]) -> Iterator[tuple[int, Int64s]]:
-    """Yield the queues of the rows of ``mask``, each with the numbers of its rows in their order."""
-    numbers = np.flatnonzero(mask)
+def by_queue(rows: QueueRows) -> Iterator[tuple[int, Int64s]]:
+    """Yield the queues of rows, each with the numbers of its rows in their order."""
+    numbers = np.argsort(rows.queue, kind="stable")
     queues = rows.queue[numbers]
-    order = np.argsort(queues, kind="stable")
-    numbers, queues = numbers[order], queues[order]
     starts = np.flatnonzero(np.concatenate([[True], queues[1:] != queues[:-1]])) if len(queues) else np.zeros(0, np.int64)
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(queues)], strict=False):
         yield int(queues[start]), numbers[start:end]

@@ -69,7 +69,7 @@ def outcome(
     for rows in started.rows.chunks():
         count.take(rows)
         progress.moved(start_kept.bytes_of(rows))
-    count.end()
+    count.end(progress)
     return loading.Prediction(
         settings.release,
         True,
@@ -108,7 +108,7 @@ class _Stretch(NamedTuple):
     is_light: bool
 
     @staticmethod
-    def of(rows: record_loop.LogRows, which: start_kept.Int64s) -> _Stretch:
+    def of(rows: start_kept.QueueRows, which: start_kept.Int64s) -> _Stretch:
         """Return those of the rows that are named."""
         at, offsets = rows.at[which], rows.offset[which]
         return _Stretch(
@@ -134,6 +134,8 @@ class _KeptCount:
         """of the records that no consumer gets, without those of light queues: first byte, end, number"""
         self.in_order = True
         """the offsets of each queue count up by one, as far as the rows were taken in the log's order"""
+        self._by_queue = start_kept.RowsByQueue(started.rows.spool)
+        """rows of a log with many queues, to be counted when all are there"""
         self._next = np.full(_QUEUES, -1, np.int64)
         """of each queue the offset behind its last record, by its number; -1 where none was met"""
 
@@ -143,8 +145,15 @@ class _KeptCount:
 
     def take(self, rows: record_loop.LogRows) -> None:
         """Count the next rows."""
-        self._follow(rows)
-        for number, queue_rows in start_kept.by_queue(rows, (rows.flags & record_loop.HAS_UNIT) > 0):
+        counted = start_kept.QueueRows.of(rows, rows.at)
+        self._follow(counted)
+        if not self._by_queue.takes(counted):
+            self._take_queues(counted)
+        if self.whole and self._keeps_index:
+            self.items_missing += self._started.index.missing(rows)
+
+    def _take_queues(self, rows: start_kept.QueueRows) -> None:
+        for number, queue_rows in start_kept.by_queue(rows):
             while number >= len(self._counts):
                 self._counts = np.concatenate((self._counts, np.tile(_NO_COUNT, (len(self._counts), 1))))
             hidden = self._are_hidden(number, rows.at[queue_rows]) if self.whole else np.zeros(len(queue_rows), np.bool_)
@@ -153,15 +162,12 @@ class _KeptCount:
             elif self._counts[number, _EARLIER]:
                 self._meet_beginning(number, rows, queue_rows)
             self._take_offsets(number, rows, queue_rows)
-        if self.whole and self._keeps_index:
-            self.items_missing += self._started.index.missing(rows)
 
-    def _follow(self, rows: record_loop.LogRows) -> None:
+    def _follow(self, rows: start_kept.QueueRows) -> None:
         """Note whether the next rows go on where their queues ended."""
-        which = np.flatnonzero((rows.flags & record_loop.HAS_UNIT) > 0)
-        if not self.in_order or not len(which):
+        if not self.in_order or not len(rows.queue):
             return
-        which = which[np.lexsort((rows.at[which], rows.queue[which]))]
+        which = np.lexsort((rows.at, rows.queue))
         queue, first = rows.queue[which], rows.offset[which]
         behind = first + rows.messages[which]
         self._next = np.concatenate((self._next, np.full(max(0, int(queue[-1]) + 1 - len(self._next)), -1, np.int64)))
@@ -173,7 +179,7 @@ class _KeptCount:
         ends = np.concatenate((begins[1:], [True]))
         self._next[queue[ends]] = behind[ends]
 
-    def _take_offsets(self, number: int, rows: record_loop.LogRows, queue_rows: start_kept.Int64s) -> None:
+    def _take_offsets(self, number: int, rows: start_kept.QueueRows, queue_rows: start_kept.Int64s) -> None:
         offsets = rows.offset[queue_rows]
         self._counts[number, _LOW] = min(self._counts[number, _LOW], offsets[offsets >= 0].min(initial=INT64_MAX))
         highest = (offsets + rows.messages[queue_rows]).max(initial=INT64_MIN)
@@ -200,7 +206,7 @@ class _KeptCount:
         return ~queue.are_pointed_to(at)
 
     def _take_hidden(
-        self, number: int, rows: record_loop.LogRows, queue_rows: start_kept.Int64s, hidden: npt.NDArray[np.bool_]
+        self, number: int, rows: start_kept.QueueRows, queue_rows: start_kept.Int64s, hidden: npt.NDArray[np.bool_]
     ) -> start_kept.Int64s:
         """Count those of a queue's rows that have no unit. Returns the rows that are of no earlier life."""
         earlier = hidden & (rows.at[queue_rows] < self._beginning(number))
@@ -218,7 +224,7 @@ class _KeptCount:
             self._counts[number, _IS_LIGHT] = found.is_light
         return queue_rows[~earlier]
 
-    def _meet_beginning(self, number: int, rows: record_loop.LogRows, queue_rows: start_kept.Int64s) -> None:
+    def _meet_beginning(self, number: int, rows: start_kept.QueueRows, queue_rows: start_kept.Int64s) -> None:
         """Note whether the rows have the record with which the queue began again. A broken unit may point anywhere."""
         if not self._counts[number, _IS_MET]:
             is_beginning = (rows.at[queue_rows] == self._beginning(number)) & (rows.offset[queue_rows] == 0)
@@ -232,8 +238,13 @@ class _KeptCount:
             self._first, self._end = min(self._first, found.first), max(self._end, found.end)
             self._hidden += found.records
 
-    def end(self) -> None:
+    def end(self, progress: ProgressListener) -> None:
         """All rows were taken. Records in front of a beginning that was not met are hidden like others."""
+        if self._by_queue.bytes:
+            progress.begin("compare queues", self._by_queue.bytes)
+            for rows in self._by_queue.parts():
+                self._take_queues(rows)
+                progress.moved(int(rows.size.sum(dtype=np.int64)))
         for number in np.flatnonzero((self._counts[:, _EARLIER] > 0) & (self._counts[:, _IS_MET] == 0)).tolist():
             records, is_light = self._counts[number, [_EARLIER, _IS_LIGHT]].tolist()
             first, end, low, high = self._counts[number, _EARLIER_AT].tolist()

@@ -42,7 +42,7 @@ def predict(
     itself finds, and what then keeps the broker from starting, is in ``refusals``, with ``loads`` false.
 
     ``count_limit`` is how many bytes of the commitlog may be walked only to count what the broker itself does not read;
-    where more would have to be, counts are -1. ``spool`` has room for some 60 bytes a record, by default in
+    where more would have to be, counts are -1. ``spool`` has room for some 120 bytes a record, by default in
     memory; ``progress`` is told how far the work is.
 
     Raises ValueError for a release that is not one of RELEASES. Mirrors ``DefaultMessageStore.load`` (4.9.8 to 5.5.1).
@@ -76,6 +76,13 @@ class _Run:
             for number, folder in enumerate(store.queues)
         }
         self._by_number: list[queue_state.QueueState | batch_queue_state.BatchQueueState] = []
+        self._dispatched_to = np.zeros(0, np.bool_)
+        """whether each of these has been dispatched to"""
+        self._by_queue = start_kept.RowsByQueue(spool)
+        """rows of a log with many queues, which get their units when all are there"""
+        self._without_files = set[int]()
+        self._appended = 0
+        """rows since the units in memory were counted"""
         self._index = index_state.IndexState(store.indexes, settings, self._times.index, spool)
         self._dispatched: list[tuple[int, int]] = []
         self._stopped_at = -1
@@ -110,6 +117,7 @@ class _Run:
             self._progress.begin("recover", sum(segment.size for segment in self._store.segments[start.index :]) - start.at)
             with self._reader.handing_to(recovered):
                 end = recovery.read_log(self._store.segments, start, settings, rules, self._reader)
+            self._append_kept()
             if (self._max_physic() if rules.cuts_by_new_units else before) >= end.offset:
                 for queue in self._queues.values():
                     queue.cut(end.offset)
@@ -123,6 +131,7 @@ class _Run:
             self._progress.begin("dispatch", max(0, log.max_offset - first))
             with self._reader.handing_to(self._dispatch):
                 recovery.reput(log, first, recovery.reading_of(settings, rules)._replace(crc=CRC_NONE), self._reader)
+            self._append_kept()
             self._correct_min(log)
         return start_outcome.Started(
             start=start,
@@ -165,13 +174,36 @@ class _Run:
         records = (rows.flags & record_loop.LIGHT) == 0
         self._dispatched.append((int(rows.phy_offset.min()), int(np.count_nonzero(records))))
         self._index.build(rows)
-        groups = list(start_kept.by_queue(rows, (rows.flags & record_loop.HAS_UNIT) > 0))
-        end = self._units_end(rows, groups)
-        for number, queue_rows in groups:
-            queue = self._queue(number)
-            if self._has_files(number):
-                self._append(queue, rows, queue_rows[queue_rows < end])
-        self._spill()
+        self._name_queues(rows.queue[(rows.flags & record_loop.HAS_UNIT) > 0])
+        end = self._units_end(rows)
+        if end < len(rows.at):
+            rows = start_store.chosen(rows, np.arange(end))
+        to_queues = start_kept.QueueRows.of(rows, rows.phy_offset)
+        if not self._by_queue.takes(to_queues):
+            self._append(to_queues)
+
+    def _append_kept(self) -> None:
+        """Give the rows that were kept their units."""
+        if self._by_queue.bytes:
+            self._progress.begin("dispatch to queues", self._by_queue.bytes)
+            for rows in self._by_queue.parts():
+                self._append(rows)
+                self._progress.moved(int(rows.size.sum(dtype=np.int64)))
+
+    def _append(self, rows: start_kept.QueueRows) -> None:
+        for number, which in start_kept.by_queue(rows):
+            queue = self._by_number[number]
+            if number in self._without_files:
+                continue
+            if isinstance(queue, queue_state.QueueState):
+                queue.append(rows.at[which], rows.size[which], rows.offset[which])
+            else:
+                queue.append(rows.at[which], rows.size[which], rows.offset[which], rows.messages[which])
+        self._appended += len(rows.queue)
+        # To count them asks each queue.
+        if self._appended >= _HELD // 8:
+            self._appended = 0
+            self._spill()
 
     def _spill(self) -> None:
         """Where too many units are in memory, put those of the queues with most of them into the spool."""
@@ -181,7 +213,7 @@ class _Run:
             for queue in itertools.compress(self._queues.values(), is_large.tolist()):
                 queue.spill()
 
-    def _units_end(self, rows: record_loop.LogRows, groups: list[tuple[int, npt.NDArray[np.int64]]]) -> int:
+    def _units_end(self, rows: record_loop.LogRows) -> int:
         """Return the number of the row from which on no queue gets a unit.
 
         Where a queue's file cannot be made, a broker tries 30 times, a second each, and then puts no unit any more
@@ -189,37 +221,31 @@ class _Run:
         """
         if self._stopped_at >= 0:
             return 0
-        failing = [queue_rows for number, queue_rows in groups if not self._has_files(number)]
-        end = min(
-            (int(row) for queue_rows in failing for row in queue_rows if not rows.flags[row] & record_loop.LIGHT),
-            default=len(rows.at),
-        )
-        if end < len(rows.at):
-            self._stopped_at = int(rows.at[end])
-        return end
+        if self._without_files:
+            fails = np.isin(rows.queue, list(self._without_files)) & (
+                (rows.flags & (record_loop.HAS_UNIT | record_loop.LIGHT)) == record_loop.HAS_UNIT
+            )
+            if fails.any():
+                end = int(np.argmax(fails))
+                self._stopped_at = int(rows.at[end])
+                return end
+        return len(rows.at)
 
-    def _has_files(self, number: int) -> bool:
-        """Return whether a broker can make files of a queue: Java opens no path with a NUL."""
-        return "\0" not in self._reader.queue_name(number)[0]
-
-    def _queue(self, number: int) -> queue_state.QueueState | batch_queue_state.BatchQueueState:
-        for new in range(len(self._by_number), number + 1):
+    def _name_queues(self, numbers: npt.NDArray[np.int32]) -> None:
+        """Have a state for each queue up to the highest number, and count those numbered among the store's."""
+        for new in range(len(self._by_number), int(numbers.max(initial=-1)) + 1):
             topic, queue = self._reader.queue_name(new)
             batch = self._rules.v2_records and topic in self._store.batch_topics
             made = self._queues.get((topic, queue))
             self._by_number.append(
                 made if made is not None else self._state_of(start_store.QueueFolder(topic, queue, (), batch), ())
             )
-        topic, queue = self._reader.queue_name(number)
-        return self._queues.setdefault((topic, queue), self._by_number[number])
-
-    def _append(
-        self,
-        queue: queue_state.QueueState | batch_queue_state.BatchQueueState,
-        rows: record_loop.LogRows,
-        queue_rows: npt.NDArray[np.int64],
-    ) -> None:
-        if isinstance(queue, queue_state.QueueState):
-            queue.append(rows.phy_offset[queue_rows], rows.size[queue_rows], rows.offset[queue_rows])
-        else:
-            queue.append(rows.phy_offset[queue_rows], rows.size[queue_rows], rows.offset[queue_rows], rows.messages[queue_rows])
+            if "\0" in topic:
+                # A broker cannot make its files: Java opens no such path.
+                self._without_files.add(new)
+        more = np.zeros(len(self._by_number) - len(self._dispatched_to), np.bool_)
+        self._dispatched_to = np.concatenate((self._dispatched_to, more))
+        for number in np.unique(numbers[~self._dispatched_to[numbers]]).tolist():
+            # Two topics that Java reads alike share a queue.
+            self._by_number[number] = self._queues.setdefault(self._reader.queue_name(number), self._by_number[number])
+        self._dispatched_to[numbers] = True

@@ -17,7 +17,8 @@ from tests.tools.make_log import FEATURES, random_log
 
 SMALL = (
     (store, "_ROWS", 7), (store, "_STEP", 3000), (store, "_BEYOND", 500), (predict, "_HELD", 40),
-    (kept, "_NUMBERS", 5), (index_state, "_ITEMS", 6), (folders, "_IN_MEMORY", 1000),
+    (kept, "_NUMBERS", 5), (kept, "_MANY", 2), (kept, "_PARTS", 3), (kept, "_PART_ROWS", 5),
+    (index_state, "_ITEMS", 6), (folders, "_IN_MEMORY", 1000),
 )  # fmt: skip
 SIZES = Sizes(1 << 15, 400, 50, 60)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 import subprocess
 import sys
@@ -10,10 +11,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.bench import cases
 from tests.bench.steps import own_memory
+from tests.bench.template_log import write_log
 from tests.tools.encode import Message
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
@@ -87,6 +90,31 @@ def test_a_hundred_thousand_queues(queues: int, built: bool, tmp_path: Path) -> 
     assert {(queue["max_offset"], queue["units_added"]) for queue in said["queues"]} == {(1, not built)}
     print(f"MiB: {peak // MIB}")
     assert peak < BARE + (BOUND - BARE) * queues // QUEUES
+
+
+def test_more_records_in_a_hundred_thousand_queues(tmp_path: Path) -> None:
+    """Each part of the log has few records of each queue: what is done for a queue is done once, and not for each part."""
+    cases.many_queues(tmp_path / "small", 8)
+    peak_of(tmp_path / "small", tmp_path)  # compiles the loops, once
+    peaks, seconds = [], []
+    for times in (5, 20):
+        store, rng = tmp_path / f"store-{times}", np.random.default_rng(times)
+        queues = np.concatenate([rng.permutation(QUEUES) for _ in range(times)]).astype(np.int32)
+        write_log(store / "commitlog", queues, queues_a_topic=8, segment_size=1 << 28)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        peak, said = peak_of(store, tmp_path)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        records = times * QUEUES
+        assert (said["exit"], said["error"], len(said["queues"])) == (0, None, QUEUES)
+        assert {(queue["max_offset"], queue["units_added"], queue["hidden"]) for queue in said["queues"]} == {(times, times, 0)}
+        assert (said["dispatch"]["items"], said["index"]["items_missing"]) == (2 * records, 0)
+        peaks.append(peak)
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        shutil.rmtree(store)
+    print(f"MiB: {[peak // MIB for peak in peaks]}, seconds of processor time: {seconds}")
+    assert max(peaks) < BOUND
+    assert peaks[1] < peaks[0] + NOISE
+    assert seconds[1] < 2.5 * seconds[0]
 
 
 def test_queues_whose_first_file_begins_with_blanks(tmp_path: Path) -> None:
