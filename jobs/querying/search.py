@@ -235,7 +235,7 @@ class Search:
             folder, size = files.join(self._store, "index"), sum(segment.size for segment in self.log.segments)
             raise InputError(
                 f"{escape(folder)}: is not there: add --scan to read the whole log ({size:,} bytes) instead; "
-                f"{self._makes_anew()} makes it anew"
+                f"{self._command('info')} names the build that makes it anew"
             )
         hashes = {key_hash(name, key) for name in (topics(self._store, self._notes) if names is None else names)}
         return itertools.chain.from_iterable(map(index.phy_offsets, hashes))
@@ -292,13 +292,14 @@ class Search:
             near = _near(topic, topics(self._store, self._notes))
             raise InputError(
                 f"{escape(folder)}: {fault}: the topic has no such queue, or its files are lost{near}: add --scan "
-                f"to read the whole log ({size:,} bytes) instead; {self._makes_anew()} makes lost files anew"
+                f"to read the whole log ({size:,} bytes) instead; "
+                f"{self._command('verify')} names the build that makes lost files anew"
             )
         return queue
 
-    def _makes_anew(self) -> str:
-        """Return the command that shows what makes lost files anew, with this store's sizes and version."""
-        return f"`{shell(['rmq-reindex', 'info', redacted(self._store)])}` shows what"
+    def _command(self, name: str) -> str:
+        """Return the command that shows a build with this store's sizes and version."""
+        return f"`{shell(['rmq-reindex', name, redacted(self._store)])}`"
 
     def say_what_is_unknown(self, topic: str | None, message_id: str | None) -> None:
         """Say it where nothing was found, and no queue has the topic, or the id is none that a broker gives."""

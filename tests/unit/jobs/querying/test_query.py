@@ -242,7 +242,7 @@ def test_no_index(tmp_path: Path, ask: Any) -> None:
     rows, told = ask(tmp_path, "--topic T --key k1", 1)
     assert rows == []
     assert "--scan" in told
-    assert f"`rmq-reindex info {tmp_path}` shows what makes it anew" in told
+    assert f"`rmq-reindex info {tmp_path}` names the build that makes it anew" in told
     for words in ("--topic T --key k1 --scan", "--topic T --key k1 --scan --max 3"):
         assert places(ask(tmp_path, words)[0]) == [put.offset for put in puts[3:6]]
     assert places(ask(tmp_path, "--id u4 --scan")[0]) == [puts[4].offset]
@@ -263,7 +263,7 @@ def test_a_queue_without_its_files(gone: str, tmp_path: Path, ask: Any) -> None:
         what = "holds no file of the queue" if gone.endswith("*") else "is not there"
         assert f"consumequeue/T/0: {what}: " in told
         assert "--scan" in told
-        assert f"`rmq-reindex info {tmp_path}` shows what makes lost files anew" in told
+        assert f"`rmq-reindex verify {tmp_path}` names the build that makes lost files anew" in told
     for words, found in (
         ("--offset 3", puts[3:4]),
         ("--offset 3 --max 4", puts[3:7]),
