@@ -103,8 +103,8 @@ def parts_of(known: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
     """Return what reads ``index,checkpoint`` as parts, in their usual order; it raises UsageError for others than ``known``."""
 
     def parse(text: str) -> tuple[str, ...]:
-        asked = [name.strip() for name in text.split(",") if name.strip()]
-        if not asked or any(name not in known for name in asked):
+        asked = [name.strip() for name in text.split(",")]
+        if any(name not in known for name in asked):
             raise UsageError(f"--only {text!a}: take one or more of {', '.join(known)}, separated by commas")
         return tuple(part for part in known if part in asked)
 
