@@ -17,9 +17,9 @@ from rocketmq_reindex.jobs.command import option_table
 from rocketmq_reindex.jobs.command.option import Option
 from rocketmq_reindex.jobs.command.options import parser_of
 from rocketmq_reindex.jobs.preflighting import losses
+from rocketmq_reindex.storage_format.broker_start import loading
 from rocketmq_reindex.storage_format.checks.differences import KINDS, UNCHECKED
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.start import loading
 from rocketmq_reindex.udfs.sql import functions
 from rocketmq_reindex.udfs.sql.sources import CommitlogSource, ConsumeQueueSource, IndexSource
 from rocketmq_reindex.udfs.tables.schema import TABLES

@@ -12,8 +12,8 @@ from dataclasses import FrozenInstanceError
 from typing import Any, ClassVar
 
 from rocketmq_reindex.jobs.command.options import any_text, no_more_output
+from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
 from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
-from rocketmq_reindex.storage_format.start.on_demand import OnDemand
 
 
 class Result:

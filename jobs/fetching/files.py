@@ -16,11 +16,11 @@ from rocketmq_reindex.jobs.store.contents import SegmentFile
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.store.sizes import index_files, queue_files
 from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format.broker_start.loading import WHEEL_SIZE
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE
 from rocketmq_reindex.storage_format.names import counted, escape
-from rocketmq_reindex.storage_format.start.loading import WHEEL_SIZE
 from rocketmq_reindex.storage_format.timer.layout import SIZE, TimerCheckpoint
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.digests import digest_of

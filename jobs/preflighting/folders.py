@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from rocketmq_reindex.jobs.store.lock import LOCK, holder
 from rocketmq_reindex.storage_format import errors, layouts, names, topics
-from rocketmq_reindex.storage_format.start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing, QueueColumns
-from rocketmq_reindex.storage_format.start.store import IndexFileData, StoreFile
+from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing, QueueColumns
+from rocketmq_reindex.storage_format.broker_start.store import IndexFileData, StoreFile
 from rocketmq_reindex.storage_format.text import java_string
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files.local import MADV_POPULATE_READ, open_regular
@@ -31,7 +31,7 @@ _IN_MEMORY: Final = 16 << 20
 
 
 class TemporarySpool:
-    """A ``storage_format.start.kept.Spool``; a context manager. Nothing of it is left behind, however the process ends."""
+    """A ``broker_start.kept.Spool``, as a context manager. Nothing of it is left behind, however the process ends."""
 
     def __init__(self) -> None:
         self._kept = tempfile.SpooledTemporaryFile(_IN_MEMORY, prefix="rmq-reindex-")  # noqa: SIM115  closed by __exit__

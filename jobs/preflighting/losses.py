@@ -9,9 +9,16 @@ from rocketmq_reindex.jobs.building import advice as building_advice
 from rocketmq_reindex.jobs.preflighting.model import StoreSizes
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.settings import StoreSettings
+from rocketmq_reindex.storage_format.broker_start.delayed import DelayedOutcome, TimerOutcome
+from rocketmq_reindex.storage_format.broker_start.loading import (
+    IndexOutcome,
+    Loading,
+    LogOutcome,
+    Prediction,
+    QueueOutcome,
+    Refusal,
+)
 from rocketmq_reindex.storage_format.names import counted, escape, shell
-from rocketmq_reindex.storage_format.start.delayed import DelayedOutcome, TimerOutcome
-from rocketmq_reindex.storage_format.start.loading import IndexOutcome, Loading, LogOutcome, Prediction, QueueOutcome, Refusal
 from rocketmq_reindex.storage_format.versions import line_of
 
 # --------------------------------------------------------------------------------------------------------------------- commands

@@ -13,17 +13,8 @@ from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.versions import fit, of_store
 from rocketmq_reindex.storage_format import topics
-from rocketmq_reindex.storage_format.delay.waiting import TimerCounts, TimerStart, count
-from rocketmq_reindex.storage_format.delay.wheel import Wheel, slot_step
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.index.file import guess_sizes
-from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS, file_size
-from rocketmq_reindex.storage_format.layouts import first_byte, is_index_file
-from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, TIMER_TOPIC, counted
-from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
-from rocketmq_reindex.storage_format.record.message import Message, read_message
-from rocketmq_reindex.storage_format.start import on_demand, store as start_store
-from rocketmq_reindex.storage_format.start.delayed import (
+from rocketmq_reindex.storage_format.broker_start import on_demand, store as start_store
+from rocketmq_reindex.storage_format.broker_start.delayed import (
     DelayedOutcome,
     TimerOutcome,
     delayed,
@@ -34,8 +25,8 @@ from rocketmq_reindex.storage_format.start.delayed import (
     newest_time,
     timers,
 )
-from rocketmq_reindex.storage_format.start.listing import FILE, Listed, Listing
-from rocketmq_reindex.storage_format.start.loading import (
+from rocketmq_reindex.storage_format.broker_start.listing import FILE, Listed, Listing
+from rocketmq_reindex.storage_format.broker_start.loading import (
     ConfiguredSizes,
     DispatchOutcome,
     LoadedQueue,
@@ -43,6 +34,15 @@ from rocketmq_reindex.storage_format.start.loading import (
     Prediction,
     QueueOutcome,
 )
+from rocketmq_reindex.storage_format.delay.waiting import TimerCounts, TimerStart, count
+from rocketmq_reindex.storage_format.delay.wheel import Wheel, slot_step
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.index.file import guess_sizes
+from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS, file_size
+from rocketmq_reindex.storage_format.layouts import first_byte, is_index_file
+from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, TIMER_TOPIC, counted
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
 from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.files import MAPPED_MAX
@@ -203,7 +203,7 @@ def start_settings(settings: PreflightSettings, abnormal: bool, sizes: StoreSize
 
 
 # --------------------------------------------------------------------------------------------------------------------- delivery
-# Delayed and timer messages: what the store's files say of them, for the rules in ``storage_format.start``.
+# Delayed and timer messages: what the store's files say of them, for the rules in ``storage_format.broker_start``.
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Any, Final
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, read_properties, settings_of
 from rocketmq_reindex.storage_format import errors, layouts, versions
+from rocketmq_reindex.storage_format.broker_start.rules import RELEASES
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
-from rocketmq_reindex.storage_format.start.rules import RELEASES
 from rocketmq_reindex.storage_format.timer.settings import precision_ms
 from rocketmq_reindex.udfs import files
 

@@ -17,11 +17,11 @@ from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.first_bytes import no_record
 from rocketmq_reindex.jobs.store.settings import meant_by
 from rocketmq_reindex.storage_format import topics
+from rocketmq_reindex.storage_format.broker_start import listing as start_listing, loading as start_loading, on_demand
+from rocketmq_reindex.storage_format.broker_start.predict import predict
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener, UsageError
 from rocketmq_reindex.storage_format.layouts import rocksdb_files
 from rocketmq_reindex.storage_format.names import counted, escape, form
-from rocketmq_reindex.storage_format.start import listing as start_listing, loading as start_loading, on_demand
-from rocketmq_reindex.storage_format.start.predict import predict
 from rocketmq_reindex.version import __version__
 
 # ---------------------------------------------------------------------------------------------------------------------- summary

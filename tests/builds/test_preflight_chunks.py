@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.preflighting import folders
-from rocketmq_reindex.storage_format.start import index_state, kept, predict, store
+from rocketmq_reindex.storage_format.broker_start import index_state, kept, predict, store
 from tests.preflight import predicted
 from tests.preflight.settings import Conf, Sizes
 from tests.tools.local_engine import local_build

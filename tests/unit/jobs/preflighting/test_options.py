@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.preflighting.options import LINES, parse_preflight
+from rocketmq_reindex.storage_format.broker_start.rules import RELEASES
+from rocketmq_reindex.storage_format.broker_start.store import StartSettings
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError, UsageError
-from rocketmq_reindex.storage_format.start.rules import RELEASES
-from rocketmq_reindex.storage_format.start.store import StartSettings
 
 
 def test_a_line_stands_for_its_newest_release() -> None:

@@ -18,8 +18,8 @@ from rocketmq_reindex.jobs.preflight import preflight
 from rocketmq_reindex.jobs.preflighting import run
 from rocketmq_reindex.jobs.preflighting.options import preflight_settings
 from rocketmq_reindex.jobs.preflighting.run import PreflightResult, lines_of
+from rocketmq_reindex.storage_format.broker_start.predict import predict
 from rocketmq_reindex.storage_format.errors import NoListener
-from rocketmq_reindex.storage_format.start.predict import predict
 from tests.tools.encode import EPOCH
 from tests.tools.local_engine import local_build
 from tests.unit.jobs.preflighting.told import SIZES, error_of, kinds, state_of, told

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.storage_format.start.loading import DispatchOutcome
-from rocketmq_reindex.storage_format.start.rules import RELEASES
-from rocketmq_reindex.storage_format.start.store import Store
+from rocketmq_reindex.storage_format.broker_start.loading import DispatchOutcome
+from rocketmq_reindex.storage_format.broker_start.rules import RELEASES
+from rocketmq_reindex.storage_format.broker_start.store import Store
 from tests.tools.encode import Message
 from tests.tools.log_writer import LogWriter
-from tests.unit.storage_format.start.stores import SEGMENT, file, queue, start, units
+from tests.unit.storage_format.broker_start.stores import SEGMENT, file, queue, start, units
 
 
 def dispatched(folder: Path, release: str, names: str, offsets: str, lmq: bool) -> DispatchOutcome | str:

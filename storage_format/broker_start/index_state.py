@@ -6,12 +6,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.broker_start.kept import Int64s, KeptNumbers, Spool, are_among
+from rocketmq_reindex.storage_format.broker_start.record_loop import LIGHT, ROLLBACK, TAGGED, LogRows
+from rocketmq_reindex.storage_format.broker_start.store import IndexFileData, StartSettings
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
-from rocketmq_reindex.storage_format.start.kept import Int64s, KeptNumbers, Spool, are_among
-from rocketmq_reindex.storage_format.start.record_loop import LIGHT, ROLLBACK, TAGGED, LogRows
-from rocketmq_reindex.storage_format.start.store import IndexFileData, StartSettings
 
 _COUNT, _END, _FILES = range(3)
 _AT_PLACE: Final = ITEM_LAYOUT.at["phy_offset"]

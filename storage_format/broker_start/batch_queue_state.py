@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.broker_start import kept, queue_state, store
 from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
-from rocketmq_reindex.storage_format.start import kept, queue_state, store
 
 Units = npt.NDArray[np.void]
 

@@ -7,6 +7,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.broker_start.loading import Prediction, QueueOutcome
+from rocketmq_reindex.storage_format.broker_start.store import StoreFile
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
@@ -14,8 +16,6 @@ from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.start.loading import Prediction, QueueOutcome
-from rocketmq_reindex.storage_format.start.store import StoreFile
 from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_BITS, MAGIC_BLANK, TimerCheckpoint
 
 # --------------------------------------------------------------------------------------------------------------------- due walk

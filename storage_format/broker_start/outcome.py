@@ -10,10 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.errors import ProgressListener
-from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
-from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.start import (
+from rocketmq_reindex.storage_format.broker_start import (
     batch_queue_state,
     index_state,
     kept as start_kept,
@@ -25,6 +22,9 @@ from rocketmq_reindex.storage_format.start import (
     rules,
     store as start_store,
 )
+from rocketmq_reindex.storage_format.errors import ProgressListener
+from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.record import layout as r
 
 _QUEUES: Final = 64
 _NUMBERS: Final = tuple(one.name for one in dataclasses.fields(loading.QueueOutcome))[2:]

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rocketmq_reindex.storage_format.broker_start.loading import DispatchOutcome, IndexOutcome, LogOutcome, QueueOutcome
+from rocketmq_reindex.storage_format.broker_start.rules import RELEASES
+from rocketmq_reindex.storage_format.broker_start.store import IndexFileData, Store
 from rocketmq_reindex.storage_format.record.layout import AT_PHYSICAL_OFFSET, BAD_POSITION, BAD_PROPERTY_CRC, REASONS
-from rocketmq_reindex.storage_format.start.loading import DispatchOutcome, IndexOutcome, LogOutcome, QueueOutcome
-from rocketmq_reindex.storage_format.start.rules import RELEASES
-from rocketmq_reindex.storage_format.start.store import IndexFileData, Store
 from tests.tools.batch_log import batch
 from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter
-from tests.unit.storage_format.start.stores import SEGMENT, changed, checkpoint, file, log, queue, start, units
+from tests.unit.storage_format.broker_start.stores import SEGMENT, changed, checkpoint, file, log, queue, start, units
 
 FIVE = [release for release in RELEASES if release != "4.9.8"]
 

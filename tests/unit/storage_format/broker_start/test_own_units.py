@@ -8,8 +8,8 @@ import sys
 import numpy as np
 
 from rocketmq_reindex.jobs.preflighting.folders import TemporarySpool
-from rocketmq_reindex.storage_format.start.kept import MemorySpool
-from rocketmq_reindex.storage_format.start.own_units import OwnUnits, QueueNumbers
+from rocketmq_reindex.storage_format.broker_start.kept import MemorySpool
+from rocketmq_reindex.storage_format.broker_start.own_units import OwnUnits, QueueNumbers
 
 
 def test_any_steps(seed: int) -> None:

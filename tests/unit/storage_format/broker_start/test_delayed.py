@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC
-from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
-from rocketmq_reindex.storage_format.start.delayed import (
+from rocketmq_reindex.storage_format.broker_start.delayed import (
     DelayedOutcome,
     delayed,
     due_in_files,
@@ -18,8 +16,10 @@ from rocketmq_reindex.storage_format.start.delayed import (
     kept_offsets,
     newest_time,
 )
-from rocketmq_reindex.storage_format.start.loading import Prediction, QueueOutcome
-from rocketmq_reindex.storage_format.start.store import StoreFile
+from rocketmq_reindex.storage_format.broker_start.loading import Prediction, QueueOutcome
+from rocketmq_reindex.storage_format.broker_start.store import StoreFile
+from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC
+from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from tests.tools.encode import EPOCH, PREPARED, Message
 from tests.tools.log_writer import LogWriter
 

@@ -7,11 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.errors import NoListener, ProgressListener
-from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.storage_format.record.layout import CRC_NONE
-from rocketmq_reindex.storage_format.start import (
+from rocketmq_reindex.storage_format.broker_start import (
     batch_queue_state,
     index_state,
     kept as start_kept,
@@ -24,6 +20,10 @@ from rocketmq_reindex.storage_format.start import (
     rules as start_rules,
     store as start_store,
 )
+from rocketmq_reindex.storage_format.errors import NoListener, ProgressListener
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 
 _HELD: Final = 1 << 20
 """units of this start in memory, of all queues: 12 bytes each"""

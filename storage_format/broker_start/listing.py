@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Final
 
-from rocketmq_reindex.storage_format.start.on_demand import OnDemand
+from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
 
 # ---------------------------------------------------------------------------------------------------------------------- listing
 # The folders of a store as a start lists them: names, kinds and sizes of what lies there.

@@ -6,10 +6,10 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.broker_start.record_loop import HAS_UNIT, LIGHT, LogRows, Reading, new_rows
+from rocketmq_reindex.storage_format.broker_start.store import LogReader, StoreFile
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import TOTAL, Stretch, check_record, find_record, new_record
-from rocketmq_reindex.storage_format.start.record_loop import HAS_UNIT, LIGHT, LogRows, Reading, new_rows
-from rocketmq_reindex.storage_format.start.store import LogReader, StoreFile
 
 # ------------------------------------------------------------------------------------------------------------------------ spool
 # Room outside of memory for what a start is worked out with.

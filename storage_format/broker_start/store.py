@@ -8,11 +8,11 @@ from typing import Any, Final, overload
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.broker_start import record_loop
 from rocketmq_reindex.storage_format.errors import ProgressListener
 from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import STORE_TIME, Stretch, new_record
-from rocketmq_reindex.storage_format.start import record_loop
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.loop import new_lmqs
 from rocketmq_reindex.storage_format.walk.name_table import NameTable

@@ -6,10 +6,10 @@ import struct
 
 import numpy as np
 
+from rocketmq_reindex.storage_format.broker_start.delayed import TimerOutcome, log_end, timers
+from rocketmq_reindex.storage_format.broker_start.loading import QueueOutcome
+from rocketmq_reindex.storage_format.broker_start.store import StoreFile
 from rocketmq_reindex.storage_format.names import TIMER_TOPIC
-from rocketmq_reindex.storage_format.start.delayed import TimerOutcome, log_end, timers
-from rocketmq_reindex.storage_format.start.loading import QueueOutcome
-from rocketmq_reindex.storage_format.start.store import StoreFile
 from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, TimerCheckpoint
 
 FILE = 52 * 4 + 20

@@ -10,10 +10,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.broker_start import (
+    kept as start_kept,
+    own_units,
+    rules as start_rules,
+    store,
+    unit_kernels as k,
+)
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
-from rocketmq_reindex.storage_format.start import kept as start_kept, own_units, rules as start_rules, store, unit_kernels as k
 
 _EMPTY: Final = np.zeros(0, np.uint8)
 _NO_STARTS: Final = array("q")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketmq_reindex.storage_format.start.loading import Prediction
-from rocketmq_reindex.storage_format.start.predict import predict
-from rocketmq_reindex.storage_format.start.store import QueueFolder, StartSettings, Store, StoreFile
+from rocketmq_reindex.storage_format.broker_start.loading import Prediction
+from rocketmq_reindex.storage_format.broker_start.predict import predict
+from rocketmq_reindex.storage_format.broker_start.store import QueueFolder, StartSettings, Store, StoreFile
 from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter, Put
 

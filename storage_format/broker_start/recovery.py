@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
+from rocketmq_reindex.storage_format.broker_start import queue_state, record_loop, rules as start_rules, store
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.start import queue_state, record_loop, rules as start_rules, store
 
 # --------------------------------------------------------------------------------------------------------------------- recovery
 # Where a recovery begins in the commitlog, and up to where it accepts it (``CommitLog.recoverNormally`` and such).

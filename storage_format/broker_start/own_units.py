@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.broker_start.kept import Spool
+from rocketmq_reindex.storage_format.broker_start.unit_kernels import BLANKS, STATE_SIZE, TAIL
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
-from rocketmq_reindex.storage_format.start.kept import Spool
-from rocketmq_reindex.storage_format.start.unit_kernels import BLANKS, STATE_SIZE, TAIL
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]

@@ -7,9 +7,9 @@ import bisect
 import numpy as np
 import pytest
 
+from rocketmq_reindex.storage_format.broker_start import unit_kernels as k
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
-from rocketmq_reindex.storage_format.start import unit_kernels as k
 
 
 def content(offsets: list[int], tail: int = 0) -> k.FileContent:

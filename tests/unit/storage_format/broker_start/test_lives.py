@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.storage_format.start import store as start_store
-from rocketmq_reindex.storage_format.start.loading import Prediction
-from rocketmq_reindex.storage_format.start.store import QueueFolder, Store
+from rocketmq_reindex.storage_format.broker_start import store as start_store
+from rocketmq_reindex.storage_format.broker_start.loading import Prediction
+from rocketmq_reindex.storage_format.broker_start.store import QueueFolder, Store
 from tests.tools.encode import Message
 from tests.tools.log_writer import LogWriter, Put
-from tests.unit.storage_format.start.stores import SEGMENT, file, queue, start, units
+from tests.unit.storage_format.broker_start.stores import SEGMENT, file, queue, start, units
 
 
 def of(folder: Path, offsets: list[int]) -> tuple[list[start_store.StoreFile], list[Put]]:

@@ -8,8 +8,8 @@ from itertools import groupby
 from typing import Final
 
 from rocketmq_reindex.storage_format import layouts, names, topics
-from rocketmq_reindex.storage_format.start.listing import FILE, FOLDER, Listed, ListedQueue, Listing
-from rocketmq_reindex.storage_format.start.on_demand import OnDemand
+from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, Listed, ListedQueue, Listing
+from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
 
 # ------------------------------------------------------------------------------------------------------------------- prediction
 # What the start of a broker will do to a store: the statements of ``preflight``.
