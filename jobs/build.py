@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.api.running import run_build
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.options import wants_json_log
-from rocketmq_reindex.jobs.command.results import show
+from rocketmq_reindex.jobs.command.results import Output, show
 from rocketmq_reindex.jobs.watch import Watch
 
 
@@ -19,8 +19,12 @@ def build(arguments: Sequence[str]) -> int:
     watch, as_json = Watch("build", json_log=wants_json_log(arguments)), "--json" in arguments
 
     def show_plan(line: str) -> None:
-        # With --json stdout holds the summary alone.
-        print(line, file=sys.stderr if as_json else sys.stdout)
+        if as_json:
+            # stdout holds the result alone.
+            print(line, file=sys.stderr)
+            return
+        with Output():
+            print(line)
 
     result = run_build(lambda: parse_settings(arguments), watch, Interrupts(), show_plan=show_plan).result
     # A plan has been shown before its warnings.

@@ -17,15 +17,16 @@ from rocketmq_reindex.jobs.watch import Watch
 
 def repair(arguments: Sequence[str]) -> int:
     """One repair, or the explanation of one. Returns the exit status."""
+    manifest = None
     with Output() as output:
         manifest = explained(arguments)
-        if manifest is None:
-            watch = Watch("repair", json_log=wants_json_log(arguments))
-            result = run_repair(lambda: parse_settings(arguments), watch, Interrupts()).result
-            return show(result, "--json" in arguments, on_stderr=False)
-        for line in explain(manifest):
+        for line in explain(manifest) if manifest is not None else ():
             print(line)
-    return output.status
+    if manifest is not None or output.status:
+        return output.status
+    watch = Watch("repair", json_log=wants_json_log(arguments))
+    result = run_repair(lambda: parse_settings(arguments), watch, Interrupts()).result
+    return show(result, "--json" in arguments, on_stderr=False)
 
 
 if __name__ == "__main__":

@@ -251,6 +251,7 @@ AnyResult = TypeVar("AnyResult", bound=Result)
 def result_of(ended: Ended[AnyResult]) -> AnyResult:
     """The result of a run. Raises ReindexError where the command would end with 1, 2 or 5, and KeyboardInterrupt."""
     result, error = ended.result, ended.error
+    result.keep_lists()
     if error is not None and (ended.interrupted or was_interrupted(error)):
         raise KeyboardInterrupt from error
     if error is None or result.error is None:

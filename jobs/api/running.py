@@ -70,7 +70,7 @@ def _run_here(
         lines = work()
     except _EXPECTED as error:
         raised = error
-        result.exit, result.error = outcome(error, interrupts, place, more)
+        result.exit, result.error = outcome(error, interrupts, place, more, has_jvm=False)
     timed.seconds = round(time.monotonic() - began, 3)
     result.end("\n".join(lines))
     return Ended(result, raised)
@@ -204,6 +204,9 @@ class _Command(abc.ABC, Generic[R, S]):
     def apart(self) -> Iterable[str]:
         """The folders in which no file of metrics may lie."""
 
+    def refuse(self) -> None:
+        """Refuse what costs nothing to look at, before a process is started."""
+
     @abc.abstractmethod
     def look(self) -> Needs:
         """Look at the input. What is refused without a look into the log is refused before a JVM is started."""
@@ -227,6 +230,7 @@ def _run_with_engine(command: _Command[R, S], watch: Watch, interrupts: Interrup
         settings = command.settings = command.settings_of()
         with interrupts:
             watch.start(settings, command.apart)
+            command.refuse()
             from rocketmq_reindex.jobs.watching.compiling import NOTE, kept
 
             with kept() as compiled_once, _local_ahead(command.name, settings, spark, command.writes) as local:
@@ -257,13 +261,14 @@ def make_build(settings: BuildSettings, reporter: Reporter, engines: Engines, re
     from rocketmq_reindex.jobs.building.run import Build
     from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
     from rocketmq_reindex.jobs.incremental.increment import steps_of
-    from rocketmq_reindex.jobs.repairing.options import RepairSettings
-    from rocketmq_reindex.jobs.repairing.steps import repair_steps
     from rocketmq_reindex.jobs.tables.making import recorder_of
 
-    repairs = isinstance(settings, RepairSettings)
-    result = result or (RepairResult() if repairs else BuildResult())
-    return Build(settings, reporter, engines, repair_steps if repairs else steps_of, recorder_of, result)
+    if not settings.mends:
+        return Build(settings, reporter, engines, steps_of, recorder_of, result or BuildResult())
+    # A build starts without it.
+    from rocketmq_reindex.jobs.repairing.steps import repair_steps
+
+    return Build(settings, reporter, engines, repair_steps, recorder_of, result or RepairResult())
 
 
 class _BuildCommand(_Command[B, "BuildSettings"]):
@@ -321,8 +326,10 @@ class _VerifyCommand(_Command["VerifyResult", "VerifySettings"]):
     def apart(self) -> Iterable[str]:
         return self.settings.stores
 
-    def look(self) -> Needs:
+    def refuse(self) -> None:
         self.logs = self.settings.logs()
+
+    def look(self) -> Needs:
         return Needs()
 
     def work(self, reporter: Reporter, engines: Engines) -> None:

@@ -67,6 +67,11 @@ class BuildSettings(StoreSettings):
         return False
 
     @property
+    def mends(self) -> bool:
+        """Whether the log is written anew, mended."""
+        return False
+
+    @property
     def may_overwrite(self) -> bool:
         """Whether ``--overwrite`` is an option of the command."""
         return True

@@ -1,11 +1,11 @@
 """What a store shows beside its log: a running broker, an unclean stop, sizes of files; and samples of the log."""
 
+import contextlib
 import dataclasses
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -297,10 +297,11 @@ def names_lost_segments(settings: BuildSettings, log: Commitlog) -> list[str]:
     if not store or files.is_remote(store) or not end:
         return []
     last = -1
-    with closing(StoreLog(settings.roots, Notes.silent())) as opened:
+    # What cannot be read here ends no build: it may not need these files at all.
+    with contextlib.suppress(OSError, InputError), contextlib.closing(StoreLog(settings.roots, Notes.silent())) as opened:
         for _, name, unit_size in QUEUES:
-            for path in {files.parent(entry.path): entry for entry in queue_files(files.join(store, name), *LOOKED_AT)}:
-                with closing(StoreQueue(path, unit_size == BATCH_UNIT_SIZE, opened, Notes.silent())) as queue:
+            for path in {files.parent(entry.path) for entry in queue_files(files.join(store, name), *LOOKED_AT)}:
+                with contextlib.closing(StoreQueue(path, unit_size == BATCH_UNIT_SIZE, opened, Notes.silent())) as queue:
                     if queue.units.end > queue.units.begin:
                         unit = queue.units.at(queue.units.end - 1)
                         last = max(last, unit.phy_offset) if unit.kind == UNIT else last

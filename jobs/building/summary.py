@@ -55,7 +55,7 @@ class BuildResult(Result):
     """what was done to the order of queues: ``kind``, ``topic``, ``queue``, ``offset``, ``count``"""
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """what was taken from the files of the store, where nobody named it: sizes, and the version"""
+    """what was taken from the files of the store, where nobody named it, and what these say of the log"""
     not_removed: list[dict[str, Any]] = field(default_factory=list)
     """what should have been removed behind a URI and stays, by folder: ``folder``, ``names``, ``count``, ``files``, ``bytes``,
     ``reason``"""

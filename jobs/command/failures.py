@@ -98,10 +98,13 @@ PLACE, UNPUBLISHED = "input or output", ": nothing was published"
 """what the line of a build says"""
 
 
-def outcome(error: BaseException, interrupts: Interrupts | None, place: str, more: str = "") -> tuple[int, str]:
+def outcome(
+    error: BaseException, interrupts: Interrupts | None, place: str, more: str = "", *, has_jvm: bool = True
+) -> tuple[int, str]:
     """The exit status of an error, and its line. Errors of Spark and of tasks come here as well.
 
-    ``place`` stands for a file without a name, ``more`` is the end of the line.
+    ``place`` stands for a file without a name, ``more`` is the end of the line. ``has_jvm``: the command may work with Spark's
+    JVM.
     """
     if was_interrupted(error) or (interrupts is not None and interrupts.seen):
         return interrupts.exit_status if interrupts else int(INTERRUPTED), f"interrupted{more}"
@@ -111,7 +114,7 @@ def outcome(error: BaseException, interrupts: Interrupts | None, place: str, mor
         return ExitStatus.FAILED, f"{error}{more}"
     if isinstance(error, ImportError):
         return ExitStatus.FAILED, f"{lacking(error)}{more}"
-    if isinstance(error, ConnectionError) and not error.filename and "py4j" in sys.modules:
+    if isinstance(error, ConnectionError) and not error.filename and has_jvm and "py4j" in sys.modules:
         # A file's error, on a mounted share for one, has its name.
         return ExitStatus.FAILED, f"{JVM_GONE}{more}"
     if isinstance(error, OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import html
@@ -37,6 +38,15 @@ class Result:
             raise FrozenInstanceError(f"cannot assign to field {name!r}")
         # Spark takes no number of another class.
         super().__setattr__(name, int(value) if name == "exit" else value)
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def keep_lists(self) -> None:
+        """Make lists of what is made on demand, and holds all that it is made of."""
+        for name, value in vars(self).items():
+            if isinstance(value, OnDemand):
+                object.__setattr__(self, name, list(value))
 
     def end(self, text: str) -> None:
         """The command has ended, and prints this text."""
@@ -135,8 +145,10 @@ def show(result: Result, as_json: bool, *, on_stderr: bool = True) -> int:
     """Print a result, as text or as one JSON object, and with ``on_stderr`` what is said there. Return the exit status."""
     with Output() as output:
         output.status = result.exit_status
-        for line in result.stderr_lines() if on_stderr else ():
-            print(line, file=sys.stderr)
+        # Where nobody reads stderr any more stdout is still written.
+        with contextlib.suppress(BrokenPipeError):
+            for line in result.stderr_lines() if on_stderr else ():
+                print(line, file=sys.stderr)
         if as_json:
             sys.stdout.writelines(result.json_parts())
             print()

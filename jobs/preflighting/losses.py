@@ -334,7 +334,7 @@ def earlier_lives(queues: Sequence[QueueOutcome]) -> list[Loss]:
     name = f"{escape(worst.topic)}/{worst.queue}"
     text = (
         f"{counted(total, 'record')} of {counted(len(again), 'queue')}, such as {name}, lie in front of its first message: the "
-        "topic was deleted and made again, and this start loses nothing; if nobody deleted it, its files were lost once, and "
+        "topic was deleted and made again, which is no loss of this start; if nobody deleted it, its files were lost once, and "
         "these messages with them"
     )
     return [Loss("earlier-lives", total, text)]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, read_properties, settings_of
+from rocketmq_reindex.jobs.store.settings import checked_paths
 from rocketmq_reindex.storage_format import errors, layouts, versions
 from rocketmq_reindex.storage_format.broker_start.rules import RELEASES
 from rocketmq_reindex.storage_format.index.header import are_possible
@@ -221,6 +222,7 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
             raise errors.UsageError(f"{escape(place)}: is a URI: a broker starts on a store on a disk: name a folder")
         if not place:
             raise errors.UsageError("--commitlog: is empty: name a folder")
+        checked_paths(place)
     if "store" in given and passed_over not in ((), (files.join(files.absolute(store), "commitlog"),)):
         note = f"storePathCommitLog={escape(','.join(passed_over), 200)} is passed over for STORE: name it with --commitlog"
         broker = dataclasses.replace(broker, notes=(*broker.notes, f"{escape(given['broker_conf'])}: {note}"))

@@ -110,6 +110,7 @@ class Search:
         progress: ProgressListener | None = None,
     ) -> None:  # fmt: skip
         self._store, self._sizes, self._scan, self._notes = store, sizes, scan, notes
+        self._roots: Sequence[str] = ()
         self._progress = progress or NoListener()
         self._index: IndexFiles | None = None
         settings.check_is_folder(store)
@@ -117,6 +118,7 @@ class Search:
         if tuple(roots) == (files.join(store, "commitlog"),):
             settings.check_has_parts(store)
         else:
+            self._roots = roots
             settings.check_some_log(roots)
         check_laid_out(store)
         self.log = StoreLog(roots, notes)
@@ -299,7 +301,8 @@ class Search:
 
     def _command(self, name: str) -> str:
         """Return the command that shows a build with this store's sizes and version."""
-        return f"`{shell(['rmq-reindex', name, redacted(self._store)])}`"
+        words = [self._store, *(word for root in self._roots for word in ("--commitlog", root))]
+        return f"`{shell(['rmq-reindex', name, *map(redacted, words)])}`"
 
     def say_what_is_unknown(self, topic: str | None, message_id: str | None) -> None:
         """Say it where nothing was found, and no queue has the topic, or the id is none that a broker gives."""

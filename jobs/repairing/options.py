@@ -42,6 +42,10 @@ class RepairSettings(BuildSettings):
         return True
 
     @property
+    def mends(self) -> bool:
+        return True
+
+    @property
     def may_overwrite(self) -> bool:
         return False
 

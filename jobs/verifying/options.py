@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.publishing.layout import check_writable
 from rocketmq_reindex.jobs.publishing.pointers import is_work
-from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, check_is_folder, list_segments
+from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, check_is_folder, checked_paths, list_segments
 from rocketmq_reindex.storage_format import errors, names
 from rocketmq_reindex.storage_format.checks.differences import PARTS
 from rocketmq_reindex.udfs import files
@@ -47,7 +47,7 @@ class VerifySettings(StoreSettings):
 
         Raises UsageError for values that no verify can have, and InputError where something would be written into a store.
         """
-        shared = self.checked_places()
+        shared = self.checked_places() | {"against": checked_paths(self.against)[0]}
         checked = replace(self, **shared, tables=given_place(self.tables, self.incremental) if self.tables else "")
         for option, place in (("--report", self.report), ("--work", self.work)):
             # A build behind a URI has a folder for this in its own DIR.

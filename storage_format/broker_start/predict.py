@@ -246,6 +246,5 @@ class _Run:
         more = np.zeros(len(self._by_number) - len(self._dispatched_to), np.bool_)
         self._dispatched_to = np.concatenate((self._dispatched_to, more))
         for number in np.unique(numbers[~self._dispatched_to[numbers]]).tolist():
-            # Two topics that Java reads alike share a queue.
-            self._by_number[number] = self._queues.setdefault(self._reader.queue_name(number), self._by_number[number])
+            self._queues.setdefault(self._reader.queue_name(number), self._by_number[number])
         self._dispatched_to[numbers] = True

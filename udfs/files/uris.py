@@ -69,7 +69,7 @@ def split(uri: str) -> Uri:
         raise InputError(f"{shown}: has a # in it: write it as %23")
     if not parts.netloc and parts.scheme != "file":
         raise InputError(f"{shown}: names no {'host' if parts.scheme in _HDFS else 'bucket'}")
-    if parts.scheme == "file" and parts.netloc not in ("", "localhost"):
+    if parts.scheme == "file" and parts.netloc:
         raise InputError(f"{shown}: names a host: write file:///FOLDER, or the path alone")
     host, colon, port = parts.netloc.rpartition("@")[2].rpartition(":")
     if colon and not port.isdigit() and "]" not in port and host:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import json
+import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,28 @@ from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "repair nowhere --out out", "build nowhere --out out", "verify nowhere",
+        "info nowhere --json", "preflight nowhere --json", "fetch nowhere --to out --json",
+    ],
+)  # fmt: skip
+def test_nobody_reads_the_errors(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What failed ends with no 0, and stdout has the object that was asked for."""
+    monkeypatch.chdir(tmp_path)
+    read, write = os.pipe()
+    os.close(read)
+    # An error that nobody catches ends a process with 1, too.
+    with contextlib.suppress(BrokenPipeError), os.fdopen(write, "w", buffering=1) as closed:
+        monkeypatch.setattr(sys, "stderr", closed)
+        assert main(words.split()) == 1
+        assert ("--json" in words) == bool(capsys.readouterr().out)
+    assert not (tmp_path / "out").exists()
 
 
 def test_little_is_needed() -> None:
