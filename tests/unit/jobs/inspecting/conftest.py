@@ -1,0 +1,13 @@
+"""What the tests of inspect have in common."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketmq_reindex.jobs.watching import stages
+
+
+@pytest.fixture(autouse=True)
+def no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine an inspect takes more than a second, and would say so on stderr, where these tests want nothing."""
+    monkeypatch.setattr(stages, "_SILENT", 600.0)
