@@ -9,15 +9,8 @@ from rocketmq_reindex.jobs.building import advice as building_advice
 from rocketmq_reindex.jobs.preflighting.model import StoreSizes
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.settings import StoreSettings
+from rocketmq_reindex.storage_format.broker_start import loading as start_loading
 from rocketmq_reindex.storage_format.broker_start.delayed import DelayedOutcome, TimerOutcome
-from rocketmq_reindex.storage_format.broker_start.loading import (
-    IndexOutcome,
-    Loading,
-    LogOutcome,
-    Prediction,
-    QueueOutcome,
-    Refusal,
-)
 from rocketmq_reindex.storage_format.names import counted, escape, shell
 from rocketmq_reindex.storage_format.versions import line_of
 
@@ -165,7 +158,7 @@ class Advised(NamedTuple):
     commands: tuple[str, ...]
 
 
-def losses(prediction: Prediction, commands: Commands, keeps_index: bool, segments: int) -> list[Loss]:
+def losses(prediction: start_loading.Prediction, commands: Commands, keeps_index: bool, segments: int) -> list[Loss]:
     """Return what is lost or hidden. ``keeps_index``: the broker keeps an index (``messageIndexEnable``)."""
     log, dispatch, index = prediction.log, prediction.dispatch, prediction.index
     if not prediction.loads or log is None or dispatch is None or index is None:
@@ -216,7 +209,7 @@ def losses(prediction: Prediction, commands: Commands, keeps_index: bool, segmen
     return lost + _index(index, keeps_index, rebuild)
 
 
-def _cut(log: LogOutcome, repaired: str) -> Loss:
+def _cut(log: start_loading.LogOutcome, repaired: str) -> Loss:
     deleted = f", {counted(len(log.deleted_segments), 'segment')} deleted" if log.deleted_segments else ""
     records = counted(log.cut_records, "good record") if log.cut_records > 0 else "records that were not counted"
     text = (
@@ -228,7 +221,7 @@ def _cut(log: LogOutcome, repaired: str) -> Loss:
     return Loss("log-cut", log.cut_records, text, tuple(advice), (repaired,))
 
 
-def _is_hidden_by_limit(prediction: Prediction) -> bool:
+def _is_hidden_by_limit(prediction: start_loading.Prediction) -> bool:
     """Return whether a rebuild is sure to make units of what is hidden.
 
     The recovery passed over it, and the queues begin behind it. A record among the units of its queue may have no place there.
@@ -240,7 +233,7 @@ def _is_hidden_by_limit(prediction: Prediction) -> bool:
     return any(queue.hidden > 0 and queue.min_offset > queue.log_min for queue in prediction.queues)
 
 
-def _hidden(prediction: Prediction, advised: Advised, segments: int) -> Loss:
+def _hidden(prediction: start_loading.Prediction, advised: Advised, segments: int) -> Loss:
     log, dispatch = prediction.log, prediction.dispatch
     assert log is not None
     assert dispatch is not None
@@ -256,7 +249,7 @@ def _hidden(prediction: Prediction, advised: Advised, segments: int) -> Loss:
     return Loss("records-hidden", dispatch.hidden_records, text, tuple(advice), advised.commands)
 
 
-def _passed_over(queues: list[QueueOutcome]) -> Loss:
+def _passed_over(queues: list[start_loading.QueueOutcome]) -> Loss:
     worst, total = max(queues, key=lambda queue: queue.passed_over), sum(queue.passed_over for queue in queues)
     name = f"{escape(worst.topic)}/{worst.queue}"
     text = (
@@ -278,7 +271,7 @@ def _stopped(offset: int, repaired: str) -> Loss:
     return Loss("dispatch-stopped", 1, text, (building_advice.REPAIR_FIRST,), (repaired,))
 
 
-def _index(index: IndexOutcome, keeps_index: bool, rebuild: Advised) -> list[Loss]:
+def _index(index: start_loading.IndexOutcome, keeps_index: bool, rebuild: Advised) -> list[Loss]:
     if not keeps_index:
         return []
     lost, advice = list[Loss](), rebuild.advice
@@ -325,22 +318,21 @@ def _many(count: int) -> str:
     return counted(count, "timer message") if count >= 0 else "timer messages that were not counted (--count-limit)"
 
 
-def earlier_lives(queues: Sequence[QueueOutcome]) -> list[Loss]:
+def earlier_lives(queues: Sequence[start_loading.QueueOutcome]) -> list[Loss]:
     """Return the warning of records of topics that were made again."""
     again = [queue for queue in queues if queue.earlier_lives]
     if not again:
         return []
     worst, total = max(again, key=lambda queue: queue.earlier_lives), sum(queue.earlier_lives for queue in again)
-    name = f"{escape(worst.topic)}/{worst.queue}"
     text = (
-        f"{counted(total, 'record')} of {counted(len(again), 'queue')}, such as {name}, lie in front of its first message: the "
-        "topic was deleted and made again, which is no loss of this start; if nobody deleted it, its files were lost once, and "
-        "these messages with them"
+        f"{counted(total, 'record')} of {counted(len(again), 'queue')}, such as {escape(worst.topic)}/{worst.queue}, lie in "
+        "front of its first message: the topic was deleted and made again, which is no loss of this start; if nobody deleted "
+        "it, its files were lost once, and these messages with them"
     )
     return [Loss("earlier-lives", total, text)]
 
 
-def tail_cut(log: LogOutcome | None) -> list[Loss]:
+def tail_cut(log: start_loading.LogOutcome | None) -> list[Loss]:
     """Return the warning of a cut that costs no record."""
     if log is None or not log.cut_bytes or log.cut_records:
         return []
@@ -376,7 +368,9 @@ _REBUILT = frozenset({
 _CUT: Final = "if it was cut, put the whole file back from a replica or a backup; else give the broker.conf of this store"
 
 
-def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands, store: str, segment: int) -> list[Loss]:
+def refused(
+    refusals: tuple[start_loading.Refusal, ...], loading: start_loading.Loading, commands: Commands, store: str, segment: int
+) -> list[Loss]:
     """Return each kind of refusal once, with the number of files, the first of them, and what to do."""
     losses_found, newest = list[Loss](), max((entry.name for entry in loading.segments), default="")
     for kind in dict.fromkeys(refusal.kind for refusal in refusals):
@@ -399,9 +393,8 @@ def refused(refusals: tuple[Refusal, ...], loading: Loading, commands: Commands,
     return losses_found
 
 
-def _cut_off(refusal: Refusal, newest: str, segment: int, store: str) -> str:
+def _cut_off(refusal: start_loading.Refusal, newest: str, segment: int, store: str) -> str:
     """Return "last" for a segment that was only cut, behind the ``newest`` that loads, "inner" for one before it; else ""."""
     name, path = os.path.basename(refusal.path), os.path.join(store, refusal.path)
-    if not (name.isdigit() and os.path.isfile(path) and 0 < os.path.getsize(path) < segment):
-        return ""
-    return "last" if name > newest else "inner"
+    is_cut = name.isdigit() and os.path.isfile(path) and 0 < os.path.getsize(path) < segment
+    return "" if not is_cut else "last" if name > newest else "inner"
