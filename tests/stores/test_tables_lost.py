@@ -54,7 +54,8 @@ def door(request: pytest.FixtureRequest, started: Started) -> Iterator[tuple[str
     from pyarrow import fs
 
     with real_s3(request.param), s3_door(os.environ["AWS_ENDPOINT_URL"], faults := Faults()) as (endpoint, _):
-        bucket = f"tables-{request.param}"
+        # Hadoop keeps a bucket as it was opened first: another server, at another port, has one of another name.
+        bucket = f"tables-{request.param}-{uuid.uuid4().hex[:8]}"
         options = {"endpoint_override": endpoint, "scheme": "http", "region": "us-east-1"}
         fs.S3FileSystem(allow_bucket_creation=True, **options).create_dir(bucket)
         with session.run_settings(started.spark, {f"fs.s3a.bucket.{bucket}.multipart.size": "5M"}):
