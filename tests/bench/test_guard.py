@@ -46,7 +46,9 @@ def test_a_scan_of_twice_the_work_is_seen(tmp_path: Path) -> None:
 
     kernel = Kernel()
     one_set(builds(InlineEngine), kernel, 1)
-    baseline = one_set(builds(InlineEngine), kernel)
+    # As often as the guard measures what looks slow: what others on the machine do can only add to each.
+    sets = [one_set(builds(InlineEngine), kernel) for _ in range(SETS)]
+    baseline = {stage: min(costs[stage] for costs in sets) for stage in sets[0]}
     lines: list[str] = []
     assert guard(builds(TwiceTheScan), kernel, baseline, lines.append) == ["small: ScanTask"]
     assert sum(line.startswith("measured again") for line in lines) == SETS - 1
