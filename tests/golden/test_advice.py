@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from rocketmq_reindex.jobs.building.advice import WITHOUT_REPLICA, repair
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.reporting.make import make_page
 from rocketmq_reindex.jobs.store.settings import StoreSettings
+from tests.golden.stores import GoldenStore
 from tests.golden.test_verify_mend import built, written
 from tests.tools import spoil
 from tests.tools.compare import SMALL
@@ -183,6 +185,24 @@ def test_a_recovery_limit_and_a_record_that_a_build_refuses(
     told(capsys, 3, *words[:place], *words[place + 2 :])
     told(capsys, 0, "verify", out, "--engine", "local", *SIZES)
     assert rr.preflight(out, broker_version="5.5.1", **sizes).losses == []
+
+
+def test_what_query_says_of_a_lost_queue_leads_to_the_brokers_files(
+    golden_store: Callable[[str], GoldenStore], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """query names verify, verify the build: it makes the very files that the broker had written."""
+    store, queue = tmp_path / "a store", "consumequeue/TopicA/1"
+    shutil.copytree(golden_store("basic-5.3").path, store)
+    brokers = {path.name: path.read_bytes() for path in (store / queue).iterdir()}
+    shutil.rmtree(store / queue)
+    refused = told(capsys, 1, "query", store, "--topic", "TopicA", "--queue", "1", "--offset", "40")
+    (printed,) = re.findall(r"; `rmq-reindex (.*)` names the build that makes lost files anew", refused)
+    verified = told(capsys, 4, *shlex.split(printed), "--engine", "local", "--json").splitlines()
+    (found,) = (json.loads(line) for line in verified if line.startswith("{"))
+    _, *words = shlex.split(found["mend"])
+    words[words.index("DIR")] = str(tmp_path / "out")
+    told(capsys, 0, *words)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out" / queue).iterdir()} == brokers
 
 
 def test_other_ways_are_taken_as_printed(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
