@@ -18,13 +18,13 @@ def build(arguments: Sequence[str]) -> int:
     """One build. Returns the exit status."""
     watch, as_json = Watch("build", json_log=wants_json_log(arguments)), "--json" in arguments
 
-    def show_plan(line: str) -> None:
+    def show_plan(plan: str) -> None:
         if as_json:
             # stdout holds the result alone.
-            print(line, file=sys.stderr)
+            print(plan, file=sys.stderr)
             return
         with Output():
-            print(line)
+            print(plan)
 
     result = run_build(lambda: parse_settings(arguments), watch, Interrupts(), show_plan=show_plan).result
     # A plan has been shown before its warnings.

@@ -1,7 +1,6 @@
 """Topics and other names: which are valid, how each is made safe to show, and numbers in words."""
 
 import re
-import shlex
 import unicodedata
 from collections.abc import Iterable
 from typing import Final
@@ -124,6 +123,8 @@ def shell(words: Iterable[str]) -> str:
 
 
 def _quoted(word: str) -> str:
+    import shlex  # only advice asks for it
+
     if word.isprintable():
         return shlex.quote(word)
     encoded = word.encode("utf-8", "surrogateescape")

@@ -272,7 +272,7 @@ def make_build(settings: BuildSettings, reporter: Reporter, engines: Engines, re
 
 
 class _BuildCommand(_Command[B, "BuildSettings"]):
-    """Build, or repair. ``show_plan`` gets the lines of a dry run."""
+    """Build, or repair. ``show_plan`` gets the plan of a dry run."""
 
     show_plan: Callable[[str], None] | None = None
     inputs: Inputs
@@ -303,9 +303,8 @@ class _BuildCommand(_Command[B, "BuildSettings"]):
     def work(self, reporter: Reporter, engines: Engines) -> None:
         self.job = make_build(self.settings, reporter, engines, self.result)
         self.job.run(self.inputs)
-        if self.show_plan:
-            for line in self.result.plan or ():
-                self.show_plan(line)
+        if self.show_plan and self.result.plan is not None:
+            self.show_plan("\n".join(self.result.plan))
 
     def correct_ending(self) -> None:
         result = self.result
@@ -350,7 +349,7 @@ def run_build(
     settings_of: Callable[[], BuildSettings], watch: Watch, interrupts: Interrupts, spark: SparkSession | None = None,
     show_plan: Callable[[str], None] | None = None,
 ) -> Ended[BuildResult]:  # fmt: skip
-    """Build. ``settings_of`` may raise UsageError. ``show_plan`` gets the lines of a dry run, before the warnings are shown.
+    """Build. ``settings_of`` may raise UsageError. ``show_plan`` gets the plan of a dry run, before the warnings are shown.
 
     ``spark``: the session to work in, instead of one that is looked for.
     """

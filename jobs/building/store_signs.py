@@ -302,9 +302,9 @@ def names_lost_segments(settings: BuildSettings, log: Commitlog) -> list[str]:
         for _, name, unit_size in QUEUES:
             for path in {files.parent(entry.path) for entry in queue_files(files.join(store, name), *LOOKED_AT)}:
                 with contextlib.closing(StoreQueue(path, unit_size == BATCH_UNIT_SIZE, opened, Notes.silent())) as queue:
-                    if queue.units.end > queue.units.begin:
-                        unit = queue.units.at(queue.units.end - 1)
-                        last = max(last, unit.phy_offset) if unit.kind == UNIT else last
+                    unit = queue.last_unit()
+                    if unit is not None and unit.kind == UNIT:
+                        last = max(last, unit.phy_offset)
     if last < end:
         return []
     note = (

@@ -23,12 +23,11 @@ def given_place(place: str, scans: bool) -> str:
     Without ``scans`` nothing but tables is written there: then it may be of a kind that Spark alone knows. Raises UsageError.
     """
     place = _S3A.sub("s3://", files.plain(place), count=1)
-    where = f"--tables {escape(place)}"
-    if files.lacks_slash(place):
-        raise UsageError(f"{where}: is no URI: write it with ://, or ./{escape(place)} for a folder of that name")
-    if not files.is_remote(place) or not (scans or files.is_known(place)):
-        return place
     try:
+        if not files.is_remote(place):
+            return files.checked(place)
+        if not (scans or files.is_known(place)):
+            return place
         uri = files.split(place)
     except InputError as error:
         raise UsageError(f"--tables {error}") from None

@@ -166,10 +166,9 @@ def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) ->
             continue
         queue = StoreQueue(path, batch, log, notes)
         try:
-            span = queue.span()
-            if span is not None:
+            span, unit = queue.span(), queue.last_unit()
+            if span is not None and unit is not None:
                 messages[topic] += span.end - span.first
-                unit = queue.units.at(queue.units.end - 1)
                 times.add(topic, _time(log, queue.units, queue.units.first_where(lambda one: one.phy_offset >= log.start)))
                 times.add(topic, _time(log, queue.units, queue.units.end - 1))
                 if unit.kind == UNIT and unit.phy_offset + unit.size > queues.reach:

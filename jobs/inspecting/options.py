@@ -176,9 +176,10 @@ def look(path: str, asked: Inspection, told: errors.ProgressListener | None = No
     path = files.checked(path)
     entry = files.entry_of(path)
     if entry.kind != files.FILE:
-        absent, more = entry.kind == files.ABSENT, "; rmq-reindex info looks at a whole one"
-        what = "is not there: give files of a store" if absent else f"is no file: give files of a store{more}"
-        raise errors.InputError(f"{names.escape(path)}: {what}")
+        what, more = "is no file", "; rmq-reindex info looks at a whole one"
+        if entry.kind == files.ABSENT:
+            what, more = "is not there", ""
+        raise errors.InputError(f"{names.escape(path)}: {what}: give files of a store{more}")
     kind = asked.kind or kind_of(path)
     return InspectedFile(names.redacted(path), kind, _inspect(kind, path, asked, told or errors.NoListener()))
 

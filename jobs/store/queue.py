@@ -90,15 +90,19 @@ class StoreQueue:
 
     def span(self) -> OffsetSpan | None:
         """Return the queue offsets that the queue's files hold. None for a queue without a unit."""
-        first, last = self.units.begin, self.units.end - 1
-        if last < first:
+        unit, first, end = self.last_unit(), self.units.begin, self.units.end
+        if unit is None:
             return None
-        unit = self.units.at(last)
-        return OffsetSpan(self.units.at(first).base, unit.base + unit.messages) if self.batch else OffsetSpan(first, last + 1)
+        return OffsetSpan(self.units.at(first).base, unit.base + unit.messages) if self.batch else OffsetSpan(first, end)
+
+    def last_unit(self) -> Unit | None:
+        """Return the queue's last unit, of any kind; None where it has none."""
+        return self.units.at(self.units.end - 1) if self.units.end > self.units.begin else None
 
     def last_stored(self) -> str:
         """Return when the queue's last message was stored, as the end of a clause; "" where that cannot be read."""
-        message = self._log.message(self.units.at(self.units.end - 1).phy_offset)
+        unit = self.last_unit()
+        message = "" if unit is None else self._log.message(unit.phy_offset)
         return "" if isinstance(message, str) else f": the last message was stored at {show_time(message.store_time)}"
 
     def _message(self, unit: Unit) -> Message | None:

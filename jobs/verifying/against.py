@@ -31,7 +31,7 @@ class Against:
     ) -> None:  # fmt: skip
         self.settings = settings.located()
         self.reporter, self.engines = reporter, engines
-        self.a, self.b = self.settings.store, files.absolute(files.checked(settings.against))
+        self.a, self.b = self.settings.store, files.absolute(settings.against)
         self.summary = summary or verifying_summary.VerifyResult()
         self.summary.store, self.summary.against = redacted(settings.store), redacted(settings.against)
         self.tally = Tally()

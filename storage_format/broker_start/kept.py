@@ -1,6 +1,6 @@
 """Rows of a whole log, kept outside of memory, and counts of them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.broker_start.record_loop import HAS_UNIT, LIGHT, LogRows, Reading, new_rows
 from rocketmq_reindex.storage_format.broker_start.store import LogReader, StoreFile
+from rocketmq_reindex.storage_format.errors import ProgressListener
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import TOTAL, Stretch, check_record, find_record, new_record
 
@@ -144,8 +145,16 @@ class RowsByQueue:
         self.bytes += int(rows.size.sum(dtype=np.int64))
         return True
 
-    def parts(self) -> Iterator[QueueRows]:
-        """Yield all rows, those of a queue in the order in which they came, and forget them."""
+    def hand_over(self, taker: Callable[[QueueRows], None], step: str, progress: ProgressListener) -> None:
+        """Give all rows to ``taker``, those of a queue in the order in which they came, and forget them."""
+        if not self.bytes:
+            return
+        progress.begin(step, self.bytes)
+        for rows in self._parts():
+            taker(rows)
+            progress.moved(int(rows.size.sum(dtype=np.int64)))
+
+    def _parts(self) -> Iterator[QueueRows]:
         kept, self._pieces, self.bytes = self._pieces, [[] for _ in range(_PARTS)], 0
         for pieces in kept:
             held, count = list[list[npt.NDArray[Any]]](), 0

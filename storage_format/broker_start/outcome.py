@@ -240,11 +240,7 @@ class _KeptCount:
 
     def end(self, progress: ProgressListener) -> None:
         """All rows were taken. Records in front of a beginning that was not met are hidden like others."""
-        if self._by_queue.bytes:
-            progress.begin("compare queues", self._by_queue.bytes)
-            for rows in self._by_queue.parts():
-                self._take_queues(rows)
-                progress.moved(int(rows.size.sum(dtype=np.int64)))
+        self._by_queue.hand_over(self._take_queues, "compare queues", progress)
         for number in np.flatnonzero((self._counts[:, _EARLIER] > 0) & (self._counts[:, _IS_MET] == 0)).tolist():
             records, is_light = self._counts[number, [_EARLIER, _IS_LIGHT]].tolist()
             first, end, low, high = self._counts[number, _EARLIER_AT].tolist()

@@ -184,11 +184,7 @@ class _Run:
 
     def _append_kept(self) -> None:
         """Give the rows that were kept their units."""
-        if self._by_queue.bytes:
-            self._progress.begin("dispatch to queues", self._by_queue.bytes)
-            for rows in self._by_queue.parts():
-                self._append(rows)
-                self._progress.moved(int(rows.size.sum(dtype=np.int64)))
+        self._by_queue.hand_over(self._append, "dispatch to queues", self._progress)
 
     def _append(self, rows: start_kept.QueueRows) -> None:
         for number, which in start_kept.by_queue(rows):

@@ -41,7 +41,6 @@ from rocketmq_reindex.udfs.files.uris import (
     is_known,
     is_remote,
     join,
-    lacks_slash,
     option,
     overlap,
     parent,
@@ -54,7 +53,7 @@ from rocketmq_reindex.udfs.files.writer import Writer, write_bytes, writing
 __all__ = [
     "ABSENT", "CONFIG_MAX", "FILE", "FOLDER", "MAPPED_MAX", "OTHER", "Entry", "Reader", "Uri", "Writer", "absolute",
     "allocated", "base", "below", "beside", "canonical", "check_volume", "checked", "clone", "copy_in_store",
-    "count_below", "entry_of", "free_bytes", "head", "is_flat", "is_known", "is_remote", "join", "lacks_slash", "lines", "link",
+    "count_below", "entry_of", "free_bytes", "head", "is_flat", "is_known", "is_remote", "join", "lines", "link",
     "listing", "make_folder", "modified", "names", "naming", "no_rename", "option", "outgrows_cache", "overlap",
     "parent", "plain", "read_bytes", "remove_tree", "rename", "s3_options", "split", "sync", "why", "within",
     "write_bytes", "writing",
