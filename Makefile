@@ -137,7 +137,7 @@ format: setup ## let ruff sort the imports and lay out the code
 
 clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	rm -rf .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache dist spark-warehouse metastore_db derby.log
-	find rocketmq_reindex storage_format udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
+	find rocketmq_reindex storage_format files udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove what set-up made, too, and the logs of bench and fuzz
 	rm -rf .mutants .venv .venv-tools .venv-airflow .venv-docs .venv-servers .venv-lowest .venv-newest .venv-spark-* .docs jars .java-home .maven .fuzz .bench

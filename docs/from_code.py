@@ -29,9 +29,10 @@ RACE: Final = ROOT / "tests" / "bench"
 FLOORS: Final = {
     "jobs": "on the driver: plan, decide, publish",
     "udfs": "on executors: read, call storage_format, write",
+    "files": "on both: names, reads and writes files, local ones and others",
     "storage_format": "anywhere: bytes and arrays; no Spark, no files, no clock",
 }
-"""Where each of the three packages runs, the upper one first."""
+"""Where each of the four packages runs, the upper one first."""
 _WIDTH: Final = 92
 SOURCES: Final = (CommitlogSource, ConsumeQueueSource, IndexSource)
 
@@ -152,7 +153,7 @@ def race() -> str:
 
 
 def layers_of(package: str) -> list[list[str]]:
-    """What stands in one of the three packages, the upper layer first: the layers that ``make lint`` holds."""
+    """What stands in one of the four packages, the upper layer first: the layers that ``make lint`` holds."""
     contracts = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[[tool.importlinter.contracts]]")
     (contract,) = (text for text in contracts if f'containers = ["rocketmq_reindex.{package}"]' in text)
     layers: list[str] = ast.literal_eval(re.findall(r"^layers = (\[.*?^\])", contract, re.MULTILINE | re.DOTALL)[0])
@@ -160,7 +161,7 @@ def layers_of(package: str) -> list[list[str]]:
 
 
 def floors() -> str:
-    """The three packages, one upon the other, with their layers."""
+    """The four packages, one upon the other, with their layers."""
     lines = list[str]()
     for package, where in FLOORS.items():
         lines += ["+" + "-" * (_WIDTH + 2) + "+", f"| {f'{package}/  {where}':<{_WIDTH}} |"]
@@ -169,7 +170,7 @@ def floors() -> str:
 
 
 def packages(package: str) -> str:
-    """Each package and file of one of the three, the upper layer first, with what its docstring says first."""
+    """Each package and file of one of the four, the upper layer first, with what its docstring says first."""
     rows = []
     for name in (name for layer in layers_of(package) for name in layer):
         place = ROOT / package / name

@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.options import wants_json_log
 from rocketmq_reindex.jobs.command.results import Output, show
-from rocketmq_reindex.jobs.watch import Watch
+from rocketmq_reindex.jobs.watching.watch import Watch
 
 
 def build(arguments: Sequence[str]) -> int:

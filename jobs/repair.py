@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.command.options import wants_json_log
 from rocketmq_reindex.jobs.command.results import Output, show
 from rocketmq_reindex.jobs.repairing.explain import explain
 from rocketmq_reindex.jobs.repairing.options import explained, parse_settings
-from rocketmq_reindex.jobs.watch import Watch
+from rocketmq_reindex.jobs.watching.watch import Watch
 
 
 def repair(arguments: Sequence[str]) -> int:

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.delay.evidence import DECIDED, EVIDENCE, HALF, SCHEDULED, TIMED, Rows
 from rocketmq_reindex.storage_format.delay.waiting import OPEN, SETTLED, UNCLEAR, join, last_check
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import StagingFolder
 

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Final
 
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex import files
 
 # ---------------------------------------------------------------------------------------------------------------------- staging
 # The staging folder of one run: all files are made there, beside the output, and published by one rename or one small file.

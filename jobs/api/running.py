@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
 from rocketmq_reindex.jobs.command.results import Result
-from rocketmq_reindex.jobs.store.folders import failures_as_errors
+from rocketmq_reindex.jobs.store.folders import check_apart, failures_as_errors
 from rocketmq_reindex.storage_format.errors import ReindexError, UsageError
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
     from rocketmq_reindex.jobs.verifying.options import VerifySettings
     from rocketmq_reindex.jobs.verifying.summary import VerifyResult
-    from rocketmq_reindex.jobs.watch import Watch
     from rocketmq_reindex.jobs.watching.progress import Reporter
+    from rocketmq_reindex.jobs.watching.watch import Watch, WatchedRun
 
 R = TypeVar("R", bound=Result)
 S = TypeVar("S", bound="StoreSettings")
@@ -200,6 +200,11 @@ class _Command(abc.ABC, Generic[R, S]):
         return False
 
     @property
+    def out(self) -> str | None:
+        """DIR, of a build or a repair."""
+        return None
+
+    @property
     @abc.abstractmethod
     def apart(self) -> Iterable[str]:
         """The folders in which no file of metrics may lie."""
@@ -222,6 +227,19 @@ class _Command(abc.ABC, Generic[R, S]):
         """Look once more how the run ended, before that is shown."""
 
 
+def watched_run(settings: StoreSettings, apart: Iterable[str], out: str | None = None, *, figures: bool = True) -> WatchedRun:
+    """Return what is said of a run while it goes on. ``figures``: it has some for a file of metrics.
+
+    Raises InputError for a file of metrics in a folder of ``apart``.
+    """
+    from rocketmq_reindex.jobs.watching.watch import WatchedRun
+
+    if settings.metrics:
+        check_apart("--metrics", settings.metrics, apart)
+    store = settings.store_name or settings.store or ",".join(settings.commitlogs)
+    return WatchedRun(store, out, settings.metrics if figures else "", settings.progress, settings.engine, settings.master)
+
+
 def _run_with_engine(command: _Command[R, S], watch: Watch, interrupts: Interrupts, spark: SparkSession | None) -> Ended[R]:
     """Run a command. ``spark``: the session to work in, instead of one that is looked for."""
     result: Any = command.result
@@ -229,7 +247,7 @@ def _run_with_engine(command: _Command[R, S], watch: Watch, interrupts: Interrup
     try:
         settings = command.settings = command.settings_of()
         with interrupts:
-            watch.start(settings, command.apart)
+            watch.start(watched_run(settings, command.apart, command.out, figures=command.writes))
             command.refuse()
             from rocketmq_reindex.jobs.watching.compiling import NOTE, kept
 
@@ -285,6 +303,10 @@ class _BuildCommand(_Command[B, "BuildSettings"]):
     @property
     def published(self) -> bool:
         return self.job is not None and self.job.published
+
+    @property
+    def out(self) -> str | None:
+        return self.settings.out
 
     @property
     def apart(self) -> Iterable[str]:

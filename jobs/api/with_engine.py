@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.repairing.options import repair_settings
 from rocketmq_reindex.jobs.verifying.options import verify_settings
 from rocketmq_reindex.jobs.verifying.summary import VerifyResult
-from rocketmq_reindex.jobs.watch import Watch
+from rocketmq_reindex.jobs.watching.watch import Watch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

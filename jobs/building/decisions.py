@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import inputs, scanning
 from rocketmq_reindex.jobs.building.advice import no_place, refusal
 from rocketmq_reindex.jobs.building.scanning import Scan
@@ -20,7 +21,7 @@ from rocketmq_reindex.storage_format.queue import order, placement, units as que
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.order.decide import DecideOrder, OddQueue, OrderResult
 from rocketmq_reindex.udfs.order.placements import PlanWriter
 from rocketmq_reindex.udfs.staging import StagingFolder

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import Engine
@@ -26,7 +27,7 @@ from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.text import java_string
 from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
 from rocketmq_reindex.storage_format.timer.settings import DROP
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.delay import FirstPending, JoinDelayed, JoinedResult
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.times import show_time

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import full
 from rocketmq_reindex.jobs.building.planning import make_checkpoint
 from rocketmq_reindex.jobs.building.scanning import Scan
@@ -21,7 +22,7 @@ from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, data_version
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.scan.ranges import NAMES_MAX, DraftTopics, TopicsResult
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.version import __version__

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import summary as building_summary
 from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.inputs import check_begins
@@ -16,7 +17,7 @@ from rocketmq_reindex.jobs.watching.progress import Probe, Reporter
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, plan_index_files
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.order.placements import Reroute
 from rocketmq_reindex.udfs.staging import Positions, StagingFolder
 from rocketmq_reindex.udfs.write.index import IndexFileResult, WriteIndex

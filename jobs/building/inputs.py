@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.advice import REPAIR, stopped
 from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.building.planning import check_range_size
@@ -30,8 +31,6 @@ from rocketmq_reindex.storage_format.names import NEAR_MAX, counted, escape
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges, settings as scan_settings
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.reading import Pages
 from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------------- empty_log
@@ -274,7 +273,7 @@ def _message(segments: Sequence[ranges.Segment], offset: int) -> Message | None:
     segment = next((one for one in segments if one.start <= offset < one.data_end), None)
     if segment is None:
         return None
-    with contextlib.closing(Pages(segment.path)) as pages:
+    with contextlib.closing(files.Pages(segment.path)) as pages:
         found = message_at(pages, segment.start, offset)
     return found if isinstance(found, Message) else None
 

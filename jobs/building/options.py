@@ -3,13 +3,13 @@
 import json
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
 from rocketmq_reindex.jobs.command.options import reader, watch_environment
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import topics_config
 from rocketmq_reindex.storage_format import errors, names, topics as storage_format_topics
-from rocketmq_reindex.udfs import files
 
 
 def build_settings(given: dict[str, Any]) -> BuildSettings:

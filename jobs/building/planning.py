@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import LOG_BYTES
 from rocketmq_reindex.jobs.local.engines import cores_of
@@ -21,7 +22,6 @@ from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SI
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import range_scan, ranges as scan_ranges
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.index import ends as ends_of, staged_items

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.advice import REPAIR, WITHOUT_REPLICA, refusal, repair
 from rocketmq_reindex.jobs.engines.engine import Engine, task_count
 from rocketmq_reindex.jobs.store.lock import read_times
@@ -24,7 +25,7 @@ from rocketmq_reindex.storage_format.scan import settings as scan_settings, stal
 from rocketmq_reindex.storage_format.scan.chain import Chain, chain_ranges, misnamed
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSpec, RangeSummary, Segment, cut_ranges
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedRange, RememberedScan
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore
 from rocketmq_reindex.udfs.scan.ranges import ScanTask, find_stale_tail, has_data

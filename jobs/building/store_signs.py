@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files.digests import digest_of
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
@@ -32,8 +34,6 @@ from rocketmq_reindex.storage_format.queue.lookup import UNIT
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.digests import digest_of
 
 # ------------------------------------------------------------------------------------------------------------------ log_samples
 # Stretches of the log that a build was made from, with their digests: by them ``fetch`` knows the log again.

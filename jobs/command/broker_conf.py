@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option_table import OPTIONS, TIMERS
 from rocketmq_reindex.storage_format import errors, names
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import precision_ms
-from rocketmq_reindex.udfs import files
 
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

@@ -1,13 +1,13 @@
-"""Where ``--tables`` points to: one place for Spark's Hadoop and for ``udfs.files``, apart from what is read and replaced."""
+"""Where ``--tables`` points to: one place for Spark's Hadoop and for ``files``, apart from what is read and replaced."""
 
 import os
 import re
 from collections.abc import Iterable
 from typing import Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs import files
 
 _S3A: Final = re.compile(r"^s3[an]://")
 """what Hadoop calls ``s3://``"""

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import advice
 from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.building.store_signs import brokers
@@ -14,7 +15,6 @@ from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.store import contents, folders, lock, settings, sizes as store_sizes, versions as store_versions
 from rocketmq_reindex.storage_format import errors, names, versions as storage_format_versions
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.version import __version__
 
 # ---------------------------------------------------------------------------------------------------------------------- options

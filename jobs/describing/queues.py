@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store import contents, first_bytes, folders
 from rocketmq_reindex.jobs.store.queue import BATCH, PLAIN, StoreQueue
 from rocketmq_reindex.jobs.store.settings import topics_config
@@ -13,7 +14,6 @@ from rocketmq_reindex.storage_format import errors, layouts, names as storage_fo
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.times import show_time
 
 # --------------------------------------------------------------------------------------------------------------------- log span

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import store_signs, summary
 from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.publishing import pointers
@@ -13,7 +14,6 @@ from rocketmq_reindex.jobs.publishing.layout import CONFIGS, MANIFEST, MANIFEST_
 from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.digest import CHUNK, EARLIER_KIND, KINDS, new_digest
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.times import show_time
 
 # --------------------------------------------------------------------------------------------------------------------- log_read

@@ -10,6 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files.digests import digest_of
 from rocketmq_reindex.jobs.fetching.build import BuildFile, DigestedBytes, FoundBuild, ReadLog
 from rocketmq_reindex.jobs.publishing.layout import TIMER_CHECK, TIMERS
 from rocketmq_reindex.jobs.store.contents import SegmentFile
@@ -22,8 +24,6 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.timer.layout import SIZE, TimerCheckpoint
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.digests import digest_of
 
 # -------------------------------------------------------------------------------------------------------------------- log_proof
 # Prove that a build is of a store's log: by sizes and bytes, since the names of segments prove nothing.

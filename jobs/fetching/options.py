@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.storage_format import errors, names
-from rocketmq_reindex.udfs import files
 
 _THREADS_MAX: Final = 256
 

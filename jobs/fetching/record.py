@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store.lock import give
 from rocketmq_reindex.storage_format import digest, errors, layouts, names
-from rocketmq_reindex.udfs import files
 
 # ----------------------------------------------------------------------------------------------------------------------- pinned
 # A folder held by a handle: who may write around it can put a link in its place, and what is done here still happens in it.

@@ -5,6 +5,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import store_signs
 from rocketmq_reindex.jobs.building.store_signs import other_sizes
 from rocketmq_reindex.jobs.command.results import Result
@@ -20,7 +21,6 @@ from rocketmq_reindex.jobs.store.lock import read_times, store_locked
 from rocketmq_reindex.jobs.store.settings import check_is_store, check_swapped
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import counted, escape, redacted
-from rocketmq_reindex.udfs import files
 
 
 @dataclass(repr=False)

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.building import scanning, settings as building_settings, store_signs
 from rocketmq_reindex.jobs.incremental import carrying, last_build
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild, StandingFiles
@@ -14,8 +16,6 @@ from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.publishing.layout import PUBLISHED
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, sampled_alike
 from rocketmq_reindex.version import __version__
 

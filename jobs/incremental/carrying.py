@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import decisions, finishing, scanning, settings as building_settings
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild, StandingFiles
@@ -19,7 +20,6 @@ from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index.plan import BlockItems, EarlierFiles, IndexFilePlan, plan_index_files
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental import stored_rows
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, begins_alike
 from rocketmq_reindex.udfs.staging import StagingFolder

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from itertools import compress
 from typing import Any, Final
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.building import full
 from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.finishing import path_of
@@ -28,8 +30,6 @@ from rocketmq_reindex.storage_format import digest as storage_format_digest, err
 from rocketmq_reindex.storage_format.index.plan import EarlierFiles, IndexFilePlan
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.incremental.stored_rows import Carry, LoadRows, StoredRange, stored_range, write_ranges
 from rocketmq_reindex.udfs.staging import StagingFolder

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_signs import old_checkpoint
 from rocketmq_reindex.jobs.publishing.layout import CONFIG, Leftovers
@@ -14,8 +16,6 @@ from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import EarlierFiles
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, read_sealed, sealed
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 from rocketmq_reindex.version import __version__

@@ -5,9 +5,9 @@ By itself: a checkpoint is shown without numpy.
 
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows
 from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.times import show_time
 
 _MOST: Final = 1 << 20

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows, Row
 from rocketmq_reindex.jobs.inspecting.segment import OPTION
 from rocketmq_reindex.storage_format.findings import UnreadableError
@@ -16,7 +17,6 @@ from rocketmq_reindex.storage_format.layouts import first_byte
 from rocketmq_reindex.storage_format.queue.consume_queue import BAD, EMPTY, HAS_UNIT, PRE_BLANK, QueueFile, read_queue_file
 from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, BATCH_UNIT_SIZE
 from rocketmq_reindex.storage_format.timer import layout
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.times import show_time
 
 # ------------------------------------------------------------------------------------------------------------------------ queue

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows, Row
 from rocketmq_reindex.jobs.store import contents, folders, tag_items
 from rocketmq_reindex.storage_format.checks.index import ITEM_STEP, IndexCheck, check_index, slot_lengths
@@ -16,8 +17,6 @@ from rocketmq_reindex.storage_format.index.header import ITEM_SIZE
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.reading import Pages
 from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------------- index log
@@ -54,7 +53,7 @@ def tag_part(path: str, sizes: tuple[int, int]) -> tag_items.Part | None:
     with log_beside(path) as log:
         if log is None:
             return None
-        pages = Pages(path)
+        pages = files.Pages(path)
         try:
             return tag_items.part_with_tag_items(contents.OpenIndexFile(path, pages, contents.IndexSizes(*sizes)), log)
         finally:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, get_args
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option import FileKind
 from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.jobs.querying.bodies import to_json
@@ -14,8 +15,6 @@ from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.reading import Pages
 
 # -------------------------------------------------------------------------------------------------------------------- inspected
 # What ``inspect`` finds in a file.
@@ -79,7 +78,7 @@ def kind_of(path: str) -> str:
 
 
 def _by_content(path: str, name: str) -> str | None:
-    pages = Pages(path)
+    pages = files.Pages(path)
     try:
         head, size = pages.read(0, HEADER_SIZE), pages.size
     finally:

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows
 from rocketmq_reindex.jobs.querying.answer import fields
 from rocketmq_reindex.jobs.querying.scan import damage, scan_segment, stale_tail
@@ -17,8 +18,6 @@ from rocketmq_reindex.storage_format.record import columns, layout as r, message
 from rocketmq_reindex.storage_format.record.frame import Stretch, find_record, new_record
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, stale_tail as scan_stale_tail
 from rocketmq_reindex.storage_format.text.java_string import java_text
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.reading import Pages
 from rocketmq_reindex.udfs.times import show_time
 
 # ----------------------------------------------------------------------------------------------------------------- first offset
@@ -138,7 +137,7 @@ def _beside(path: str, size: int) -> int:
 
 def _messages(file: SegmentFile, summary: ranges.RangeSummary) -> Iterator[record_message.Message]:
     """Yield the records that the scan found good, one after another."""
-    pages = Pages(file.path)
+    pages = files.Pages(file.path)
     try:
         for start, stop in _stretches(file, summary):
             phy_offset = start

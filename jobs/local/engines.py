@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.engines.engine import plan_shuffle
 from rocketmq_reindex.jobs.local.pool import Pool
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
 from rocketmq_reindex.udfs.worker.tasks import Map, Number, Reduce, ScanRange, read_rows

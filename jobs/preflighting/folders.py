@@ -14,14 +14,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files.local import MADV_POPULATE_READ, open_regular
+from rocketmq_reindex.files.systems import naming
 from rocketmq_reindex.jobs.store.lock import LOCK, holder
 from rocketmq_reindex.storage_format import errors, layouts, names, topics
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing, QueueColumns
 from rocketmq_reindex.storage_format.broker_start.store import IndexFileData, StoreFile
 from rocketmq_reindex.storage_format.text import java_string
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.local import MADV_POPULATE_READ, open_regular
-from rocketmq_reindex.udfs.files.systems import naming
 
 # ------------------------------------------------------------------------------------------------------------------------ spool
 # Room for what a preflight keeps of each record: a little of it in memory, then a file without a name in TMPDIR.

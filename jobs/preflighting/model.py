@@ -7,6 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import MAPPED_MAX
 from rocketmq_reindex.jobs.preflighting.folders import MappedFile, MappedIndex, Maps, StoreFolders
 from rocketmq_reindex.jobs.preflighting.options import BrokerSettings, PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog
@@ -44,8 +46,6 @@ from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, TIMER_TOPIC, c
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import MAPPED_MAX
 
 # ------------------------------------------------------------------------------------------------------------------------ sizes
 # The sizes of a store's files: as they were given, or else as the files themselves show.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, read_properties, settings_of
 from rocketmq_reindex.jobs.store.settings import checked_paths
@@ -15,7 +16,6 @@ from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import precision_ms
-from rocketmq_reindex.udfs import files
 
 # --------------------------------------------------------------------------------------------------------------------- settings
 # What a preflight is asked, and the broker's settings that it goes by.

@@ -17,10 +17,10 @@ import uuid
 from collections.abc import Iterator
 from typing import Final
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.publishing import layout, local, pointers as publishing_pointers
 from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, names as storage_format_names
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 _SWEEPING: Final = "sweeping"

@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.publishing.layout import (
     CONFIG,
     CONFIGS,
@@ -27,8 +29,6 @@ from rocketmq_reindex.jobs.publishing.layout import (
 from rocketmq_reindex.storage_format import errors
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KINDS
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.digests import file_digest
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # ----------------------------------------------------------------------------------------------------------------------- places

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing import builds, local, pointers
 from rocketmq_reindex.jobs.publishing.layout import (
     CONFIG as CONFIG,
@@ -18,7 +19,6 @@ from rocketmq_reindex.jobs.publishing.layout import (
 )
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------------ parts

@@ -9,8 +9,8 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import errors, layouts, names
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # --------------------------------------------------------------------------------------------------------------------- pointers

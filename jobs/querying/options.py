@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.index.header import are_possible
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.times import show_time
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.store import folders, settings, tag_items
 from rocketmq_reindex.jobs.store.contents import EXPIRED, FILLER, NOTHING, IndexFiles, IndexSizes, StoreLog
@@ -17,7 +18,6 @@ from rocketmq_reindex.storage_format.errors import InputError, NoListener, Progr
 from rocketmq_reindex.storage_format.names import counted, escape, near_names, redacted, shell
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
-from rocketmq_reindex.udfs import files
 
 # ------------------------------------------------------------------------------------------------------------------------- tags
 # Find a tag where the index has no tag items: read those parts of the log.

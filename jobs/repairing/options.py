@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.options import merged
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command import option, option_table, options
 from rocketmq_reindex.jobs.store.settings import checked_paths
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.udfs import files
 
 # --------------------------------------------------------------------------------------------------------------------- settings
 # Settings of a repair: those of a build of the repaired log, and what may stand in the place of damage.

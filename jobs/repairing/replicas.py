@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import folders
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.engine import task_count
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
@@ -18,8 +20,7 @@ from rocketmq_reindex.storage_format.layouts import first_byte
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
-from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.files import folders
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.repair import differing, mend, replicas as repair_replicas
 from rocketmq_reindex.udfs.staging import StagingFolder
 

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import scanning
 from rocketmq_reindex.jobs.building.decisions import odd_queues, too_much
 from rocketmq_reindex.jobs.building.full import FullBuild
@@ -42,7 +43,7 @@ from rocketmq_reindex.storage_format.repair import SHORT, SegmentDamage, damages
 from rocketmq_reindex.storage_format.scan.chain import Chain, misnamed
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary, Segment
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.repair import mend, replicas, segments as repair_segments
 from rocketmq_reindex.udfs.staging import Positions, StagingFolder
 

@@ -106,7 +106,7 @@ def _sampled(times: Times, model: Model) -> str:
 
 
 def _json(path: str, advice: str = "name what a build wrote, or the file of verify --report") -> dict[str, Any]:
-    from rocketmq_reindex.udfs import files
+    from rocketmq_reindex import files
 
     try:
         content = json.loads(files.read_bytes(path, MANIFEST_MAX))

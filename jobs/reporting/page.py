@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.reporting import plots
 from rocketmq_reindex.jobs.reporting.model import IndexFileShown, Model, Queue
 from rocketmq_reindex.jobs.reporting.parts import STYLE, ChartBar, bars, differences, legend
@@ -20,7 +21,6 @@ from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.udfs import files
 
 # ------------------------------------------------------------------------------------------------------------------------ times
 # When messages were stored, by topic: read at evenly spread units, so that a log of any size takes a second or two.

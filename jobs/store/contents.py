@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store.folders import Notes, entries, reason
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
@@ -16,8 +17,6 @@ from rocketmq_reindex.storage_format.names import escape, form
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.ranges import HEAD, foreign
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.reading import Pages
 
 # -------------------------------------------------------------------------------------------------------------------------- log
 # The commitlog of a store, whole or not: which segment holds an offset, and the message there.
@@ -59,7 +58,7 @@ def list_log(roots: Sequence[str], notes: Notes) -> list[SegmentFile]:
     return sorted(segments, key=lambda segment: segment.start)
 
 
-def message_at(pages: Pages, start: int, phy_offset: int) -> Message | int:
+def message_at(pages: files.Pages, start: int, phy_offset: int) -> Message | int:
     """Return the message at an absolute offset of a segment that begins at ``start``, or the code of what stands there.
 
     Raises OSError and InputError where it cannot be read.
@@ -79,7 +78,7 @@ class StoreLog:
     def __init__(self, roots: Sequence[str], notes: Notes) -> None:
         self.segments = list_log(roots, notes)
         self._starts = [segment.start for segment in self.segments]
-        self._open: dict[str, Pages] = {}
+        self._open: dict[str, files.Pages] = {}
 
     @property
     def start(self) -> int:
@@ -91,13 +90,13 @@ class StoreLog:
         """The offset behind the last byte; 0 without segments."""
         return self.segments[-1].start + self.segments[-1].size if self.segments else 0
 
-    def pages(self, segment: SegmentFile) -> Pages:
+    def pages(self, segment: SegmentFile) -> files.Pages:
         """Return an open segment, read in pages. Raises OSError and InputError."""
         pages = self._open.get(segment.path)
         if pages is None:
             if len(self._open) >= _OPEN_MAX:
                 self._open.pop(next(iter(self._open))).close()
-            pages = self._open[segment.path] = Pages(segment.path)
+            pages = self._open[segment.path] = files.Pages(segment.path)
         return pages
 
     def segment_of(self, phy_offset: int) -> SegmentFile | str:
@@ -192,7 +191,7 @@ class OpenIndexFile:
     """An IndexFile that has a header; ``sizes`` is None where they are not known."""
 
     path: str
-    pages: Pages
+    pages: files.Pages
     sizes: IndexSizes | None = None
 
     @property
@@ -222,7 +221,7 @@ class IndexFiles:
 
     def _open(self, entry: files.Entry) -> None:
         try:
-            pages = Pages(entry.path)
+            pages = files.Pages(entry.path)
         except (OSError, InputError) as error:
             self.unread(entry.path, reason(error))
             return

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs import files
 
 # ------------------------------------------------------------------------------------------------------------------------ notes
 # Warnings about what could not be read, while the rest is shown: each kind a few times, then how often.
@@ -96,6 +96,13 @@ def entries(folder: str, notes: Notes) -> list[files.Entry] | None:
 def entries_in(folder: str) -> list[files.Entry]:
     """Return the entries of a folder; none where it does not exist. Raises OSError and ValueError where it cannot be listed."""
     return files.listing(folder) if files.entry_of(folder).kind == files.FOLDER else []
+
+
+def check_apart(option: str, place: str, stores: Iterable[str]) -> None:
+    """Raise InputError for a place inside of a store, where nothing is written. ``option`` is what names it."""
+    for store in stores:
+        if files.within(place, store):
+            raise InputError(f"{option} {escape(place)}: lies inside {escape(store)}, where nothing is written")
 
 
 @contextlib.contextmanager

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from typing import Final
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files.local import open_regular
 from rocketmq_reindex.storage_format import errors, names as storage_format_names
 from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE, Checkpoint
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.local import open_regular
 
 # -------------------------------------------------------------------------------------------------------------------- ownership
 # Root lays out files for a broker that seldom is root: what is new in a store gets the owner of the log in it.

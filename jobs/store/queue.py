@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store.contents import EXPIRED, StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes, entries, reason
 from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.queue.lookup import EMPTY, MISSING, PRE_BLANK, UNIT, QueueUnits, Unit
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.reading import Pages
 from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------- served messages
@@ -60,7 +59,7 @@ class StoreQueue:
             else:
                 self._entries.append(entry)
         self._entries.sort(key=lambda entry: entry.name)
-        self._pages: dict[int, Pages | None] = {}
+        self._pages: dict[int, files.Pages | None] = {}
         self.units = QueueUnits([(int(e.name), e.size) for e in self._entries], self._read, batch)
 
     @property
@@ -78,9 +77,9 @@ class StoreQueue:
             self._pages[number] = None
             return b""
 
-    def _open(self, path: str) -> Pages | None:
+    def _open(self, path: str) -> files.Pages | None:
         try:
-            return Pages(path)
+            return files.Pages(path)
         except (OSError, errors.InputError) as error:
             self._unread(path, error)
             return None

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names, versions
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.segments import Commitlog, check_unchanged, entries_of, list_segments, meant_by, no_folder
 
 # --------------------------------------------------------------------------------------------------------------------- segments

@@ -6,6 +6,7 @@ from typing import Final
 
 import numpy as np
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format.errors import InputError
@@ -13,8 +14,6 @@ from rocketmq_reindex.storage_format.index.file import guess_sizes
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, quick_sizes
 from rocketmq_reindex.storage_format.layouts import first_byte, is_index_file, queue_id
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.reading import Pages
 
 INDEX_ASKED: Final = 4
 QUEUES: Final = (("cq_file_size", "consumequeue", UNIT_SIZE), ("batch_cq_file_size", "batchconsumequeue", BATCH_UNIT_SIZE))
@@ -97,7 +96,7 @@ def _whole(entry: files.Entry) -> tuple[int, int] | None:
 
 def _quick(entry: files.Entry) -> tuple[int, int] | None:
     try:
-        pages = Pages(entry.path)
+        pages = files.Pages(entry.path)
     except (OSError, InputError):
         return None
     try:

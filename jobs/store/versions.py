@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Final, NamedTuple
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store import contents, folders, lock, tag_items
 from rocketmq_reindex.storage_format import (
     layouts,
@@ -13,7 +14,6 @@ from rocketmq_reindex.storage_format import (
 from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.verify.tags import TagsFound
 
 # ---------------------------------------------------------------------------------------------------------------------- fitting

@@ -10,10 +10,10 @@ import time
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.tables_place import quoted
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.tables.schema import Column, Table
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def recorder_of(
 
 
 # ----------------------------------------------------------------------------------------------------------------------- hadoop
-# Settings with which Spark's Hadoop reaches the tables as ``udfs.files`` reaches the files beside them.
+# Settings with which Spark's Hadoop reaches the tables as ``files`` reaches the files beside them.
 
 _SIMPLE: Final = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 _PROFILE: Final = "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider"

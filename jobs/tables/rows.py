@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import finishing, scanning, settings as building_settings, summary as building_summary
 from rocketmq_reindex.jobs.command.failures import innermost
 from rocketmq_reindex.jobs.command.tables_place import quoted
@@ -24,7 +25,6 @@ from rocketmq_reindex.jobs.spark.engine import SparkEngine
 from rocketmq_reindex.jobs.tables.making import is_conflict, literal
 from rocketmq_reindex.storage_format import digest, errors, names
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 from rocketmq_reindex.udfs.sql.commitlog import BLOCK_ROWS
 from rocketmq_reindex.udfs.tables.rows import STRETCH, ManifestFiles, MessageRows, read_first_bytes

@@ -2,6 +2,7 @@
 
 import time
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.planning import store_scan
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, Engine, Engines, task_count
 from rocketmq_reindex.jobs.store.settings import Commitlog, check_unchanged, check_verified
@@ -16,7 +17,7 @@ from rocketmq_reindex.jobs.watching.progress import Reporter, Work
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.names import counted, escape, redacted
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.repair.differing import CompareLogs, LogDifference, overlap
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify import against

@@ -5,6 +5,7 @@ import functools
 from dataclasses import dataclass, field
 from typing import Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.folders import entries_in
@@ -18,7 +19,7 @@ from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE,
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, is_index_file
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.verify import index as verify_index, items as verify_items, tags as verify_tags
 
 # ------------------------------------------------------------------------------------------------------------------------ index

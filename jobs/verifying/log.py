@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterable
 from typing import Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import inputs
 from rocketmq_reindex.jobs.building.scanning import ScanMemory, fingerprint_of, store_of
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
@@ -19,7 +20,6 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges, settings as scan_settings
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedVerify
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, read_sealed, sealed
 from rocketmq_reindex.udfs.scan.ranges import ScanTask

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import advice
 from rocketmq_reindex.jobs.building.advice import Way
 from rocketmq_reindex.jobs.building.settings import BuildSettings
@@ -20,7 +21,6 @@ from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.udfs import files
 
 NO_BUILD = "no build is advised"
 _LOOK_FIRST: Final = "look first whether the disk that holds the segment is mounted, and its name right; if it is lost: "

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.options import merged
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.publishing.layout import check_writable
 from rocketmq_reindex.jobs.publishing.pointers import is_work
+from rocketmq_reindex.jobs.store.folders import check_apart
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, check_is_folder, checked_paths, list_segments
-from rocketmq_reindex.storage_format import errors, names
+from rocketmq_reindex.storage_format import names
 from rocketmq_reindex.storage_format.checks.differences import PARTS
-from rocketmq_reindex.udfs import files
 
 # --------------------------------------------------------------------------------------------------------------------- settings
 # Settings of a verify: those that it shares with a build, and its own.
@@ -101,15 +102,6 @@ class VerifySettings(StoreSettings):
         """
         shared = {setting.name: getattr(self, setting.name) for setting in fields(StoreSettings)}
         return BuildSettings(**(shared | {"store": store or self.store}), out="DIR", on_damage="salvage")
-
-
-def check_apart(option: str, place: str, stores: Iterable[str]) -> None:
-    """Raises InputError for a place inside of a store."""
-    for store in stores:
-        if files.within(place, store):
-            raise errors.InputError(
-                f"{option} {names.escape(place)}: lies inside {names.escape(store)}, where nothing is written"
-            )
 
 
 # ---------------------------------------------------------------------------------------------------------------------- options

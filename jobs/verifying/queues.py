@@ -3,6 +3,7 @@
 import heapq
 from dataclasses import dataclass, field
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.decisions import odd_queues
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
@@ -16,7 +17,7 @@ from rocketmq_reindex.storage_format.errors import RefusedError
 from rocketmq_reindex.storage_format.names import counted
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import Positions, mean_of
 from rocketmq_reindex.udfs.verify import listing, queue_files, queues as verify_queues
 from rocketmq_reindex.udfs.write.queues import BATCH_FOLDER

@@ -22,7 +22,7 @@ from airflow.dag_processing.dagbag import DagBag
 
 def load() -> dict[str, Any]:
     bag = DagBag()
-    loaded = {name for name in sys.modules if name.partition(".")[0] in ("pyspark", "jobs", "storage_format", "udfs")}
+    loaded = {name for name in sys.modules if name.partition(".")[0] in ("pyspark", "jobs", "storage_format", "files", "udfs")}
     dags = {}
     for name, dag in bag.dags.items():
         dags[name] = {

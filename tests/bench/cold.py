@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader
 from tests.bench.logs import GIB, make_log, segments
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building import decisions, finishing, full, inputs, run, scanning
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.publishing import local as output_local
 from rocketmq_reindex.storage_format.errors import ReindexError
-from rocketmq_reindex.udfs import files
 from tests.bench.pretended import PretendedEngine, Shape
 from tests.bench.steps import Steps, own_memory
 from tests.tools.local_engine import QuietReporter, single

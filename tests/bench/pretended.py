@@ -13,13 +13,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.engines.engine import plan_shuffle
 from rocketmq_reindex.jobs.spark.engine import bucket_keys
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.index.file import STAGED
 from rocketmq_reindex.storage_format.queue.order import OrderDecision
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.order.decide import DecideOrder, OddQueue, OrderResult
 from rocketmq_reindex.udfs.order.placements import PlacementSpan
 from rocketmq_reindex.udfs.scan.ranges import ScanTask

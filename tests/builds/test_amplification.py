@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import decisions
 from rocketmq_reindex.storage_format.queue.order import BREAKS_MAX
 from rocketmq_reindex.storage_format.scan import range_notes
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
-from rocketmq_reindex.udfs import files
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message

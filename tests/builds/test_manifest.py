@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import xxhash
 
+from rocketmq_reindex.files import reading
 from rocketmq_reindex.jobs.publishing import output
-from rocketmq_reindex.udfs.files import reading
 from rocketmq_reindex.udfs.order import decide
 from rocketmq_reindex.udfs.write import queues as write_queues
 from tests.golden.stores import read_files

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import local
+from rocketmq_reindex.files.local import Ahead
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import local
-from rocketmq_reindex.udfs.files.local import Ahead
 from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.make_log import random_log
 

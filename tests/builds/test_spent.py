@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing import local
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.make_log import random_log

@@ -190,7 +190,7 @@ def test_nothing_to_compare_with(store: Path) -> None:
 
 
 def test_few_files_are_looked_at(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rocketmq_reindex.udfs import files
+    from rocketmq_reindex import files
 
     for number in range(300):
         for queue in range(4):

@@ -11,7 +11,7 @@ from scripts.dist import DIST
 from tests import ROOT
 from tests.tools.bundle import TASKS
 
-PACKAGES = ("storage_format", "udfs", "jobs")
+PACKAGES = ("storage_format", "files", "udfs", "jobs")
 PACKAGE = "rocketmq_reindex"
 DATABRICKS = DIST / "databricks"
 

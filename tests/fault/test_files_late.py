@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.fault.disk import tiny_store, tree

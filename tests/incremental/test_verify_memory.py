@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.verifying.log import VerifyMemory, scans_of
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.udfs import files
 from tests.incremental.verify_world import Growing, known
 from tests.tools.compare import SMALL
 from tests.tools.local_engine import local_build

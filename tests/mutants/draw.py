@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-PACKAGES = ("jobs", "udfs", "storage_format")
+PACKAGES = ("jobs", "udfs", "files", "storage_format")
 _BORDERS: dict[type[ast.cmpop], tuple[bytes, tuple[bytes, ...]]] = {
     ast.Lt: (b"<", (b"<=", b">")),
     ast.LtE: (b"<=", (b"<", b">=")),

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.publishing import pointers
-from rocketmq_reindex.udfs import files
 from tests.incremental.world import World
 from tests.tools.faulty_runs import command
 from tests.tools.faulty_s3 import faulty_s3

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex import files
 from tests.stores.tables_session import Started, started_session
 from tests.tools.hdfs_server import hdfs_server
 from tests.tools.s3_server import BUCKET, s3_server

@@ -9,8 +9,8 @@ import threading
 import numpy as np
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs import files
 
 
 class FilesContract:

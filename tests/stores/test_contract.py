@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.udfs.files import systems
+from rocketmq_reindex.files import systems
 from tests.stores.contract import FilesContract
 
 

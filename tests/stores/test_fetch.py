@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex.files import systems
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD
@@ -24,7 +25,6 @@ from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
 from rocketmq_reindex.jobs.store.lock import store_locked
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs.files import systems
 from tests.fault.disk import state, tiny_store, tree
 from tests.tools.faulty_files import Fault, faulty
 from tests.tools.local_engine import InlineEngine, local_build, run_build, single

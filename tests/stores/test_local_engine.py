@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.udfs import files
 from tests.fault.disk import tiny_store
 from tests.fault.processes import fault
 from tests.golden.stores import GoldenStore

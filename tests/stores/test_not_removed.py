@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import object_store
 from rocketmq_reindex.jobs.building.planning import store_scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.incremental import last_build
@@ -18,8 +20,6 @@ from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.verifying.log import VerifyMemory
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import VerifyResult
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import object_store
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.scan.segments import list_segments
 from tests.fault.disk import tiny_store

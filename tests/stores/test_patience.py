@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import object_store
 from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.publishing import output, pointers
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import object_store
 from tests.fault.disk import tiny_store
 from tests.tools.s3_door import CUT, LOST, Refuses, Sought, s3_door, through
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import object_store
 from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.verify import verify
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import object_store
 from tests.fault.disk import tiny_store
 from tests.stores.bucket_world import BucketWorld
 from tests.stores.contract import FilesContract

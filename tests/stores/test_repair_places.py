@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.repairing.explain import explain
-from rocketmq_reindex.udfs import files
 from tests.fault.disk import SEGMENT, state, tree
 from tests.fault.repairs import damaged_store
 from tests.stores.whole import published

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import rocketmq_reindex as rr
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
@@ -22,7 +23,6 @@ from rocketmq_reindex.jobs.inspect_files import inspect
 from rocketmq_reindex.jobs.publishing import builds as output_builds, output, pointers
 from rocketmq_reindex.jobs.query import query
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs import files
 from tests.fault.disk import tiny_store, tree
 from tests.stores.whole import published
 from tests.tools.faulty_s3 import faulty_s3
@@ -152,7 +152,7 @@ def test_the_next_run_after_a_refused_one_needs_no_overwrite(store: str, out: st
 KILLED = """
 import sys, time
 from rocketmq_reindex.jobs.publishing import output
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex import files
 with output.staging(sys.argv[1], True, True) as stage:
     files.write_bytes(stage.temporary, files.join(stage.tree, "consumequeue", "T", "0", "0" * 20), [b"half"])
     print(files.base(stage.tree), flush=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.scanning import store_of
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
@@ -21,7 +22,6 @@ from rocketmq_reindex.jobs.incremental import last_build
 from rocketmq_reindex.jobs.publishing import builds as output_builds, output, pointers as output_alive
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.worker.setup import Batches
 from tests.fault.disk import tree

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex import files
 from tests.stores.bucket_world import BucketWorld
 from tests.stores.contract import FilesContract
 from tests.tools.local_verify import local_verify

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files.object_store import ObjectStore
+from rocketmq_reindex.files.systems import resolve
 from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.jobs.tables.making import hadoop_settings
 from rocketmq_reindex.jobs.tables.rows import write
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.object_store import ObjectStore
-from rocketmq_reindex.udfs.files.systems import resolve
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, SEGMENTS, Table
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore

@@ -16,13 +16,13 @@ from urllib.parse import urlencode
 import pytest
 from pyspark.sql import Row
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import object_store
 from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.jobs.tables.making import hadoop_settings
 from rocketmq_reindex.jobs.tables.rows import write
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import object_store
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, SEGMENTS, Table
 from tests.incremental.world import SALVAGE, World
 from tests.stores.tables_session import Started

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.fetch import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.publishing import pointers
-from rocketmq_reindex.udfs import files
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
 from tests.tools.local_engine import local_build

@@ -21,7 +21,7 @@ from tests.tools.faulty_processes import ROOT, SITE, Running, command, java, run
 HOSTS = ("127.0.0.2", "127.0.0.3")
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a JVM that runs for seconds: what its second compiler costs does not come back."""
-PACKAGES = ("storage_format", "udfs", "jobs")
+PACKAGES = ("storage_format", "files", "udfs", "jobs")
 _URL = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)\n")
 
 

@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rocketmq_reindex.files import entries, folders, local, reading, systems, uris, writer
 from rocketmq_reindex.jobs.fetching import record, swap
 from rocketmq_reindex.jobs.publishing import local as output_local
-from rocketmq_reindex.udfs.files import entries, folders, local, reading, systems, uris, writer
 
 OPERATIONS: Final = frozenset({
     "open", "close", "stat", "lstat", "fstat", "statvfs", "listdir", "scandir", "mkdir", "rmdir", "unlink", "link", "rename",

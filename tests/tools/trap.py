@@ -16,7 +16,7 @@ from pathlib import Path
 
 _OPENED = 0x20
 _EVENT = struct.Struct("iIII")
-OURS = ("rocketmq_reindex", "storage_format", "udfs", "jobs")
+OURS = ("rocketmq_reindex", "storage_format", "files", "udfs", "jobs")
 SETTINGS = {
     ".numba_config.yaml": "cache_dir: {here}/cache\ndisable_jit: 1\n",
     "matplotlibrc": "text.usetex: True\n",

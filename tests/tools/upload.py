@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex import files
 
 
 def upload(folder: Path, uri: str, aside: str) -> None:

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files.digests import ReadDigest, digest_of, file_digest
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
-from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.files.digests import ReadDigest, digest_of, file_digest
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.incremental import scan_store
 from rocketmq_reindex.udfs.incremental.stored_rows import RowWriter, rows_again, stored_rows

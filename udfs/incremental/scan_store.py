@@ -10,10 +10,10 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, names as storage_format_names
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files.digests import file_digest
 
 # ------------------------------------------------------------------------------------------------------------------- scan store
 # The scan store: what earlier runs found in a log, kept below ``TABLES/_scans``, so that no range is scanned twice.

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, names as storage_format_names
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.cells import bucket_of, cut_cells, mix, rows_of
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.queues import FilesResult

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.queue import cells
@@ -28,7 +29,7 @@ from rocketmq_reindex.storage_format.queue.order import (
     order_broker,
 )
 from rocketmq_reindex.storage_format.queue.placement import LogEvidence
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.order.placements import PlacementSpan, PlacementWriter, Queue
 from rocketmq_reindex.udfs.staging import StagingFolder

@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.names import WAITING_TOPICS
 from rocketmq_reindex.storage_format.queue import cells, order, placement as queue_placement
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 
 # ------------------------------------------------------------------------------------------------------------------- placements
 # Where the units of queues out of order go, as packed arrays in staged files: these rows never pass through the driver.

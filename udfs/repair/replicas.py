@@ -8,12 +8,13 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.repair import RecordAt, SegmentDamage
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as scan_settings
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader
 

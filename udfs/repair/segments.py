@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files.digests import UsedDigest
+from rocketmq_reindex.files.folders import HARD, NONE, REFLINK
 from rocketmq_reindex.storage_format import digest as storage_format_digest, names, repair
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.udfs import files, handover
-from rocketmq_reindex.udfs.files.digests import UsedDigest
-from rocketmq_reindex.udfs.files.folders import HARD, NONE, REFLINK
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.repair.replicas import Walker
 from rocketmq_reindex.udfs.staging import Position, StagingFolder

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, read_evidence
 from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, is_usual
 from rocketmq_reindex.storage_format.queue import cells
@@ -24,7 +25,7 @@ from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.storage_format.scan.stale_tail import DamagedStretch, Doubt, StaleTail, StaleTailSearch
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, is_own, topic_entry
 from rocketmq_reindex.storage_format.walk.state import BatchArrays, UnitArrays
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import errors, layouts, names
 from rocketmq_reindex.storage_format.scan.ranges import Segment
-from rocketmq_reindex.udfs import files
 
 _FOLDER: Final = "commitlog"
 

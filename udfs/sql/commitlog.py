@@ -12,12 +12,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import layouts, names as storage_format_names, versions
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as scan_settings, stale_tail
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail
 from rocketmq_reindex.udfs.scan.segments import list_segments

@@ -14,13 +14,13 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import errors, findings, layouts, names
 from rocketmq_reindex.storage_format.checks.index import ITEM_FAULTS, check_index
 from rocketmq_reindex.storage_format.index.file import IndexView, guess_sizes, open_index
 from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS, HEADER_SIZE, IndexHeader, file_size
 from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, FAULTS, HAS_UNIT, QueueFile, read_queue_file
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.messages import batches as arrow
 from rocketmq_reindex.udfs.messages.batches import TIME, times
 from rocketmq_reindex.udfs.sql import base

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.checks.queues import named_fields
 from rocketmq_reindex.storage_format.index.file import ITEM
@@ -24,7 +25,7 @@ from rocketmq_reindex.storage_format.layouts import first_byte
 from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 

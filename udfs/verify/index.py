@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.checks.index import LINK_FAULTS, SLOT_FAULTS, IndexCheck, check_index, slot_lengths
 from rocketmq_reindex.storage_format.findings import Finding, UnreadableError
 from rocketmq_reindex.storage_format.index.file import IndexView, open_index
 from rocketmq_reindex.storage_format.index.header import file_size
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import StagingFolder
 

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.checks import items as checks_items
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.index.file import ITEM, STAGED, time_differences
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.layouts import INT64_MIN
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 from rocketmq_reindex.udfs.verify.index import CHUNK, CHUNK_ITEMS

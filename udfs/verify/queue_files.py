@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.checks.differences import Example, Tally
 from rocketmq_reindex.storage_format.checks.queues import UnitChecker
 from rocketmq_reindex.storage_format.names import counted, escape
@@ -21,7 +22,6 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.text.java_string import java_text
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.handover import TaskResult
 
 # ----------------------------------------------------------------------------------------------------------------- record heads

@@ -85,7 +85,7 @@ def _answer(task: Any) -> tuple[bool, Any, str]:
 
 def _work(link: socket.socket) -> NoReturn:
     """Run the tasks that come, one after another, until the driver is gone."""
-    from rocketmq_reindex.udfs.files import object_store
+    from rocketmq_reindex.files import object_store
 
     sending = threading.Lock()
 

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex import files
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.worker.setup import Batches
 
 # -------------------------------------------------------------------------------------------------------------------- kept rows

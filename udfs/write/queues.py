@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.digest import Digest, new_digest
 from rocketmq_reindex.storage_format.names import path_component
 from rocketmq_reindex.storage_format.queue import cells, consume_queue, placement as queue_placement, units as queue_units
-from rocketmq_reindex.udfs import files, handover
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.order.placements import Placements
 from rocketmq_reindex.udfs.staging import StagingFolder

@@ -70,7 +70,7 @@ def test_the_driver_sees_the_furthest_attempt(staging: StagingFolder, clock: Clo
 
 def test_at_most_two_writes_a_second(staging: StagingFolder, clock: Clock, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     writes: list[float] = []
-    monkeypatch.setattr("rocketmq_reindex.udfs.files.write_bytes", lambda *_: writes.append(clock.seconds))
+    monkeypatch.setattr("rocketmq_reindex.files.write_bytes", lambda *_: writes.append(clock.seconds))
     rng, position, begin = random.Random(seed), Position(staging, "0", 100_000), clock.seconds
     for done in range(100_000):
         clock.seconds += rng.uniform(0, 0.001)
@@ -82,13 +82,13 @@ def test_at_most_two_writes_a_second(staging: StagingFolder, clock: Clock, monke
 
 def test_stores_with_requests_are_asked_seldom(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     staging, requests = StagingFolder("s3://bucket/staging"), list[tuple[str, float]]()
-    monkeypatch.setattr("rocketmq_reindex.udfs.files.write_bytes", lambda *_: requests.append(("write", clock.seconds)))
+    monkeypatch.setattr("rocketmq_reindex.files.write_bytes", lambda *_: requests.append(("write", clock.seconds)))
 
     def listing(_: str) -> list[object]:
         requests.append(("list", clock.seconds))
         return []
 
-    monkeypatch.setattr("rocketmq_reindex.udfs.files.listing", listing)
+    monkeypatch.setattr("rocketmq_reindex.files.listing", listing)
     position, seen = Position(staging, "0", 600), Positions(staging)
     for second in range(600):
         clock.seconds += 1

@@ -32,7 +32,7 @@ def texts(path: Path) -> Iterator[str]:
 
 def test_all_texts_that_name_an_option() -> None:
     known, seen = {keyword.replace("_", "-") for keyword in OPTIONS.keys() - NOT_OPTIONS}, 0
-    for folder in ("jobs", "udfs", "storage_format"):
+    for folder in ("jobs", "udfs", "files", "storage_format"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             if path.name in ("options.py", "help.py", "cli.py") or "dags" in path.parts:
                 continue

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.planning import check_free, dry_run_lines, sample, scan_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.settings import list_segments
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message

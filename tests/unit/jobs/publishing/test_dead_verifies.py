@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.files import systems
 from rocketmq_reindex.jobs.publishing import builds
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
-from rocketmq_reindex.udfs.files import systems
 
 
 def test_only_dead_ones_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
-from rocketmq_reindex.udfs import files
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing import local as output_local, output
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 

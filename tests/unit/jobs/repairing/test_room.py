@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.files.folders import HARD, NONE
 from rocketmq_reindex.jobs.repairing.replicas import log_bytes
 from rocketmq_reindex.storage_format.scan.ranges import Segment
-from rocketmq_reindex.udfs.files.folders import HARD, NONE
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 SIZE = 1 << 14

@@ -207,7 +207,7 @@ def test_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ("oss://bucket/t/", None, "oss://bucket/t"),
 ])  # fmt: skip
 def test_one_place_for_both(given: str, taken: str | None, path: str) -> None:
-    """What ``udfs.files`` takes, and what Hadoop's Path takes: decoded, without user and options."""
+    """What ``files`` takes, and what Hadoop's Path takes: decoded, without user and options."""
     settings = BuildSettings("store", "out", tables=given).check()
     assert settings.tables == (taken or given)
     assert table_path(settings.tables, "files") == f"{path}/files"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import systems
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.command.options import parser_of
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
@@ -17,8 +19,6 @@ from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.jobs.verifying.work import take_sizes, work_folder
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.scan.ranges import Segment
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import systems
 from tests.tools.local_verify import kinds, local_verify
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from rocketmq_reindex.jobs.api.running import make_build
+from rocketmq_reindex.jobs.api.running import make_build, watched_run
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.run import Verify
-from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.jobs.watching.watch import Watch
 from tests.tools import spoil
 from tests.tools.compare import SMALL, project_settings
 from tests.tools.local_engine import InlineEngine, single
@@ -76,7 +76,7 @@ def test_stages_of_other_threads_go_on_beside() -> None:
 def watched(command: str, settings: Any, kind: Callable[..., Any]) -> Any:
     """The summary of a run of ``kind`` that is watched as the command line watches it."""
     watch = Watch(command)
-    watch.start(settings, ())
+    watch.start(watched_run(settings, ()))
     with watch.reporter() as reporter:
         job = kind(settings, reporter, single(InlineEngine()))
         job.run()

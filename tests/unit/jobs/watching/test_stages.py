@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import reading
 from rocketmq_reindex.jobs.inspect_files import inspect
 from rocketmq_reindex.jobs.inspecting import index, segment
 from rocketmq_reindex.jobs.preflight import preflight
@@ -20,8 +22,6 @@ from rocketmq_reindex.storage_format.checks import index as index_check
 from rocketmq_reindex.storage_format.kernels import cache_folder
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import reading
 from tests.tools.local_engine import local_build
 from tests.tools.make_log import random_log
 

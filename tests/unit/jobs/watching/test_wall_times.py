@@ -13,8 +13,8 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.run import Verify
-from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching import clock
+from rocketmq_reindex.jobs.watching.watch import Watch
 from tests.golden.stores import GoldenStore
 from tests.tools.local_engine import InlineEngine
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from rocketmq_reindex.jobs.api.running import make_build
+from rocketmq_reindex.jobs.api.running import make_build, watched_run
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
@@ -27,10 +27,10 @@ from rocketmq_reindex.jobs.command.options import wants_json_log
 from rocketmq_reindex.jobs.spark.gateway import JvmErrors
 from rocketmq_reindex.jobs.verifying.mend import Mend
 from rocketmq_reindex.jobs.verifying.summary import VerifyResult
-from rocketmq_reindex.jobs.watch import Watch
 from rocketmq_reindex.jobs.watching import logs, progress
 from rocketmq_reindex.jobs.watching.logs import JsonLines, JsonLog
 from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.jobs.watching.watch import Watch, WatchedRun
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.errors import UsageError
 from tests.tools import spoil
@@ -60,7 +60,7 @@ def samples(path: Path) -> dict[tuple[str, str], float]:
 def watched(settings: BuildSettings, *words: str) -> BuildResult:
     """A build in this process, watched as the command line has it watched."""
     watch = Watch("build", json_log=wants_json_log(words))
-    watch.start(settings, (*settings.inputs, settings.out))
+    watch.start(watched_run(settings, (*settings.inputs, settings.out), settings.out))
     with watch.reporter() as reporter:
         job = make_build(settings, reporter, single(InlineEngine()))
         job.run()
@@ -72,7 +72,7 @@ def test_a_refusal_is_one_event(tmp_path: Path, capsys: pytest.CaptureFixture[st
     """Its next steps stand in lines of their own, and are no errors by themselves."""
     settings = BuildSettings(str(tmp_path / "store"), str(tmp_path / "out"))
     watch, summary = Watch("build", json_log=True), BuildResult()
-    watch.start(settings, ())
+    watch.start(watched_run(settings, ()))
     summary.exit, summary.error = 5, "log: damage\n  repair it\n  or stop before it"
     watch.end(summary, lines=True, published=False)
     errors = [line["msg"] for line in objects(capsys.readouterr().err) if line["context"]["event"] == "error"]
@@ -281,7 +281,7 @@ def test_a_verify_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str
     watch, summary, tally = Watch("verify", json_log=True), VerifyResult(), Tally()
     tally.add("queue-unit-missing", 7, "consumequeue/T/0/0", 3, "gone")
     settings = BuildSettings("/s", ".", metrics=str(path))
-    watch.start(settings, ())
+    watch.start(watched_run(settings, ()))
     summary.take(tally, Mend(settings))
     summary.warn("a sample")
     watch.end(summary)
@@ -313,7 +313,7 @@ def test_lines_of_the_jvm_are_json_too(capfd: pytest.CaptureFixture[str]) -> Non
         if not json_log:
             assert told.encode() == said
             continue
-        watch.start(BuildSettings("/s", "/o"), ())
+        watch.start(WatchedRun("/s", "/o"))
         lines = objects(told)
         assert {(line["level"], line["context"]["event"], line["context"]["command"]) for line in lines} == {
             ("WARNING", "jvm", "build")

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.walk.window import Bytes, View, Window
-from rocketmq_reindex.udfs import files
 
 SIZE = 100_000
 CHUNK = 4096

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import decisions
 from rocketmq_reindex.jobs.building.decisions import FirstHoles
 from rocketmq_reindex.storage_format.queue.order import Fill, KeptUnits, Placement
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
-from rocketmq_reindex.udfs import files
 from rocketmq_reindex.udfs.order import placements
 from rocketmq_reindex.udfs.order.placements import Placements, PlacementWriter, PlanWriter, Queue
 

@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.files.reading import Reader
 from rocketmq_reindex.storage_format.digest import KIND, new_digest
-from rocketmq_reindex.udfs.files.reading import Reader
 
 _READ_BYTES: Final = 16 << 20
 Bytes = npt.NDArray[np.uint8]

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
+from rocketmq_reindex.files.object_store import ObjectStore, patiently
+from rocketmq_reindex.files.uris import Uri, is_remote, lacks_slash, plain, split
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs.files.object_store import ObjectStore, patiently
-from rocketmq_reindex.udfs.files.uris import Uri, is_remote, lacks_slash, plain, split
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs

@@ -3,7 +3,7 @@
 A plain path is a local or mounted file, which the calls of the operating system reach; pyarrow.fs reaches a URI.
 """
 
-from rocketmq_reindex.udfs.files.entries import (
+from rocketmq_reindex.files.entries import (
     ABSENT,
     FILE,
     FOLDER,
@@ -16,7 +16,7 @@ from rocketmq_reindex.udfs.files.entries import (
     modified,
     names,
 )  # fmt: skip
-from rocketmq_reindex.udfs.files.folders import (
+from rocketmq_reindex.files.folders import (
     allocated,
     clone,
     copy_in_store,
@@ -28,10 +28,10 @@ from rocketmq_reindex.udfs.files.folders import (
     sync,
     why,
 )
-from rocketmq_reindex.udfs.files.local import outgrows_cache
-from rocketmq_reindex.udfs.files.reading import CONFIG_MAX, MAPPED_MAX, Reader, head, lines, read_bytes
-from rocketmq_reindex.udfs.files.systems import checked, is_flat, naming, no_rename, s3_options
-from rocketmq_reindex.udfs.files.uris import (
+from rocketmq_reindex.files.local import outgrows_cache
+from rocketmq_reindex.files.reading import CONFIG_MAX, MAPPED_MAX, Pages, Reader, head, lines, read_bytes
+from rocketmq_reindex.files.systems import checked, is_flat, naming, no_rename, s3_options
+from rocketmq_reindex.files.uris import (
     Uri,
     absolute,
     base,
@@ -48,10 +48,10 @@ from rocketmq_reindex.udfs.files.uris import (
     split,
     within,
 )  # fmt: skip
-from rocketmq_reindex.udfs.files.writer import Writer, write_bytes, writing
+from rocketmq_reindex.files.writer import Writer, write_bytes, writing
 
 __all__ = [
-    "ABSENT", "CONFIG_MAX", "FILE", "FOLDER", "MAPPED_MAX", "OTHER", "Entry", "Reader", "Uri", "Writer", "absolute",
+    "ABSENT", "CONFIG_MAX", "FILE", "FOLDER", "MAPPED_MAX", "OTHER", "Entry", "Pages", "Reader", "Uri", "Writer", "absolute",
     "allocated", "base", "below", "beside", "canonical", "check_volume", "checked", "clone", "copy_in_store",
     "count_below", "entry_of", "free_bytes", "head", "is_flat", "is_known", "is_remote", "join", "lines", "link",
     "listing", "make_folder", "modified", "names", "naming", "no_rename", "option", "outgrows_cache", "overlap",

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import reading
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import reading
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
-from rocketmq_reindex.udfs.files import folders, object_store, systems, uris
+from rocketmq_reindex.files import folders, object_store, systems, uris
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.udfs.files.object_store import ObjectFile, ObjectStore
+from rocketmq_reindex.files.object_store import ObjectFile, ObjectStore
 
 HIDDEN = "AWS Error UNKNOWN (HTTP status 403) during GetObject operation: Failed to flush response stream"
 

@@ -11,16 +11,15 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.jobs.verifying.options import check_apart
+from rocketmq_reindex.files import object_store
+from rocketmq_reindex.jobs.command.option import Engine, Progress
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.clock import command_begin
 from rocketmq_reindex.storage_format.errors import error_lines, errors_of
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs.files import object_store
 from rocketmq_reindex.version import __version__
 
 if TYPE_CHECKING:
@@ -43,16 +42,27 @@ JVM_LOGGER: Final = "rmq-reindex.jvm"
 """Gets the lines that the JVM writes to stderr, while it has a handler (``gateway.JvmErrors``)"""
 
 
+@dataclass(frozen=True)
+class WatchedRun:
+    """What the settings of a run say of the run itself. ``store``, ``out`` and ``metrics`` are paths as they were given."""
+
+    store: str = ""
+    out: str | None = None
+    """DIR, of a build"""
+    metrics: str = ""
+    """the file of metrics; empty for none"""
+    progress: Progress = "lines"
+    engine: Engine = "spark"
+    master: str = ""
+
+
 class Watch:
     """One run of a command. ``json_log``: its messages are JSON objects. ``quiet``: nothing is printed on stderr."""
 
     def __init__(self, command: str, *, json_log: bool = False, quiet: bool = False) -> None:
-        self._command, self._quiet, self._settings = command, quiet, StoreSettings("")
+        self._command, self._quiet, self._run = command, quiet, WatchedRun()
         self._log: JsonLog | None = None
         self._reporter: Reporter | None = None
-        self._out: str | None = None
-        """DIR, of a build"""
-        self._dry_run = False
         self._begin = command_begin()
         self._listening = contextlib.ExitStack()
         # An earlier run of this process may have had a log.
@@ -63,14 +73,10 @@ class Watch:
             self._log = JsonLog(build=uuid.uuid4().hex, command=command)
             self._log.take(JVM_LOGGER, "jvm")
 
-    def start(self, settings: StoreSettings, apart: Iterable[str]) -> None:
-        """The settings are known, and the run starts. Raises InputError for a file of metrics in a folder of ``apart``."""
-        if settings.metrics:
-            check_apart("--metrics", settings.metrics, apart)
-        self._settings = settings
+    def start(self, run: WatchedRun) -> None:
+        """The settings are known, and the run starts."""
+        self._run = run
         self._listening.enter_context(object_store.heard_by(self._waits))
-        if isinstance(settings, BuildSettings):
-            self._out, self._dry_run = escape(settings.out), settings.dry_run
         if self._log:
             known: dict[str, Value] = {"version": __version__, "store": self._store, "out": self._out}
             self._log.event("run-begun", f"{self._command}: begun", known)
@@ -81,7 +87,7 @@ class Watch:
             self._reporter.waits(text)
         elif self._log:
             self._log.waits(text)
-        elif self._settings.progress == "json" and not self._quiet:
+        elif self._run.progress == "json" and not self._quiet:
             from rocketmq_reindex.jobs.watching.logs import JsonLines
 
             JsonLines().waits(text)
@@ -90,25 +96,28 @@ class Watch:
 
     def compiles(self) -> None:
         """Say that the record loops are compiled first, where they are, on this machine."""
-        if self._quiet or not compiling.runs_here(self._settings.engine, self._settings.master):
+        if self._quiet or not compiling.runs_here(self._run.engine, self._run.master):
             return
         if text := compiling.line(compiling.SCAN):
             if self._log:
                 self._log.line(text)
-            elif self._settings.progress != "json":
+            elif self._run.progress != "json":
                 print(text, file=sys.stderr, flush=True)
 
     @property
     def _store(self) -> str:
-        settings = self._settings
-        return escape(settings.store_name or settings.store or ",".join(settings.commitlogs))
+        return escape(self._run.store)
+
+    @property
+    def _out(self) -> str | None:
+        return None if self._run.out is None else escape(self._run.out)
 
     def reporter(self) -> Reporter:
         """Yield a reporter that shows the stages as asked for."""
         from rocketmq_reindex.jobs.watching.progress import Reporter
 
         shown: list[Shown] = [self._log] if self._log else []
-        if self._settings.progress == "json" and not self._quiet:
+        if self._run.progress == "json" and not self._quiet:
             from rocketmq_reindex.jobs.watching.logs import JsonLines
 
             shown.append(JsonLines())
@@ -127,7 +136,7 @@ class Watch:
     def end(self, summary: RunSummary, *, lines: bool = False, published: bool = False) -> None:
         """Report the end of the run. ``lines``: warnings are lines on stderr, if they are not logged."""
         self._listening.close()
-        trouble = self._write_metrics(summary) if self._settings.metrics and not self._dry_run else ""
+        trouble = self._write_metrics(summary) if self._run.metrics else ""
         if trouble:
             summary.warn(trouble)
         if self._log:
@@ -162,7 +171,7 @@ class Watch:
 
     def _write_metrics(self, summary: RunSummary) -> str:
         """Write the figures; return what kept them from being written, or nothing."""
-        path = self._settings.metrics
+        path = self._run.metrics
         try:
             from rocketmq_reindex.jobs.watching.logs import write_metrics
             from rocketmq_reindex.jobs.watching.progress import StageSeconds

@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from rocketmq_reindex.files import local, systems, uris
 from rocketmq_reindex.storage_format import errors, layouts, names
-from rocketmq_reindex.udfs.files import local, systems, uris
 
 if TYPE_CHECKING:
     import numpy as np

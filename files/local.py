@@ -6,9 +6,9 @@ import stat
 import threading
 from typing import Final
 
+from rocketmq_reindex.files.systems import naming
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs.files.systems import naming
 
 # ------------------------------------------------------------------------------------------------------------------------ local
 # Open local files, and nothing that only looks like one.

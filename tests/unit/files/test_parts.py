@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from rocketmq_reindex.udfs.files import reading
-from rocketmq_reindex.udfs.files.reading import PartsAhead, read_parts
+from rocketmq_reindex.files import reading
+from rocketmq_reindex.files.reading import PartsAhead, read_parts
 
 PART = 1000
 SIZE = 50_500

@@ -8,8 +8,8 @@ import stat
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from rocketmq_reindex.udfs.files.systems import System, resolve
-from rocketmq_reindex.udfs.files.uris import join
+from rocketmq_reindex.files.systems import System, resolve
+from rocketmq_reindex.files.uris import join
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs

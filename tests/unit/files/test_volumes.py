@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import uris
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import uris
 
 ABOVE = "is no folder of a volume: name /Volumes/CATALOG/SCHEMA/VOLUME or a folder in it"
 ABSENT = "is no volume that this user sees: make it first, or name another"

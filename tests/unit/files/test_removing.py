@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.udfs import files
+from rocketmq_reindex import files
 
 
 def test_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 import pytest
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import systems, uris
+from rocketmq_reindex.files.object_store import ObjectStore
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.names import escape, redacted
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import systems, uris
-from rocketmq_reindex.udfs.files.object_store import ObjectStore
 
 
 @pytest.mark.parametrize(

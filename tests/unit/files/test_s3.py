@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.udfs.files.systems import plain_checksums
+from rocketmq_reindex.files.systems import plain_checksums
 
 REQUEST, RESPONSE = "AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"
 MINIO = {"endpoint_override": "minio.local:9000"}

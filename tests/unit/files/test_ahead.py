@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import local
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs import files
-from rocketmq_reindex.udfs.files import local
 
 KIB = 1 << 10
 SIZE = 8192 * KIB

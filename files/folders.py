@@ -11,8 +11,8 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from rocketmq_reindex.files import entries, systems, uris
 from rocketmq_reindex.storage_format.names import escape
-from rocketmq_reindex.udfs.files import entries, systems, uris
 
 # ---------------------------------------------------------------------------------------------------------------------- folders
 # Make, rename, copy and sync folders and files as a whole.
