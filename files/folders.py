@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from rocketmq_reindex.files import entries, systems, uris
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 
 # ---------------------------------------------------------------------------------------------------------------------- folders
 # Make, rename, copy and sync folders and files as a whole.

@@ -8,7 +8,7 @@ from typing import Final
 
 from rocketmq_reindex.files.systems import naming
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 
 # ------------------------------------------------------------------------------------------------------------------------ local
 # Open local files, and nothing that only looks like one.

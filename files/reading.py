@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketmq_reindex.files import local, systems, uris
-from rocketmq_reindex.storage_format import errors, layouts, names
+from rocketmq_reindex.storage_format import errors, layouts, showing
 
 if TYPE_CHECKING:
     import numpy as np
@@ -169,7 +169,7 @@ class Reader:
             received = self._read_some(at, view)
             if not received:
                 raise errors.InputError(
-                    f"{names.escape(self.path)}: ends at byte {at}, shorter than when the run began: input changed"
+                    f"{showing.escape(self.path)}: ends at byte {at}, shorter than when the run began: input changed"
                 )
             view = view[received:]
             at += received
@@ -302,7 +302,7 @@ def head(path: str, size_max: int) -> bytes:
 def _check_size(path: str, size: int, size_max: int) -> None:
     if size > size_max:
         raise errors.InputError(
-            f"{names.escape(path)}: has {size:,} bytes where at most {size_max:,} are read: look at what lies there"
+            f"{showing.escape(path)}: has {size:,} bytes where at most {size_max:,} are read: look at what lies there"
         )
 
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from rocketmq_reindex.files.object_store import ObjectStore, patiently
 from rocketmq_reindex.files.uris import Uri, is_remote, lacks_slash, plain, split
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs

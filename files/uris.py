@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 
 # ------------------------------------------------------------------------------------------------------------------------- uris
 # Paths and URIs as text: join them, take them apart, compare them. Nothing is opened here.

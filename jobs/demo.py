@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rocketmq_reindex.jobs.cli import main as rmq_reindex
 from rocketmq_reindex.jobs.command.failures import Interrupts
-from rocketmq_reindex.storage_format.names import counted
+from rocketmq_reindex.storage_format.showing import counted
 
 NAME = "basic-5.3"
 ARCHIVE = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"{NAME}.tar.xz"

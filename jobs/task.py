@@ -9,7 +9,7 @@ from typing import Final
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.storage_format.errors import ExitStatus, UsageError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 
 DONE = (ExitStatus.DONE, ExitStatus.LOST)
 """exit statuses of a run that did what it was asked to: 3 is a build without the damaged parts of its log"""

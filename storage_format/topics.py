@@ -1,13 +1,69 @@
-"""A broker's topic configuration (RocketMQ ``TopicConfigManager``, config/topics.json), read, or drafted from the log.
+"""Topics: which names are valid, what a record's topic means, and a broker's topic configuration.
 
-The JSON is that of ``TopicConfigSerializeWrapper``, which 4.9 and 5.x both parse; 4.9 passes over the fields that it does not
-know.
+The configuration is RocketMQ's ``TopicConfigManager`` (config/topics.json), read, or drafted from the log. Its JSON is that of
+``TopicConfigSerializeWrapper``, which 4.9 and 5.x both parse; 4.9 passes over the fields that it does not know.
 """
 
 import json
+import unicodedata
 from typing import Any, Final
 
-from rocketmq_reindex.storage_format.names import LMQ_PREFIX, SYSTEM_PREFIX
+# ----------------------------------------------------------------------------------------------------------------------- names
+# Topic and LMQ names: which may become a path. A name of the log is hostile until it was checked here: only ``path_component``
+# turns one into a part of a path.
+
+PLAIN: Final = 1
+"""It is one plain path component."""
+SLASH: Final = 2
+SCHEDULE: Final = 4
+DISPATCHES: Final = 8
+"""A record of this topic may be dispatched to LMQs as well."""
+INCLUDED: Final = 16
+LMQ: Final = 32
+UNUSUAL: Final = 64
+"""It is plain, but ``TopicValidator`` refuses it."""
+SEEN: Final = 128
+"""A record of the range being scanned was dispatched to it."""
+BATCH: Final = 256
+"""Its queues are batch ConsumeQueues (``queue.type=BatchCQ``)."""
+TOPIC: Final = 512
+"""A record of the range being scanned has it as its topic, and gets a unit."""
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+RETRY_PREFIX: Final = "%RETRY%"
+SYSTEM_PREFIX: Final = "rmq_sys_"
+LMQ_PREFIX: Final = "%LMQ%"
+TIMER_TOPIC: Final = f"{SYSTEM_PREFIX}wheel_timer"
+"""``TimerMessageStore.TIMER_TOPIC``; a broker reads its queue 0 alone"""
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+"""``TransactionalMessageUtil.buildHalfTopic``"""
+OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+"""``TransactionalMessageUtil.buildOpTopic``: which half messages were committed or rolled back"""
+DISCARD_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+"""``TopicValidator.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC``: half messages that a broker has given up"""
+WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC})
+"""Here messages wait until the broker delivers them, once for each unit that points to them."""
+NAME_BYTES_MAX: Final = 255
+_PLAIN_CHARACTERS: Final = frozenset("%-_|0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+def path_component(name: str) -> str | None:
+    """Return ``name`` if it is one plain path component, else None. A plain one has no separator, control character or
+    surrogate."""
+    if name in ("", ".", "..") or len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES_MAX:
+        return None
+    if any(c in "/\\" or unicodedata.category(c) in ("Cc", "Cs") for c in name):
+        return None
+    return name
+
+
+def is_usual(name: str) -> bool:
+    """Return whether ``TopicValidator.validateTopic`` takes the name, apart from its length: V2 records have longer topics."""
+    return all(c in _PLAIN_CHARACTERS for c in name)
+
+
+# --------------------------------------------------------------------------------------------------------------- configuration
+# What a broker knows of its topics, in config/topics.json.
 
 SYSTEM_TOPICS: Final = frozenset(
     {

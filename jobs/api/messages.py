@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.querying.bodies import preview, to_json
-from rocketmq_reindex.storage_format.names import counted, printable
+from rocketmq_reindex.storage_format.showing import counted, printable
 from rocketmq_reindex.udfs.times import EPOCH
 
 if TYPE_CHECKING:

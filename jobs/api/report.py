@@ -8,7 +8,7 @@ from rocketmq_reindex.jobs.api import keywords
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.store.folders import failures_as_errors
-from rocketmq_reindex.storage_format import errors, names
+from rocketmq_reindex.storage_format import errors, showing
 
 
 class ReportSettings(NamedTuple):
@@ -82,5 +82,5 @@ def write_page(settings: ReportSettings) -> ReportResult:
         write_whole(settings.out, page)
     size = len(page.encode())
     result = ReportResult(out=settings.out, bytes=size)
-    result.end(f"wrote    {names.escape(settings.out)}, {size:,} bytes")
+    result.end(f"wrote    {showing.escape(settings.out)}, {size:,} bytes")
     return result

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

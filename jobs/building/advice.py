@@ -8,7 +8,7 @@ from typing import Final
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option_table import ADVISED, default_of
 from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.storage_format.names import redacted, shell
+from rocketmq_reindex.storage_format.showing import redacted, shell
 
 DIR: Final = "DIR"
 """stands for the folder of the result"""

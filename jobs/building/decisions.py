@@ -16,11 +16,11 @@ from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, BuildResult
 from rocketmq_reindex.jobs.publishing.output import few_parts
 from rocketmq_reindex.storage_format.errors import RefusedError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.queue import order, placement, units as queue_units
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.order.decide import DecideOrder, OddQueue, OrderResult
 from rocketmq_reindex.udfs.order.placements import PlanWriter

@@ -19,14 +19,15 @@ from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, SCHEDULED, 
 from rocketmq_reindex.storage_format.delay.waiting import REASONS, Bools, HalfOffsets, doubtful, level_offset, recalled
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, counted, escape, path_component
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.text import java_string
 from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
 from rocketmq_reindex.storage_format.timer.settings import DROP
+from rocketmq_reindex.storage_format.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, path_component
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.delay import FirstPending, JoinDelayed, JoinedResult
 from rocketmq_reindex.udfs.staging import StagingFolder

@@ -19,8 +19,8 @@ from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.digest import CHUNK, KIND, new_digest
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
-from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, data_version
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.scan.ranges import NAMES_MAX, DraftTopics, TopicsResult

@@ -27,10 +27,10 @@ from rocketmq_reindex.storage_format import versions
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.names import NEAR_MAX, counted, escape
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges, settings as scan_settings
+from rocketmq_reindex.storage_format.showing import NEAR_MAX, counted, escape
 from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------------- empty_log

@@ -9,7 +9,7 @@ from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
 from rocketmq_reindex.jobs.command.options import reader, watch_environment
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import topics_config
-from rocketmq_reindex.storage_format import errors, names, topics as storage_format_topics
+from rocketmq_reindex.storage_format import errors, showing, topics as storage_format_topics
 
 
 def build_settings(given: dict[str, Any]) -> BuildSettings:
@@ -33,7 +33,7 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if conf is not None:
         text, notes = read_conf(conf)
-        values = settings_of(text, names.escape(conf)) | {"broker_conf": conf, "conf_notes": notes}
+        values = settings_of(text, showing.escape(conf)) | {"broker_conf": conf, "conf_notes": notes}
         values["protected"] = tuple(values[name] for name in ("store",) if name in values)
         if "store" in given or "commitlogs" in given:
             values.pop("store", None)
@@ -72,5 +72,5 @@ def _batch_topics(path: str, *, needed: bool) -> tuple[str, ...]:
     except (OSError, errors.InputError):
         what = "cannot be read"
     except (ValueError, RecursionError) as error:
-        what = "is no JSON" if isinstance(error, (json.JSONDecodeError, RecursionError)) else names.escape(str(error))
-    raise errors.InputError(f"{names.escape(path)}: {what}")
+        what = "is no JSON" if isinstance(error, (json.JSONDecodeError, RecursionError)) else showing.escape(str(error))
+    raise errors.InputError(f"{showing.escape(path)}: {what}")

@@ -17,11 +17,11 @@ from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
-from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import range_scan, ranges as scan_ranges
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.index import ends as ends_of, staged_items

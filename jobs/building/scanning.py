@@ -18,13 +18,13 @@ from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.order import RolledBack
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import settings as scan_settings, stale_tail
 from rocketmq_reindex.storage_format.scan.chain import Chain, chain_ranges, misnamed
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSpec, RangeSummary, Segment, cut_ranges
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedRange, RememberedScan
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore

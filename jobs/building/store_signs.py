@@ -29,11 +29,11 @@ from rocketmq_reindex.jobs.store.sizes import (
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import file_size
-from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.queue.lookup import UNIT
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
+from rocketmq_reindex.storage_format.showing import counted, escape
 
 # ------------------------------------------------------------------------------------------------------------------ log_samples
 # Stretches of the log that a build was made from, with their digests: by them ``fetch`` knows the log again.

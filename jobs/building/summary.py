@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
 from rocketmq_reindex.storage_format.errors import ExitStatus
-from rocketmq_reindex.storage_format.names import counted, escape
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs.times import now
 from rocketmq_reindex.version import __version__
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option_table import OPTIONS, TIMERS
-from rocketmq_reindex.storage_format import errors, names
+from rocketmq_reindex.storage_format import errors, showing
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import precision_ms
 
@@ -43,12 +43,12 @@ def check_names(text: str, path: str, more: Iterable[str] = ()) -> tuple[str, ..
     conf, taken = read_properties(text), {*_NUMBERS, *_TEXTS, *_OTHERS, *more}
     right = taken | _USUAL | _NO_MISTAKES
     asked = [
-        f"{names.escape(name, 60)}: is {near[0]} meant?"
+        f"{showing.escape(name, 60)}: is {near[0]} meant?"
         for name in sorted(conf.keys() - right)
-        if (near := names.near_names(name, taken, 1, _SIMILAR))
+        if (near := showing.near_names(name, taken, 1, _SIMILAR))
     ]
     if not conf.keys() & right:
-        has = ", ".join(names.escape(name, 60) for name in list(conf)[:_NAMED]) or "no setting"
+        has = ", ".join(showing.escape(name, 60) for name in list(conf)[:_NAMED]) or "no setting"
         meant = f"; {asked[0]}" if asked else ""
         raise errors.UsageError(f"--broker-conf {path}: holds no setting of a broker ({has}{meant}): name its properties file")
     return tuple(f"{path}: has {one} A broker passes over it" for one in asked)
@@ -60,15 +60,15 @@ def read_conf(path: str, more: Iterable[str] = (), most: int = files.CONFIG_MAX)
         data = files.read_bytes(path, most)
     except (OSError, errors.InputError):
         raise errors.UsageError(
-            f"--broker-conf {names.escape(path)}: cannot be read: name the broker's properties file"
+            f"--broker-conf {showing.escape(path)}: cannot be read: name the broker's properties file"
         ) from None
     if _NO_TEXT.search(data):
         raise errors.UsageError(
-            f"--broker-conf {names.escape(path)}: is not a broker.conf: it holds bytes that are no text: name its "
+            f"--broker-conf {showing.escape(path)}: is not a broker.conf: it holds bytes that are no text: name its "
             "properties file"
         )
     text = data.decode("utf-8", "replace")
-    return text, check_names(text, names.escape(path), more)
+    return text, check_names(text, showing.escape(path), more)
 
 
 def read_properties(text: str) -> dict[str, str]:
@@ -130,7 +130,7 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
     for name, setting in _NUMBERS.items():
         if name in conf:
             if not re.fullmatch(r"[+-]?[0-9]{1,18}", conf[name].strip()):
-                raise errors.UsageError(f"{path}: {name} is {names.escape(conf[name], 60)}, not a number")
+                raise errors.UsageError(f"{path}: {name} is {showing.escape(conf[name], 60)}, not a number")
             found[setting] = int(conf[name].strip())
     if "cq_file_size" in found:
         # MessageStoreConfig.getMappedFileSizeConsumeQueue rounds up to whole units.

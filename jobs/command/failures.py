@@ -15,7 +15,7 @@ from typing import Any, Final
 from rocketmq_reindex.jobs.command.this_python import lacking
 from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError
 from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 
 JVM_GONE = "Spark's JVM is gone (killed, or out of memory)"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 from rocketmq_reindex.jobs.command.option_table import COMMANDS, GROUPS, NOTES, OPTIONS, WATCHING, options_of
-from rocketmq_reindex.storage_format import errors, names
+from rocketmq_reindex.storage_format import errors, showing
 
 # ------------------------------------------------------------------------------------------------------------------------- help
 # What ``--help`` shows beside the options: what a command is, an example, the exit statuses, and where to read more.
@@ -150,7 +150,7 @@ class Parser(argparse.ArgumentParser):
         raise errors.UsageError("\n".join([*self._wrong, *unknown, *([] if is_there else [self._line(message)])]))
 
     def _line(self, message: str, meant: str = "") -> str:
-        return f"{self.prog}: {names.escape(message, 1000)}{meant or self._command_meant(message)}: see --help"
+        return f"{self.prog}: {showing.escape(message, 1000)}{meant or self._command_meant(message)}: see --help"
 
     def _unknown(self, words: list[str]) -> list[str]:
         """A line for each option that the parser does not know, with those near it, and one for all else that is too much."""
@@ -160,7 +160,7 @@ class Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             is_option = len(name) > 2 and name.startswith("--")
             if is_option and name not in self._option_string_actions:
-                near = [options[each] for each in names.near_names(name.removeprefix("--"), options, 2, _SIMILAR)]
+                near = [options[each] for each in showing.near_names(name.removeprefix("--"), options, 2, _SIMILAR)]
                 meant = f" (did you mean {' or '.join(near)}?)" if near else ""
                 lines.append(self._line(f"unrecognized arguments: {name}", meant))
             elif not is_option and not is_value:
@@ -172,7 +172,7 @@ class Parser(argparse.ArgumentParser):
         """Which command a misspelt one may stand for."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction) and self._given and "invalid choice" in message:
-                near = names.near_names(self._given[0], action.choices, 2)
+                near = showing.near_names(self._given[0], action.choices, 2)
                 return f" (did you mean {' or '.join(near)}?)" if near else ""
         return ""
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 
 _S3A: Final = re.compile(r"^s3[an]://")
 """what Hadoop calls ``s3://``"""

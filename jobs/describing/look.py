@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching.record import Record
 from rocketmq_reindex.jobs.store import contents, folders, lock, settings, sizes as store_sizes, versions as store_versions
-from rocketmq_reindex.storage_format import errors, names, versions as storage_format_versions
+from rocketmq_reindex.storage_format import errors, showing, versions as storage_format_versions
 from rocketmq_reindex.version import __version__
 
 # ---------------------------------------------------------------------------------------------------------------------- options
@@ -29,7 +29,7 @@ def info_settings(given: Mapping[str, Any]) -> settings.StoreSettings:
     try:
         store, *roots = map(files.checked, (given["store"], *roots))
     except errors.InputError as error:
-        raise errors.UsageError(f"rmq-reindex info: {names.escape(str(error))}") from None
+        raise errors.UsageError(f"rmq-reindex info: {showing.escape(str(error))}") from None
     return settings.StoreSettings(store, commitlogs=tuple(roots), json=bool(given.get("json")))
 
 
@@ -86,9 +86,9 @@ class InfoResult(Result):
             return {"store": self.store}
         return {
             "store": self.store,
-            "log": f"{names.counted(log['segments'], 'segment')}, offsets {log['first_offset']} to {log['end_offset']}",
+            "log": f"{showing.counted(log['segments'], 'segment')}, offsets {log['first_offset']} to {log['end_offset']}",
             "stored": f"{log['first_time']} to {log['last_time']}",
-            "queues": f"{names.counted(len(self.topics), 'topic')}, {names.counted(self.queues, 'queue')}",
+            "queues": f"{showing.counted(len(self.topics), 'topic')}, {showing.counted(self.queues, 'queue')}",
             "messages": f"{self.messages:,}",
             "version": " or ".join(self.fits["versions"]) or "not known",
             "broker": self.broker or "none runs here",
@@ -104,7 +104,7 @@ def lines_of(summary: InfoResult) -> list[str]:
     log = summary.log
     lines = [f"store    {summary.store}"]
     lines.append(
-        f"log      {names.counted(log['segments'], 'segment')}, {names.counted(log['bytes'], 'byte')}: "
+        f"log      {showing.counted(log['segments'], 'segment')}, {showing.counted(log['bytes'], 'byte')}: "
         f"offsets {log['first_offset']} to {log['end_offset']}"
     )
     if log["first_time"] or log["last_time"]:
@@ -134,27 +134,29 @@ def _fits(fits: dict[str, Any]) -> str:
 
 
 def _queues(summary: InfoResult) -> list[str]:
-    topics, queues = names.counted(len(summary.topics), "topic"), names.counted(summary.queues, "queue")
+    topics, queues = showing.counted(len(summary.topics), "topic"), showing.counted(summary.queues, "queue")
     if summary.sampled:
-        first = f"queues   no files; in a sample of {names.counted(summary.sampled, 'record')}: {topics}, {queues}"
+        first = f"queues   no files; in a sample of {showing.counted(summary.sampled, 'record')}: {topics}, {queues}"
     else:
         partly = summary.queues_looked_into < summary.queues
         partial = (
-            f" in the first {names.counted(summary.queues_looked_into, 'queue')}; others were not looked into" if partly else ""
+            f" in the first {showing.counted(summary.queues_looked_into, 'queue')}; others were not looked into"
+            if partly
+            else ""
         )
-        first = f"queues   {topics}, {queues}, {names.counted(summary.messages, 'message')}{partial}"
+        first = f"queues   {topics}, {queues}, {showing.counted(summary.messages, 'message')}{partial}"
     shown = [f"         {_topic(topic, bool(summary.sampled))}" for topic in summary.topics[:TOPICS_SHOWN]]
     hidden = len(summary.topics) - len(shown)
-    return [first, *shown, *([f"         {names.counted(hidden, 'more topic')}, with --json"] if hidden else [])]
+    return [first, *shown, *([f"         {showing.counted(hidden, 'more topic')}, with --json"] if hidden else [])]
 
 
 def _topic(topic: dict[str, Any], sampled: bool) -> str:
-    queues, looked = names.counted(topic["queues"], "queue"), topic["queues_looked_into"]
+    queues, looked = showing.counted(topic["queues"], "queue"), topic["queues_looked_into"]
     if not sampled and not looked:
         return f"{topic['topic']}: {queues}, not looked into"
     partly = f"{looked:,} of " if not sampled and looked < topic["queues"] else ""
     stored = f", stored {topic['first_time']} to {topic['last_time']}" if topic["first_time"] else ""
-    return f"{topic['topic']}: {names.counted(topic['messages'], 'message')} in {partly}{queues}{stored}"
+    return f"{topic['topic']}: {showing.counted(topic['messages'], 'message')} in {partly}{queues}{stored}"
 
 
 # ------------------------------------------------------------------------------------------------------------------- store look
@@ -183,7 +185,7 @@ class StoreLook:
     def run(self) -> None:
         """Fill the summary. Raises InputError for what is no store."""
         summary, store = self._summary, self._store
-        summary.store = names.escape(store)
+        summary.store = showing.escape(store)
         settings.check_is_folder(store)
         if not self._settings.commitlogs:
             settings.check_is_store(store)
@@ -265,11 +267,11 @@ class StoreLook:
             self._wrong.add(_QUEUES)
             self._problem(
                 f"consumequeue/: its last unit is of the record that ends at {reach}; "
-                f"{names.counted(behind.lacking, 'record')} behind it, or more, have none"
+                f"{showing.counted(behind.lacking, 'record')} behind it, or more, have none"
             )
         elif behind.deleted and unsure:
-            topics = ", ".join(map(names.escape, sorted(behind.topics)[:_LISTED]))
-            deleted = names.counted(behind.deleted, "record") + (" is" if behind.deleted == 1 else " are")
+            topics = ", ".join(map(showing.escape, sorted(behind.topics)[:_LISTED]))
+            deleted = showing.counted(behind.deleted, "record") + (" is" if behind.deleted == 1 else " are")
             self._problem(
                 f"consumequeue/: behind {reach} {deleted} of topics without a queue ({topics}): if nobody deleted these, a "
                 "build makes their queues again"
@@ -297,7 +299,7 @@ class StoreLook:
         try:
             times = lock.read_times(path)
         except (OSError, errors.InputError) as error:
-            self._problem(f"{names.escape(path)}: {folders.reason(error)}")
+            self._problem(f"{showing.escape(path)}: {folders.reason(error)}")
             return
         if not times.physic:
             self._problem("checkpoint: says nothing of the log: the next start after a crash reads all of it")
@@ -306,10 +308,10 @@ class StoreLook:
         summary, settings = self._summary, self._settings
         if not summary.log["segments"]:
             return {"why": "there is no log to build from: name its folder", "commands": [
-                names.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
+                showing.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
         if _FOREIGN in self._wrong:
             return {"why": "what lies in the folder of the log is no commitlog: name the right folder", "commands": [
-                names.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
+                showing.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
         if summary.broker:
             return {"why": "a broker runs here: stop it, or go on with a copy", "commands": []}
         if _DAMAGE in self._wrong:
@@ -322,7 +324,7 @@ class StoreLook:
             return self._build("build the index, and put it in place", _INDEX_SIZES, "index,checkpoint")
         versions = summary.fits["versions"]
         version = ["--broker-version", versions[0]] if versions else []
-        commands = [names.shell([*advice.opening("preflight", settings, ""), *version])]
+        commands = [showing.shell([*advice.opening("preflight", settings, ""), *version])]
         no_problem = "" if summary.problems else "no problem was seen; "
         return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
 
@@ -333,7 +335,7 @@ class StoreLook:
         chosen_options = ["--only", only] if only else advice.options(settings)
         build = [*advice.opening("build", settings, out), *chosen_options, *hidden_options]
         fetch = advice.fetching(settings, out, partial=bool(only))
-        return {"why": f"{why}{note}", "commands": [names.shell(build), names.shell(fetch)]}
+        return {"why": f"{why}{note}", "commands": [showing.shell(build), showing.shell(fetch)]}
 
     def _not_shown(self, sizes: frozenset[str]) -> tuple[list[str], str]:
         """Return the options for what no file shows, with places for the broker's file and version, and what these are.

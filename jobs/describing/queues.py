@@ -10,10 +10,11 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store import contents, first_bytes, folders
 from rocketmq_reindex.jobs.store.queue import BATCH, PLAIN, StoreQueue
 from rocketmq_reindex.jobs.store.settings import topics_config
-from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names, topics as storage_format_topics
+from rocketmq_reindex.storage_format import errors, layouts, showing, topics as storage_format_topics
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.topics import WAITING_TOPICS
 from rocketmq_reindex.udfs.times import show_time
 
 # --------------------------------------------------------------------------------------------------------------------- log span
@@ -90,7 +91,7 @@ def describe_log(log: contents.StoreLog, problems: list[str]) -> dict[str, Any]:
         facts["first_time"] = show_time(first.store_time)
     elif not _is_blank(log, segments[0]):
         path = segments[0].path
-        problems.append((last is None and foreign(path)) or f"{storage_format_names.escape(path)}: its first record: {first}")
+        problems.append((last is None and foreign(path)) or f"{showing.escape(path)}: its first record: {first}")
     if last is not None:
         facts["end_offset"], facts["last_time"] = last.phy_offset + last.size, show_time(last.store_time)
     return facts
@@ -118,13 +119,11 @@ def _add_missing(facts: dict[str, Any], segments: list[contents.SegmentFile], pr
         if following.start > segment.start + segment.size:
             holes.append((segment.start + segment.size, following.start))
         if following.start < segment.start + segment.size:
-            problems.append(f"{storage_format_names.escape(following.path)}: begins inside of the segment before it")
+            problems.append(f"{showing.escape(following.path)}: begins inside of the segment before it")
     facts["missing"] = sum(end - begin for begin, end in holes)
     if holes:
         listed = ", ".join(f"{begin} to {end}" for begin, end in holes[:_LISTED]) + (", ..." if len(holes) > _LISTED else "")
-        problems.append(
-            f"commitlog: {storage_format_names.counted(facts['missing'], 'byte')} of the log have no segment: {listed}"
-        )
+        problems.append(f"commitlog: {showing.counted(facts['missing'], 'byte')} of the log have no segment: {listed}")
 
 
 # ----------------------------------------------------------------------------------------------------------------------- queues
@@ -182,7 +181,7 @@ def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) ->
     queues.messages, queues.names = messages.total(), frozenset(held)
     queues.topics = [
         {
-            "topic": storage_format_names.escape(topic),
+            "topic": showing.escape(topic),
             "queues": held[topic],
             "queues_looked_into": looked[topic],
             "messages": messages[topic],
@@ -279,7 +278,7 @@ def undispatched(log: contents.StoreLog, reach: int, known: Collection[str], rec
         at += message.size
         if message.sys_flag & r.FLAG_TRANSACTION_MASK in (r.TRANSACTION_PREPARED, r.TRANSACTION_ROLLBACK):
             continue
-        if message.topic in known or message.topic in storage_format_names.WAITING_TOPICS:
+        if message.topic in known or message.topic in WAITING_TOPICS:
             behind.lacking += 1
         else:
             behind.deleted += 1

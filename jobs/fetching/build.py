@@ -11,9 +11,10 @@ from rocketmq_reindex.jobs.building import store_signs, summary
 from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import CONFIGS, MANIFEST, MANIFEST_MAX, REPAIRED, SIZES, TIMERS, TOPICS
-from rocketmq_reindex.storage_format import errors, layouts, names
+from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.digest import CHUNK, EARLIER_KIND, KINDS, new_digest
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.udfs.times import show_time
 
 # --------------------------------------------------------------------------------------------------------------------- log_read
@@ -155,7 +156,7 @@ def _left_out(manifest: Mapping[str, Any], end: int) -> list[str]:
     for name, what in (("include_topics", "only topics"), ("exclude_topics", "no topics")):
         if globs := settings.get(name):
             found.append(
-                f"{what} {', '.join(names.escape(str(glob), 80) for glob in globs[:5])}{' ...' if len(globs) > 5 else ''}"
+                f"{what} {', '.join(showing.escape(str(glob), 80) for glob in globs[:5])}{' ...' if len(globs) > 5 else ''}"
             )
     if (offset := settings.get("until_offset")) is not None and _number(offset) < end:
         found.append(f"up to offset {offset}")
@@ -215,9 +216,9 @@ def find_build(place: str) -> FoundBuild:
     published = pointers.pointers(place)
     if not published:
         if files.entry_of(place).kind == files.ABSENT:
-            raise errors.InputError(f"{names.escape(place)}: is not there: name what --out of a build was")
+            raise errors.InputError(f"{showing.escape(place)}: is not there: name what --out of a build was")
         raise errors.InputError(
-            f"{names.escape(place)}: holds no build (neither {MANIFEST} nor {pointers.POINTERS}/): name what --out was"
+            f"{showing.escape(place)}: holds no build (neither {MANIFEST} nor {pointers.POINTERS}/): name what --out was"
         )
     return _read(pointers.build_folder(place, published[-1].build), published[-1])
 
@@ -227,13 +228,13 @@ def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
     data = files.read_bytes(path, MANIFEST_MAX)
     if pointer and (found := _digest(data, pointer.kind, path)) != pointer.digest:
         raise errors.InputError(
-            f"{names.escape(path)}: has digest {found} instead of {pointer.digest}: fetch again, or build again"
+            f"{showing.escape(path)}: has digest {found} instead of {pointer.digest}: fetch again, or build again"
         )
     try:
         manifest = json.loads(data)
         if manifest["format"] not in (1, 2):
             raise errors.InputError(
-                f"{names.escape(path)}: is of format {names.escape(str(manifest['format']))}: take a newer rmq-reindex"
+                f"{showing.escape(path)}: is of format {showing.escape(str(manifest['format']))}: take a newer rmq-reindex"
             )
         kind = str(manifest.get("digest", EARLIER_KIND))
         # By its own kind: so a fetch knows a build again that one of before xxh3 laid out.
@@ -248,16 +249,16 @@ def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         # Of the entry at fault, not of Python.
         what = str(error) if isinstance(error, ValueError) and not isinstance(error, json.JSONDecodeError) else "is broken"
-        raise errors.InputError(f"{names.escape(path)}: {names.escape(what)}: build again") from None
+        raise errors.InputError(f"{showing.escape(path)}: {showing.escape(what)}: build again") from None
     if len({file.path for file in wanted}) != len(wanted):
-        raise errors.InputError(f"{names.escape(path)}: names a file twice: build again")
+        raise errors.InputError(f"{showing.escape(path)}: names a file twice: build again")
     if any(file.path.startswith("batchconsumequeue/") for file in wanted):
         parts.append("batchconsumequeue")
     there = {file.path for file in wanted}
     parts += [name for name in CONFIGS if name in there]
     parts += [name for name in TIMERS if any(path == name or path.startswith(f"{name}/") for path in there)]
     if "checkpoint" in parts and not any(file.path == "checkpoint" for file in wanted):
-        raise errors.InputError(f"{names.escape(path)}: lacks the checkpoint that it says to have: build again")
+        raise errors.InputError(f"{showing.escape(path)}: lacks the checkpoint that it says to have: build again")
     return FoundBuild(folder, name, tuple(parts), wanted, own, log, sizes, kind)
 
 
@@ -265,7 +266,7 @@ def _digest(manifest: bytes, kind: str, path: str) -> str:
     """The digest of a manifest. Raises InputError for a kind that is not known."""
     if kind not in KINDS:
         raise errors.InputError(
-            f"{names.escape(path)}: has digests of kind {names.escape(kind)[:40]}: take a newer rmq-reindex"
+            f"{showing.escape(path)}: has digests of kind {showing.escape(kind)[:40]}: take a newer rmq-reindex"
         )
     return new_digest([manifest], kind).digest().hex()
 
@@ -283,7 +284,7 @@ def _wanted(entry: dict[str, Any], slots: int) -> BuildFile:
         raise ValueError("has a file without a name")
     queue, index = _QUEUE_FILE.fullmatch(path), _INDEX_FILE.fullmatch(path)
     timer = _TIMER_FILE.fullmatch(path)
-    known = path in ("checkpoint", *CONFIGS) or timer or index or (queue and names.path_component(queue[1]) == queue[1])
+    known = path in ("checkpoint", *CONFIGS) or timer or index or (queue and path_component(queue[1]) == queue[1])
     if not known or not (at == path or (index and _AT.fullmatch(at))):
         raise ValueError(f"names {path[:200]}, which no build writes")
     if not re.fullmatch(r"[0-9a-f]{32}", digest):

@@ -22,7 +22,7 @@ from rocketmq_reindex.storage_format.broker_start.loading import WHEEL_SIZE
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE
-from rocketmq_reindex.storage_format.names import counted, escape
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.timer.layout import SIZE, TimerCheckpoint
 
 # -------------------------------------------------------------------------------------------------------------------- log_proof

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
-from rocketmq_reindex.storage_format import errors, names
+from rocketmq_reindex.storage_format import errors, showing
 
 _THREADS_MAX: Final = 256
 
@@ -46,7 +46,7 @@ def fetch_settings(given: Mapping[str, Any]) -> FetchSettings:
         raise errors.UsageError(f"--keep {keep}: take 0 or more")
     build, store = _checked("BUILD", given["build"]), _checked("--to", given["to"])
     if files.no_rename(store):
-        raise errors.UsageError(f"--to {names.escape(given['to'])}: name a folder on a disk, as a broker has it")
+        raise errors.UsageError(f"--to {showing.escape(given['to'])}: name a folder on a disk, as a broker has it")
     roots = tuple(_checked("--commitlog", root) for root in given.get("commitlogs", ()))
     places = {"named_build": given["build"], "build": build, "store": os.path.realpath(store), "commitlogs": roots}
     return FetchSettings(**{**given, **places})

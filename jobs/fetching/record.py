@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store.lock import give
-from rocketmq_reindex.storage_format import digest, errors, layouts, names
+from rocketmq_reindex.storage_format import digest, errors, layouts, showing
 
 # ----------------------------------------------------------------------------------------------------------------------- pinned
 # A folder held by a handle: who may write around it can put a link in its place, and what is done here still happens in it.
@@ -38,7 +38,7 @@ class Pinned:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
             raise errors.InputError(
-                f"{names.escape(name)}: is a link, or no folder: fetch writes through no link: remove it"
+                f"{showing.escape(name)}: is a link, or no folder: fetch writes through no link: remove it"
             ) from None
         self.path = f"{_HANDLES}/{self._handle}" if os.path.isdir(_HANDLES) else at or name
 
@@ -150,7 +150,7 @@ class Record:
             if any(not 0 < copy.fetch < _FETCHES_MAX for copy in copies.values()):
                 raise ValueError("of no fetch")
         except (errors.InputError, ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
-            return cls(notes=[f"{names.escape(path)}: is no record of a fetch: what earlier fetches kept is not removed"])
+            return cls(notes=[f"{showing.escape(path)}: is no record of a fetch: what earlier fetches kept is not removed"])
         return cls(laid, copies)
 
     def write(self, store: str, temporary: str) -> None:

@@ -20,7 +20,7 @@ from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFS
 from rocketmq_reindex.jobs.store.lock import read_times, store_locked
 from rocketmq_reindex.jobs.store.settings import check_is_store, check_swapped
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import counted, escape, redacted
+from rocketmq_reindex.storage_format.showing import counted, escape, redacted
 
 
 @dataclass(repr=False)

@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.publishing.layout import CONFIGS, TIMERS
 from rocketmq_reindex.jobs.store.lock import give
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 
 # --------------------------------------------------------------------------------------------------------------------- previous
 # A store's own parts under the names PART.previous, PART.previous.2 and so on: the highest number is the newest.

@@ -26,7 +26,7 @@ from rocketmq_reindex.jobs.publishing.layout import Leftovers, copy_whole
 from rocketmq_reindex.jobs.publishing.output import MANIFEST, entries, joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
-from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, names as storage_format_names
+from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, showing
 from rocketmq_reindex.storage_format.index.plan import EarlierFiles, IndexFilePlan
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
@@ -193,7 +193,7 @@ class Increment(FullBuild):
         last, kept = self.before.last, output.kept(self.target)
         if last and kept and last.digest not in kept:
             raise errors.InputError(
-                f"{storage_format_names.escape(self.target)}: others have published builds since this run began: run it again"
+                f"{showing.escape(self.target)}: others have published builds since this run began: run it again"
             )
         if output.others_sweep(staging, self.target):
             self.memory.only = frozenset(entry.key for entry in last.ranges) if last else frozenset()

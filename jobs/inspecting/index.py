@@ -14,8 +14,8 @@ from rocketmq_reindex.storage_format.checks.index import ITEM_STEP, IndexCheck, 
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.index.file import IndexView, guess_sizes, open_index
 from rocketmq_reindex.storage_format.index.header import ITEM_SIZE
-from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 from rocketmq_reindex.udfs.times import show_time
 

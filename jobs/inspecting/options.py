@@ -11,7 +11,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option import FileKind
 from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.jobs.querying.bodies import to_json
-from rocketmq_reindex.storage_format import errors, layouts, names
+from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
@@ -73,7 +73,7 @@ def kind_of(path: str) -> str:
         return TIMER_WHEEL
     found = _by_content(path, name)
     if found is None:
-        raise errors.InputError(f"{names.escape(path)}: cannot tell its kind: give --kind {'|'.join(get_args(FileKind))}")
+        raise errors.InputError(f"{showing.escape(path)}: cannot tell its kind: give --kind {'|'.join(get_args(FileKind))}")
     return found
 
 
@@ -178,9 +178,9 @@ def look(path: str, asked: Inspection, told: errors.ProgressListener | None = No
         what, more = "is no file", "; rmq-reindex info looks at a whole one"
         if entry.kind == files.ABSENT:
             what, more = "is not there", ""
-        raise errors.InputError(f"{names.escape(path)}: {what}: give files of a store{more}")
+        raise errors.InputError(f"{showing.escape(path)}: {what}: give files of a store{more}")
     kind = asked.kind or kind_of(path)
-    return InspectedFile(names.redacted(path), kind, _inspect(kind, path, asked, told or errors.NoListener()))
+    return InspectedFile(showing.redacted(path), kind, _inspect(kind, path, asked, told or errors.NoListener()))
 
 
 def _inspect(kind: str, path: str, asked: Inspection, told: errors.ProgressListener) -> Inspected:
@@ -248,4 +248,4 @@ def _text(value: Any) -> str:
         return ",".join(_text(part) for part in value) or "-"
     if isinstance(value, dict):
         return ",".join(f"{_text(key)}:{_text(part)}" for key, part in value.items()) or "-"
-    return "-" if value is None else names.printable(str(value))
+    return "-" if value is None else showing.printable(str(value))

@@ -18,7 +18,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.files.local import MADV_POPULATE_READ, open_regular
 from rocketmq_reindex.files.systems import naming
 from rocketmq_reindex.jobs.store.lock import LOCK, holder
-from rocketmq_reindex.storage_format import errors, layouts, names, topics
+from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing, QueueColumns
 from rocketmq_reindex.storage_format.broker_start.store import IndexFileData, StoreFile
 from rocketmq_reindex.storage_format.text import java_string
@@ -73,7 +73,7 @@ class TemporarySpool:
 
 def _no_room(error: OSError) -> errors.InputError:
     return errors.InputError(
-        f"{names.escape(tempfile.gettempdir())}: {error.strerror}: while preflight runs, up to 120 bytes of each record lie "
+        f"{showing.escape(tempfile.gettempdir())}: {error.strerror}: while preflight runs, up to 120 bytes of each record lie "
         "there: set TMPDIR to a folder with room"
     )
 
@@ -159,7 +159,7 @@ class Maps:
 
 
 def _shorter(path: str) -> errors.InputError:
-    return errors.InputError(f"{names.escape(path)}: is shorter than it was a moment ago: {CHANGED}")
+    return errors.InputError(f"{showing.escape(path)}: is shorter than it was a moment ago: {CHANGED}")
 
 
 CHANGED: Final = "the store changes while it is read: stop the broker, or take a snapshot"
@@ -242,7 +242,7 @@ class StoreFolders:
     def listing(self) -> Listing:
         """List all. Raises OSError for a folder that cannot be listed, InputError for too many entries."""
         if files.entry_of(self._store).kind != files.FOLDER:
-            raise errors.InputError(f"{names.escape(self._store)}: is not a folder: name the broker's store")
+            raise errors.InputError(f"{showing.escape(self._store)}: is not a folder: name the broker's store")
         self._check_folders()
         lock = self._place(LOCK)
         return Listing(
@@ -300,7 +300,9 @@ class StoreFolders:
         entry_names = os.listdir(folder)
         self._left -= len(entry_names)
         if self._left < 0:
-            raise errors.InputError(f"{names.escape(self._store)}: has more than {ENTRIES_MAX:,} files: name a broker's store")
+            raise errors.InputError(
+                f"{showing.escape(self._store)}: has more than {ENTRIES_MAX:,} files: name a broker's store"
+            )
         for name in sorted(entry_names):
             yield self._listed(os.path.join(folder, name), f"{path}/{name}")
 
@@ -323,7 +325,7 @@ class StoreFolders:
         for place in (*self._roots, *(os.path.join(self._store, part) for part in layouts.FOLDERS)):
             if os.path.lexists(place) and files.entry_of(place).kind != files.FOLDER:
                 raise errors.InputError(
-                    f"{names.escape(place)}: is no folder: preflight does not know what a broker then does: move it away"
+                    f"{showing.escape(place)}: is no folder: preflight does not know what a broker then does: move it away"
                 )
 
     def _queue_types(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.broker_start import loading as start_loading
 from rocketmq_reindex.storage_format.broker_start.delayed import DelayedOutcome, TimerOutcome
-from rocketmq_reindex.storage_format.names import counted, escape, shell
+from rocketmq_reindex.storage_format.showing import counted, escape, shell
 from rocketmq_reindex.storage_format.versions import line_of
 
 # --------------------------------------------------------------------------------------------------------------------- commands

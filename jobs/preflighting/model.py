@@ -42,10 +42,11 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.file import guess_sizes
 from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS, file_size
 from rocketmq_reindex.storage_format.layouts import first_byte, is_index_file
-from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, TIMER_TOPIC, counted
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.message import Message, read_message
+from rocketmq_reindex.storage_format.showing import counted
 from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
+from rocketmq_reindex.storage_format.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 
 # ------------------------------------------------------------------------------------------------------------------------ sizes
 # The sizes of a store's files: as they were given, or else as the files themselves show.

@@ -13,8 +13,8 @@ from rocketmq_reindex.jobs.store.settings import checked_paths
 from rocketmq_reindex.storage_format import errors, layouts, versions
 from rocketmq_reindex.storage_format.broker_start.rules import RELEASES
 from rocketmq_reindex.storage_format.index.header import are_possible
-from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.timer.settings import precision_ms
 
 # --------------------------------------------------------------------------------------------------------------------- settings

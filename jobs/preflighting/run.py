@@ -21,7 +21,7 @@ from rocketmq_reindex.storage_format.broker_start import listing as start_listin
 from rocketmq_reindex.storage_format.broker_start.predict import predict
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener, UsageError
 from rocketmq_reindex.storage_format.layouts import rocksdb_files
-from rocketmq_reindex.storage_format.names import counted, escape, form
+from rocketmq_reindex.storage_format.showing import counted, escape, form
 from rocketmq_reindex.version import __version__
 
 # ---------------------------------------------------------------------------------------------------------------------- summary

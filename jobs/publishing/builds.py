@@ -20,7 +20,7 @@ from typing import Final
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.publishing import layout, local, pointers as publishing_pointers
-from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, names as storage_format_names
+from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, showing
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 _SWEEPING: Final = "sweeping"
@@ -50,7 +50,7 @@ def standing(out: str) -> layout.Standing | None:
 def check_place(out: str, overwrite: bool | None) -> str:
     """Return OUT as it is. Raises InputError when it may not be written."""
     files.check_volume(out)
-    shown, kind = storage_format_names.escape(out), files.entry_of(out).kind
+    shown, kind = showing.escape(out), files.entry_of(out).kind
     if not files.base(out):
         raise errors.InputError(f"{shown}: is a whole bucket or root folder: name a folder of its own")
     if kind not in (files.FOLDER, files.ABSENT):
@@ -60,9 +60,7 @@ def check_place(out: str, overwrite: bool | None) -> str:
         foreign = sorted(set(files.names(out)) - _NAMES)
         # Beside builds it does no harm: nothing there is replaced.
         if foreign and not (published and overwrite):
-            raise errors.InputError(
-                f"{shown}: holds {storage_format_names.escape(foreign[0])}, which no build writes: name an empty folder"
-            )
+            raise errors.InputError(f"{shown}: holds {showing.escape(foreign[0])}, which no build writes: name an empty folder")
         if published and local.is_repaired(publishing_pointers.build_folder(out, published[-1].build)):
             raise errors.InputError(f"{shown}: holds a repaired log, which nothing replaces: name another folder")
         if published and not overwrite:
@@ -70,7 +68,7 @@ def check_place(out: str, overwrite: bool | None) -> str:
                 f"{shown}: holds a build: name another folder{layout.OR_OVERWRITE if overwrite is False else ''}"
             )
     elif files.is_flat(out) and files.entry_of(_bucket(out)).kind == files.ABSENT:
-        raise errors.InputError(f"{storage_format_names.escape(_bucket(out))}: is not there: make the bucket first")
+        raise errors.InputError(f"{showing.escape(_bucket(out))}: is not there: make the bucket first")
     return out
 
 
@@ -178,7 +176,7 @@ def publish(staging: StagingFolder, target: str, overwrite: bool, leftovers: lay
     check_place(target, overwrite)
     if not publishing_pointers.last_beat(staging.root):
         raise errors.InputError(
-            f"{storage_format_names.escape(target)}: another run took this one for dead and removed its files: run it again"
+            f"{showing.escape(target)}: another run took this one for dead and removed its files: run it again"
         )
     digest = file_digest(files.join(staging.build, layout.MANIFEST))
     before = publishing_pointers.pointers(target)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import counted, escape
+from rocketmq_reindex.storage_format.showing import counted, escape
 
 # ----------------------------------------------------------------------------------------------------------------------- layout
 # What a build leaves in DIR, by name, and the settings that its files' sizes come from.

@@ -28,7 +28,7 @@ from rocketmq_reindex.jobs.publishing.layout import (
 )
 from rocketmq_reindex.storage_format import errors
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KINDS
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # ----------------------------------------------------------------------------------------------------------------------- places

@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.publishing.layout import (
     Standing,
 )
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------------ parts

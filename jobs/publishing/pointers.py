@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.storage_format import errors, layouts, names
+from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # --------------------------------------------------------------------------------------------------------------------- pointers
@@ -73,7 +73,7 @@ def check_laid_out(store: str) -> None:
     """Raise InputError for a folder of builds behind a URI: only ``fetch`` and ``verify`` know their files."""
     if identity(store):
         raise errors.InputError(
-            f"{names.escape(store)}: holds builds as behind a URI: `rmq-reindex fetch` lays one out on a disk"
+            f"{showing.escape(store)}: holds builds as behind a URI: `rmq-reindex fetch` lays one out on a disk"
         )
 
 

@@ -8,9 +8,9 @@ from rocketmq_reindex.jobs.querying import bodies, options, search as querying_s
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import ServedMessage
-from rocketmq_reindex.storage_format.names import form
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, FLAG_MULTI_TAGS, FLAG_NEED_UNWRAP, Host, Message
+from rocketmq_reindex.storage_format.showing import form
 from rocketmq_reindex.udfs.times import show_time
 
 # ----------------------------------------------------------------------------------------------------------------------- fields

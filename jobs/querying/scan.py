@@ -14,11 +14,12 @@ from rocketmq_reindex.jobs.store import folders, tag_items
 from rocketmq_reindex.jobs.store.contents import SegmentFile, StoreLog
 from rocketmq_reindex.jobs.store.queue import ServedMessage
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
-from rocketmq_reindex.storage_format.names import LMQ_PREFIX, counted, escape
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, stale_tail as scan_stale_tail
+from rocketmq_reindex.storage_format.showing import counted, escape
+from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail, has_data
 
 

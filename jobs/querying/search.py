@@ -15,8 +15,8 @@ from rocketmq_reindex.jobs.store import folders, settings, tag_items
 from rocketmq_reindex.jobs.store.contents import EXPIRED, FILLER, NOTHING, IndexFiles, IndexSizes, StoreLog
 from rocketmq_reindex.jobs.store.queue import PLAIN, OffsetSpan, ServedMessage, StoreQueue, queue_folder, topics
 from rocketmq_reindex.storage_format.errors import InputError, NoListener, ProgressListener
-from rocketmq_reindex.storage_format.names import counted, escape, near_names, redacted, shell
 from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.showing import counted, escape, near_names, redacted, shell
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 
 # ------------------------------------------------------------------------------------------------------------------------- tags

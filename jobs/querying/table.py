@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.querying.bodies import preview
-from rocketmq_reindex.storage_format.names import printable
+from rocketmq_reindex.storage_format.showing import printable
 
 _BODY_MAX: Final = 1000
 _LABEL_MAX: Final = 32

@@ -8,7 +8,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST, MANIFEST_MAX
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import counted, escape
+from rocketmq_reindex.storage_format.showing import counted, escape
 
 _HOW: Final = {
     "replica": "taken from replica {replica}: nothing is lost",

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rocketmq_reindex.jobs.building.decisions import OddQueues, segment_of
-from rocketmq_reindex.storage_format import errors, names, repair, topics
+from rocketmq_reindex.storage_format import errors, repair, showing, topics
 from rocketmq_reindex.storage_format.queue.order import Fill, KeptUnits
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary, Segment
@@ -103,7 +103,7 @@ def wrong_offsets(odd: OddQueues, segments: list[Segment]) -> list[Hole]:
     """
     holes = []
     for queue in odd.queues():
-        name = f"queue {names.escape(queue.topic)}/{queue.queue}"
+        name = f"queue {showing.escape(queue.topic)}/{queue.queue}"
         if queue.more_lost:
             raise errors.RefusedError(f"{name}: {queue.more_lost.records} more records out of line: is this a commitlog?")
         reason = f"{r.OUT_OF_LINE} ({name})"

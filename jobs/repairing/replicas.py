@@ -17,9 +17,9 @@ from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.storage_format import repair
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.layouts import first_byte
-from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.repair import differing, mend, replicas as repair_replicas
 from rocketmq_reindex.udfs.staging import StagingFolder

@@ -6,9 +6,9 @@ from typing import Any
 
 from rocketmq_reindex.jobs.building.decisions import segment_of
 from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, RepairResult
-from rocketmq_reindex.storage_format.names import counted
 from rocketmq_reindex.storage_format.repair import BLANK, Piece
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
+from rocketmq_reindex.storage_format.showing import counted
 from rocketmq_reindex.udfs.repair.mend import Mended
 from rocketmq_reindex.udfs.repair.segments import WrittenSegment
 

@@ -37,12 +37,12 @@ from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.repair import SHORT, SegmentDamage, damages, whole_segments
 from rocketmq_reindex.storage_format.scan.chain import Chain, misnamed
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary, Segment
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.repair import mend, replicas, segments as repair_segments
 from rocketmq_reindex.udfs.staging import Positions, StagingFolder

@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import counted, escape
+from rocketmq_reindex.storage_format.showing import counted, escape
 
 if TYPE_CHECKING:
     from rocketmq_reindex.jobs.reporting.model import Model

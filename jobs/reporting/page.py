@@ -14,7 +14,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.reporting import plots
 from rocketmq_reindex.jobs.reporting.model import IndexFileShown, Model, Queue
 from rocketmq_reindex.jobs.reporting.parts import STYLE, ChartBar, bars, differences, legend
-from rocketmq_reindex.storage_format import errors, layouts, names
+from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.checks.index import slot_lengths
 from rocketmq_reindex.storage_format.index.file import IndexView, open_index
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
@@ -176,7 +176,7 @@ class Page:
         return figure(plots.draw(self.number, html(label, quote=True), height, paint), *below, caption=caption)
 
     def to_html(self) -> str:
-        title = f"{self.model.command}: {names.escape(self.model.title)}"
+        title = f"{self.model.command}: {showing.escape(self.model.title)}"
         facts = "".join(_fact(name, value) for name, value in self.model.facts)
         tiles = len(self.model.facts)
         columns = f"--some:{columns_of(tiles, TILES_SOME)};--many:{columns_of(tiles, TILES_MANY)}"
@@ -267,7 +267,7 @@ def show_utc(milliseconds: int) -> str:
 def bytes_text(size: float) -> str:
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if size < 1024:
-            return names.counted(round(size), "byte") if unit == "bytes" else f"{size:,.1f} {unit}"
+            return showing.counted(round(size), "byte") if unit == "bytes" else f"{size:,.1f} {unit}"
         size /= 1024
     return f"{size:,.1f} TiB"
 
@@ -289,7 +289,7 @@ def render(model: Model, times: Times, sampled: str, chains: Sequence[npt.NDArra
     settings = [[name, _setting(value)] for name, value in sorted(model.settings.items())]
     inner = table(("setting", ""), settings)
     page.below.append(
-        section("Settings", f"<details><summary>{names.counted(len(settings), 'setting')}</summary>{inner}</details>")
+        section("Settings", f"<details><summary>{showing.counted(len(settings), 'setting')}</summary>{inner}</details>")
     )
     return page.to_html()
 
@@ -306,7 +306,7 @@ def _times(page: Page, times: Times, sampled: str) -> None:
         sampled += f"; {whole}" if whole else ""
         plot = page.plot(
             "messages over time by topic", 2.6, lambda axes: plots.timeline(axes, series),
-            legend([names.printable(name) for name, _, _ in series]), caption=f"{sampled}; UTC",
+            legend([showing.printable(name) for name, _, _ in series]), caption=f"{sampled}; UTC",
         )  # fmt: skip
         page.card("Messages over time", plot)
 
@@ -320,13 +320,13 @@ def _queues(page: Page) -> None:
     for name, queues_of_topic in shown:
         units, gaps = sum(q.units for q in queues_of_topic), sum(q.gaps for q in queues_of_topic)
         text = f"{units:,}" + (f", {gaps:,} missing" if gaps else "")
-        rows.append(ChartBar(names.printable(name), sum(q.messages for q in queues_of_topic) + gaps, text, gaps))
-    caption = f"units by topic: {names.counted(len(topics), 'topic')} with {names.counted(len(page.model.queues), 'queue')}"
+        rows.append(ChartBar(showing.printable(name), sum(q.messages for q in queues_of_topic) + gaps, text, gaps))
+    caption = f"units by topic: {showing.counted(len(topics), 'topic')} with {showing.counted(len(page.model.queues), 'queue')}"
     if len(rows) < len(topics):
         caption += f"; the {len(rows)} largest topics are shown"
     # Those with gaps first: they are what one looks for.
     queues = sorted(page.model.queues, key=lambda q: -q.gaps)
-    lines = [[names.printable(q.topic), q.number, q.first, q.end, q.units, q.gaps] for q in queues]
+    lines = [[showing.printable(q.topic), q.number, q.first, q.end, q.units, q.gaps] for q in queues]
     listing = table(("topic", "queue", "first offset", "end", "units", "missing offsets"), lines, QUEUES_SHOWN)
     every = f"<details><summary>every queue</summary>{listing}</details>"
     page.card("Queues", figure(bars(rows), caption=caption), every)
@@ -346,9 +346,9 @@ def _index(page: Page, chains: Sequence[npt.NDArray[np.int64]], cut: str) -> Non
     rows = []
     for file in shown:
         share = 100 * file.slots_used / file.slots if file.slots else 0.0
-        rows.append(ChartBar(names.escape(file.name), share, f"{share:.1f} %"))
+        rows.append(ChartBar(showing.escape(file.name), share, f"{share:.1f} %"))
     caption = (
-        f"slots in use; the last {len(shown)} of {names.counted(len(files), 'file')}"
+        f"slots in use; the last {len(shown)} of {showing.counted(len(files), 'file')}"
         if len(shown) < len(files)
         else "slots in use"
     )
@@ -358,9 +358,9 @@ def _index(page: Page, chains: Sequence[npt.NDArray[np.int64]], cut: str) -> Non
         for counts in chains:
             summed[: len(counts)] += counts
         counted_slots = zip(_powers(len(summed)), summed.tolist(), strict=True)
-        rows = [ChartBar(label, slots, names.counted(slots, "slot")) for label, slots in counted_slots]
+        rows = [ChartBar(label, slots, showing.counted(slots, "slot")) for label, slots in counted_slots]
         inner.append(figure(bars(rows, "c3"), caption=f"items in a slot's chain: what a lookup walks{cut}"))
-    lines = [[names.escape(f.name), f.items, f.places, f.slots_used, show_utc(f.begin), show_utc(f.end)] for f in files]
+    lines = [[showing.escape(f.name), f.items, f.places, f.slots_used, show_utc(f.begin), show_utc(f.end)] for f in files]
     listing = table(("file", "items", "room", "slots used", "first", "last"), lines)
     page.card("Index", *inner, f"<details><summary>every file</summary>{listing}</details>")
 
@@ -386,5 +386,5 @@ def _damage(page: Page) -> None:
     if model.damage:
         rows = [[offset, length, reason] for offset, length, reason in model.damage]
         inner.append(table(("offset", "bytes", "what"), rows))
-    places = f"{names.counted(len(model.damage), 'damaged place')}, {bytes_text(lost)}"
+    places = f"{showing.counted(len(model.damage), 'damaged place')}, {bytes_text(lost)}"
     page.card(f"The log: {places if model.damage else 'no damage'}", *inner)

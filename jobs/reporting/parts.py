@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape as html
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.storage_format.names import counted
+from rocketmq_reindex.storage_format.showing import counted
 
 # ------------------------------------------------------------------------------------------------------------------------- bars
 # Horizontal bars of plain HTML: names of any length and script wrap, and what they say can be searched and copied.

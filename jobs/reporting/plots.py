@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.names import counted
+from rocketmq_reindex.storage_format.showing import counted
 
 _here = os.getcwd()
 # matplotlib takes its settings from the working folder's matplotlibrc first, which may be anybody's.

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 from rocketmq_reindex.jobs.engines.engine import Engine, plan_shuffle
 from rocketmq_reindex.jobs.spark import gateway, session
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker import setup as worker

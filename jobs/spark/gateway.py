@@ -23,7 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from rocketmq_reindex.jobs.engines.elsewhere import elsewhere
 from rocketmq_reindex.jobs.spark.java import fits
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.worker.daemon import FOLDER
 
 # ---------------------------------------------------------------------------------------------------------------- worker_python

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyspark
 
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 
 # ------------------------------------------------------------------------------------------------------------------------- java
 # The JVM of a session of our own: which one, and what lies beside the sources for it.

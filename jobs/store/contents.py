@@ -13,10 +13,10 @@ from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, file_size, quick_sizes
 from rocketmq_reindex.storage_format.index.lookup import FOUND_ALL, LookupHeader, all_hits
-from rocketmq_reindex.storage_format.names import escape, form
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.ranges import HEAD, foreign
+from rocketmq_reindex.storage_format.showing import escape, form
 
 # -------------------------------------------------------------------------------------------------------------------------- log
 # The commitlog of a store, whole or not: which segment holds an offset, and the message there.

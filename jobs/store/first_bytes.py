@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.scan.chain import Chain, misnamed
 from rocketmq_reindex.storage_format.scan.ranges import HEAD, Segment, foreign
+from rocketmq_reindex.storage_format.showing import escape
 
 
 def no_record(path: str) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 
 # ------------------------------------------------------------------------------------------------------------------------ notes
 # Warnings about what could not be read, while the rest is shown: each kind a few times, then how often.

@@ -12,7 +12,7 @@ from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files.local import open_regular
-from rocketmq_reindex.storage_format import errors, names as storage_format_names
+from rocketmq_reindex.storage_format import errors, showing
 from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE, Checkpoint
 
 # -------------------------------------------------------------------------------------------------------------------- ownership
@@ -110,12 +110,12 @@ def _held(store: str, path: str, is_new: bool) -> Iterator[None]:
     # Not removed again: a broker may have it open by then, and another would lock a new one.
     flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
     if os.path.islink(path):
-        raise errors.InputError(f"{storage_format_names.escape(path)}: is a link, as no broker's lock is: remove it")
+        raise errors.InputError(f"{showing.escape(path)}: is a link, as no broker's lock is: remove it")
     try:
         handle = os.open(path, flags | (os.O_CREAT | os.O_EXCL if is_new else 0), 0o644)
     except FileExistsError:
         raise errors.InputError(
-            f"{storage_format_names.escape(store)}: a broker was started on this store meanwhile (it made {LOCK}): stop it"
+            f"{showing.escape(store)}: a broker was started on this store meanwhile (it made {LOCK}): stop it"
         ) from None
     try:
         if is_new:
@@ -123,13 +123,13 @@ def _held(store: str, path: str, is_new: bool) -> Iterator[None]:
             give_handle(handle, store)
         with files.naming(path):
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise errors.InputError(f"{storage_format_names.escape(path)}: is no regular file, as a broker's lock would be")
+                raise errors.InputError(f"{showing.escape(path)}: is no regular file, as a broker's lock would be")
             try:
                 # Java's FileChannel.tryLock is fcntl's lock, not flock's.
                 fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
             except (BlockingIOError, PermissionError):
                 raise errors.InputError(
-                    f"{storage_format_names.escape(store)}: a broker runs on this store (it holds {LOCK}): stop it first"
+                    f"{showing.escape(store)}: a broker runs on this store (it holds {LOCK}): stop it first"
                 ) from None
         yield
     finally:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store.contents import EXPIRED, StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes, entries, reason
-from rocketmq_reindex.storage_format import errors, layouts, names
+from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.queue.lookup import EMPTY, MISSING, PRE_BLANK, UNIT, QueueUnits, Unit
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs.times import show_time
@@ -54,7 +54,7 @@ class StoreQueue:
         for entry in entries(folder, notes) or []:
             if _start(entry) is None:
                 notes.add(
-                    "not a file of the queue", f"{names.escape(entry.path)}: is no file of a queue: not looked at", lost=False
+                    "not a file of the queue", f"{showing.escape(entry.path)}: is no file of a queue: not looked at", lost=False
                 )
             else:
                 self._entries.append(entry)
@@ -85,7 +85,7 @@ class StoreQueue:
             return None
 
     def _unread(self, path: str, error: Exception) -> None:
-        self._notes.add("unreadable queue file", f"{names.escape(path)}: {reason(error)}")
+        self._notes.add("unreadable queue file", f"{showing.escape(path)}: {reason(error)}")
 
     def span(self) -> OffsetSpan | None:
         """Return the queue offsets that the queue's files hold. None for a queue without a unit."""

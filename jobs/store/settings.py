@@ -7,7 +7,7 @@ from typing import Any, Final
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table
 from rocketmq_reindex.jobs.store.folders import entries_in
-from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names, versions
+from rocketmq_reindex.storage_format import errors, layouts, showing, versions
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
@@ -45,7 +45,7 @@ def check_is_folder(store: str) -> None:
 def check_is_store(store: str) -> None:
     """Raise InputError for a folder of segments, or a part of a store, that was named in the place of a store."""
     if files.entry_of(files.join(store, "commitlog")).kind == files.ABSENT and (meant := meant_by(store)):
-        raise errors.InputError(f"{storage_format_names.escape(store)}: is no store{meant}")
+        raise errors.InputError(f"{showing.escape(store)}: is no store{meant}")
 
 
 def check_some_log(roots: Sequence[str]) -> None:
@@ -63,7 +63,7 @@ def check_some_log(roots: Sequence[str]) -> None:
 def check_has_parts(store: str) -> None:
     """Raise InputError for a folder with nothing in it that a store has."""
     if all(files.entry_of(files.join(store, part)).kind == files.ABSENT for part in _PARTS):
-        raise errors.InputError(f"{storage_format_names.escape(store)}: is no store: it has none of {', '.join(_PARTS)}")
+        raise errors.InputError(f"{showing.escape(store)}: is no store: it has none of {', '.join(_PARTS)}")
 
 
 # --------------------------------------------------------------------------------------------------------------------- settings
@@ -242,8 +242,8 @@ class RocksDBQueues:
         return files.base(self.folder) == QUEUES
 
     def __str__(self) -> str:
-        shown = ", ".join(storage_format_names.escape(name) for name in self.names[-_SHOWN:])
-        return f"{storage_format_names.escape(self.folder)}: holds ConsumeQueues in RocksDB ({shown})"
+        shown = ", ".join(showing.escape(name) for name in self.names[-_SHOWN:])
+        return f"{showing.escape(self.folder)}: holds ConsumeQueues in RocksDB ({shown})"
 
 
 def rocksdb_queues(store: str) -> RocksDBQueues | None:

@@ -6,11 +6,7 @@ from typing import Final, NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store import contents, folders, lock, tag_items
-from rocketmq_reindex.storage_format import (
-    layouts,
-    names as storage_format_names,
-    versions as storage_format_versions,
-)
+from rocketmq_reindex.storage_format import layouts, showing, versions as storage_format_versions
 from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.record.message import Message
@@ -132,5 +128,5 @@ def of_tags(tags: TagsFound) -> list[Sign]:
     if tags.standing:
         return [Sign(f"items of TAGS ({tags.standing:,})", oldest="5.4")]
     if tags.before.is_older:
-        return [Sign(f"no items of TAGS for {storage_format_names.counted(tags.count, 'record')} with TAGS", newest="5.3")]
+        return [Sign(f"no items of TAGS for {showing.counted(tags.count, 'record')} with TAGS", newest="5.3")]
     return []

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.tables_place import quoted
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.tables.schema import Column, Table
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from rocketmq_reindex.jobs.spark.session import run_settings
 from rocketmq_reindex.jobs.tables import making, rows
 from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError
-from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, Table
 

@@ -23,7 +23,7 @@ from rocketmq_reindex.jobs.command.failures import innermost
 from rocketmq_reindex.jobs.command.tables_place import quoted
 from rocketmq_reindex.jobs.spark.engine import SparkEngine
 from rocketmq_reindex.jobs.tables.making import is_conflict, literal
-from rocketmq_reindex.storage_format import digest, errors, names
+from rocketmq_reindex.storage_format import digest, errors, showing
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 from rocketmq_reindex.udfs.sql.commitlog import BLOCK_ROWS
@@ -37,7 +37,7 @@ from rocketmq_reindex.udfs.worker import setup as worker
 
 def text(value: str) -> str:
     """Return a path or a message as a column can hold it: file names may be no text at all, and URIs may have secrets."""
-    return names.redacted(_legible(value))
+    return showing.redacted(_legible(value))
 
 
 def _legible(value: str) -> str:
@@ -354,9 +354,9 @@ class Claim:
         """Raise InputError when another run has taken the build over."""
         row = again(self._row)
         if row is not None and row.run != self.attempt.run:
-            whose = f" ({names.escape(row.host)}, process {row.pid})" if row.host and row.state == "started" else ""
+            whose = f" ({showing.escape(row.host)}, process {row.pid})" if row.host and row.state == "started" else ""
             raise errors.InputError(
-                f"--build-id {names.escape(self.build)}: a later run{whose} has this id as well: give each run its own"
+                f"--build-id {showing.escape(self.build)}: a later run{whose} has this id as well: give each run its own"
             )
 
     def update(self, stage: str, size: int, total: int) -> None:

@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.verifying import (
 from rocketmq_reindex.jobs.watching.progress import Reporter, Work
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.names import counted, escape, redacted
+from rocketmq_reindex.storage_format.showing import counted, escape, redacted
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.repair.differing import CompareLogs, LogDifference, overlap
 from rocketmq_reindex.udfs.staging import StagingFolder

@@ -17,8 +17,8 @@ from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.checks import checkpoint, differences as checks_differences, index as checks_index
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, is_index_file
-from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.verify import index as verify_index, items as verify_items, tags as verify_tags
 

@@ -17,9 +17,9 @@ from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.verifying import mend, options, summary as verifying_summary
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges, settings as scan_settings
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedVerify
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, read_sealed, sealed
 from rocketmq_reindex.udfs.scan.ranges import ScanTask

@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes, entries_in
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.work import take_sizes
-from rocketmq_reindex.storage_format import errors, layouts, names
+from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, KINDS, LOG, PARTS, QUEUES, Example, Tally
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
@@ -110,7 +110,7 @@ class Mend:
         on_damage = on_damage or ("salvage" if self.damaged else "")
         words += ["--on-damage", on_damage] if on_damage else []
         words += ["--until-offset", str(until)] if until >= 0 else []
-        return names.shell(map(names.redacted, words))
+        return showing.shell(map(showing.redacted, words))
 
 
 @dataclass
@@ -218,7 +218,7 @@ class _Records:
                 (unit,) = np.frombuffer(reader.read(example.at * UNIT_SIZE - start, UNIT_SIZE), UNIT)
             message = self._message(int(unit["phy_offset"]))
             if message and topic in message.properties.get("INNER_MULTI_DISPATCH", "").split(","):
-                return names.escape(topic)
+                return showing.escape(topic)
         return ""
 
     def _message(self, phy_offset: int) -> Message | None:

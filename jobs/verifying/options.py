@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.publishing.layout import check_writable
 from rocketmq_reindex.jobs.publishing.pointers import is_work
 from rocketmq_reindex.jobs.store.folders import check_apart
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, check_is_folder, checked_paths, list_segments
-from rocketmq_reindex.storage_format import names
+from rocketmq_reindex.storage_format import showing
 from rocketmq_reindex.storage_format.checks.differences import PARTS
 
 # --------------------------------------------------------------------------------------------------------------------- settings
@@ -68,7 +68,7 @@ class VerifySettings(StoreSettings):
         if self.against and (self.sample < 1 or self.only != PARTS or self.commitlogs):
             yield "--against: compares two whole stores: leave out --sample, --only and --commitlog"
         if self.against and self.store and files.canonical(self.against) == files.canonical(self.store):
-            yield f"--against {names.escape(self.against)}: is STORE itself: name another store"
+            yield f"--against {showing.escape(self.against)}: is STORE itself: name another store"
         if self.incremental and (self.sample < 1 or self.against):
             yield "--incremental: reads what is new of a whole log: leave out --sample and --against"
         if bool(self.tables) != self.incremental:

@@ -14,9 +14,9 @@ from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format import versions
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.errors import RefusedError
-from rocketmq_reindex.storage_format.names import counted
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
+from rocketmq_reindex.storage_format.showing import counted
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import Positions, mean_of
 from rocketmq_reindex.udfs.verify import listing, queue_files, queues as verify_queues

@@ -20,7 +20,7 @@ from rocketmq_reindex.jobs.verifying import (
     work as verifying_work,
 )
 from rocketmq_reindex.jobs.watching.progress import Reporter, Work
-from rocketmq_reindex.storage_format import digest, layouts, names
+from rocketmq_reindex.storage_format import digest, layouts, showing
 from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, LOG, QUEUES, UNCHECKED, Tally
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
@@ -43,7 +43,7 @@ class Verify:
         self.reporter = reporter
         self.engines = engines
         self.summary = summary or verifying_summary.VerifyResult()
-        self.summary.store, self.summary.sample = names.redacted(settings.store), settings.sample
+        self.summary.store, self.summary.sample = showing.redacted(settings.store), settings.sample
         self.tally = Tally()
         self.log_findings = verifying_mend.LogFindings()
         self.signs: list[versions.Sign] = []
@@ -227,7 +227,7 @@ class Verify:
         self._note_settings()
         if len(chosen) < len(log.segments):
             summary.notes.append(
-                f"a sample: {len(chosen)} of {names.counted(len(log.segments), 'segment')} were read, "
+                f"a sample: {len(chosen)} of {showing.counted(len(log.segments), 'segment')} were read, "
                 "only what points there was compared; batch queues were not"
             )
 

@@ -12,8 +12,8 @@ from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
 from rocketmq_reindex.jobs.verifying.mend import MISSING_SEGMENT, NO_BUILD, Mend
 from rocketmq_reindex.storage_format.checks.differences import INDEX, KINDS, PARTS, QUEUES, Example, Tally, no_differences
 from rocketmq_reindex.storage_format.errors import ExitStatus
-from rocketmq_reindex.storage_format.names import counted
 from rocketmq_reindex.storage_format.scan.ranges import Hole
+from rocketmq_reindex.storage_format.showing import counted
 from rocketmq_reindex.udfs.times import now, show_time
 from rocketmq_reindex.version import __version__
 

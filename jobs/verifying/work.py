@@ -21,7 +21,8 @@ from rocketmq_reindex.jobs.store.sizes import QUEUES, UsualSizes, index_files, i
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
-from rocketmq_reindex.storage_format.names import LMQ_PREFIX, escape
+from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------------ build

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 from prometheus_client.parser import text_string_to_metric_families
 
 from rocketmq_reindex.jobs.watching.progress import Shown, Stage, StageSeconds
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 
 # ---------------------------------------------------------------------------------------------------------------- progress json
 # Stages for schedulers: one JSON object a line on stderr, when a stage begins, each few seconds, when it ends.

@@ -17,7 +17,7 @@ from rich.progress import (
 from rich.text import Text
 
 from rocketmq_reindex.jobs.watching.progress import Shown, Stage
-from rocketmq_reindex.storage_format.names import counted
+from rocketmq_reindex.storage_format.showing import counted
 
 LINE_INTERVAL = 5.0
 """seconds between two lines at least"""

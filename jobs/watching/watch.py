@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.command.option import Engine, Progress
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.clock import command_begin
 from rocketmq_reindex.storage_format.errors import error_lines, errors_of
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.version import __version__
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from rocketmq_reindex.storage_format.broker_start.store import StoreFile
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
-from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_BITS, MAGIC_BLANK, TimerCheckpoint
+from rocketmq_reindex.storage_format.topics import SCHEDULE_TOPIC
 
 # --------------------------------------------------------------------------------------------------------------------- due walk
 # A pass over a segment that looks at heads and topics alone: the newest store time, and delayed records by level.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from rocketmq_reindex.storage_format import layouts, names, topics
+from rocketmq_reindex.storage_format import layouts, showing, topics
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, Listed, ListedQueue, Listing
 from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
 
@@ -245,7 +245,7 @@ class _Loading:
                 self.removed.append(entry.path)
             elif entry.size != size or entry.kind != FILE:
                 fault = (
-                    f"has {names.counted(entry.size, 'byte')} where {size:,} belong"
+                    f"has {showing.counted(entry.size, 'byte')} where {size:,} belong"
                     if entry.kind == FILE
                     else "is no regular file"
                 )
@@ -305,7 +305,9 @@ class _Loading:
             return
         disagree.add((queue.batch, queue.topic))
         path = queue.path.rpartition("/")[0]
-        self._refuse("queue-type", path, f"holds queues of {lies}, and config/topics.json says {names.escape(configured, 60)}")
+        self._refuse(
+            "queue-type", path, f"holds queues of {lies}, and config/topics.json says {showing.escape(configured, 60)}"
+        )
 
     def timers(self, listing: Listing, size: int) -> tuple[Listed, ...]:
         """Return the files of ``timerlog``; what is opened beside it (``TimerWheel``, ``TimerCheckpoint``; 5.x)."""
@@ -316,7 +318,9 @@ class _Loading:
                 )
         wheel = listing.timer_wheel
         if wheel is not None and wheel.kind == FILE and wheel.size not in (0, WHEEL_SIZE):
-            self._refuse("timer-wheel-size", wheel.path, f"has {names.counted(wheel.size, 'byte')} where {WHEEL_SIZE:,} belong")
+            self._refuse(
+                "timer-wheel-size", wheel.path, f"has {showing.counted(wheel.size, 'byte')} where {WHEEL_SIZE:,} belong"
+            )
         return self.mapped(listing.timer_log, size, "timer-log")
 
     def index(self, entries: Iterable[Listed]) -> tuple[Listed, ...]:

@@ -22,8 +22,8 @@ from rocketmq_reindex.storage_format.broker_start import (
 )
 from rocketmq_reindex.storage_format.errors import NoListener, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
+from rocketmq_reindex.storage_format.showing import escape
 
 _HELD: Final = 1 << 20
 """units of this start in memory, of all queues: 12 bytes each"""

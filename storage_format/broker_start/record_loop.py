@@ -9,10 +9,10 @@ from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import int16_at, int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, UINT32_MAX
-from rocketmq_reindex.storage_format.names import BATCH, DISPATCHES
 from rocketmq_reindex.storage_format.record import frame as f, layout as r, properties as p
 from rocketmq_reindex.storage_format.record.columns import count_keys, gives_items, gives_unit
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash, parse_number, signed32
+from rocketmq_reindex.storage_format.topics import BATCH, DISPATCHES
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.loop import check_lmq, dispatch_lmq, lmq_stops_dispatch
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.storage_format.names import counted, form
+from rocketmq_reindex.storage_format.showing import counted, form
 
 EXAMPLES_MAX: Final = 10
 """Examples that are kept of each kind; the others are only counted."""

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.names import counted
 from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
+from rocketmq_reindex.storage_format.showing import counted
 
 # ------------------------------------------------------------------------------------------------------------------- unit kinds
 # What a slot of a ConsumeQueue file holds beside what the log gives it, and how that is put into words.

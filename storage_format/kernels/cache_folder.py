@@ -11,7 +11,7 @@ from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
 from typing import TYPE_CHECKING, Final, cast
 
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 
 if TYPE_CHECKING:
     from importlib.abc import FileLoader, PathEntryFinder

@@ -11,9 +11,9 @@ from rocketmq_reindex.storage_format.findings import Finding, UnreadableError, f
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at, swapped32
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.names import counted
 from rocketmq_reindex.storage_format.queue.cells import BATCH_RUN_COLUMNS
 from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, NOT_COMPACTED, PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
+from rocketmq_reindex.storage_format.showing import counted
 from rocketmq_reindex.storage_format.walk.state import BatchArrays
 
 # ---------------------------------------------------------------------------------------------------------------- consume queue

@@ -8,8 +8,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format import layouts, names as storage_format_names, versions
+from rocketmq_reindex.storage_format import layouts, showing, versions
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
+from rocketmq_reindex.storage_format.topics import LMQ, SEEN, TOPIC
 from rocketmq_reindex.storage_format.walk import loop, name_table, state as w, window as walk_window
 
 # --------------------------------------------------------------------------------------------------------------------- settings
@@ -136,7 +137,7 @@ class TopicGlobs:
             return
         for name in names:
             self._globs = [glob for glob in self._globs if not fnmatch.fnmatchcase(name, glob)]
-            if len(self._names) < storage_format_names.COMPARED_MAX:
+            if len(self._names) < showing.COMPARED_MAX:
                 self._names.append(name)
 
     def unmatched(self) -> dict[str, list[str]]:
@@ -146,7 +147,7 @@ class TopicGlobs:
 
 def near(glob: str, names: Iterable[str]) -> list[str]:
     """Return the names that look most like a glob, whatever their case; the most similar one first."""
-    return storage_format_names.near_names(glob.replace("*", "").replace("?", ""), names)
+    return showing.near_names(glob.replace("*", "").replace("?", ""), names)
 
 
 class ScanNames:
@@ -194,7 +195,7 @@ class ScanNames:
     def _meet_names(self) -> None:
         """Compare the names that are new with the globs. A name with %LMQ% before it is no topic of a record."""
         new = range(self._globs_met, len(self.table.texts))
-        self._globs.meet(self.table.texts[k] for k in new if not self.table.arrays.flags[k] & storage_format_names.LMQ)
+        self._globs.meet(self.table.texts[k] for k in new if not self.table.arrays.flags[k] & LMQ)
         self._globs_met = len(self.table.texts)
 
     @property
@@ -234,7 +235,7 @@ class ScanNames:
         self.table = self._new_names()
         kept = {int(entry): self.table.add(names.raw(entry)) for entry in names.topics()}
         for new in kept.values():
-            self.table.arrays.flags[new] |= storage_format_names.SEEN | storage_format_names.TOPIC
+            self.table.arrays.flags[new] |= SEEN | TOPIC
         self._state[w.QUEUES] = 0
         self.queues = w.new_queues(len(queues.slots))
         for k in np.flatnonzero(np.isin(queues.name[:count], list(kept))).tolist():

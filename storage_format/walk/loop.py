@@ -8,11 +8,21 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.layouts import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
-from rocketmq_reindex.storage_format.names import BATCH, DISPATCHES, INCLUDED, LMQ, NAME_BYTES_MAX, PLAIN, SCHEDULE, SEEN, TOPIC
 from rocketmq_reindex.storage_format.record import frame as f, layout as r, properties as p
 from rocketmq_reindex.storage_format.record.columns import gives_items, gives_unit, is_filler, is_tombstone
 from rocketmq_reindex.storage_format.record.frame import QUEUE_ID, TOTAL, RecordArrays, Stretch, check_record
 from rocketmq_reindex.storage_format.text.java_text import decode_at, java_hash, parse_number, signed32
+from rocketmq_reindex.storage_format.topics import (
+    BATCH,
+    DISPATCHES,
+    INCLUDED,
+    LMQ,
+    NAME_BYTES_MAX,
+    PLAIN,
+    SCHEDULE,
+    SEEN,
+    TOPIC,
+)
 from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
 from rocketmq_reindex.storage_format.walk.state import ItemArrays, index_record

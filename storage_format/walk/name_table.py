@@ -10,7 +10,9 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.kernels.jit import inlined
 from rocketmq_reindex.storage_format.kernels.words import byte_at, int32_at
 from rocketmq_reindex.storage_format.layouts import UINT32_MAX
-from rocketmq_reindex.storage_format.names import (
+from rocketmq_reindex.storage_format.text.java_string import java_text
+from rocketmq_reindex.storage_format.text.java_text import java_hash
+from rocketmq_reindex.storage_format.topics import (
     BATCH,
     DISPATCHES,
     INCLUDED,
@@ -28,8 +30,6 @@ from rocketmq_reindex.storage_format.names import (
     is_usual,
     path_component,
 )
-from rocketmq_reindex.storage_format.text.java_string import java_text
-from rocketmq_reindex.storage_format.text.java_text import java_hash
 from rocketmq_reindex.storage_format.versions import RULES
 
 _SPREAD: Final = 0x2545F491

@@ -6,10 +6,11 @@ import random
 
 import numpy as np
 
-from rocketmq_reindex.storage_format import names
+from rocketmq_reindex.storage_format import showing
 from rocketmq_reindex.storage_format.record import properties as p
 from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE
 from rocketmq_reindex.storage_format.text import java_string, java_text
+from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.storage_format.walk import loop
 from tests.fuzz.guard import allow, guard
 from tests.reference import java
@@ -54,8 +55,8 @@ def check(data: bytes) -> None:
         number, value = java_text.parse_number(array, start, end, low, -low - 1)
         assert (value if number else None) == java.parse_number(text, bits)
     assert loop.is_blank(array, start, end) == java.is_blank(text)
-    assert (names.path_component(java.python_text(text)) is not None) == is_plain_component(text)
-    shown = names.escape(java.python_text(text))
+    assert (path_component(java.python_text(text)) is not None) == is_plain_component(text)
+    shown = showing.escape(java.python_text(text))
     assert shown.isascii()
     assert shown.isprintable() or not shown
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.storage_format.names import redacted
+from rocketmq_reindex.storage_format.showing import redacted
 from tests.fault.disk import tiny_store
 from tests.tools.local_engine import local_build
 from tests.tools.local_verify import local_verify

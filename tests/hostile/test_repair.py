@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.repair import repair
-from rocketmq_reindex.storage_format.names import path_component
+from rocketmq_reindex.storage_format.topics import path_component
 from tests.tools.encode import Message
 from tests.tools.faulty_runs import command
 from tests.tools.log_writer import LogWriter

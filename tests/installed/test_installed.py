@@ -34,7 +34,7 @@ def names(package):
         if module.ispkg:
             names(__import__(module.name, fromlist=["x"]))
 
-assert not [name for name in ("jobs", "udfs", "storage_format", "conf") if name in sys.modules]
+assert not [name for name in ("jobs", "udfs", "files", "storage_format", "conf") if name in sys.modules]
 print({PACKAGE}.__version__)
 names({PACKAGE})
 """
@@ -51,7 +51,7 @@ print(java.settings_folder(), java.delta_jars(), java.class_archive(), os.enviro
 """
 TYPED = f"""
 import {PACKAGE}
-from {PACKAGE}.storage_format.names import escape
+from {PACKAGE}.storage_format.showing import escape
 
 reveal_type({PACKAGE}.__version__)
 escape(3)
@@ -221,7 +221,7 @@ def test_build_and_verify_from_a_hostile_folder(
 
 def test_no_code_of_ours_runs_a_module_by_name_in_the_users_folder() -> None:
     """``python -m`` imports from the working folder first. The two that do so work in the root folder."""
-    folders = ("jobs", "udfs", "storage_format", "conf", "notebooks", PACKAGE)
+    folders = ("jobs", "udfs", "files", "storage_format", "conf", "notebooks", PACKAGE)
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix != ".pyc"]
     found = [path for path in paths if path.suffix in (".py", ".yml") and '"-m"' in path.read_text(encoding="utf-8")]
     ours = {path.relative_to(ROOT).as_posix() for path in found if not os.path.islink(path.parent)}

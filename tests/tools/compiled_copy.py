@@ -43,7 +43,7 @@ def step(folder: Path, package: str, value: int) -> Path:
     return path
 
 
-NEEDED = ("__init__.py", "errors.py", "names.py", "kernels")
+NEEDED = ("__init__.py", "errors.py", "showing.py", "kernels")
 """of ``storage_format``, to compile a loop; each process reads and compiles all that is there"""
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
-from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, names as storage_format_names
+from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, showing
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 
 # ------------------------------------------------------------------------------------------------------------------- scan store
@@ -137,7 +137,7 @@ class ScanStore:
         folders = (self.entries, self.data, self.builds, self.temporary)
         for folder in (self.root, *folders):
             if not files.is_remote(folder) and os.path.islink(folder):
-                raise errors.InputError(f"{storage_format_names.escape(folder)}: is a symbolic link: remove it")
+                raise errors.InputError(f"{showing.escape(folder)}: is a symbolic link: remove it")
         for folder in folders:
             files.make_folder(folder)
 

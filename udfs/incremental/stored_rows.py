@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_reindex import files
-from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, names as storage_format_names
+from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, showing
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.cells import bucket_of, cut_cells, mix, rows_of
 from rocketmq_reindex.udfs import handover
@@ -87,7 +87,7 @@ def stored_rows(path: str, digest: str) -> Iterator[handover.Row]:
     data = files.read_bytes(path, files.MAPPED_MAX)
     if storage_format_digest.new_digest([data]).digest().hex() != digest:
         raise errors.InputError(
-            f"{storage_format_names.escape(path)}: is not as an earlier run wrote it: remove the folder that data/ lies in"
+            f"{showing.escape(path)}: is not as an earlier run wrote it: remove the folder that data/ lies in"
         )
     source = pa.BufferReader(data)
     while source.tell() < len(data):
@@ -255,7 +255,7 @@ def carry(staging: StagingFolder, source: str, target: str, size: int, used: int
         if files.entry_of(source).kind != files.ABSENT:
             raise
         raise errors.InputError(
-            f"{storage_format_names.escape(source)}: is gone: others have replaced the build that this one goes on from: again"
+            f"{showing.escape(source)}: is gone: others have replaced the build that this one goes on from: again"
         ) from None
 
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_reindex import files
-from rocketmq_reindex.storage_format.names import WAITING_TOPICS
 from rocketmq_reindex.storage_format.queue import cells, order, placement as queue_placement
+from rocketmq_reindex.storage_format.topics import WAITING_TOPICS
 from rocketmq_reindex.udfs import handover
 
 # ------------------------------------------------------------------------------------------------------------------- placements

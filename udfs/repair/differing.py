@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.repair.replicas import Walker, message_of

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from rocketmq_reindex.storage_format import errors, names, repair
+from rocketmq_reindex.storage_format import errors, repair, showing
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan.ranges import Segment
@@ -255,7 +255,7 @@ def _lost(damage: repair.SegmentDamage, before: _Side | None, after: _Side | Non
     neighbours = sorted((side for side in sides if _touches(side, damage)), key=lambda side: side.cost)
     while (pieces := repair.lost_pieces(low, high, bounds, time, demands)) is None:
         if not neighbours:
-            place = f"{names.escape(damage.segment.path)}: offset {damage.offset}"
+            place = f"{showing.escape(damage.segment.path)}: offset {damage.offset}"
             raise errors.InputError(
                 f"{place}: {damage.length:,} bytes are too few for a record, and no record beside them can go with them"
             )

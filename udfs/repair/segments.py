@@ -15,7 +15,7 @@ import pyarrow as pa
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import UsedDigest
 from rocketmq_reindex.files.folders import HARD, NONE, REFLINK
-from rocketmq_reindex.storage_format import digest as storage_format_digest, names, repair
+from rocketmq_reindex.storage_format import digest as storage_format_digest, repair, showing
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
@@ -290,10 +290,10 @@ def record_entry(message: Message) -> dict[str, Any]:
     return {
         "offset": message.phy_offset,
         "size": message.size,
-        "topic": names.escape(message.topic),
+        "topic": showing.escape(message.topic),
         "queue": message.queue_id,
         "queue_offset": message.queue_offset,
-        "unique_key": names.escape(message.unique_key) if message.unique_key else None,
-        "keys": [names.escape(key) for key in message.keys],
+        "unique_key": showing.escape(message.unique_key) if message.unique_key else None,
+        "keys": [showing.escape(key) for key in message.keys],
         "store_time": message.store_time,
     }

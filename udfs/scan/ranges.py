@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, read_evidence
-from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC, is_usual
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.cells import QueueBlock, bucket_of, cut_cells
 from rocketmq_reindex.storage_format.queue.consume_queue import batch_runs, by_queue
@@ -23,7 +22,7 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.storage_format.scan.stale_tail import DamagedStretch, Doubt, StaleTail, StaleTailSearch
-from rocketmq_reindex.storage_format.topics import QUEUES_MAX, is_own, topic_entry
+from rocketmq_reindex.storage_format.topics import QUEUES_MAX, SCHEDULE_TOPIC, is_own, is_usual, topic_entry
 from rocketmq_reindex.storage_format.walk.state import BatchArrays, UnitArrays
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.storage_format import errors, layouts, names
+from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 
 _FOLDER: Final = "commitlog"
@@ -32,11 +32,11 @@ def no_folder(store: str) -> str:
     if kind == files.FOLDER:
         return ""
     if kind == files.ABSENT:
-        return f"{names.escape(store)}: is not there: STORE is the folder around commitlog/"
+        return f"{showing.escape(store)}: is not there: STORE is the folder around commitlog/"
     around = files.parent(files.parent(files.absolute(store)))
     if layouts.first_byte(files.base(store)) is not None and files.entry_of(files.join(around, _FOLDER)).kind == files.FOLDER:
-        return f"{names.escape(store)}: is a file of a store: did you mean that, {names.escape(around)}?"
-    return f"{names.escape(store)}: is no folder: STORE is the folder around commitlog/"
+        return f"{showing.escape(store)}: is a file of a store: did you mean that, {showing.escape(around)}?"
+    return f"{showing.escape(store)}: is no folder: STORE is the folder around commitlog/"
 
 
 def meant_by(store: str) -> str:
@@ -45,12 +45,12 @@ def meant_by(store: str) -> str:
         return ""
     around = files.parent(store)
     if files.base(store) in layouts.FOLDERS and files.entry_of(files.join(around, _FOLDER)).kind == files.FOLDER:
-        return f": it is a part of a store: did you mean {names.escape(around)}?"
+        return f": it is a part of a store: did you mean {showing.escape(around)}?"
     if not _has_segments(files.listing(store)):
         return ""
     if files.base(store) == _FOLDER:
-        return f": it holds segments: did you mean the store around it, {names.escape(files.parent(store))}?"
-    return f": it holds segments: did you mean --commitlog {names.escape(store)}?"
+        return f": it holds segments: did you mean the store around it, {showing.escape(files.parent(store))}?"
+    return f": it holds segments: did you mean --commitlog {showing.escape(store)}?"
 
 
 def _has_segments(entries: list[files.Entry]) -> bool:
@@ -69,20 +69,20 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
                 if wrong := no_folder(store):
                     raise errors.InputError(wrong)
                 if meant := meant_by(store):
-                    raise errors.InputError(f"{names.escape(store)}: is no store{meant}")
+                    raise errors.InputError(f"{showing.escape(store)}: is no store{meant}")
             raise errors.InputError(
-                f"{names.escape(root)}: {fault}: STORE is the folder around commitlog/, --commitlog one of segments"
+                f"{showing.escape(root)}: {fault}: STORE is the folder around commitlog/, --commitlog one of segments"
             )
         entries = files.listing(root)
         inner = next((entry for entry in entries if entry.name == _FOLDER and entry.kind == files.FOLDER), None)
         if inner is not None and not _has_segments(entries):
             raise errors.InputError(
-                f"{names.escape(root)}: is a store, no folder of segments: did you mean {names.escape(inner.path)}?"
+                f"{showing.escape(root)}: is a store, no folder of segments: did you mean {showing.escape(inner.path)}?"
             )
         beside = files.join(files.parent(root), _FOLDER)
         if files.base(root) in layouts.FOLDERS and files.entry_of(beside).kind == files.FOLDER and not _has_segments(entries):
             raise errors.InputError(
-                f"{names.escape(root)}: is a part of a store, no folder of segments: did you mean {names.escape(beside)}?"
+                f"{showing.escape(root)}: is a part of a store, no folder of segments: did you mean {showing.escape(beside)}?"
             )
         listed += entries
     return listed
@@ -96,7 +96,7 @@ def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bo
     """
     entries = sorted(entries_of(roots), key=lambda e: e.name)
     for entry in entries:
-        where = names.escape(entry.path)
+        where = showing.escape(entry.path)
         if entry.kind == files.OTHER:
             raise errors.InputError(f"{where}: is no regular file: only segments may lie in a commitlog folder")
         if entry.kind == files.ABSENT:
@@ -113,11 +113,11 @@ def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bo
     sizes = Counter(entry.size for entry in entries[:-1])
     size = segment_size or (sizes.most_common(1)[0][0] if sizes else entries[-1].size)
     if not size and len(entries) > 1:
-        raise errors.InputError(f"{names.escape(entries[0].path)}: has no bytes: give the right file or --segment-size")
+        raise errors.InputError(f"{showing.escape(entries[0].path)}: has no bytes: give the right file or --segment-size")
     warnings: list[str] = []
     segments: list[Segment] = []
     for index, entry in enumerate(entries):
-        start, where = int(entry.name), names.escape(entry.path)
+        start, where = int(entry.name), showing.escape(entry.path)
         last = index == len(entries) - 1
         if entry.size > size or (entry.size < size and not last and not may_be_short):
             cut = "; if it was cut, rmq-reindex repair takes the log as it is" if entry.size < size else ""
@@ -150,9 +150,9 @@ def check_unchanged(before: Commitlog, roots: tuple[str, ...]) -> None:
     for entry in before.entries:
         if now.pop(entry.path, None) != entry:
             raise errors.InputError(
-                f"{names.escape(entry.path)}: changed during the run: stop the broker, or build from a copy"
+                f"{showing.escape(entry.path)}: changed during the run: stop the broker, or build from a copy"
             )
     if now:
         raise errors.InputError(
-            f"{names.escape(next(iter(now)))}: appeared during the run: stop the broker, or build from a copy"
+            f"{showing.escape(next(iter(now)))}: appeared during the run: stop the broker, or build from a copy"
         )

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from rocketmq_reindex.storage_format import errors, layouts, names as storage_format_names
+from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.udfs.messages.batches import nulls
 from rocketmq_reindex.udfs.sql.options import ROWS, SHOWN_DAMAGE, Bounds, Topics, Words
 from rocketmq_reindex.udfs.times import EPOCH
@@ -230,9 +230,7 @@ class Source(DataSource):
         columns, chosen = self.columns(words), words.words("columns")
         for name in chosen:
             if name not in columns.names:
-                raise words.error(
-                    f"columns: there is no {storage_format_names.escape(name)}: take of {', '.join(columns.names)}"
-                )
+                raise words.error(f"columns: there is no {showing.escape(name)}: take of {', '.join(columns.names)}")
         return pa.schema([columns.field(name) for name in chosen]) if chosen else columns
 
     def schema(self) -> StructType:
@@ -254,7 +252,7 @@ class Source(DataSource):
         types = {field.name: field.dataType for field in from_arrow_schema(columns)}
         for field in schema:
             if types.get(field.name) != field.dataType:
-                shown = storage_format_names.escape(f"{field.name} {field.dataType.simpleString()}")
+                shown = showing.escape(f"{field.name} {field.dataType.simpleString()}")
                 raise words.error(f"schema: there is no {shown}: take of {from_arrow_schema(columns).simpleString()}")
         return pa.schema([columns.field(name) for name in schema.fieldNames()])
 
@@ -315,7 +313,7 @@ class SourceReader(DataSourceReader):
                 "%s: %s: passed over %s, the first: %s",
                 self.source_name,
                 path,
-                storage_format_names.counted(count, "damaged place"),
+                showing.counted(count, "damaged place"),
                 first,
             )
 

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from rocketmq_reindex import files
-from rocketmq_reindex.storage_format import layouts, names as storage_format_names, versions
+from rocketmq_reindex.storage_format import layouts, showing, versions
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as scan_settings, stale_tail
@@ -255,7 +255,7 @@ class CommitlogReader(SourceReader):
             return
         lost = [hole for hole in holes if not hole.reason.startswith(("torn tail", stale_tail.STALE))]
         first = (lost or holes)[0]
-        text = f"offset {first.offset}, {storage_format_names.counted(first.length, 'byte')}: {first.reason}"
+        text = f"offset {first.offset}, {showing.counted(first.length, 'byte')}: {first.reason}"
         if self.shown_damage == FAIL and lost:
             self.refuse(f"segment {first.segment}", text)
         if self.shown_damage == ROWS:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from rocketmq_reindex import files
-from rocketmq_reindex.storage_format import errors, findings, layouts, names
+from rocketmq_reindex.storage_format import errors, findings, layouts, showing
 from rocketmq_reindex.storage_format.checks.index import ITEM_FAULTS, check_index
 from rocketmq_reindex.storage_format.index.file import IndexView, guess_sizes, open_index
 from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS, HEADER_SIZE, IndexHeader, file_size
@@ -160,13 +160,13 @@ class ConsumeQueueReader(base.SourceReader):
         bad = np.flatnonzero((file.kind != HAS_UNIT) & (file.fault != 0))
         if self.shown_damage == FAIL and file.findings:
             finding = file.findings[0]
-            self.refuse(names.escape(unit.path), f"{finding.text} (at {finding.at}, {finding.count} in all)")
+            self.refuse(showing.escape(unit.path), f"{finding.text} (at {finding.at}, {finding.count} in all)")
         if self.shown_damage == ROWS:
             rows = np.flatnonzero((file.kind == HAS_UNIT) | (file.fault != 0))
         else:
             rows = np.flatnonzero(file.kind == HAS_UNIT)
             if len(bad):
-                self.skipped(names.escape(unit.path), len(bad), f"position {file.position + int(bad[0])}")
+                self.skipped(showing.escape(unit.path), len(bad), f"position {file.position + int(bad[0])}")
         return self._batch(unit, {
             "consumeQueueOffset": file.position + rows,
             "commitLogOffset": file.phy_offset[rows],
@@ -319,10 +319,10 @@ class IndexReader(base.SourceReader):
         return partitions
 
     def _no_index(self, entry: files.Entry) -> None:
-        text = f"{names.escape(entry.path)}: its slots and items are not known: give hashSlots and indexItems"
+        text = f"{showing.escape(entry.path)}: its slots and items are not known: give hashSlots and indexItems"
         if self.shown_damage == FAIL:
             raise errors.InputError(text)
-        self.skipped(names.escape(entry.path), 1, "its slots and items are not known: give hashSlots and indexItems")
+        self.skipped(showing.escape(entry.path), 1, "its slots and items are not known: give hashSlots and indexItems")
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the items of one stretch, and its damage as the option onDamage says. Raises RefusedError with onDamage
@@ -337,7 +337,7 @@ class IndexReader(base.SourceReader):
                 fault = check.item_fault
                 if self.shown_damage == FAIL and check.findings:
                     finding = check.findings[0]
-                    self.refuse(names.escape(partition.path), f"{finding.text}: {finding.at}, {finding.count} in all")
+                    self.refuse(showing.escape(partition.path), f"{finding.text}: {finding.at}, {finding.count} in all")
             passed, first_passed = 0, 0
             for first in range(partition.first, partition.stop, BATCH_ITEMS):
                 stop = min(first + BATCH_ITEMS, partition.stop)
@@ -347,7 +347,7 @@ class IndexReader(base.SourceReader):
                     passed += len(left_out)
                 if batch.num_rows:
                     yield batch
-            self.skipped(names.escape(partition.path), passed, f"item {first_passed}: no item has a negative hash or offset")
+            self.skipped(showing.escape(partition.path), passed, f"item {first_passed}: no item has a negative hash or offset")
 
     def _batch(
         self, partition: ItemsPartition, view: IndexView, first: int, stop: int, fault: npt.NDArray[np.uint8] | None

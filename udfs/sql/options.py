@@ -10,8 +10,8 @@ from typing import Final
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.record.layout import CRC_MODES
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.times import DELAY_LEVELS, delay_levels, time_of
 
 # ---------------------------------------------------------------------------------------------------------------------- options

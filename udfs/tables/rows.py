@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketmq_reindex import files
-from rocketmq_reindex.storage_format import errors, layouts, names
+from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.kernels.murmur3 import murmur3_128
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as scan_settings
 from rocketmq_reindex.storage_format.text.hashes import hash_keys
@@ -109,7 +109,7 @@ def read_first_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
         rows = batch.to_pylist()
         for row in rows:
             row["firstBytes"] = first_bytes(row["path"], int(row["segment"]), row["offset"], row["length"])
-            row["path"] = row["path"] and names.redacted(row["path"])
+            row["path"] = row["path"] and showing.redacted(row["path"])
         yield pa.RecordBatch.from_pylist(rows, schema=QUARANTINE.arrow)
 
 

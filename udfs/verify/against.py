@@ -22,9 +22,9 @@ from rocketmq_reindex.storage_format.index.header import (
     IndexHeader,
 )
 from rocketmq_reindex.storage_format.layouts import first_byte
-from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder

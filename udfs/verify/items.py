@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.index.file import ITEM, STAGED, time_differences
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.layouts import INT64_MIN
-from rocketmq_reindex.storage_format.names import escape
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder

@@ -12,11 +12,11 @@ import pyarrow as pa
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.layouts import first_byte, is_number, queue_id
-from rocketmq_reindex.storage_format.names import escape
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.cells import bucket_of
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.walk.state import UnitArrays
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult

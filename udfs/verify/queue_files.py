@@ -15,12 +15,12 @@ import numpy.typing as npt
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.checks.differences import Example, Tally
 from rocketmq_reindex.storage_format.checks.queues import UnitChecker
-from rocketmq_reindex.storage_format.names import counted, escape
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs.handover import TaskResult
 

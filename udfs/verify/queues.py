@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_reindex.storage_format.checks.queues import QueueView, UnitChecker
-from rocketmq_reindex.storage_format.names import WAITING_TOPICS
 from rocketmq_reindex.storage_format.queue import cells, consume_queue, order as queue_order, placement as queue_placement
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
+from rocketmq_reindex.storage_format.topics import WAITING_TOPICS
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.order.placements import Placements
 from rocketmq_reindex.udfs.staging import BucketsPosition, StagingFolder

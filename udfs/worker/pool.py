@@ -22,7 +22,7 @@ import traceback
 from typing import Any, Final, NoReturn
 
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import counted
+from rocketmq_reindex.storage_format.showing import counted
 from rocketmq_reindex.udfs.worker.link import FOLDER, Waits, receive, send
 
 READY: Final = "ready"

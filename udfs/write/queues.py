@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.digest import Digest, new_digest
-from rocketmq_reindex.storage_format.names import path_component
 from rocketmq_reindex.storage_format.queue import cells, consume_queue, placement as queue_placement, units as queue_units
+from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.order.placements import Placements

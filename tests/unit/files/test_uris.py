@@ -12,7 +12,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.files import systems, uris
 from rocketmq_reindex.files.object_store import ObjectStore
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.names import escape, redacted
+from rocketmq_reindex.storage_format.showing import escape, redacted
 
 
 @pytest.mark.parametrize(

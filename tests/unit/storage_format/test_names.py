@@ -8,7 +8,8 @@ import re
 import pytest
 from hypothesis import example, given, strategies as st
 
-from rocketmq_reindex.storage_format.names import escape, is_usual, path_component
+from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.topics import is_usual, path_component
 from tests.reference import java
 from tests.reference.names import is_plain_component
 

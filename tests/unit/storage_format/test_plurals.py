@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.store.settings import list_segments
-from rocketmq_reindex.storage_format.names import counted, form
+from rocketmq_reindex.storage_format.showing import counted, form
 from tests import ROOT
 from tests.tools.encode import Message
 from tests.tools.local_engine import local_build

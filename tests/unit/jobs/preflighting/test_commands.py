@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.preflighting.losses import Commands
 from rocketmq_reindex.jobs.preflighting.model import StoreSizes
 from rocketmq_reindex.jobs.preflighting.options import BrokerSettings, PreflightSettings
 from rocketmq_reindex.storage_format.broker_start.loading import ConfiguredSizes
-from rocketmq_reindex.storage_format.names import shell
+from rocketmq_reindex.storage_format.showing import shell
 
 
 @pytest.mark.parametrize("word", ["plain", "a b", "it's", "$(x)", "a\nb", "\x1b[31m", "ключ", "\udcff", "a'\\\n", "\u202e"])

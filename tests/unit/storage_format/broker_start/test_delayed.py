@@ -18,8 +18,8 @@ from rocketmq_reindex.storage_format.broker_start.delayed import (
 )
 from rocketmq_reindex.storage_format.broker_start.loading import Prediction, QueueOutcome
 from rocketmq_reindex.storage_format.broker_start.store import StoreFile
-from rocketmq_reindex.storage_format.names import SCHEDULE_TOPIC
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
+from rocketmq_reindex.storage_format.topics import SCHEDULE_TOPIC
 from tests.tools.encode import EPOCH, PREPARED, Message
 from tests.tools.log_writer import LogWriter
 

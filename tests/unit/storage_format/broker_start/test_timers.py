@@ -9,8 +9,8 @@ import numpy as np
 from rocketmq_reindex.storage_format.broker_start.delayed import TimerOutcome, log_end, timers
 from rocketmq_reindex.storage_format.broker_start.loading import QueueOutcome
 from rocketmq_reindex.storage_format.broker_start.store import StoreFile
-from rocketmq_reindex.storage_format.names import TIMER_TOPIC
 from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, TimerCheckpoint
+from rocketmq_reindex.storage_format.topics import TIMER_TOPIC
 
 FILE = 52 * 4 + 20
 BLANK = (0xBBCCDDEE ^ (1880681586 + 8)) & 0xFFFFFFFF

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from rocketmq_reindex.storage_format import names as n
 from rocketmq_reindex.storage_format.text.java_text import signed32
+from rocketmq_reindex.storage_format.topics import DISPATCHES, INCLUDED, LMQ, PLAIN, SCHEDULE, SLASH
 from rocketmq_reindex.storage_format.walk.name_table import NameTable, find_name
 from tests.reference import java
 from tests.reference.names import is_plain_component, lmq_applies
@@ -41,12 +41,12 @@ def test_what_is_known_of_a_name(raws: list[bytes], version: str) -> None:
         first = next(k for k, other in enumerate(raws) if java.decode_utf8(other) == text)
         assert table.arrays.canonical[entry] == first
         flags = int(table.arrays.flags[entry])
-        assert bool(flags & n.PLAIN) == is_plain_component(text)
-        assert bool(flags & n.SLASH) == ("/" in text)
-        assert bool(flags & n.SCHEDULE) == (text == "SCHEDULE_TOPIC_XXXX")
-        assert bool(flags & n.LMQ) == text.startswith("%LMQ%")
-        assert bool(flags & n.DISPATCHES) == lmq_applies(text, LMQ_PROPERTIES, version)
-        assert flags & n.INCLUDED
+        assert bool(flags & PLAIN) == is_plain_component(text)
+        assert bool(flags & SLASH) == ("/" in text)
+        assert bool(flags & SCHEDULE) == (text == "SCHEDULE_TOPIC_XXXX")
+        assert bool(flags & LMQ) == text.startswith("%LMQ%")
+        assert bool(flags & DISPATCHES) == lmq_applies(text, LMQ_PROPERTIES, version)
+        assert flags & INCLUDED
 
 
 def test_two_spellings_of_one_text_share_an_entry() -> None:
@@ -62,7 +62,7 @@ GLOBS = st.lists(st.sampled_from(["*", "a*", "*b", "[ab]*", "a?", "%RETRY%*", "A
 def test_filters(include: tuple[str, ...], exclude: tuple[str, ...], name: str) -> None:
     table = NameTable("5.3", include, exclude)
     wanted = Settings(include_topic=include, exclude_topic=exclude).wants(name)
-    assert bool(table.arrays.flags[table.add(name.encode())] & n.INCLUDED) == wanted
+    assert bool(table.arrays.flags[table.add(name.encode())] & INCLUDED) == wanted
 
 
 @pytest.mark.parametrize("count", [63, 64, 65, 5000])
