@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -29,8 +30,15 @@ ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 PYTHON = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 BROUGHT_BY_SPARK = ("pyspark", "py4j")
-LEFT_OUT = ("numba/tests/", "pandas/tests/", "pyarrow/tests/", "pyarrow/include/", "bin/")
-"""nobody imports it; and scripts name the folder that they were installed in"""
+LEFT_OUT = (
+    "bin/",  # scripts name the folder that they were installed in
+    "llvmlite/tests/", "numba/cuda/", "numba/tests/", "pandas/tests/", "pyarrow/include/", "pyarrow/src/", "pyarrow/tests/",
+    # A seventh of pyarrow's libraries is for servers of its own protocol.
+    "pyarrow/_flight", "pyarrow/libarrow_flight", "pyarrow/libarrow_python_flight",
+)  # fmt: skip
+"""nobody imports it"""
+SOURCES = (".c", ".cc", ".cpp", ".f", ".f90", ".h", ".hpp", ".pxd", ".pxi", ".pyf", ".pyi", ".pyx")
+"""of compiled modules, and types for checkers"""
 OF_INSTALLER = ("RECORD", "INSTALLER", "REQUESTED", ".lock")
 LAUNCHER = f"""#!/bin/sh
 # {PYTHON} with the packages beside this folder, for PYSPARK_PYTHON: wherever it is unpacked.
@@ -47,7 +55,19 @@ def uv(*words: str | Path) -> str:
 
 def wanted(name: str) -> bool:
     """Whether a file of the installed packages goes into the archive."""
-    return not name.startswith(LEFT_OUT) and "__pycache__" not in name and name.rpartition("/")[2] not in OF_INSTALLER
+    return not name.startswith(LEFT_OUT) and not name.endswith(SOURCES) and name.rpartition("/")[2] not in OF_INSTALLER
+
+
+def compile_all(packages: Path) -> None:
+    """Put bytecode beside the sources, so that no process on an executor compiles what it imports.
+
+    It is checked by a hash of its source: an archive is unpacked with other times than the files had here.
+    """
+    words = ["-q", "--invalidation-mode", "checked-hash", "-s", str(packages), str(packages)]
+    # A set of constants is written in the order of its hashes.
+    surroundings = os.environ | {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": ""}
+    # What is no Python of this version (templates, tests of other versions) has none. It is not imported either.
+    subprocess.run([sys.executable, "-m", "compileall", *words], env=surroundings, stdout=subprocess.DEVNULL, check=False)
 
 
 def pack(archive: Path, members: dict[str, tuple[bytes, int]]) -> None:
@@ -72,8 +92,12 @@ def environment(archive: Path) -> None:
         listed, packages = Path(aside) / "requirements.txt", Path(aside) / "packages"
         listed.write_text(uv("export", *words), encoding="utf-8")
         uv("pip", "install", "-q", "--no-deps", "--python", sys.executable, "--target", packages, "-r", listed)
-        found = {path.relative_to(packages).as_posix(): path for path in packages.rglob("*") if path.is_file()}
-        members = {f"lib/{name}": (path.read_bytes(), 0o644) for name, path in found.items() if wanted(name)}
+        for path in [path for path in packages.rglob("*") if path.is_file()]:
+            if not wanted(path.relative_to(packages).as_posix()):
+                path.unlink()
+        compile_all(packages)
+        files = {path.relative_to(packages).as_posix(): path for path in packages.rglob("*") if path.is_file()}
+        members = {f"lib/{name}": (path.read_bytes(), 0o644) for name, path in files.items()}
     pack(archive, members | {"bin/python": (LAUNCHER.encode(), 0o755)})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import tarfile
 import zipfile
 from importlib import metadata
@@ -40,6 +40,19 @@ def test_the_environment_has_what_the_jobs_import_and_not_spark() -> None:
     assert list(members) == sorted(members)
     assert {(member.mtime, member.uid, member.uname) for member in members.values()} == {(0, 0, "")}
     assert members["bin/python"].mode == 0o755
+
+
+def test_the_environment_has_bytecode_that_goes_by_the_source() -> None:
+    """Unpacking gives the files another time. Bit 0 of the flags: known by a hash; bit 1: which is compared (PEP 552)."""
+    with tarfile.open(DIST / "environment.tar.gz") as archive:
+        names = set(archive.getnames())
+        bytecode = [name for name in names if name.endswith(".pyc")]
+        core = next(name for name in bytecode if name.startswith("lib/numba/core/__pycache__/compiler."))
+        packed = archive.extractfile(core)
+        assert packed is not None
+        assert packed.read(8) == importlib.util.MAGIC_NUMBER + (3).to_bytes(4, "little")
+    sources = {name for name in names if name.endswith(".py") and name.startswith(("lib/numba/", "lib/pyarrow/", "lib/rich/"))}
+    assert {importlib.util.cache_from_source(name) for name in sources} <= set(bytecode)
 
 
 def test_the_wheel_has_the_entry_point() -> None:
