@@ -245,7 +245,7 @@ class RepairResult(BuildResult):
 
 # Warnings are part of the manifest: with other words here, a build of the same log has other bytes.
 _DECISIONS = {
-    "generation": "begun again (topic made anew), older units dropped",
+    "generation": "begun again below its end, older units from there on dropped",
     "fill": "offsets missing, filled with the next unit",
     "out-of-line": "record out of line, its unit left out",
     "pending": "its last records do not go on at its end, too few to tell (three do): no unit, and no consumer gets them",

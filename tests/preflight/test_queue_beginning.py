@@ -177,3 +177,26 @@ def test_a_topic_that_a_broker_made_again(version: str, tmp_path: Path) -> None:
             given = real.read(store)["TopicA", 0]
             real.close(store)
             assert given == [put.offset for put in puts[2:]]
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+def test_a_queue_that_began_again_above_zero(version: str, tmp_path: Path) -> None:
+    """A build puts the queue in order, names what it drops and ends with 0. No consumer gets that, and preflight says so."""
+    with LogWriter(tmp_path / "log" / "commitlog", 1 << 14) as writer:
+        puts = [writer.append(Message(queue_offset=offset)) for offset in (*range(9), *range(3, 7))]
+    conf = Conf(Sizes(1 << 14, 400, 50, 400))
+    settings: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 400, "broker_version": version[:3]}
+    built, store = local_build(tmp_path / "log", tmp_path / "out", **settings), tmp_path / "store"
+    assert built.exit == 0
+    assert [text for _, text, _ in built.events()] == [
+        "queue TopicA/0: begun again below its end, older units from there on dropped: offset 3, units 6"
+    ]
+    lay_out(tmp_path / "out", tmp_path / "log" / "commitlog", store)
+    with RealStores(version, tmp_path / "real") as real:
+        said = predict(store, version, conf, tmp_path)
+        assert isinstance(said, dict), said
+        assert real.start(store, conf).loads
+        given = real.read(store)["TopicA", 0]
+        real.leave(store)
+    assert given == [put.offset for put in (*puts[:3], *puts[9:])]
+    assert (said["exit"], [(loss["kind"], loss["count"]) for loss in said["losses"]]) == (4, [("records-hidden", 6)])
