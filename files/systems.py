@@ -176,7 +176,7 @@ def checked(path: str) -> str:
     """Return a path or URI from the command line, in the form that this package takes. Raises InputError for a wrong URI."""
     path = plain(path)
     if lacks_slash(path):
-        raise InputError(f"{escape(path)}: is no URI: write it with ://, or ./{escape(path)} for a folder of that name")
+        raise InputError(f"{escape(path)}: is no URI: write it with ://, or ./{escape(path)} for a path of that name")
     if is_remote(path):
         split(path)
     return path

@@ -167,6 +167,20 @@ def checked(check: Callable[[str], object]) -> Callable[[str], str]:
     return text_of
 
 
+def on_disk(option: str, what: str) -> Callable[[str], str]:
+    """Return what takes a path and no URI, for what is read or written on a disk alone. It raises UsageError."""
+
+    def parse(text: str) -> str:
+        from rocketmq_reindex import files
+        from rocketmq_reindex.storage_format.showing import escape
+
+        if files.is_remote(text):
+            raise UsageError(f"{option} {escape(text)}: is a URI: name a {what} on a disk".lstrip())
+        return text
+
+    return parse
+
+
 def as_java_reads(given: str) -> str:
     """Return a text as Java would read it: bytes on a command line need not be text."""
     from rocketmq_reindex.storage_format.text.java_string import java_text

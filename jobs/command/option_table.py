@@ -43,10 +43,11 @@ OPTIONS: Final = _of(
     .but("info", help=f"{_STORE}: a folder or a URI", nargs="1")
     .but("preflight", help=f"{_STORE}, a local folder")
     .but("report", help="folder around commitlog/: the page then shows when messages were stored, by topic", group=INPUT,
-         shown="the build's folder, or the store that was verified", nargs=""),
+         shown="the build's folder, or the store that was verified", nargs="", type=o.on_disk("--store", "folder")),
     files=Option("files of a store", "FILE", nargs="+",
         text="a segment, ConsumeQueue file, batch ConsumeQueue file, IndexFile, checkpoint or timer file; a path or URI"),
-    source=Option("what a build wrote (with its reindex.json), or the file of verify --report", "DIR", nargs="1"),
+    source=Option("what a build wrote (with its reindex.json), or the file of verify --report", "DIR",
+        o.on_disk("", "folder or file"), nargs="1"),
     build=Option("folder or URI that was --out of a build, or one build below it", "BUILD", nargs="1"),
 ) | _of(
     INPUT,
@@ -70,6 +71,7 @@ OPTIONS: Final = _of(
         "a backup of config/consumerOffset.json: it is checked against the log, and put into DIR/config", "FILE"),
     kind=Option("kind of the files", shown="by folder, name and content", choices=get_args(o.FileKind)),
     summary=Option("what build --json printed: the page then shows when it ran, and seconds by stage", "FILE",
+        o.on_disk("--summary", "file"),
         text="file with the summary of a build as JSON: the page then shows when it ran, and seconds by stage"),
 ) | _of(
     WHAT,
@@ -161,7 +163,8 @@ OPTIONS: Final = _of(
     OUTPUT,
     out=Option(_OUT, "DIR", required=True)
     .but("repair", help=f"{_OUT}; it must not be there yet, or be empty", required=False)
-    .but("report", help="file for the page; replaced if it is there", metavar="FILE", default="report.html", required=False),
+    .but("report", help="file for the page; replaced if it is there", metavar="FILE", default="report.html", required=False,
+         type=o.on_disk("--out", "file")),
     to=Option(f"{_STORE}; DIR/commitlog is never touched", "DIR", required=True),
     overwrite=Option("replace what an earlier build wrote to DIR"),
     keep=Option("of the copies PART.previous that fetches made keep the newest N of each part", "N", int, 1),
@@ -171,7 +174,7 @@ OPTIONS: Final = _of(
     .but("info preflight", help="print the result on stdout as one JSON object")
     .but("query", help="print one JSON object per line, with every field")
     .but("inspect", help="print one JSON object per line"),
-    report=Option("also write the summary, as JSON, to FILE", "FILE"),
+    report=Option("also write the summary, as JSON, to FILE", "FILE", o.on_disk("--report", "file")),
     body=Option("how bodies are shown; a body that is not text is shown as hex", default="text", choices=get_args(o.BodyForm)),
     body_max=Option("read and unpack at most this many bytes of a body", "BYTES", int, 4 << 20),
 ) | _of(
@@ -198,7 +201,7 @@ OPTIONS: Final = _of(
         text="show progress and warnings on stderr: True or ``lines``, or ``json``. Default: False, nothing"),
     log_format=Option("format of messages on stderr; json also replaces the lines of progress", default="text",
         choices=get_args(o.LogFormat)),
-    metrics=Option("write figures of the run to FILE, for Prometheus' node_exporter", "FILE"),
+    metrics=Option("write figures of the run to FILE, for Prometheus' node_exporter", "FILE", o.on_disk("--metrics", "file")),
     store_name=Option("name of the store in logs and metrics", "NAME", shown="STORE"),
 ) | _of(
     TABLES,

@@ -101,8 +101,12 @@ def epilog(command: str) -> str:
 _MISSING: Final = "the following arguments are required: "
 """how argparse begins the message on arguments that are not there"""
 _SIMILAR: Final = 0.6
-_PLACES: Final = {"DIR": "folder", "URI": "folder", "STORE": "store", "STORE2": "store", "FILE": "file", "MANIFEST": "file"}
+_PLACES: Final = {
+    "DIR": "folder", "URI": "folder", "STORE": "store", "STORE2": "store", "BUILD": "build", "FILE": "file", "MANIFEST": "file",
+}  # fmt: skip
 """what is named by the options that have such a value"""
+_ANY_KIND: Final = "URI"
+"""the value of an option that Spark alone may know"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -137,6 +141,11 @@ class Parser(argparse.ArgumentParser):
             self._wrong.append(str(error))
         # The words behind it are looked at, too. Nothing is done with this value.
         return argparse.SUPPRESS
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        if str(action.metavar) in _PLACES:
+            arg_string = _place(action, arg_string)
+        return super()._get_value(action, arg_string)
 
     def error(self, message: str) -> NoReturn:
         # What stands behind the name of a command is for its own parser.
@@ -175,6 +184,19 @@ class Parser(argparse.ArgumentParser):
                 near = showing.near_names(self._given[0], action.choices, 2)
                 return f" (did you mean {' or '.join(near)}?)" if near else ""
         return ""
+
+
+def _place(action: argparse.Action, text: str) -> str:
+    """Return a path or URI in its usual form, as every command takes it. Raises UsageError for a URI that cannot be one."""
+    from rocketmq_reindex import files
+
+    place = files.plain(text)
+    if action.metavar == _ANY_KIND and files.is_remote(place):
+        return place
+    try:
+        return files.checked(place)
+    except errors.InputError as error:
+        raise errors.UsageError(" ".join([*action.option_strings[:1], str(error)])) from None
 
 
 def any_text() -> None:

@@ -60,7 +60,4 @@ def _checked(option: str, place: str) -> str:
     if not place:
         # A variable that is not set: as a path it would be the working folder.
         raise errors.UsageError(f"{option}: is empty: name a folder")
-    try:
-        return files.absolute(files.checked(place))
-    except errors.InputError as error:
-        raise errors.UsageError(f"{option} {error}") from None
+    return files.absolute(place)

@@ -172,7 +172,6 @@ def look(path: str, asked: Inspection, told: errors.ProgressListener | None = No
 
     Raises InputError and UnreadableError for a file that is none of a store, and OSError.
     """
-    path = files.checked(path)
     entry = files.entry_of(path)
     if entry.kind != files.FILE:
         what, more = "is no file", "; rmq-reindex info looks at a whole one"

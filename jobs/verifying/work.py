@@ -63,7 +63,6 @@ def work_folder(place: str, left: Leftovers, is_here: bool = True) -> Iterator[S
     On object stores and their mounts it shows signs of life, so that a later build to the same DIR can remove what a killed
     verify left in DIR/work. ``is_here``: all tasks run on this machine. Raises InputError where no folder can be made.
     """
-    place = files.checked(place)
     alive = bool(place) and files.no_rename(place)
     if alive:
         files.check_volume(place)
