@@ -165,7 +165,7 @@ class BuildResult(Result):
         levels, timers = sum(level["pending"] for level in found["levels"]), found["timers"]["pending"]
         return (
             f"delayed  {counted(levels, 'message')} of delay levels and {counted(timers, 'timer message')} wait to be delivered"
-            f", {counted(found['undecided_count'], 'message')} undecided"
+            f": their REAL_TOPIC has no copy of them; {counted(found['undecided_count'], 'message')} undecided"
         )
 
     def to_text(self) -> str:

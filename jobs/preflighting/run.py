@@ -201,7 +201,8 @@ def _delayed(levels: list[dict[str, Any]]) -> list[str]:
         return []
     waiting, due = sum(level["waiting"] for level in levels), [level["due"] for level in levels]
     due_text = f", {sum(due):,} of them due at the log's newest time" if min(due) >= 0 else ""
-    lines = [f"delayed  {counted(waiting, 'message')} in {counted(len(levels), 'level')} will be delivered{due_text}"]
+    of_levels = f"all units of {counted(len(levels), 'level')} from the offset on where each goes on"
+    lines = [f"delayed  {counted(waiting, 'message')} will be delivered: {of_levels}{due_text}"]
     for level in (level for level in levels if level["again"] or level["skipped"]):
         kept = f"kept offset {level['kept']}" if level["kept"] >= 0 else "no kept offset"
         repeated = f", {level['again']:,} delivered again" if level["again"] else ""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.fetching.build import find_build
@@ -67,8 +69,8 @@ def test_levels_go_on_behind_the_last_delivered_one(tmp_path: Path) -> None:
     assert summary.delay is not None
     assert [level["pending"] for level in summary.delay["levels"]] == [1, 2]
     assert summary.delay["undecided_count"] == 0
-    told = "delayed  3 messages of delay levels and 0 timer messages wait to be delivered, 0 messages undecided"
-    assert told in summary.to_text().splitlines()
+    told = "delayed  3 messages of delay levels and 0 timer messages wait to be delivered: their REAL_TOPIC has no copy of them"
+    assert f"{told}; 0 messages undecided" in summary.to_text().splitlines()
     wanted = find_build(str(tmp_path / "out"))
     assert "config/delayOffset.json" in wanted.parts
 
@@ -197,3 +199,22 @@ def test_what_is_no_backup_is_refused(tmp_path: Path) -> None:
 def test_less_than_the_whole_log_is_refused(more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", str(tmp_path), "--out", str(tmp_path / "out"), "--write-delay", *more]) == 2
     assert "--write-delay: needs all of the log" in capsys.readouterr().err
+
+
+def test_what_a_build_and_preflight_count(tmp_path: Path) -> None:
+    """The build counts messages without a copy, preflight all units of a level from its offset on; both say so."""
+    waiting = [scheduled(number, 1) for number in range(4)]
+    nameless = dataclasses.replace(waiting[0], properties={"UNIQ_KEY": "K9", "DELAY": "1"})
+    store = tmp_path / "store"
+    summary = build(tmp_path, [*waiting, nameless, copy(waiting[0])], broker_version="5.3")
+    told = "delayed  3 messages of delay levels and 0 timer messages wait to be delivered: their REAL_TOPIC has no copy of them"
+    assert f"{told}; 0 messages undecided" in summary.to_text().splitlines()
+    for name in ("consumequeue", "index", "checkpoint", "config"):
+        shutil.move(tmp_path / "out" / name, store / name)
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"messageDelayLevel={DELAYS}\n")
+    for count in (4, 5):
+        lines = rr.preflight(store, broker_conf=conf, broker_version="5.3").text.splitlines()
+        told = f"delayed  {count} messages will be delivered: all units of 1 level from the offset on where each goes on"
+        assert [line.partition(", ")[0] for line in lines if line.startswith("delayed ")] == [told]
+        (store / "config" / "delayOffset.json").unlink(missing_ok=True)
