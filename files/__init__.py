@@ -23,6 +23,7 @@ from rocketmq_reindex.files.folders import (
     free_bytes,
     link,
     make_folder,
+    refuses,
     remove_tree,
     rename,
     sync,
@@ -55,6 +56,6 @@ __all__ = [
     "allocated", "base", "below", "beside", "canonical", "check_volume", "checked", "clone", "copy_in_store",
     "count_below", "entry_of", "free_bytes", "head", "is_flat", "is_known", "is_remote", "join", "lines", "link",
     "listing", "make_folder", "modified", "names", "naming", "no_rename", "option", "outgrows_cache", "overlap",
-    "parent", "plain", "read_bytes", "remove_tree", "rename", "s3_options", "split", "sync", "why", "within",
+    "parent", "plain", "read_bytes", "refuses", "remove_tree", "rename", "s3_options", "split", "sync", "why", "within",
     "write_bytes", "writing",
 ]  # fmt: skip

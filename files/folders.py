@@ -22,6 +22,7 @@ HARD: Final = "hard"
 NONE: Final = "none"
 """How a copy may share its bytes with the old file."""
 _REPLACE_ATTEMPTS: Final = 9
+_KERNEL: Final = ("/proc/", "/sys/")
 _FICLONE: Final = 0x40049409
 """Linux: share the bytes of a file; Python 3.10 has no name for it."""
 
@@ -46,6 +47,23 @@ def make_folder(path: str, below: str = "") -> None:
         # Another task may make the same one.
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)
+
+
+def refuses(folder: str) -> str:
+    """Return why nothing can be made in a local folder, as far as that shows without making anything; "" where it can."""
+    # A file without a name, which nobody sees. Many file systems have none, and the kernel's own take no file at all.
+    try:
+        os.close(os.open(folder, getattr(os, "O_TMPFILE", 0) | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            return why(error)
+        if f"{os.path.realpath(folder)}/".startswith(_KERNEL):
+            return "a file system of the kernel's own"
+        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+            return os.strerror(errno.EROFS)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            return os.strerror(errno.EACCES)
+    return ""
 
 
 def rename(source: str, target: str) -> None:

@@ -160,7 +160,7 @@ class FullBuild:
         extra_units: int = 0,
     ) -> None:  # fmt: skip
         """Raises InputError when the output cannot fit, by a sample of the log, or by the counts of the ``accepted`` ranges."""
-        check_free(self.settings, scan_settings(self.settings), self.log, staging, accepted, plans, extra_units)
+        check_free(self.settings, scan_settings(self.settings), self.log, staging.root, accepted, plans, extra_units)
 
     def staged(self, staging: StagingFolder) -> None:
         """The staging folder is there; nothing has been scanned yet. Raises InputError when the run cannot continue."""

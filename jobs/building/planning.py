@@ -23,7 +23,6 @@ from rocketmq_reindex.storage_format.scan import range_scan, ranges as scan_rang
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader
-from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.index import ends as ends_of, staged_items
 
 # --------------------------------------------------------------------------------------------------------------------- planning
@@ -218,15 +217,15 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
 
 
 def check_free(
-    settings: BuildSettings, scan: ScanSettings, log: Commitlog, staging: StagingFolder,
+    settings: BuildSettings, scan: ScanSettings, log: Commitlog, place: str,
     accepted: list[scan_ranges.RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None, extra_units: int = 0,
     besides: int = 0,
 ) -> None:  # fmt: skip
     """Check the free space. Raises InputError when the output cannot fit, by a sample or, given ``accepted``, by the counts.
 
-    ``besides``: so many bytes are needed for something else.
+    ``place`` is a folder on the disk of the output. ``besides``: so many bytes are needed for something else.
     """
-    free = files.free_bytes(staging.root)
+    free = files.free_bytes(place)
     if free is None:
         return
     if accepted is None:

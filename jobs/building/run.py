@@ -112,15 +112,18 @@ class Build:
         delaying.given(self.settings.consumer_offsets)
         try:
             if self.settings.dry_run:
-                self._make_plan(inputs.log)
+                self._make_plan(inputs)
             else:
                 self._run(inputs.target, inputs.log)
         finally:
             self.summary.warnings += inputs.passing
             self.summary.tell_leftovers()
 
-    def _make_plan(self, log: Commitlog) -> None:
-        lines = planning.dry_run_lines(self.settings, planning.scan_settings(self.settings), log)
+    def _make_plan(self, inputs: building_inputs.Inputs) -> None:
+        scan, log = planning.scan_settings(self.settings), inputs.log
+        if not self.settings.incremental:
+            planning.check_free(self.settings, scan, log, files.parent(inputs.target))
+        lines = planning.dry_run_lines(self.settings, scan, log)
         self.summary.plan = [*lines, *self.summary.note_lines()]
         self.summary.bytes = log.size
 

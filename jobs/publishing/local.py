@@ -149,6 +149,8 @@ def check_place(out: str, overwrite: bool | None, *, may_lack_manifest: bool = F
     parent = os.path.dirname(target)
     if not os.path.isdir(parent):
         raise errors.InputError(f"{escape(parent)}: is not a folder: make it first")
+    if reason := files.refuses(parent):
+        raise errors.InputError(f"{escape(out)}: nothing can be written in {escape(parent)} ({reason}): name another folder")
     return target
 
 

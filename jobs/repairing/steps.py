@@ -72,7 +72,7 @@ class RepairSteps(FullBuild):
         if accepted is None and segments and files.free_bytes(staging.root) is not None:
             besides = log_bytes(staging, self.settings.link, segments, segments[-1].start, frozenset())
         scan = scan_settings(self.settings)
-        check_free(self.settings, scan, self.log, staging, accepted, plans, extra_units, besides)
+        check_free(self.settings, scan, self.log, staging.root, accepted, plans, extra_units, besides)
 
     def staged(self, staging: StagingFolder) -> None:
         # A place without a segment is an error on a sound log, too, which takes nothing from it.

@@ -13,7 +13,6 @@ from rocketmq_reindex.jobs.building.planning import check_free, dry_run_lines, s
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.settings import list_segments
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs.staging import StagingFolder
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
@@ -57,9 +56,9 @@ def test_a_sample_leaves_the_rest_unread(tmp_path: Path) -> None:
 def test_what_else_needs_room_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make(tmp_path, 60, 1 << 14)
     settings = BuildSettings(str(tmp_path), str(tmp_path / "out"))
-    log, staging = list_segments(settings.roots, settings.segment_size), StagingFolder(str(tmp_path / "out"))
+    log = list_segments(settings.roots, settings.segment_size)
     monkeypatch.setattr(files, "free_bytes", lambda _: 0)
-    check = partial(check_free, settings, scan_settings(settings), log, staging)
+    check = partial(check_free, settings, scan_settings(settings), log, str(tmp_path))
 
     def needed(checked: Callable[[], None]) -> int:
         with pytest.raises(InputError, match="where 0 are free") as raised:
