@@ -4,6 +4,8 @@ A Java string is kept as a Python `str` in which every character is one UTF-16 c
 U+FFFF is two surrogates), so `len`, `find`, slices and `split` count as Java counts.
 """
 
+import functools
+import re
 import unicodedata
 
 REPLACEMENT = "\ufffd"
@@ -40,11 +42,21 @@ def _bad_second_of_four(first: int, second: int) -> bool:
     return (first == 0xF4 and second >= 0x90) or not _continues(second)
 
 
+_ASCII = re.compile(rb"[\x00-\x7f]+")
+KEPT = 1 << 16
+"""Answers that are kept: tests read the same logs again and again."""
+
+
+@functools.lru_cache(KEPT)
 def decode_utf8(data: bytes) -> str:
     """`new String(data, UTF_8)`: one U+FFFD where Java puts one (tried against JDK 17 and 25)."""
     out: list[str] = []
     at = 0
     while at < len(data):
+        if plain := _ASCII.match(data, at):
+            out.append(plain[0].decode("ascii"))
+            at = plain.end()
+            continue
         text, used = _decode_one(data[at : at + 4])
         out.append(text)
         at += used
@@ -52,10 +64,8 @@ def decode_utf8(data: bytes) -> str:
 
 
 def _decode_one(window: bytes) -> tuple[str, int]:
-    """The code units of one character, or one replacement, and how many of the bytes given it takes."""
+    """The code units of one character above 0x7F, or one replacement, and how many of the bytes given it takes."""
     first = window[0]
-    if first < 0x80:
-        return chr(first), 1
     if 0xC2 <= first <= 0xDF:
         if len(window) > 1 and _continues(window[1]):
             return chr((first & 0x1F) << 6 | window[1] & 0x3F), 2
@@ -107,6 +117,7 @@ def python_text(text: str) -> str:
     return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
 
 
+@functools.lru_cache(KEPT)
 def hash_code(text: str) -> int:
     """`String.hashCode` of a Java string: a signed 32-bit number."""
     value = 0

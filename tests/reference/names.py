@@ -4,6 +4,7 @@ Java: ConsumeQueue.multiDispatchLmqQueue, MultiDispatchUtils (5.3), and in 4.9
 DefaultMessageStore.checkMultiDispatchQueue.
 """
 
+import functools
 import unicodedata
 
 from tests.reference import java
@@ -17,6 +18,7 @@ LONGEST_NAME = 255  # bytes of UTF-8: what a file system takes
 HIGHEST_QUEUE_OFFSET = java.LONG_MAX // 20 - 1  # one more and the unit's end has no place in a signed 64-bit file name
 
 
+@functools.lru_cache(java.KEPT)
 def is_plain_component(name: str) -> bool:
     """Whether a topic (a Java string) is one plain path component and so may be used in a path."""
     text = java.python_text(name)
