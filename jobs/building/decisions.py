@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.building import inputs, scanning
 from rocketmq_reindex.jobs.building.advice import no_place, refusal
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, BuildResult
+from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Warnings
 from rocketmq_reindex.jobs.publishing.output import few_parts
 from rocketmq_reindex.storage_format.errors import RefusedError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
@@ -93,8 +93,8 @@ class FirstHoles:
 class OrderOutcome:
     """What the decisions on all queues out of order amount to."""
 
-    notes: BuildResult = field(default_factory=BuildResult)
-    """decisions and warnings, for the summary of the run"""
+    warnings: Warnings = field(default_factory=Warnings)
+    """of the decisions"""
     lost: FirstHoles = field(default_factory=FirstHoles)
     """records out of line, as damage"""
     lost_records: int = 0
@@ -158,7 +158,7 @@ class OddQueues:
                 yield from _decisions(queue)
 
         try:
-            found.notes.add_decisions(taken())
+            found.warnings.add_decisions(taken())
             found.lost.settle()
             found.placements, found.batches = units.finish(), batches.finish()
         except BaseException:
@@ -207,21 +207,6 @@ class Order:
     """those queues, one by one"""
 
 
-def decide(
-    scan: Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain, summary: BuildResult
-) -> tuple[list[ranges.RangeSummary], Order]:
-    """Apply the policies to damage and to queues out of order, and report both in the summary.
-
-    Returns the ranges to build from, and where the units of queues out of order go. Raises RefusedError as the policies say.
-    """
-    return _Decisions(scan, settings, segments, chain, summary).decide()
-
-
-def odd_queues(scan: Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain) -> OddQueues:
-    """Return the queues out of order, before any policy is applied."""
-    return _Decisions(scan, settings, segments, chain, BuildResult()).odd_queues()
-
-
 def too_much(first: ranges.Hole) -> str:
     """Return what to say where there is more damage than any disk makes; ``first`` is the first of it."""
     return (
@@ -230,22 +215,29 @@ def too_much(first: ranges.Hole) -> str:
     )
 
 
-class _Decisions:
-    """The ranges to build from and the damage, while one policy after another is applied."""
+class Decisions:
+    """The ranges to build from and the damage, while one policy after another is applied.
+
+    ``warnings`` has what was found so far, also where a policy refuses it.
+    """
 
     def __init__(
-        self, scan: Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain, summary: BuildResult
-    ) -> None:
-        self.scan, self.settings, self.segments, self.chain, self.summary = scan, settings, segments, chain, summary
+        self, scan: Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain
+    ) -> None:  # fmt: skip
+        self.scan, self.settings, self.segments, self.chain = scan, settings, segments, chain
+        self.warnings = Warnings()
         self.stop = settings.on_damage == "stop"
         self.accepted, self.holes, self.tail = chain.accepted, chain.holes, chain.stale or chain.torn
 
     def decide(self) -> tuple[list[ranges.RangeSummary], Order]:
-        """The steps, in their order."""
+        """Apply the policies to damage and to queues out of order.
+
+        Return the ranges to build from, and where the units of queues out of order go. Raises RefusedError as the policies say.
+        """
         if self.holes and self.stop:
             self._stop_at(self.holes[0])
         batches, warnings = inputs.unmarked_batches(self.settings, self.accepted)
-        self.summary.warnings += warnings
+        self.warnings.texts += warnings
         self._refuse_damage()
         odd = self.odd_queues()
         self._refuse_order(odd)
@@ -260,14 +252,14 @@ class _Decisions:
         self._report(self.holes, outcome.lost)
         self._refuse_batches(outcome, batches)
         if self.holes and self.stop:
-            self.summary.warnings.append(f"built up to offset {self.holes[0].offset}; what follows is left out")
-        self.summary.take_order(outcome.notes)
+            self.warnings.texts.append(f"built up to offset {self.holes[0].offset}; what follows is left out")
+        self.warnings.take(outcome.warnings)
         self._refuse_outcome(outcome, odd)
         plan = "" if self.settings.queue_order == "broker" else outcome.batches
         return self.accepted, Order(outcome.placements, plan, outcome.opened, odd.pre_blank + outcome.filled, odd)
 
     def odd_queues(self) -> OddQueues:
-        """The queues out of order in all of the log."""
+        """Return the queues out of order in all of the log, before any policy is applied."""
         return self._order(INT64_MAX)
 
     def _stop_at(self, hole: ranges.Hole) -> None:
@@ -277,7 +269,7 @@ class _Decisions:
 
     def _refuse_damage(self) -> None:
         """Refuse more damage than any disk makes, and with --on-damage fail any damage; warn about a doubtful tail."""
-        holes, settings, summary = self.holes, self.settings, self.summary
+        holes, settings = self.holes, self.settings
         if len(holes) > HOLES_MAX:
             self.tail = None
             self._report(holes[:1], FirstHoles())
@@ -291,7 +283,7 @@ class _Decisions:
                 f"segment {first.segment}: damage at offset {first.offset}: {first.reason} ({len(holes)} in all):{advice}"
             )
         if self.chain.doubt and not self.stop:
-            summary.warnings.append(scanning.doubts(self.chain.doubt))
+            self.warnings.texts.append(scanning.doubts(self.chain.doubt))
 
     def _order(self, cut: int) -> OddQueues:
         """The queues out of order, with decisions on their records before the phy_offset ``cut``."""
@@ -327,7 +319,7 @@ class _Decisions:
         if first is None:
             return
         self._report(self.holes, FirstHoles())
-        self.summary.add_decisions(odd.decisions())
+        self.warnings.add_decisions(odd.decisions())
         raise RefusedError(
             f"queue {escape(first.topic)}/{first.queue}: {first.kind} of {first.units} at queue offset {first.offset}"
             f" ({counted(sum(1 for _ in odd.queues()), 'queue')} out of order): choose --queue-order logical or broker"
@@ -362,14 +354,14 @@ class _Decisions:
             )
 
     def _report(self, holes: list[ranges.Hole], lost: FirstHoles) -> None:
-        """List damage, records out of line and the tail in the summary: the first ones, and the others as one."""
+        """Warn of damage, records out of line and the tail: the first ones, and the others as one."""
         ordered = sorted([*holes, *lost.first], key=lambda hole: (hole.offset, hole.reason))
         for hole in ordered[:DAMAGE_MAX]:
-            self.summary.add_damage(hole.segment, hole.offset, hole.length, hole.reason)
+            self.warnings.add_damage(hole.segment, hole.offset, hole.length, hole.reason)
         if rest := ordered[DAMAGE_MAX:]:
             size = lost.more_bytes + sum(hole.length for hole in rest)
             end = max(lost.more_end, *(hole.offset + hole.length for hole in rest))
             reason = f"{counted(len(rest) + lost.more, 'more damaged place')}, up to offset {end}"
-            self.summary.add_damage(rest[0].segment, rest[0].offset, size, reason)
+            self.warnings.add_damage(rest[0].segment, rest[0].offset, size, reason)
         if self.tail:
-            self.summary.add_damage(self.tail.segment, self.tail.offset, self.tail.length, self.tail.reason, lost=False)
+            self.warnings.add_damage(self.tail.segment, self.tail.offset, self.tail.length, self.tail.reason, lost=False)

@@ -11,15 +11,16 @@ from rocketmq_reindex.jobs.building import full
 from rocketmq_reindex.jobs.building.planning import make_checkpoint
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.store_signs import log_samples, vouched
+from rocketmq_reindex.jobs.building.store_signs import vouched
 from rocketmq_reindex.jobs.building.summary import BuildResult
+from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.publishing.output import CONFIG, TOPICS, entries, few_parts, joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.digest import CHUNK, KIND, new_digest
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
-from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
+from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, data_version
 from rocketmq_reindex.udfs import handover
@@ -125,14 +126,14 @@ def path_of(line: bytes) -> str:
 
 
 def write(
-    staging: StagingFolder, settings: BuildSettings, log: Commitlog, samples: dict[str, Any], summary: BuildResult,
-    summaries: Iterable[RangeSummary], checkpoint: dict[str, int] | None, parts: list[str], more: list[dict[str, Any]],
+    staging: StagingFolder, settings: BuildSettings, log: Commitlog, samples: dict[str, Any], result: BuildResult,
+    summaries: Iterable[RangeSummary], checkpoint: dict[str, int] | None, parts: list[str], own_entries: list[dict[str, Any]],
     until: int,
 ) -> list[str]:  # fmt: skip
-    """Write the manifest into the tree; ``parts`` are files of sorted lines, ``more`` are entries of the driver's own.
+    """Write the manifest into the tree; ``parts`` are files of sorted lines, ``own_entries`` those that the driver made.
 
     ``samples`` are those of ``log_samples``. ``until`` is the offset up to which the log was read for certain, whatever the
-    ranges. Returns the parts that are left: the same lines in a few files.
+    ranges. Return the parts that are left: the same lines in a few files.
     """
     head = {
         "format": 2,
@@ -141,13 +142,13 @@ def write(
         "settings": settings.for_manifest(),
         "inputs": inputs(log, summaries, until),
         "log": samples,
-        "counts": {name: getattr(summary, name) for name in _COUNTS} | summary.files,
+        "counts": {name: getattr(result, name) for name in _COUNTS} | result.files,
         "checkpoint": checkpoint,
-        "damage": sorted(summary.damage, key=lambda d: (d["offset"], d["reason"])),
-        "decisions": summary.decisions,
-        "warnings": summary.warnings,
-    } | summary.parts_of_manifest()
-    own = sorted((entry["path"], json.dumps(entry).encode()) for entry in more)
+        "damage": sorted(result.damage, key=lambda d: (d["offset"], d["reason"])),
+        "decisions": result.decisions,
+        "warnings": result.warnings,
+    } | result.parts_of_manifest()
+    own = sorted((entry["path"], json.dumps(entry).encode()) for entry in own_entries)
 
     def text() -> Iterator[bytes]:
         yield json.dumps(head, indent=1).encode()[:-2] + b',\n "files": ['
@@ -163,43 +164,27 @@ def write(
 
 
 # -------------------------------------------------------------------------------------------------------------------- finishing
-# The last files of a build: names of IndexFiles, the checkpoint, the manifest.
+# The last files of a build but for the manifest, which has their warnings.
 
 
 def finish(
-    scan: Scan, settings: BuildSettings, log: Commitlog, segments: list[Segment], accepted: list[RangeSummary],
-    plans: list[IndexFilePlan], written: full.WrittenFiles, until: int, more: list[dict[str, Any]], summary: BuildResult,
-) -> tuple[list[dict[str, Any]], list[str]]:  # fmt: skip
-    """Write them into the tree of the staging folder; ``until`` is the offset up to which the log was read.
+    scan: Scan, settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan],
+    written: full.WrittenFiles, left: Leftovers,
+) -> tuple[list[dict[str, Any]], dict[str, int] | None, list[str]]:  # fmt: skip
+    """Name the IndexFiles and write the checkpoint. ``left`` learns of what could not be removed.
 
-    ``segments`` are those that were built from: of a repair the new ones, not those of ``log``.
-
-    Returns the driver's own entries of the manifest, ``more`` among them, and files with the other entries.
+    Return their entries for the manifest, the fields of the checkpoint, and warnings.
     """
     staging = scan.staging
     for part in ("consumequeue", "index"):
         if part in settings.only:
             files.make_folder(files.join(staging.tree, part))
-    entries = [*more, *full.name_index_files(staging, written, summary.left)]
-    fields = None
-    if "checkpoint" in settings.only:
-        fields, entry = _write_checkpoint(staging, settings, log, accepted, plans, summary)
-        entries.append(entry)
-    summaries = scan.summaries.values()
-    samples = log_samples(segments, accepted)
-    parts = write(staging, settings, log, samples, summary, summaries, fields, written.parts, entries, until)
-    return entries, parts
-
-
-def _write_checkpoint(
-    staging: StagingFolder, settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan],
-    summary: BuildResult,
-) -> tuple[dict[str, int], dict[str, Any]]:  # fmt: skip
-    """Returns the fields of the checkpoint, and its entry of the manifest."""
+    entries = full.name_index_files(staging, written, left)
+    if "checkpoint" not in settings.only:
+        return entries, None, []
     checkpoint, warnings = vouched(settings, make_checkpoint(settings, log, accepted, plans))
-    summary.warnings += warnings
     data, used = checkpoint.to_bytes(), CHECKPOINT_LAYOUT.size
     files.write_bytes(staging.temporary, files.join(staging.tree, "checkpoint"), [data])
     digest = new_digest([data[:used]]).digest().hex()
-    entry = {"path": "checkpoint", "size": len(data), "used": used, "digest": digest}
-    return dataclasses.asdict(checkpoint), entry
+    entries.append({"path": "checkpoint", "size": len(data), "used": used, "digest": digest})
+    return entries, dataclasses.asdict(checkpoint), warnings

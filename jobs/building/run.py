@@ -186,8 +186,12 @@ class Build:
         chain = scan.settle(segments)
         steps.check_begins(segments, chain)
         segments, chain = steps.mended(scan, segments, chain, summary, self.reporter)
+        decided = decisions.Decisions(scan, settings, segments, chain)
         with self.reporter.step("decide"):
-            accepted, order = decisions.decide(scan, settings, segments, chain, summary)
+            try:
+                accepted, order = decided.decide()
+            finally:
+                summary.take(decided.warnings)
         summary.warnings += building_inputs.broker_cuts(settings, segments, chain.holes)
         self._count(accepted, log)
         building_inputs.check_left(settings, segments, accepted, chain)
@@ -200,23 +204,27 @@ class Build:
         summary.units = written.units
         summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX
-        extra_entries = steps.more_entries()
+        own_entries = steps.more_entries()
         if settings.write_topics:
             entry, warnings = finishing.write_topics(scan, settings, accepted)
-            extra_entries.append(entry)
+            own_entries.append(entry)
             summary.warnings += warnings
         if settings.write_delay or settings.consumer_offsets:
             with self.reporter.step("decide delayed messages"):
                 now = time.time_ns() // 1_000_000
                 entries, summary.delay, warnings = delaying.write_config(scan, settings, segments, chain, accepted, now)
-                extra_entries += entries
+                own_entries += entries
                 summary.warnings += warnings
         with self.reporter.step("finish"):
             recorder.built_from(scan, accepted, until)
-            entries, parts = finishing.finish(
-                scan, settings, log, segments, accepted, plans, written, until, extra_entries, summary
+            entries, checkpoint, warnings = finishing.finish(scan, settings, log, accepted, plans, written, summary.left)
+            own_entries += entries
+            summary.warnings += warnings
+            samples, read = store_signs.log_samples(segments, accepted), scan.summaries.values()
+            parts = finishing.write(
+                staging, settings, log, samples, summary, read, checkpoint, written.parts, own_entries, until
             )
-            result = full.BuildOutput(accepted, order, written, entries, parts)
+            result = full.BuildOutput(accepted, order, written, own_entries, parts)
             is_known = steps.save(staging, result, summary, recorder.has_rows)
             self._drop_spent(work)
         summary.exit = summary.exit_by_loss

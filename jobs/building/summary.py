@@ -25,6 +25,58 @@ def is_lost(damage: Mapping[str, Any]) -> bool:
     return not str(damage["reason"]).startswith(("torn tail", "stale tail"))
 
 
+@dataclass
+class Warnings:
+    """What a step of a build warns of, with the damage and the decisions that some of its warnings are about."""
+
+    texts: list[str] = field(default_factory=list)
+    damage: list[dict[str, Any]] = field(default_factory=list)
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    about: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    """by warning: whether it is about damage or a decision, and the entry"""
+
+    def add_damage(self, segment: str, offset: int, length: int, reason: str, *, lost: bool = True) -> None:
+        """Add one damaged place and its warning. ``lost`` is False for a torn or stale tail, as crashes leave them."""
+        entry = {"segment": segment, "offset": offset, "length": length, "reason": reason}
+        self.damage.append(entry)
+        what = "damage" if lost else "cut"
+        self._warn_about(f"{what}: segment {segment}, offset {offset}, {counted(length, 'byte')}: {reason}", "damage", entry)
+
+    def add_decisions(self, decisions: Iterable[tuple[str, str, int, int, int]]) -> None:
+        """Add decisions about queues' order (kind, topic, queue id, queue offset, units), each with its warning."""
+        rest: dict[str, list[int]] = {}
+        for number, (kind, topic, queue, offset, count) in enumerate(decisions):
+            if number < DECISIONS_MAX:
+                self.add_decision(kind, topic, queue, offset, count)
+            else:
+                more = rest.setdefault(kind.removeprefix("more "), [0, 0])
+                more[0], more[1] = more[0] + 1, more[1] + count
+        for kind in sorted(rest):
+            self.decisions.append({"kind": f"more {kind}", "topic": "", "queue": -1, "offset": -1, "count": rest[kind][1]})
+            text = _DECISIONS.get(kind, kind)
+            self.texts.append(f"more queues: {text}: {counted(rest[kind][0], 'more decision')}, units {rest[kind][1]}")
+
+    def add_decision(self, kind: str, topic: str, queue: int, offset: int, count: int) -> None:
+        """Add one decision about a queue's order, and its warning."""
+        entry = {"kind": kind, "topic": escape(topic), "queue": queue, "offset": offset, "count": count}
+        self.decisions.append(entry)
+        bare = kind.removeprefix("more ")
+        text = _DECISIONS.get(bare, bare) + (", more of them" if bare != kind else "")
+        self._warn_about(f"queue {escape(topic)}/{queue}: {text}: offset {offset}, units {count}", "decision", entry)
+
+    def _warn_about(self, text: str, event: str, entry: dict[str, Any]) -> None:
+        self.texts.append(text)
+        if len(self.about) < WARNING_LINES_MAX:
+            self.about[text] = (event, entry)
+
+    def take(self, other: Warnings) -> None:
+        """Take over what another step warns of."""
+        self.texts += other.texts
+        self.damage += other.damage
+        self.decisions += other.decisions
+        self.about |= other.about
+
+
 @dataclass(repr=False)
 class BuildResult(Result):
     """What a build did. With ``dry_run`` the plan is the result's ``text``.
@@ -85,32 +137,21 @@ class BuildResult(Result):
         """The exit status of a run that did what it was asked to."""
         return int(ExitStatus.LOST if self.lost else ExitStatus.DONE)
 
-    def add_damage(self, segment: str, offset: int, length: int, reason: str, *, lost: bool = True) -> None:
-        """Add one damaged place and its warning. ``lost`` is False for a torn or stale tail, as crashes leave them."""
-        entry = {"segment": segment, "offset": offset, "length": length, "reason": reason}
-        self.damage.append(entry)
-        what = "damage" if lost else "cut"
-        self._warn_about(f"{what}: segment {segment}, offset {offset}, {counted(length, 'byte')}: {reason}", "damage", entry)
-
     def warn(self, text: str) -> None:
         """Add one warning."""
         self.warnings.append(text)
-
-    def _warn_about(self, text: str, event: str, entry: dict[str, Any]) -> None:
-        self.warnings.append(text)
-        if len(self.about) < WARNING_LINES_MAX:
-            self.about[text] = (event, entry)
 
     def tell_leftovers(self) -> None:
         """Add what could not be removed, with a warning for each folder. Call it once, when nothing more will be removed."""
         self.not_removed = self.left.entries()
         self.warnings += self.left.warnings()
 
-    def take_order(self, other: BuildResult) -> None:
-        """Take over the decisions of another summary, with its warnings."""
-        self.decisions += other.decisions
-        self.warnings += other.warnings
-        self.about |= other.about
+    def take(self, found: Warnings) -> None:
+        """Take over what a step warns of."""
+        self.damage += found.damage
+        self.decisions += found.decisions
+        self.warnings += found.texts
+        self.about |= found.about
 
     def events(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """(event, text, entry) of the first warnings, and how many more there are."""
@@ -128,28 +169,6 @@ class BuildResult(Result):
             "warnings": len(self.warnings),
             "files_not_removed": files_in(self.not_removed),
         }
-
-    def add_decisions(self, decisions: Iterable[tuple[str, str, int, int, int]]) -> None:
-        """Add decisions about queues' order (kind, topic, queue id, queue offset, units), each with its warning."""
-        rest: dict[str, list[int]] = {}
-        for number, (kind, topic, queue, offset, count) in enumerate(decisions):
-            if number < DECISIONS_MAX:
-                self.add_decision(kind, topic, queue, offset, count)
-            else:
-                more = rest.setdefault(kind.removeprefix("more "), [0, 0])
-                more[0], more[1] = more[0] + 1, more[1] + count
-        for kind in sorted(rest):
-            self.decisions.append({"kind": f"more {kind}", "topic": "", "queue": -1, "offset": -1, "count": rest[kind][1]})
-            text = _DECISIONS.get(kind, kind)
-            self.warnings.append(f"more queues: {text}: {counted(rest[kind][0], 'more decision')}, units {rest[kind][1]}")
-
-    def add_decision(self, kind: str, topic: str, queue: int, offset: int, count: int) -> None:
-        """Add one decision about a queue's order, and its warning."""
-        entry = {"kind": kind, "topic": escape(topic), "queue": queue, "offset": offset, "count": count}
-        self.decisions.append(entry)
-        bare = kind.removeprefix("more ")
-        text = _DECISIONS.get(bare, bare) + (", more of them" if bare != kind else "")
-        self._warn_about(f"queue {escape(topic)}/{queue}: {text}: offset {offset}, units {count}", "decision", entry)
 
     def parts_of_manifest(self) -> dict[str, Any]:
         """Return what the manifest has of such a run alone, by key."""

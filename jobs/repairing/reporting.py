@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from rocketmq_reindex.jobs.building.decisions import segment_of
-from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, RepairResult
+from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Warnings
 from rocketmq_reindex.storage_format.repair import BLANK, Piece
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.showing import counted
@@ -80,31 +80,28 @@ def of_replicas(mended: Sequence[Mended], last: int) -> Iterator[str]:
 
 
 def report(
-    summary: RepairResult,
-    segments: list[Segment],
-    mended: Sequence[Mended],
-    kept: Sequence[Hole],
-    written: Sequence[WrittenSegment],
-) -> dict[str, Any]:
-    """Return what was changed; what is lost is damage in the summary."""
+    segments: list[Segment], mended: Sequence[Mended], kept: Sequence[Hole], written: Sequence[WrittenSegment]
+) -> tuple[dict[str, Any], Warnings]:
+    """Return what was changed, and warnings of what is lost."""
+    warnings = Warnings()
     digests = {number: digest for segment in written for number, digest in segment.digests.items()}
     ranges = [_entry(segments, mended_range, digests.get(str(number), "")) for number, mended_range in enumerate(mended)]
     ranges += [_kept_entry(hole) for hole in kept]
     ranges.sort(key=lambda entry: int(entry["offset"]))
     lost = [entry for entry in ranges if entry["how"] != REPLICA]
     for entry in lost[:DAMAGE_MAX]:
-        summary.add_damage(entry["segment"], entry["offset"], entry["length"], entry["reason"])
+        warnings.add_damage(entry["segment"], entry["offset"], entry["length"], entry["reason"])
     if not_listed := lost[DAMAGE_MAX:]:
         size, end = sum(entry["length"] for entry in not_listed), not_listed[-1]["offset"] + not_listed[-1]["length"]
         reason = f"{counted(len(not_listed), 'more damaged place')}, up to offset {end}"
-        summary.add_damage(not_listed[0]["segment"], not_listed[0]["offset"], size, reason)
+        warnings.add_damage(not_listed[0]["segment"], not_listed[0]["offset"], size, reason)
     return {
         "ranges": ranges,
         "from_replica": sum(entry["length"] for entry in ranges if entry["how"] == REPLICA),
         "filled": sum(entry["length"] for entry in ranges if entry["how"] == FILLER),
         "kept": sum(entry["length"] for entry in ranges if entry["how"] == KEPT),
         "segments": len(written),
-    }
+    }, warnings
 
 
 def _entry(segments: list[Segment], mended_range: Mended, digest: str) -> dict[str, Any]:

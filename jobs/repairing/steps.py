@@ -7,12 +7,12 @@ are scanned again, from the new segments. All that follows is done as in a build
 import dataclasses
 import functools
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import scanning
-from rocketmq_reindex.jobs.building.decisions import odd_queues, too_much
+from rocketmq_reindex.jobs.building.decisions import Decisions, too_much
 from rocketmq_reindex.jobs.building.full import FullBuild
 from rocketmq_reindex.jobs.building.planning import check_free, scan_settings
 from rocketmq_reindex.jobs.building.scanning import Scan
@@ -85,24 +85,28 @@ class RepairSteps(FullBuild):
         if not self.settings.replicas:
             super().check_begins(segments, chain)
 
+    def _doubts(self, segments: list[Segment], chain: Chain) -> Iterator[str]:
+        """Yield warnings of a log that may be another than it seems."""
+        if chain.doubt:
+            yield scanning.doubts(chain.doubt)
+        if len(segments) == 1 and not self.settings.segment_size:
+            size = counted(segments[0].data_end - segments[0].start, "byte")
+            yield (
+                f"the log has one segment, of {size}: name --segment-size if the broker's are longer "
+                "(mappedFileSizeCommitLog), else it does not load this one"
+            )
+
     def mended(
         self, scan: Scan, segments: list[Segment], chain: Chain, summary: BuildResult, reporter: Reporter
     ) -> tuple[list[Segment], Chain]:
         assert isinstance(summary, RepairResult)
         if not segments:
             raise InputError(f"{escape(', '.join(self.settings.roots))}: holds no segment: there is nothing to repair")
-        if chain.doubt:
-            summary.warn(scanning.doubts(chain.doubt))
-        if len(segments) == 1 and not self.settings.segment_size:
-            size = counted(segments[0].data_end - segments[0].start, "byte")
-            summary.warn(
-                f"the log has one segment, of {size}: name --segment-size if the broker's are longer "
-                "(mappedFileSizeCommitLog), else it does not load this one"
-            )
+        summary.warnings += self._doubts(segments, chain)
         with reporter.step("decide"):
             _refuse(chain, segments)
             whole = whole_segments(segments)
-            odd = odd_queues(scan, self.settings, segments, chain)
+            odd = Decisions(scan, self.settings, segments, chain).odd_queues()
             holes = [*chain.holes, *wrong_offsets(odd, segments), *_broken_off(segments[-1], chain.torn)]
             ends = record_ends(chain.accepted, segments)
 
@@ -136,14 +140,15 @@ class RepairSteps(FullBuild):
                 _refuse_many(sum(gap.offsets for gap in lost), self.settings.max_fill)
                 mended, homeless = with_tombstones(mended, lost, {segment.start: segment.segment_end for segment in whole})
                 if homeless:
-                    summary.warn(
+                    summary.warnings.append(
                         f"--tombstones: {counted(homeless, 'lost queue offset')} without room for a record: they stay empty"
                     )
         if self.settings.replicas:
             summary.warnings += reporting.of_replicas(mended, self._last)
         written = self._write(scan, whole, mended, reporter)
         self._entries = reporting.entries(mended, written)
-        summary.repair = reporting.report(summary, whole, mended, kept, written)
+        summary.repair, lost_bytes = reporting.report(whole, mended, kept, written)
+        summary.take(lost_bytes)
         summary.warnings += [*behind.tell(summary.repair), *differing.tell(summary.repair, by_most)]
         new = [_in_tree(segment, scan.staging) for segment in whole]
         changed = [(mended_range.low, mended_range.high) for mended_range in mended] + [

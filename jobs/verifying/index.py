@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
-from rocketmq_reindex.jobs.verifying.summary import FILES_LISTED, LOST_LISTED, VerifyResult, lost_example
+from rocketmq_reindex.jobs.verifying.summary import FILES_LISTED, LOST_LISTED, PartFindings, lost_example
 from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.checks import checkpoint, differences as checks_differences, index as checks_index
@@ -58,26 +58,28 @@ class IndexResult:
             else:
                 self.lost.append(stretch)
 
-    def add_to(self, tally: checks_differences.Tally, summary: VerifyResult, settings: VerifySettings) -> None:
-        """Pass everything on to the tally and the summary of the run; ``settings`` say by which version."""
-        stretches = _shown(self.lost)
-        summary.lost_keys = stretches[:LOST_LISTED]
+    def findings(self, settings: VerifySettings) -> PartFindings:
+        """Return what the run takes over; ``settings`` say by which version."""
+        found, stretches = PartFindings(self.tally), _shown(self.lost)
+        found.figures = {
+            "lost_keys": stretches[:LOST_LISTED],
+            "items": self.keys,
+            "items_there": self.keys - self.tally.counts.get("index-item-missing", 0),
+        }
         if "index-item-missing" in self.tally.counts:
             self.tally.examples["index-item-missing"] = [
                 lost_example(stretch) for stretch in stretches[: checks_differences.EXAMPLES_MAX]
             ]
-        tally.merge(self.tally)
-        summary.items = self.keys
-        summary.items_there = self.keys - self.tally.counts.get("index-item-missing", 0)
         if settings.rules.tag_items:
-            self._judge_tags(tally, summary, "broker_version" in settings.named)
+            self._judge_tags(found, "broker_version" in settings.named)
         else:
-            tally.merge(self.standing)
+            found.tally.merge(self.standing)
         if self.repeats:
             items = f"{counted(self.repeats, 'item')} {'is' if self.repeats == 1 else 'are'} there twice"
-            summary.notes.append(f"{items}: a broker dispatched its last record again at a start")
+            found.notes.append(f"{items}: a broker dispatched its last record again at a start")
+        return found
 
-    def _judge_tags(self, tally: checks_differences.Tally, summary: VerifyResult, named: bool) -> None:
+    def _judge_tags(self, found: PartFindings, named: bool) -> None:
         """Tell records that lost their tag item from those that a broker before 5.4 indexed.
 
         From the first tag item to the last each record with TAGS has its own. Before that, and behind it, keys without tag
@@ -85,28 +87,28 @@ class IndexResult:
         with its keys, behind all others, is where an index ends early. With a version that was ``named``, a store without any
         tag item is none of that version.
         """
-        found, lost = self.tags, list(self.tags.between)
-        for side, place in ((found.before, f" before offset {found.first}"), (found.behind, f" behind offset {found.last}")):
+        tags, lost = self.tags, list(self.tags.between)
+        for side, place in ((tags.before, f" before offset {tags.first}"), (tags.behind, f" behind offset {tags.last}")):
             if side.lost is None:
                 continue
-            ends_early = side is found.behind and side.old == 1
-            if side.is_older and not ends_early and (found.standing or not named):
-                where = place if found.standing else ""
-                summary.notes.append(
+            ends_early = side is tags.behind and side.old == 1
+            if side.is_older and not ends_early and (tags.standing or not named):
+                where = place if tags.standing else ""
+                found.notes.append(
                     f"no items of TAGS for {counted(side.count, 'record')}{where}, as a broker before 5.4 leaves it: no query "
                     "by tag finds them in the index, until a build makes it anew"
                 )
             else:
-                lost = [side.lost, *lost] if side is found.before else [*lost, side.lost]
+                lost = [side.lost, *lost] if side is tags.before else [*lost, side.lost]
         stretches = _shown(lost)
         missing = sum(stretch.records for stretch in lost)
         if missing:
-            tally.add("index-tag-missing", missing, "index", lost[0].first, "")
-            tally.examples["index-tag-missing"] = [
+            found.tally.add("index-tag-missing", missing, "index", lost[0].first, "")
+            found.tally.examples["index-tag-missing"] = [
                 lost_example(stretch, "tag item") for stretch in stretches[: checks_differences.EXAMPLES_MAX]
             ]
-        summary.lost_tags = stretches[:LOST_LISTED]
-        summary.tag_items, summary.tag_items_there = found.standing + missing, found.standing
+        found.figures["lost_tags"] = stretches[:LOST_LISTED]
+        found.figures |= {"tag_items": tags.standing + missing, "tag_items_there": tags.standing}
 
 
 def _shown(stretches: list[verify_tags.Lost]) -> list[dict[str, int]]:
@@ -140,7 +142,7 @@ class IndexComparison:
             return [(names[entry.name], entry) for entry in found if entry.name in names]
         return [(entry.name, entry) for entry in found]
 
-    def check_files(self, log_start: int, summary: VerifyResult) -> checks_differences.Tally:
+    def check_files(self, log_start: int) -> PartFindings:
         """Check each file by itself; ``checked`` then holds what is known of it."""
         scan, listed, tally = self.scan, self._listed, checks_differences.Tally()
         for name, entry in self._entries():
@@ -158,12 +160,12 @@ class IndexComparison:
         for before, after in checks_index.out_of_order(self._neighbours()):
             text = f"begins at offset {after.first}, {escape(before.name)} ends at {before.last}"
             tally.add("index-order", 1, f"index/{escape(after.name)}", 1, text)
-        summary.files["index"] = len(listed)
-        summary.sizes["index"] = sum(check.size for check in self.checked)
+        sizes = {"index": sum(check.size for check in self.checked)}
         shown = ("name", "size", "used", "sealed", "header", "slots_used", "longest_chain", "chains")
         readable = [check for check in self.checked if check.readable]
-        summary.index_list = [{name: getattr(check, name) for name in shown} for check in readable[:FILES_LISTED]]
-        return tally
+        index_list = [{name: getattr(check, name) for name in shown} for check in readable[:FILES_LISTED]]
+        figures = {"files": {"index": len(listed)}, "sizes": sizes, "index_list": index_list}
+        return PartFindings(tally, figures=figures)
 
     def checks(self) -> Work:
         """Return the files that ``check_files`` checks, and a probe of how many it has."""
@@ -282,21 +284,16 @@ CHECKPOINT_READ: Final = 1 << 20
 
 
 def check_checkpoint(
-    settings: VerifySettings,
-    log: Commitlog,
-    accepted: list[RangeSummary],
-    index: IndexComparison,
-    tally: checks_differences.Tally,
-    summary: VerifyResult,
-) -> None:
+    settings: VerifySettings, log: Commitlog, accepted: list[RangeSummary], index: IndexComparison
+) -> PartFindings:
     """Compare the store's checkpoint (``StoreCheckpoint``) with what the log and the IndexFiles say."""
-    store = settings.store
+    found, store = PartFindings(), settings.store
     if files.entry_of(files.join(store, "abort")).kind != files.ABSENT:
-        tally.add("abort-file", 1, "abort", 0, "is there")
+        found.tally.add("abort-file", 1, "abort", 0, "is there")
     path = files.join(store, "checkpoint")
     if files.entry_of(path).kind != files.FILE:
-        tally.add("checkpoint-missing", 1, "checkpoint", 0, "is not there")
-        return
+        found.tally.add("checkpoint-missing", 1, "checkpoint", 0, "is not there")
+        return found
     with files.Reader(path) as reader:
         data = reader.read(0, min(reader.size(), CHECKPOINT_READ))
     if settings.trimmed:
@@ -313,22 +310,23 @@ def check_checkpoint(
         max((s.time_max for s in dispatched), default=0),
         dispatched[-1].last_dispatched if dispatched else 0,
     )
-    found, differences, usual = checkpoint.compare_checkpoint(data, times, index.ends(), settings.rules)
-    tally.merge(differences)
-    summary.checkpoint = dataclasses.asdict(found)
+    stored, differences, usual = checkpoint.compare_checkpoint(data, times, index.ends(), settings.rules)
+    found.tally.merge(differences)
+    found.figures["checkpoint"] = dataclasses.asdict(stored)
     if usual:
-        summary.notes.append(
+        found.notes.append(
             f"the next crash deletes the last IndexFile ({counted(usual, 'item')}), as with any broker: "
             "a build seals it, then no crash does"
         )
-    if 0 < found.physic < min(times.last_time, times.last_unit_time) and "checkpoint-stale" not in differences.counts:
-        summary.notes.append(
+    if 0 < stored.physic < min(times.last_time, times.last_unit_time) and "checkpoint-stale" not in differences.counts:
+        found.notes.append(
             "the checkpoint's physicMsgTimestamp is older than the last record, as a clean stop right after it leaves it: "
             "the next crash dispatches more again"
         )
-    if times.log_end < found.master_flushed and "checkpoint-master" not in differences.counts:
-        behind = found.master_flushed - times.log_end
-        summary.notes.append(
-            f"masterFlushedOffset {found.master_flushed} lies {behind:,} bytes behind the log's end: "
+    if times.log_end < stored.master_flushed and "checkpoint-master" not in differences.counts:
+        behind = stored.master_flushed - times.log_end
+        found.notes.append(
+            f"masterFlushedOffset {stored.master_flushed} lies {behind:,} bytes behind the log's end: "
             "the store is a replica's, which had not caught up with its master"
         )
+    return found

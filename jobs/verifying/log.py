@@ -14,8 +14,8 @@ from rocketmq_reindex.jobs.building import inputs
 from rocketmq_reindex.jobs.building.scanning import ScanMemory, fingerprint_of, store_of
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.store.settings import Commitlog
-from rocketmq_reindex.jobs.verifying import mend, options, summary as verifying_summary
-from rocketmq_reindex.storage_format.checks.differences import Tally
+from rocketmq_reindex.jobs.verifying import mend, options
+from rocketmq_reindex.jobs.verifying.summary import PartFindings
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges, settings as scan_settings
@@ -43,53 +43,39 @@ def between(offset: int, stretches: Iterable[tuple[int, int]]) -> bool:
     return any(low <= offset < high for low, high in stretches)
 
 
-def unmounted(
-    settings: options.VerifySettings,
-    log: Commitlog,
-    accepted: list[ranges.RangeSummary],
-    summary: verifying_summary.VerifyResult,
-) -> str:
-    """Return why no build is advised of a log that seems to lack a disk; "" where it seems whole."""
-    bare = inputs.bare_roots(settings, log)
-    if bare:
-        text = f"{escape(bare[0])}: holds no segment: is its disk mounted?"
-    elif not any(found.records for found in accepted):
-        text = "the log holds no record: is its disk mounted?"
-    else:
-        return ""
-    summary.notes.append(text)
-    return f"{text} A build drops all that the log does not hold"
+def unmounted(settings: options.VerifySettings, log: Commitlog, accepted: list[ranges.RangeSummary]) -> str:
+    """Return a note on a log that seems to lack a disk; "" where it seems whole."""
+    if bare := inputs.bare_roots(settings, log):
+        return f"{escape(bare[0])}: holds no segment: is its disk mounted?"
+    return "" if any(summary.records for summary in accepted) else "the log holds no record: is its disk mounted?"
 
 
 def check_log(
-    settings: options.VerifySettings,
-    log: Commitlog,
-    chain: scan_chain.Chain,
-    unread: tuple[tuple[int, int], ...],
-    tally: Tally,
-    summary: verifying_summary.VerifyResult,
-) -> None:
+    settings: options.VerifySettings, log: Commitlog, chain: scan_chain.Chain, unread: tuple[tuple[int, int], ...]
+) -> PartFindings:
     """Count the damage of the log; ``unread`` are the offsets that a sample leaves out."""
+    found = PartFindings()
     for hole in chain.holes:
         if between(hole.offset, unread):
             continue  # not missing: left out of the sample
         kind = mend.MISSING_SEGMENT if hole.reason == r.MISSING_SEGMENT else "log-damage"
         text = f"offset {hole.offset}, {counted(hole.length, 'byte')}: {hole.reason}"
-        tally.add(kind, 1, f"commitlog/{hole.segment}", hole.offset, text)
-        summary.add_damage(hole)
+        found.tally.add(kind, 1, f"commitlog/{hole.segment}", hole.offset, text)
+        found.damage.append(hole)
     if chain.stale:
-        summary.notes.append(f"offset {chain.stale.offset}, {chain.stale.length:,} bytes: {chain.stale.reason}")
+        found.notes.append(f"offset {chain.stale.offset}, {chain.stale.length:,} bytes: {chain.stale.reason}")
     elif chain.torn:
         torn = chain.torn
-        summary.notes.append(
+        found.notes.append(
             f"torn tail at offset {torn.offset}, {counted(torn.length, 'byte')}: a crash leaves it, a broker cuts it"
         )
     last = log.segments[-1] if log.segments else None
     if last and last.data_end == last.start and settings.rules.drops_empty_files:
-        summary.notes.append(f"commitlog/{last.name} has no bytes: a broker of 5.x removes it")
+        found.notes.append(f"commitlog/{last.name} has no bytes: a broker of 5.x removes it")
     elif last and last.data_end < last.segment_end:
         text = f"{last.data_end - last.start:,} of {last.segment_end - last.start:,} bytes"
-        tally.add("log-segment-short", 1, f"commitlog/{last.name}", last.data_end, text)
+        found.tally.add("log-segment-short", 1, f"commitlog/{last.name}", last.data_end, text)
+    return found
 
 
 # ----------------------------------------------------------------------------------------------------------------------- memory

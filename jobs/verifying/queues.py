@@ -1,15 +1,17 @@
 """The queues' part of a verify: their order, decided as a build does, their files, and the units of the log."""
 
 import heapq
+from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.building.decisions import odd_queues
+from rocketmq_reindex.jobs.building.decisions import Decisions
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
-from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, VerifyResult
+from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, PartFindings
 from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format import versions
 from rocketmq_reindex.storage_format.checks.differences import Tally
@@ -40,38 +42,40 @@ class LogOrder:
 
 
 def check_order(
-    scan: Scan, settings: VerifySettings, segments: list[Segment], chain: Chain, tally: Tally, summary: VerifyResult
-) -> LogOrder:
+    scan: Scan, settings: VerifySettings, segments: list[Segment], chain: Chain
+) -> tuple[LogOrder, PartFindings]:  # fmt: skip
     """Decide on the queues of the whole log as a build does (``--queue-order logical``), and count what it refuses.
 
     A queue that would take more fills than a build makes by itself is in no plan.
     """
-    most = chain.fills(settings.max_fill)
+    fills_max, found = chain.fills(settings.max_fill), PartFindings()
+    tally = found.tally
     try:
-        odd = odd_queues(scan, settings.mending_build(), segments, chain)
-        found = odd.outcome(segments, "log", most)
+        odd = Decisions(scan, settings.mending_build(), segments, chain).odd_queues()
+        outcome = odd.outcome(segments, "log", fills_max)
     except RefusedError as error:
         tally.add("log-out-of-line", 1, "commitlog", 0, str(error))
-        return LogOrder()
-    for hole in found.lost.first:
+        return LogOrder(), found
+    for hole in outcome.lost.first:
         text = f"offset {hole.offset}, {counted(hole.length, 'byte')}: {hole.reason}"
         tally.add("log-out-of-line", 1, f"commitlog/{hole.segment}", hole.offset, text)
-        summary.add_damage(hole)
-    if more := found.lost_records - len(found.lost.first):
-        tally.add("log-out-of-line", more, "commitlog", found.lost.more_end, f"more, up to offset {found.lost.more_end}")
-    wrong = odd.wrong_places() if found.lost.first else ()
+    found.damage += outcome.lost.first
+    if not_listed := outcome.lost_records - len(outcome.lost.first):
+        end = outcome.lost.more_end
+        tally.add("log-out-of-line", not_listed, "commitlog", end, f"more, up to offset {end}")
+    wrong = odd.wrong_places() if outcome.lost.first else ()
     # What a build warns of: nothing tells whether these records are in line.
-    if pending := [text for text, (_, entry) in found.notes.about.items() if entry.get("kind") == "pending"]:
+    if pending := [text for text, (_, entry) in outcome.warnings.about.items() if entry.get("kind") == "pending"]:
         others = f"; {counted(len(pending) - 1, 'more queue')} likewise" if len(pending) > 1 else ""
-        summary.notes.append(f"{pending[0]}{others}")
+        found.notes.append(f"{pending[0]}{others}")
     kinds = ("pending", "more pending")
-    summary.pending = sum(decision["count"] for decision in found.notes.decisions if decision["kind"] in kinds)
-    if found.filled <= most:
-        return LogOrder(found.placements, found.batches, wrong=wrong)
-    needed = found.filled - (most - settings.max_fill)
-    text = f"{found.filled:,} missing queue offsets: a build fills at most {most} with --max-fill {settings.max_fill}"
-    tally.add("log-queue-gaps", found.filled, "commitlog", 0, text)
-    return LogOrder(found.placements, found.batches, needed, wrong)
+    found.figures["pending"] = sum(decision["count"] for decision in outcome.warnings.decisions if decision["kind"] in kinds)
+    if outcome.filled <= fills_max:
+        return LogOrder(outcome.placements, outcome.batches, wrong=wrong), found
+    needed = outcome.filled - (fills_max - settings.max_fill)
+    text = f"{outcome.filled:,} missing queue offsets: a build fills at most {fills_max} with --max-fill {settings.max_fill}"
+    tally.add("log-queue-gaps", outcome.filled, "commitlog", 0, text)
+    return LogOrder(outcome.placements, outcome.batches, needed, wrong), found
 
 
 # ----------------------------------------------------------------------------------------------------------------------- queues
@@ -97,32 +101,35 @@ class QueueResult:
                 QUEUES_LISTED, self.queues, key=lambda q: (q.differences > 0, q.units, q.topic, q.queue)
             )
 
-    def add_to(self, tally: Tally, summary: VerifyResult, settings: VerifySettings) -> None:
-        """Pass everything on to the tally and the summary of the run; ``settings`` say by which version."""
-        tally.merge(self.tally)
-        summary.units += self.counts.pop("units", 0)
-        summary.units_there += self.counts.pop("there", 0)
-        summary.queues += self.counts.pop("queues", 0)
-        summary.idle_queues += self.counts.pop(queue_files.IDLE, 0)
-        if empty := self.counts.pop(queue_files.EMPTY_ENDS, 0):
-            summary.notes.append(
+    def findings(self, settings: VerifySettings) -> PartFindings:
+        """Return what the run takes over; ``settings`` say by which version."""
+        counts, notes = self.counts.copy(), list[str]()
+        figures: dict[str, Any] = {
+            "units": counts.pop("units", 0),
+            "units_there": counts.pop("there", 0),
+            "queues": counts.pop("queues", 0),
+            "idle_queues": counts.pop(queue_files.IDLE, 0),
+            "queues_differing": counts.pop("differing", 0),
+        }
+        if empty := counts.pop(queue_files.EMPTY_ENDS, 0):
+            notes.append(
                 f"files without a unit at the end of queues: {empty}, as RocketMQ {settings.broker_version} leaves them: it "
                 "starts on them, but may count one message too many in such a queue"
             )
-        summary.queues_differing += self.counts.pop("differing", 0)
-        if stale := self.counts.pop("stale", 0):
+        if stale := counts.pop("stale", 0):
             units = f"{counted(stale, 'unit')} at the ends of queues {'points' if stale == 1 else 'point'} behind the log's end"
-            summary.notes.append(f"{units}: a broker drops {'it' if stale == 1 else 'them'} when it starts")
-        summary.orders = dict(sorted(self.counts.items()))
-        summary.queue_list = [vars(queue) for queue in sorted(self.queues, key=lambda q: (q.topic, q.queue))]
+            notes.append(f"{units}: a broker drops {'it' if stale == 1 else 'them'} when it starts")
+        figures["orders"] = dict(sorted(counts.items()))
+        figures["queue_list"] = [vars(queue) for queue in sorted(self.queues, key=lambda q: (q.topic, q.queue))]
         for order, text in (
             ("logical", "out of order, as --queue-order logical puts them"),
             ("broker", "out of order, as a broker's dispatcher puts them"),
             ("made anew", "made anew, and out of order since then, as a broker's dispatcher puts them"),
             ("skipped", "out of order, and not compared: a sample shows too little of them"),
         ):
-            if self.counts.get(order):
-                summary.notes.append(f"{counted(self.counts[order], 'queue')} {text}")
+            if counts.get(order):
+                notes.append(f"{counted(counts[order], 'queue')} {text}")
+        return PartFindings(self.tally, notes, figures=figures)
 
 
 @dataclass
@@ -141,15 +148,15 @@ class QueueComparison:
     order: LogOrder = field(default_factory=LogOrder)
     """where the units of queues out of order go"""
 
-    def list_files(self, summary: VerifyResult) -> Tally:
+    def list_files(self) -> PartFindings:
         """List the files. Their rows go to the tasks that get the units of their queues."""
-        settings, tally = self.settings, Tally()
-        self._list(queue_files.FOLDER, settings.cq_file_size, False, tally, summary)
+        settings, found = self.settings, PartFindings(figures={"files": Counter(), "sizes": Counter()})
+        self._list(queue_files.FOLDER, settings.cq_file_size, False, found)
         if settings.batch_topics and not self.unread:
-            self._list(BATCH_FOLDER, settings.batch_cq_file_size, True, tally, summary)
-        return tally
+            self._list(BATCH_FOLDER, settings.batch_cq_file_size, True, found)
+        return found
 
-    def _list(self, kind: str, file_size: int, batch: bool, tally: Tally, summary: VerifyResult) -> None:
+    def _list(self, kind: str, file_size: int, batch: bool, found: PartFindings) -> None:
         scan, settings = self.scan, self.settings
         folder = files.join(settings.store, kind)
         names = [entry.name for entry in entries_in(folder)]
@@ -160,15 +167,15 @@ class QueueComparison:
             folder, plan, tasks, file_size, scan.task.keys, batch, settings.trimmed, not settings.rules.drops_empty_files
         )
         others, passed_over = list[str](), 0
-        for found in listing.ListingResult.read(scan.engine.scan(lister, tasks)):
-            tally.merge(found.tally)
-            summary.files["consumequeue"] += found.files
-            summary.sizes["consumequeue"] += found.bytes
-            others += found.others
-            passed_over += found.passed_over
+        for listed in listing.ListingResult.read(scan.engine.scan(lister, tasks)):
+            found.tally.merge(listed.tally)
+            found.figures["files"]["consumequeue"] += listed.files
+            found.figures["sizes"]["consumequeue"] += listed.bytes
+            others += listed.others
+            passed_over += listed.passed_over
         if others:
             more = f", and {passed_over - 1:,} more" if passed_over > 1 else ""
-            summary.notes.append(f"{kind}/ also holds what a broker passes over: {min(others)}{more}")
+            found.notes.append(f"{kind}/ also holds what a broker passes over: {min(others)}{more}")
 
     def _task(self, kind: str, file_size: int, rules: versions.VersionRules) -> queue_files.QueueTask:
         settings = self.settings

@@ -124,13 +124,13 @@ class Verify:
         queues = verifying_queues.QueueComparison(scan, settings, tuple(log.segments), unread)
         index = verifying_index.IndexComparison(scan, settings)
 
-        def list_queues() -> Tally:
+        def list_queues() -> verifying_summary.PartFindings:
             with self._timed("list", beside=True):
-                return queues.list_files(self.summary)
+                return queues.list_files()
 
-        def check_index() -> Tally:
+        def check_index() -> verifying_summary.PartFindings:
             with self._timed("check", beside=True):
-                return index.check_files(log.segments[0].start if log.segments else 0, self.summary)
+                return index.check_files(log.segments[0].start if log.segments else 0)
 
         # Beside the scan: none of them keeps all cores busy for all of its time.
         with self._timed("scan"), beside(engine, "files") as pool:
@@ -147,11 +147,12 @@ class Verify:
         self._count(chosen, accepted)
         self.summary.incremental = self.memory.counts() if self.memory else None
         if LOG in settings.only:
-            verifying_log.check_log(settings, log, chain, unread, self.tally, self.summary)
+            self._take(verifying_log.check_log(settings, log, chain, unread))
         wrong = list[int]()
         if self._decides_order and not unread:
             with self._timed("order"):
-                queues.order = verifying_queues.check_order(scan, settings, log.segments, chain, self.tally, self.summary)
+                queues.order, found = verifying_queues.check_order(scan, settings, log.segments, chain)
+            self._take(found)
             self.log_findings.max_fill = queues.order.max_fill
             wrong += queues.order.wrong
         if chain.stale:
@@ -160,9 +161,10 @@ class Verify:
         self.log_findings.first = min([*wrong, *(hole.offset for hole in damaged)], default=-1)
         if text := inputs.fillers(accepted):
             self.summary.notes.append(text)
-        self.log_findings.undecided = verifying_log.unmounted(settings, log, accepted, self.summary) or scanning.undecided(
-            chain
-        )
+        self.log_findings.undecided = scanning.undecided(chain)
+        if text := verifying_log.unmounted(settings, log, accepted):
+            self.summary.notes.append(text)
+            self.log_findings.undecided = f"{text} A build drops all that the log does not hold"
         self.log_findings.cut = inputs.first_cut(self.settings.rules, log.segments, damaged)
 
         def compare_index() -> verifying_index.IndexResult:
@@ -184,29 +186,33 @@ class Verify:
                     self._fit()
             if QUEUES in settings.only:
                 compared.append(pool.submit(compare_queues))
-            results = [one.result() for one in reversed(compared)]
+            results = [part.result() for part in reversed(compared)]
         if self._fit():
             self.summary.notes.append(
                 f"the signs are of several versions, as after an upgrade: checked as a store of {self.settings.broker_version}"
             )
         self._note_settings()
         for result in results:
-            result.add_to(self.tally, self.summary, self.settings)
+            self._take(result.findings(self.settings))
         if CHECKPOINT in settings.only:
-            verifying_index.check_checkpoint(self.settings, log, accepted, index, self.tally, self.summary)
+            self._take(verifying_index.check_checkpoint(self.settings, log, accepted, index))
 
     def _part(self, name: str, work: Work, compare: Callable[[], T]) -> T:
         with self._timed(name, beside=True), self.reporter.stage(f"compare {name}", *work):
             return compare()
 
-    def _wait(self, looked: list[Future[Tally]], index: verifying_index.IndexComparison) -> None:
+    def _wait(self, looked: list[Future[verifying_summary.PartFindings]], index: verifying_index.IndexComparison) -> None:
         """Wait for what went on beside the scan; with a sample the IndexFiles take longer."""
         stage: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
         if wait(looked, _SILENT).not_done:
             stage = self.reporter.stage("check index", *index.checks())
         with stage:
             for part in looked:
-                self.tally.merge(part.result())
+                self._take(part.result())
+
+    def _take(self, found: verifying_summary.PartFindings) -> None:
+        self.tally.merge(found.tally)
+        self.summary.add(found)
 
     def _scan_settings(self) -> ScanSettings:
         only = self.settings.only

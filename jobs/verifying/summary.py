@@ -27,6 +27,18 @@ QUEUE_LINES: Final = 20
 QUEUE_WIDTH: Final = 40
 
 
+@dataclass
+class PartFindings:
+    """What one part of a verify found."""
+
+    tally: Tally = field(default_factory=Tally)
+    notes: list[str] = field(default_factory=list)
+    damage: list[Hole] = field(default_factory=list)
+    """damaged places of the log, and records out of line"""
+    figures: dict[str, Any] = field(default_factory=dict)
+    """fields of the result, by name; of its dicts only some keys"""
+
+
 @dataclass(repr=False)
 class VerifyResult(Result):
     """What a verify found. ``exit_status`` is 0 where the store is what its commitlog says, and 4 where it differs.
@@ -111,11 +123,14 @@ class VerifyResult(Result):
     def __post_init__(self) -> None:
         self.left = Leftovers()
 
-    def add_damage(self, hole: Hole) -> None:
-        """List a damaged place, or a record out of line: the first DAMAGE_LISTED."""
-        if len(self.damage) < DAMAGE_LISTED:
+    def add(self, found: PartFindings) -> None:
+        """Take over what a part found, but for its tally: of all damage the first DAMAGE_LISTED."""
+        self.notes += found.notes
+        for hole in found.damage[: DAMAGE_LISTED - len(self.damage)]:
             entry = {"segment": hole.segment, "offset": hole.offset, "length": hole.length, "reason": hole.reason}
             self.damage.append(entry)
+        for name, figure in found.figures.items():
+            setattr(self, name, getattr(self, name) | figure if name in ("files", "sizes") else figure)
 
     def warn(self, text: str) -> None:
         """Add one note."""

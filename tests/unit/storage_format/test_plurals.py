@@ -9,7 +9,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building.planning import dry_run_lines, scan_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import BuildResult
+from rocketmq_reindex.jobs.building.summary import BuildResult, Warnings
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.store.settings import list_segments
 from rocketmq_reindex.storage_format.showing import counted, form
@@ -61,9 +61,10 @@ def test_a_build_of_one_of_each(tmp_path: Path) -> None:
 
 
 def test_warnings_of_one_thing() -> None:
-    summary = BuildResult(bytes=1, records=1)
-    summary.add_damage("0" * 20, 7, 1, "bad magic code")
-    summary.add_decisions([("gap", "T", 0, 1, 1)] * 10_001)
+    summary, found = BuildResult(bytes=1, records=1), Warnings()
+    found.add_damage("0" * 20, 7, 1, "bad magic code")
+    found.add_decisions([("gap", "T", 0, 1, 1)] * 10_001)
+    summary.take(found)
     assert summary.warnings[0].endswith("offset 7, 1 byte: bad magic code")
     assert summary.warnings[-1].endswith("1 more decision, units 1")
     assert WRONG.findall("\n".join([*summary.warnings, summary.to_text()])) == []

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 from rich.console import Console
 
-from rocketmq_reindex.jobs.building.summary import BuildResult
+from rocketmq_reindex.jobs.building.summary import BuildResult, Warnings
 from rocketmq_reindex.jobs.watching import progress, progress_shown
 from rocketmq_reindex.jobs.watching.progress import Reporter, Stage
 from rocketmq_reindex.jobs.watching.progress_shown import StageBars, usual
@@ -192,13 +192,14 @@ def test_no_escape_codes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_summary_is_one_json_object() -> None:
-    summary = BuildResult()
-    summary.add_damage("0" * 20, 7, 8, "bad magic code")
-    summary.add_damage("0" * 20, 70, 8, "torn tail: zeros", lost=False)
-    summary.add_decision("fill", "topic\n\x1b", 3, 4, 5)
-    told = json.loads(summary.to_json())
+    result, found = BuildResult(), Warnings()
+    found.add_damage("0" * 20, 7, 8, "bad magic code")
+    found.add_damage("0" * 20, 70, 8, "torn tail: zeros", lost=False)
+    found.add_decision("fill", "topic\n\x1b", 3, 4, 5)
+    result.take(found)
+    told = json.loads(result.to_json())
     assert told["damage"][0] == {"segment": "0" * 20, "offset": 7, "length": 8, "reason": "bad magic code"}
     assert told["decisions"] == [{"kind": "fill", "topic": r"topic\n\x1b", "queue": 3, "offset": 4, "count": 5}]
     assert [w.split(":")[0] for w in told["warnings"]] == ["damage", "cut", r"queue topic\n\x1b/3"]
-    assert "\n" not in summary.to_json()
-    assert summary.to_text().startswith("read     0 bytes, 0 records\n")
+    assert "\n" not in result.to_json()
+    assert result.to_text().startswith("read     0 bytes, 0 records\n")

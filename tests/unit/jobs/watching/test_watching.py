@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rocketmq_reindex.jobs.api.running import make_build, watched_run
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.building.summary import BuildResult
+from rocketmq_reindex.jobs.building.summary import BuildResult, Warnings
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.command.options import wants_json_log
 from rocketmq_reindex.jobs.spark.gateway import JvmErrors
@@ -266,14 +266,15 @@ def test_the_environment_stands_for_options(monkeypatch: pytest.MonkeyPatch, cap
 
 
 def test_very_many_warnings_are_not_all_logged() -> None:
-    summary = BuildResult()
+    result, found = BuildResult(), Warnings()
     for number in range(1500):
-        summary.add_damage(f"{number:020d}", number, 1, "bad magic code")
-    events = list(summary.events())
+        found.add_damage(f"{number:020d}", number, 1, "bad magic code")
+    result.take(found)
+    events = list(result.events())
     assert len(events) == 1001
     assert events[0][0] == "damage"
     assert events[-1] == ("warning", "500 more, see the summary", {})
-    assert "about" not in json.loads(summary.to_json())
+    assert "about" not in json.loads(result.to_json())
 
 
 def test_a_verify_told_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
