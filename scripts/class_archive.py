@@ -50,6 +50,10 @@ def main() -> int:
         load_classes(Path(folder))
         if made.exists():
             made.replace(archive)
+            jdk = archive.name.rpartition("-jdk-")[2]
+            for older in archive.parent.glob(f"spark-*-jdk-{jdk}"):
+                if older != archive:
+                    older.unlink()
     return 0
 
 

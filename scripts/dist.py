@@ -5,7 +5,7 @@
     rmq_reindex.py                               what spark-submit runs: the command line
     environment.tar.gz                           for --archives: the third-party packages of uv.lock without pyspark
     spark-defaults.conf, log4j2.properties       for --properties-file and -Dlog4j2.configurationFile
-    jars/                                        Delta Lake, for --jars where --tables is wanted
+    jars/                                        Delta Lake of this pyspark, for --jars where --tables is wanted
     databricks/                                  the bundle of conf/databricks with a wheel of its own, and the notebooks
 
 The same sources give the same bytes. The environment fits this Python's minor version and this kind of machine.
@@ -24,6 +24,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
+from rocketmq_reindex.jobs.spark.java import delta_jars
 from scripts.bundle_wheel import bundle_wheel
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -123,7 +124,7 @@ def main() -> int:
         put(ROOT / "conf" / name, DIST / name)
     shutil.rmtree(DIST / "jars", ignore_errors=True)
     (DIST / "jars").mkdir()
-    for path in (ROOT / "jars").glob("*.jar"):
+    for path in map(Path, delta_jars()):
         shutil.copyfile(path, DIST / "jars" / path.name)
     databricks = DIST / "databricks"
     shutil.rmtree(databricks, ignore_errors=True)

@@ -19,8 +19,8 @@ def register(spark: SparkSession, *, filters: bool = False) -> None:
 
     Args:
         spark: The session.
-        filters: Let the filters of a query narrow what is read (Spark 4.1). Take it only for queries that read each DataFrame
-            and view once: in Spark 4.1 all scans of one in a query get the filters of the last.
+        filters: Let the filters of a query narrow what is read (from Spark 4.1 on). Take it only for queries that read each
+            DataFrame and view once: Spark, as late as 4.3.0, gives all scans of one in a query the filters of the last.
 
     Raises:
         InputError: The session is of Spark 3.

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import shutil
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ JAVA_RUNS = range(17, 24)
 """versions that are not refused: Spark 4 asks for 17, and for what Java 24 has no more (``Subject.getSubject``)"""
 _ABOVE = Path(__file__).resolve().parents[2]
 """the package ``rocketmq_reindex`` where it is installed; in a checkout, where its packages are links, the checkout"""
+_DELTA_SPARK = re.compile(r"delta-spark_(\d+\.\d+)_")
 _PROJECT = re.compile(r'^name = "rocketmq-reindex"$', re.MULTILINE)
 
 
@@ -42,16 +44,33 @@ def settings_folder() -> Path | None:
     return folder if (folder / "spark-defaults.conf").exists() else None
 
 
-def delta_jars() -> list[str]:
-    """Delta Lake's, where set-up fetched them; without these Spark must have been given some."""
-    return [str(jar.resolve()) for jar in sorted((CHECKOUT / "jars").glob("delta-*.jar"))] if CHECKOUT else []
+def _delta_listed() -> list[tuple[str, str, str]]:
+    """Return group, artifact and version of each jar of ``conf/jars.txt``, which lies in the wheel and in the zip, too."""
+    text = (resources.files("rocketmq_reindex") / "conf" / "jars.txt").read_text(encoding="utf-8")
+    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    return [(group, artifact, version) for group, artifact, version in (line[1].split(":") for line in lines)]
+
+
+def delta_sparks() -> list[str]:
+    """Return the versions of Spark, as ``4.1``, for which ``conf/jars.txt`` has a Delta Lake."""
+    return [found[1] for _, artifact, _ in _delta_listed() if (found := _DELTA_SPARK.match(artifact))]
 
 
 def delta_packages() -> list[str]:
-    """Return the Maven coordinates of Delta Lake's jars that fit this Spark, as ``conf/jars.txt`` has them; none in a zip."""
-    folder = settings_folder()
-    lines = (folder / "jars.txt").read_text(encoding="utf-8").splitlines() if folder else []
-    return [words[1] for words in map(str.split, lines) if len(words) == 2 and words[1].startswith("io.delta:")]
+    """Return the Maven coordinates of Delta Lake's jars that fit this Spark; none where it has no Delta Lake yet."""
+    ours = ".".join(pyspark.__version__.split(".")[:2])
+    if ours not in delta_sparks():
+        return []
+    listed = [(_DELTA_SPARK.match(jar[1]), jar) for jar in _delta_listed()]
+    return [":".join(jar) for spark, jar in listed if spark is None or spark[1] == ours]
+
+
+def delta_jars() -> list[str]:
+    """Delta Lake's, where set-up fetched them; without these Spark must have been given some."""
+    if CHECKOUT is None:
+        return []
+    names = [f"{artifact}-{version}.jar" for _, artifact, version in (it.split(":") for it in delta_packages())]
+    return [str(jar.resolve()) for name in names if (jar := CHECKOUT / "jars" / name).is_file()]
 
 
 def _java_version(home: str) -> str:
@@ -97,7 +116,9 @@ def class_archive() -> Path | None:
     A JVM that maps the file need not find, parse and check 15,000 classes: half of the processor time of a short run.
     """
     version = _java_version(os.environ.get("JAVA_HOME", ""))
-    return CHECKOUT / "jars" / f"spark-{pyspark.__version__}-delta-jdk-{version}.jsa" if version and CHECKOUT else None
+    # Its JVM asks for the same jars, by their names.
+    delta = "".join(f"-{jar.rpartition(':')[2]}" for jar in delta_packages()[:1])
+    return CHECKOUT / "jars" / f"spark-{pyspark.__version__}-delta{delta}-jdk-{version}.jsa" if version and CHECKOUT else None
 
 
 def java_option(text: str) -> str:
@@ -110,8 +131,6 @@ def java_option(text: str) -> str:
 # ------------------------------------------------------------------------------------------------------------------- delta_jars
 # A session without Delta Lake, where --tables needs it: said as the session starts, with how to get it.
 
-_SPARK: Final = "4.1."
-"""the Spark whose Delta Lake is tested; another one's has other names"""
 _CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 
 
@@ -123,25 +142,22 @@ def check_delta(spark: Any, own: bool) -> None:
         if "ClassNotFoundException" not in str(error):
             # Whatever it is: the first table shows it.
             return
-        if not pyspark.__version__.startswith(_SPARK):
-            words = (
-                f"Spark {pyspark.__version__} has no Delta Lake, and --tables is tested with Spark {_SPARK.rstrip('.')} alone"
-            )
+        if not delta_packages():
+            tested = " and ".join(delta_sparks())
+            words = f"Spark {pyspark.__version__} has no Delta Lake, and --tables is tested with Spark {tested} alone"
             raise InputError(f"--tables: {words}: leave out --tables") from error
         raise InputError(f"--tables: {how_to_get_delta(own)}, or leave out --tables") from error
 
 
 def how_to_get_delta(own: bool) -> str:
     """One line for a session without Delta Lake."""
-    packages = delta_packages() or ["io.delta:delta-spark_4.1_2.13"]
+    packages = delta_packages()
     asked = f"--packages {packages[0]}"
     # Its other jar comes with it.
-    jars = " and ".join(
-        f"{name}-{version}.jar" for _, name, version in (it.split(":") for it in packages if it.count(":") == 2)
-    )
+    jars = " and ".join(f"{name}-{version}.jar" for _, name, version in (it.split(":") for it in packages))
     if own:
         way = f"set PYSPARK_SUBMIT_ARGS='{asked} pyspark-shell'"
     else:
         way = f"give spark-submit {asked} and the two settings of docs/how-to/delta-tables.md"
-    by_hand = f", or put {jars} of Maven Central into SPARK_HOME/jars" if jars else ""
-    return f"Spark has no Delta Lake, whose jars are no part of the wheel: {way}{by_hand}"
+    by_hand = f"or put {jars} of Maven Central into SPARK_HOME/jars"
+    return f"Spark has no Delta Lake, whose jars are no part of the wheel: {way}, {by_hand}"

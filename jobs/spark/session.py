@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -95,6 +96,11 @@ def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
     return found | {"spark.driver.extraJavaOptions": " ".join(map(java_option, java))}
 
 
+def _quiet_about_pandas() -> None:
+    """Keep off stderr what Spark from 4.2 on says of pandas 3: an engine has Arrow batches alone."""
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+
+
 def _is_there() -> bool:
     """Return whether somebody else's session is there."""
     # getActiveSession() knows only this thread's; a context of any thread means the same.
@@ -169,6 +175,7 @@ def starting(master: str, delta: bool = False, hadoop_user: str = "") -> Iterato
     if _is_there() or "PYSPARK_GATEWAY_PORT" in os.environ:
         yield
         return
+    _quiet_about_pandas()
     own = _own(master, delta, hadoop_user)
     # Only a local session asks for our daemon; a cluster's workers start elsewhere.
     with name_daemon() if _DAEMON in own else contextlib.nullcontext():
@@ -223,6 +230,7 @@ def get_session(master: str, delta: bool = False, hadoop_user: str = "") -> tupl
         return spark, True
     if _is_there():
         return SparkSession.builder.getOrCreate(), False
+    _quiet_about_pandas()
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         settings, own = _own(master, delta, hadoop_user), True
     else:

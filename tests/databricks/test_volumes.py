@@ -12,6 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import rocketmq_reindex
+from rocketmq_reindex.jobs.spark.java import delta_jars
 from scripts.bundle_wheel import BROUGHT, LABEL, bundle_wheel
 from tests.databricks.runtime import Runtime, Told, runtime
 from tests.golden.stores import GoldenStore
@@ -19,7 +20,6 @@ from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
 from tests.tools.bundle import wheel_tasks
 from tests.tools.faulty_cluster import QUICK_JAVA
-from tests.tools.faulty_processes import ROOT
 from tests.tools.installed import uv
 
 Stores = Callable[[str], GoldenStore]
@@ -67,9 +67,8 @@ def told(cluster: Runtime, world: Path, golden_store: Stores) -> dict[str, Told]
         "no tables": wheel_tasks(DEPLOYED, build_options=f"{options} --tables {SCHEMA}/nowhere"),
     }
     del runs["folder"]["publish"]
-    jars = ",".join(map(str, sorted((ROOT / "jars").glob("*.jar"))))
     delta = {
-        "spark.jars": jars,
+        "spark.jars": ",".join(delta_jars()),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.shuffle.partitions": "2",

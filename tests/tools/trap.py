@@ -36,7 +36,7 @@ PROGRAMS = (
 )  # fmt: skip
 PATH_FILES = ("hostile.pth", "rocketmq_reindex.pth", "_rocketmq_reindex.pth", "__editable__.rocketmq_reindex.pth")
 """Python runs a line of such a file that begins with ``import``, in folders of packages"""
-ARCHIVES = ("jars/delta-spark_4.1_2.13-4.3.1.jar", "jars/spark.jar", "rocketmq_reindex.zip", "dist/rocketmq_reindex.zip")
+ARCHIVES = ("jars/delta-spark_4.1_2.13-4.4.0.jar", "jars/spark.jar", "rocketmq_reindex.zip", "dist/rocketmq_reindex.zip")
 
 
 def names() -> set[str]:

@@ -58,7 +58,7 @@ def test_tables_are_refused_by_name(version: str, golden_store: Stores, tmp_path
     # Spark passes on both streams of a driver in Python as one.
     errors = [line for line in done.stdout.splitlines() if line.startswith("error: ")]
     assert (done.returncode, len(errors)) == (1, 1), done.stdout[-2000:]
-    words = f"Spark {version} has no Delta Lake, and --tables is tested with Spark 4.1 alone"
+    words = f"Spark {version} has no Delta Lake, and --tables is tested with Spark 4.1 and 4.2 alone"
     assert errors[0] == f"error: --tables: {words}: leave out --tables"
 
 

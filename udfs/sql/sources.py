@@ -35,9 +35,9 @@ class PushingIndexSource(IndexSource):
 def register(spark: SparkSession, *, filters: bool = False) -> None:
     """Register ``rocketmq-commitlog``, ``rocketmq-consumequeue`` and ``rocketmq-index`` with a session.
 
-    With ``filters`` those of a query narrow what is read (Spark 4.1): this sets PUSHDOWN to true, unless the session has set it
-    to false. Take it only for queries that read each DataFrame and view once: in Spark 4.1 all scans of one in a query get the
-    filters of the last.
+    With ``filters`` those of a query narrow what is read (from Spark 4.1 on): this sets PUSHDOWN to true, unless the session
+    has set it to false. Take it only for queries that read each DataFrame and view once: Spark, as late as 4.3.0, gives all
+    scans of one in a query the filters of the last.
     """
     if filters and hasattr(DataSourceReader, "pushFilters"):
         if spark.conf.get(PUSHDOWN, None) is None:

@@ -43,6 +43,7 @@ def _same_user(link: socket.socket) -> bool:
 def _manager() -> Callable[[], None]:
     """Return Spark's own daemon, after the imports that its workers need."""
     import pandas  # type: ignore[import-untyped]  # noqa: F401  by pyarrow, at the first array that it makes
+    import pyspark.worker  # noqa: F401  from Spark 4.2 on its daemon leaves that to each worker
     from pyspark.daemon import manager
 
     import rocketmq_reindex.udfs.scan.ranges

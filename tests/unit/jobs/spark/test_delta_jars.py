@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import pyspark
 import pytest
 
 from rocketmq_reindex.jobs.spark import java
 from rocketmq_reindex.storage_format.errors import InputError
-from tests import ROOT
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,8 @@ def test_which_jars_and_where_to(own: bool, way: str) -> None:
                                 def classForName(name: str, *_: object) -> None:
                                     raise RuntimeError(f"java.lang.ClassNotFoundException: {name}")
 
-    pinned = [line.split()[1] for line in (ROOT / "conf" / "jars.txt").read_text().splitlines() if not line.startswith("#")]
+    pinned = java.delta_packages()
+    assert pinned
     with pytest.raises(InputError) as raised:
         java.check_delta(Session(), own)
     told = str(raised.value)
@@ -36,3 +37,14 @@ def test_which_jars_and_where_to(own: bool, way: str) -> None:
         _, name, version = package.split(":")
         assert f"{name}-{version}.jar" in told
     assert told.endswith("into SPARK_HOME/jars, or leave out --tables")
+
+
+@pytest.mark.parametrize(
+    ("version", "fits"), [("4.1.1", "4.1"), ("4.2.1", "4.2"), ("4.3.0", ""), ("4.0.1", ""), ("4.10.0", "")]
+)
+def test_each_spark_has_the_delta_lake_of_its_name(version: str, fits: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark, "__version__", version)
+    names = [package.split(":")[1] for package in java.delta_packages()]
+    assert names == ([f"delta-spark_{fits}_2.13", "delta-storage"] if fits else [])
+    assert len(java.delta_jars()) == len(names)
+    assert java.delta_sparks() == ["4.1", "4.2"]
