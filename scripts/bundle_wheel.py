@@ -1,4 +1,4 @@
-"""The wheel of the Databricks bundle: the same files as the ordinary one, but pip is not asked for Spark.
+"""The wheel of the Databricks bundle: the same files as the ordinary one, and its extra ``spark`` but for Spark itself.
 
 The runtime brings a Spark of its own, which pip may not see. If pip installs a ``pyspark`` beside it, that one may be imported.
 The version gets the local label ``+databricks``, so that nobody takes one wheel for the other.
@@ -28,7 +28,8 @@ def asks_for_spark(line: str) -> bool:
 def metadata(text: str, version: str) -> str:
     """Return METADATA for the bundle, of the version ``version``."""
     head, blank, description = text.partition("\n\n")
-    lines = [line for line in head.split("\n") if not asks_for_spark(line)]
+    # What Spark needs besides is asked for without the extra.
+    lines = [re.sub(r" *; *extra == 'spark'$", "", line) for line in head.split("\n") if not asks_for_spark(line)]
     return "\n".join(f"Version: {version}" if line.startswith("Version: ") else line for line in lines) + blank + description
 
 

@@ -1,4 +1,4 @@
-"""Make the archive of Spark's and Delta's classes that local sessions start with (``jobs.spark.java.class_archive``).
+"""Make the archive of Spark's and Delta's classes that local sessions start with (``jobs.spark.jars.class_archive``).
 
 It is made once for each JVM. It holds what two small builds load, one with tables. The JVM writes it when it ends, after the
 session is stopped.
@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 
 from rocketmq_reindex.jobs.demo import unpack
-from rocketmq_reindex.jobs.spark.java import choose_java, class_archive, java_option
+from rocketmq_reindex.jobs.spark.jars import class_archive
+from rocketmq_reindex.jobs.spark.java import choose_java, java_option
 from rocketmq_reindex.jobs.spark.session import configuration
 
 MASTER = "local[2]"

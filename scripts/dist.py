@@ -24,7 +24,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from rocketmq_reindex.jobs.spark.java import delta_jars
+from rocketmq_reindex.jobs.spark.jars import delta_jars
 from scripts.bundle_wheel import bundle_wheel
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -88,7 +88,7 @@ def pack(archive: Path, members: dict[str, tuple[bytes, int]]) -> None:
 def environment(archive: Path) -> None:
     """Install what uv.lock names aside, and pack it."""
     words = [word for name in BROUGHT_BY_SPARK for word in ("--no-emit-package", name)]
-    words += ["--no-emit-project", "--no-default-groups", "--extra", "hdfs", "--frozen", "--quiet"]
+    words += ["--no-emit-project", "--no-default-groups", "--extra", "spark", "--extra", "hdfs", "--frozen", "--quiet"]
     with tempfile.TemporaryDirectory() as aside:
         listed, packages = Path(aside) / "requirements.txt", Path(aside) / "packages"
         listed.write_text(uv("export", *words), encoding="utf-8")

@@ -231,7 +231,7 @@ class QueryResult(Result):
         return arrow_table([message.fields for message in self.messages])
 
     def to_pandas(self) -> Any:
-        """The messages as a ``pandas.DataFrame`` with the columns of ``to_arrow()``; ``properties`` are dicts."""
+        """The messages as a ``pandas.DataFrame`` with the columns of ``to_arrow()``; ``properties`` are dicts. Needs pandas."""
         return self.to_arrow().to_pandas(maps_as_pydicts="strict")
 
     def _repr_html_(self) -> str:

@@ -6,16 +6,16 @@ Nothing slow is imported here: a command imports what it needs once its settings
 from __future__ import annotations
 
 import abc
-import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from rocketmq_reindex.jobs.api.engines_ahead import Needs, engines_ahead, local_ahead, with_engine
 from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.store.folders import check_apart, failures_as_errors
-from rocketmq_reindex.storage_format.errors import ReindexError, UsageError
+from rocketmq_reindex.storage_format.errors import ReindexError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.engines.engine import Engines
     from rocketmq_reindex.jobs.fetching.options import FetchSettings
     from rocketmq_reindex.jobs.fetching.run import FetchResult
-    from rocketmq_reindex.jobs.local.engines import LocalEngines
     from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
     from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
@@ -120,59 +119,6 @@ def run_fetch(settings_of: Callable[[], FetchSettings], interrupts: Interrupts) 
     return _run_here(result, work, interrupts, "build or store", ": run it again to go on")
 
 
-# ---------------------------------------------------------------------------------------------------------------------- engines
-# Start what runs a job's functions while Python still imports the job.
-
-
-class Needs(NamedTuple):
-    """What a run needs of Spark: whether it is sure to need an engine, Delta, and who writes in an HDFS."""
-
-    engine: bool = True
-    delta: bool = False
-    hadoop_user: str = ""
-
-
-@contextlib.contextmanager
-def _local_ahead(
-    command: str, settings: StoreSettings, spark: SparkSession | None, needed: bool
-) -> Iterator[LocalEngines | None]:
-    """Start the processes of the local engine, if the settings name it and the run has work for it; gives what opens it.
-
-    It costs little, so it comes first of all. Raises UsageError for a session of Spark beside it.
-    """
-    if settings.engine != "local":
-        yield None
-        return
-    if spark is not None:
-        raise UsageError("spark: engine local has no use for a session: leave one of the two out")
-    from rocketmq_reindex.jobs.local.engines import LocalEngines
-
-    with LocalEngines(command, settings.master) as engines:
-        if needed:
-            engines.start()
-        yield engines
-
-
-@contextlib.contextmanager
-def _engines_ahead(local: LocalEngines | None, master: str, needs: Needs, spark: SparkSession | None) -> Iterator[Engines]:
-    """Give what opens the engine of the run: ``local``, or Spark, whose session starts in the background if it is needed.
-
-    ``spark``: the session to work in, instead of one that is looked for.
-    """
-    if local is not None:
-        yield local
-        return
-    from rocketmq_reindex.jobs.spark.session import starting
-
-    is_sure, delta, user = needs
-    with starting(master, delta, user) if is_sure and spark is None else contextlib.nullcontext():
-        from rocketmq_reindex.jobs.spark.daemon import daemon_ahead
-        from rocketmq_reindex.jobs.spark.engine import SparkEngines
-
-        with daemon_ahead():
-            yield SparkEngines(master, delta=delta, hadoop_user=user, spark=spark)
-
-
 # -------------------------------------------------------------------------------------------------------------- with an engine
 # One run of a command that has an engine: session, engine and ending are the same for build, repair and verify.
 
@@ -245,18 +191,20 @@ def _run_with_engine(command: _Command[R, S], watch: Watch, interrupts: Interrup
     result: Any = command.result
     raised: BaseException | None = None
     try:
-        settings = command.settings = command.settings_of()
+        settings, said = with_engine(command.settings_of(), spark)
+        command.settings = settings
         with interrupts:
             watch.start(watched_run(settings, command.apart, command.out, figures=command.writes))
+            watch.says(said)
             command.refuse()
             from rocketmq_reindex.jobs.watching.compiling import NOTE, kept
 
-            with kept() as compiled_once, _local_ahead(command.name, settings, spark, command.writes) as local:
+            with kept() as compiled_once, local_ahead(command.name, settings, spark, command.writes) as local:
                 # numba alone takes half a second, and the processes of a local engine start meanwhile.
                 needs = command.look()
                 if needs.engine:
                     watch.compiles()
-                with _engines_ahead(local, settings.master, needs, spark) as engines, watch.reporter() as reporter:
+                with engines_ahead(local, settings.master, needs, spark) as engines, watch.reporter() as reporter:
                     command.work(reporter, engines)
                     if compiled_once and command.writes:
                         # This is no part of what is built, so it is not in a manifest.

@@ -43,7 +43,7 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     values |= watch_environment()
     values |= {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     values.setdefault("store", "")
-    values["named"] = frozenset((*SIZES, "broker_version", "batch_topics")) & values.keys()
+    values["named"] = frozenset((*SIZES, "broker_version", "batch_topics", "engine")) & values.keys()
     return values
 
 

@@ -184,6 +184,7 @@ OPTIONS: Final = _of(
     .but("fetch", help="say what would be fetched and swapped, and do nothing",
         text="do nothing. The ``text`` of the result says what would be fetched and swapped"),
     engine=Option("what runs the tasks: Spark, or processes of this machine, which need no Java", default="spark",
+        shown="{}, where it is installed with a Java",
         choices=get_args(o.Engine)),
     master=Option("Spark master, where no session is there yet", "URL", default="", shown="local[*]",
         text="Spark master, where no session is there yet; of engine ``local``, how many processes"),

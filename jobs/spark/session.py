@@ -14,17 +14,8 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from rocketmq_reindex.jobs.spark import gateway
+from rocketmq_reindex.jobs.spark import gateway, jars, java
 from rocketmq_reindex.jobs.spark.daemon import name_daemon
-from rocketmq_reindex.jobs.spark.java import (
-    check_delta,
-    check_java,
-    choose_java,
-    class_archive,
-    delta_jars,
-    java_option,
-    settings_folder,
-)
 
 # The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
 # the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
@@ -68,32 +59,32 @@ def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
     """Return the settings of a session of our own: conf/spark-defaults.conf, and what ``master`` asks for."""
     found: dict[str, str] = {}
     # Hadoop takes this property where the environment has no such variable.
-    java = [f"-DHADOOP_USER_NAME={hadoop_user}"] if hadoop_user else []
+    options = [f"-DHADOOP_USER_NAME={hadoop_user}"] if hadoop_user else []
     if master.startswith("local"):
-        java += _LOCAL_JAVA
+        options += _LOCAL_JAVA
         # A JVM that is told of two collectors does not start.
         if not any(re.search(r"-XX:\+Use\w*GC\b", os.environ.get(name, "")) for name in _JAVA_VARIABLES):
-            java.append(_COLLECTOR)
-        if jars := delta_jars():
+            options.append(_COLLECTOR)
+        if delta := jars.delta_jars():
             # On the class path for every session, since the archive holds their classes and asks for the same class path.
-            found["spark.driver.extraClassPath"] = os.pathsep.join(jars)
-        archive = class_archive()
+            found["spark.driver.extraClassPath"] = os.pathsep.join(delta)
+        archive = jars.class_archive()
         # A colon would part the paths of two archives.
         if archive is not None and archive.exists() and ":" not in str(archive):
             # Its JVM may be another by now: then the classes are loaded one by one, without a word.
-            java += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+            options += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
         if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
             # Another Python may not have this package where its daemon starts.
             found[_DAEMON] = "rocketmq_reindex.udfs.worker.daemon"
         # Nobody else calls. A cluster's executors must reach the driver, or the run would wait for them for ever.
         found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} | _LOCAL
-    if (folder := settings_folder()) is not None:
+    if (folder := java.settings_folder()) is not None:
         for line in (folder / "spark-defaults.conf").read_text().splitlines():
             name, _, value = line.strip().partition(" ")
             if name and not name.startswith("#"):
                 found[name] = value.strip()
-        java.append(f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}")
-    return found | {"spark.driver.extraJavaOptions": " ".join(map(java_option, java))}
+        options.append(f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}")
+    return found | {"spark.driver.extraJavaOptions": " ".join(map(java.java_option, options))}
 
 
 def _quiet_about_pandas() -> None:
@@ -112,16 +103,16 @@ def _with_delta() -> dict[str, str]:
 
     Its jars are named once more: a cluster's executors need them, and a class path of the user's own comes before ours.
     """
-    jars = delta_jars()
-    return _DELTA | ({"spark.jars": ",".join(jars)} if jars else {})
+    delta = jars.delta_jars()
+    return _DELTA | ({"spark.jars": ",".join(delta)} if delta else {})
 
 
 def _own(master: str, delta: bool = False, hadoop_user: str = "") -> dict[str, str]:
     """Return all settings of a session that this process starts. Delta Lake costs it a second: only where asked."""
     gateway.absolute_paths()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    choose_java()
-    check_java()
+    java.choose_java()
+    java.check_java()
     master = master or "local[*]"
     if master.startswith("local"):
         gateway.check(os.environ["PYSPARK_PYTHON"], (gateway.PACKAGE, *gateway.THIRD_PARTY))
@@ -209,7 +200,7 @@ def _new(settings: Mapping[str, str], own: bool, delta: bool = False) -> SparkSe
         raise gateway.does_not_start(error) from error
     try:
         if delta:
-            check_delta(spark, own)
+            jars.check_delta(spark, own)
         if not own:
             gateway.wrap_python(spark.sparkContext)
     except BaseException:

@@ -125,7 +125,7 @@ class StoreSettings:
     metrics: str = ""
     store_name: str = ""
     named: frozenset[str] = field(default=frozenset(), compare=False)
-    """which of the sizes (``publishing.layout.SIZES``), ``broker_version`` and ``batch_topics`` the user named"""
+    """which of the sizes (``publishing.layout.SIZES``), ``broker_version``, ``batch_topics`` and ``engine`` the user named"""
 
     @property
     def store_folder(self) -> str:

@@ -96,13 +96,15 @@ class Watch:
 
     def compiles(self) -> None:
         """Say that the record loops are compiled first, where they are, on this machine."""
-        if self._quiet or not compiling.runs_here(self._run.engine, self._run.master):
-            return
-        if text := compiling.line(compiling.SCAN):
-            if self._log:
-                self._log.line(text)
-            elif self._run.progress != "json":
-                print(text, file=sys.stderr, flush=True)
+        if not self._quiet and compiling.runs_here(self._run.engine, self._run.master):
+            self.says(compiling.line(compiling.SCAN))
+
+    def says(self, text: str) -> None:
+        """Say a line on stderr, before the first stage; "" is none."""
+        if self._log and text:
+            self._log.line(text)
+        elif text and not self._quiet and self._run.progress != "json":
+            print(text, file=sys.stderr, flush=True)
 
     @property
     def _store(self) -> str:

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import rocketmq_reindex
-from rocketmq_reindex.jobs.spark.java import delta_jars
+from rocketmq_reindex.jobs.spark.jars import delta_jars
 from scripts.bundle_wheel import BROUGHT, LABEL, bundle_wheel
 from tests.databricks.runtime import Runtime, Told, runtime
 from tests.golden.stores import GoldenStore

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pytest
 
-from rocketmq_reindex.jobs.spark import engine, gateway, java, session
+from rocketmq_reindex.jobs.spark import engine, gateway, jars, session
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.golden.stores import GoldenStore
 from tests.tools.faulty_cluster import spark_home
@@ -38,9 +38,9 @@ def launched(options: str) -> list[str]:
 def test_a_class_archive_in_any_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkout = tmp_path / name
     (checkout / "jars").mkdir(parents=True)
-    monkeypatch.setattr(java, "CHECKOUT", checkout)
+    monkeypatch.setattr(jars, "CHECKOUT", checkout)
     monkeypatch.setenv("JAVA_HOME", chosen_java().get("JAVA_HOME") or os.environ["JAVA_HOME"])
-    archive = java.class_archive()
+    archive = jars.class_archive()
     assert archive is not None
     archive.write_bytes(b"")
     options = session.configuration("local[2]", "some user")["spark.driver.extraJavaOptions"]

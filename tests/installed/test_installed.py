@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import venv
 import zipfile
 from collections.abc import Callable, Iterator
 from email.parser import Parser
@@ -19,7 +20,7 @@ from scripts import manuals
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools.faulty_processes import PATIENCE, ROOT, java
-from tests.tools.installed import Installed, install, uv
+from tests.tools.installed import Installed, install, put, uv
 from tests.tools.trap import Opened, Trap
 
 Stores = Callable[[str], GoldenStore]
@@ -45,9 +46,9 @@ sys.exit(main())
 """
 BESIDE = f"""
 import os
-from {PACKAGE}.jobs.spark import java
+from {PACKAGE}.jobs.spark import jars, java
 java.choose_java()
-print(java.settings_folder(), java.delta_jars(), java.class_archive(), os.environ.get("JAVA_HOME"))
+print(java.settings_folder(), jars.delta_jars(), jars.class_archive(), os.environ.get("JAVA_HOME"))
 """
 TYPED = f"""
 import {PACKAGE}
@@ -72,6 +73,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
     (wheel,) = built.glob("*.whl")
     return install(wheel, tmp_path_factory.mktemp("installed") / "environment")
+
+
+@pytest.fixture(scope="module")
+def without_spark(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel with what it asks for by itself, as uv.lock has it, and nothing of an extra."""
+    (wheel,), made = built.glob("*.whl"), Installed(tmp_path_factory.mktemp("without-spark") / "environment")
+    venv.create(made.folder, symlinks=True)
+    listed = made.folder / "requirements.txt"
+    uv("export", "-q", "--frozen", "--no-default-groups", "--no-emit-project", "-o", listed)
+    uv("pip", "install", "-q", "--offline", "--python", made.python, "-r", listed)
+    put(wheel, made)
+    return made
 
 
 @pytest.fixture
@@ -217,6 +230,30 @@ def test_build_and_verify_from_a_hostile_folder(
     done = run([installed.command, *words], trap.here, **installed.compiled)
     assert done.returncode == 0, done.stderr
     assert (trap.marked(), opened.paths()) == ([], set())
+
+
+def test_without_spark(without_spark: Installed, golden_store: Stores, tmp_path: Path) -> None:
+    assert not [path for name in ("pyspark", "py4j", "pandas") for path in without_spark.packages.glob(f"{name}*")]
+    store, out = golden_store("basic-5.3"), tmp_path / "out"
+    log, sizes = store.path / "commitlog", store.size_words()
+    broker = ["--broker-version", store.broker_version, "--checkpoint", "broker", "--queue-order", "broker"]
+    install_it = "Spark is not installed: pip install 'rocketmq-reindex[spark]'"
+
+    def told(*words: str | Path) -> tuple[int, str, list[str]]:
+        done = run([without_spark.command, *words], tmp_path, JAVA_HOME="", **without_spark.compiled)
+        return done.returncode, done.stdout, [line for line in done.stderr.splitlines() if install_it in line]
+
+    build: list[str | Path] = ["build", store.path, "--out", out, *sizes, *broker]
+    asked = f"error: {install_it}, or take --engine local"
+    assert told(*build, "--engine", "spark") == (1, "", [asked])
+    assert told(*build, "--tables", tmp_path / "tables") == (1, "", [asked])
+    status, _, lines = told(*build)
+    assert (status, lines) == (0, [f"engine local: {install_it}"])
+    assert_is_rebuilt(out, store)
+    status, _, lines = told("verify", out, "--commitlog", log, *sizes, "--master", "local[2]")
+    assert (status, lines) == (0, [f"engine local: {install_it}"])
+    status, text, lines = told("query", out, "--commitlog", log, "--topic", "TopicA", "--queue", "0", "--offset", "0", "--json")
+    assert (status, lines, json.loads(text)["topic"]) == (0, [], "TopicA")
 
 
 def test_no_code_of_ours_runs_a_module_by_name_in_the_users_folder() -> None:

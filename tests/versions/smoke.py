@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.command.tables_place import table_path
-from rocketmq_reindex.jobs.spark import java, session
+from rocketmq_reindex.jobs.spark import jars, session
 from rocketmq_reindex.udfs.sql import functions, sources
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
@@ -26,7 +26,7 @@ JOINED = """
 
 @pytest.fixture
 def spark() -> Iterator[SparkSession]:
-    found, own = session.get_session("local[2]", delta=bool(java.delta_packages()))
+    found, own = session.get_session("local[2]", delta=bool(jars.delta_packages()))
     assert own
     found.conf.set("spark.sql.shuffle.partitions", "2")
     yield found
@@ -35,7 +35,7 @@ def spark() -> Iterator[SparkSession]:
 
 def test_what_was_built_is_whole_and_can_be_read(spark: SparkSession, golden_store: Stores, tmp_path: Path) -> None:
     store, out = golden_store(NAME), tmp_path / "out"
-    tables = str(tmp_path / "tables") if java.delta_packages() else None
+    tables = str(tmp_path / "tables") if jars.delta_packages() else None
     log = str(store.path / "commitlog")
     built = rr.build(str(store.path), out=str(out), tables=tables, spark=spark, **store.broker_settings())
     assert built.exit_status == 0
@@ -68,7 +68,7 @@ def test_filters_of_a_view_that_is_read_twice(spark: SparkSession, golden_store:
     assert found == sorted(2 * offsets[len(offsets) // 2 :]) != offsets
 
 
-@pytest.mark.skipif(bool(java.delta_packages()), reason="this Spark has a Delta Lake")
+@pytest.mark.skipif(bool(jars.delta_packages()), reason="this Spark has a Delta Lake")
 def test_tables_of_a_spark_without_a_delta_lake(golden_store: Stores, tmp_path: Path) -> None:
     store, out = golden_store(NAME), str(tmp_path / "out")
     with pytest.raises(rr.InputError) as raised:

@@ -18,6 +18,8 @@ Version: 1.2
 Requires-Dist: numpy>=1.26
 Requires-Dist: py-spark-like>=1
 Requires-Dist: pyspark<4.2,>=4.0.1
+Provides-Extra: spark
+Requires-Dist: pandas>=2.2; extra == 'spark'
 Provides-Extra: hdfs
 Requires-Dist: fsspec; extra == 'hdfs'
 
@@ -67,6 +69,7 @@ def test_the_rest_stays(tmp_path: Path) -> None:
     record = found.pop(f"{new}/RECORD").decode()
     head, _, description = METADATA.partition("\n\n")
     head = head.replace("Version: 1.2\n", f"Version: 1.2{LABEL}\n").replace("Requires-Dist: pyspark<4.2,>=4.0.1\n", "")
+    head = head.replace("pandas>=2.2; extra == 'spark'", "pandas>=2.2")
     ordinary[f"{info}/METADATA"] = f"{head}\n\n{description}".encode()
     del ordinary[f"{info}/RECORD"]
     assert found == {name.replace(info, new): content for name, content in ordinary.items()}

@@ -25,5 +25,5 @@ def test_the_demo_waits_for_no_tools_and_for_nothing_that_is_for_speed(tmp_path:
     environment = {**os.environ, "PATH": f"{uv.parent}:{os.environ['PATH']}"}
     subprocess.run([tree / "scripts" / "setup", "--demo"], env=environment, check=True)
     # Without the default groups, and without taking away what `make setup` installed.
-    assert words.read_text().splitlines() == ["sync --frozen --no-default-groups --inexact --quiet"]
+    assert words.read_text().splitlines() == ["sync --frozen --no-default-groups --group spark --inexact --quiet"]
     assert {path.name for path in tree.iterdir()} - before == {".java-home", ".venv-tools"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyspark
 import pytest
 
-from rocketmq_reindex.jobs.spark import java
+from rocketmq_reindex.jobs.spark import jars
 from rocketmq_reindex.storage_format.errors import InputError
 
 
@@ -26,10 +26,10 @@ def test_which_jars_and_where_to(own: bool, way: str) -> None:
                                 def classForName(name: str, *_: object) -> None:
                                     raise RuntimeError(f"java.lang.ClassNotFoundException: {name}")
 
-    pinned = java.delta_packages()
+    pinned = jars.delta_packages()
     assert pinned
     with pytest.raises(InputError) as raised:
-        java.check_delta(Session(), own)
+        jars.check_delta(Session(), own)
     told = str(raised.value)
     assert told.startswith("--tables: Spark has no Delta Lake, whose jars are no part of the wheel: ")
     assert f"{way}{pinned[0]}" in told
@@ -44,7 +44,7 @@ def test_which_jars_and_where_to(own: bool, way: str) -> None:
 )
 def test_each_spark_has_the_delta_lake_of_its_name(version: str, fits: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark, "__version__", version)
-    names = [package.split(":")[1] for package in java.delta_packages()]
+    names = [package.split(":")[1] for package in jars.delta_packages()]
     assert names == ([f"delta-spark_{fits}_2.13", "delta-storage"] if fits else [])
-    assert len(java.delta_jars()) == len(names)
-    assert java.delta_sparks() == ["4.1", "4.2"]
+    assert len(jars.delta_jars()) == len(names)
+    assert jars.delta_sparks() == ["4.1", "4.2"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rocketmq_reindex.jobs.spark import session
+from rocketmq_reindex.jobs.spark import jars, session
 from tests.tools.faulty_processes import ROOT
 
 CONF = ROOT / "conf" / "spark-defaults.conf"
@@ -63,7 +63,7 @@ def test_the_archive_of_classes(name: str, there: bool, taken: bool, tmp_path: P
     archive = tmp_path / name
     if there:
         archive.touch()
-    monkeypatch.setattr(session, "class_archive", lambda: archive)
+    monkeypatch.setattr(jars, "class_archive", lambda: archive)
     for master in ("local[2]", "spark://host:7077"):
         words = session.configuration(master)["spark.driver.extraJavaOptions"].split()
         assert (f"-XX:SharedArchiveFile={archive}" in words) == (taken and master == "local[2]")

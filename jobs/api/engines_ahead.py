@@ -1,0 +1,89 @@
+"""What runs a job's functions: which engine, and its start while Python still imports the job.
+
+Nothing slow is imported here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from rocketmq_reindex.jobs.spark import java
+from rocketmq_reindex.storage_format.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketmq_reindex.jobs.engines.engine import Engines
+    from rocketmq_reindex.jobs.local.engines import LocalEngines
+    from rocketmq_reindex.jobs.store.settings import StoreSettings
+
+S = TypeVar("S", bound="StoreSettings")
+
+
+def with_engine(settings: S, spark: SparkSession | None) -> tuple[S, str]:
+    """Return the settings of a run with the engine that it has, and a line that says so if nobody asked for it.
+
+    Without --engine that is Spark; processes of this machine where it is not installed or has no Java, unless the run has a
+    use for Spark alone: a session, a cluster or Delta tables. Raises InputError where --engine spark has none.
+    """
+    if settings.engine == "local" or spark is not None:
+        return settings, ""
+    tables = getattr(settings, "tables", "")
+    if "engine" in settings.named or tables or (settings.master and not settings.master.startswith("local")):
+        java.check_spark()
+        return settings, ""
+    if not (lacking := java.what_is_lacking()):
+        return settings, ""
+    return dataclasses.replace(settings, engine="local"), f"engine local: {lacking}"
+
+
+class Needs(NamedTuple):
+    """What a run needs of Spark: whether it is sure to need an engine, Delta, and who writes in an HDFS."""
+
+    engine: bool = True
+    delta: bool = False
+    hadoop_user: str = ""
+
+
+@contextlib.contextmanager
+def local_ahead(
+    command: str, settings: StoreSettings, spark: SparkSession | None, needed: bool
+) -> Iterator[LocalEngines | None]:
+    """Start the processes of the local engine, if the settings name it and the run has work for it; gives what opens it.
+
+    It costs little, so it comes first of all. Raises UsageError for a session of Spark beside it.
+    """
+    if settings.engine != "local":
+        yield None
+        return
+    if spark is not None:
+        raise UsageError("spark: engine local has no use for a session: leave one of the two out")
+    from rocketmq_reindex.jobs.local.engines import LocalEngines
+
+    with LocalEngines(command, settings.master) as engines:
+        if needed:
+            engines.start()
+        yield engines
+
+
+@contextlib.contextmanager
+def engines_ahead(local: LocalEngines | None, master: str, needs: Needs, spark: SparkSession | None) -> Iterator[Engines]:
+    """Give what opens the engine of the run: ``local``, or Spark, whose session starts in the background if it is needed.
+
+    ``spark``: the session to work in, instead of one that is looked for.
+    """
+    if local is not None:
+        yield local
+        return
+    from rocketmq_reindex.jobs.spark.session import starting
+
+    is_sure, delta, user = needs
+    with starting(master, delta, user) if is_sure and spark is None else contextlib.nullcontext():
+        from rocketmq_reindex.jobs.spark.daemon import daemon_ahead
+        from rocketmq_reindex.jobs.spark.engine import SparkEngines
+
+        with daemon_ahead():
+            yield SparkEngines(master, delta=delta, hadoop_user=user, spark=spark)

@@ -1,0 +1,92 @@
+"""What a session of our own takes from beside the sources: Delta Lake's jars, and an archive of Spark's classes."""
+
+import os
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+import pyspark
+
+from rocketmq_reindex.jobs.spark.java import CHECKOUT, java_version
+from rocketmq_reindex.storage_format.errors import InputError
+
+# ------------------------------------------------------------------------------------------------------------------------- jars
+# The jars that a checkout has, and those that a user is told of.
+
+_DELTA_SPARK: Final = re.compile(r"delta-spark_(\d+\.\d+)_")
+
+
+def _delta_listed() -> list[tuple[str, str, str]]:
+    """Return group, artifact and version of each jar of ``conf/jars.txt``, which lies in the wheel and in the zip, too."""
+    text = (resources.files("rocketmq_reindex") / "conf" / "jars.txt").read_text(encoding="utf-8")
+    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    return [(group, artifact, version) for group, artifact, version in (line[1].split(":") for line in lines)]
+
+
+def delta_sparks() -> list[str]:
+    """Return the versions of Spark, as ``4.1``, for which ``conf/jars.txt`` has a Delta Lake."""
+    return [found[1] for _, artifact, _ in _delta_listed() if (found := _DELTA_SPARK.match(artifact))]
+
+
+def delta_packages() -> list[str]:
+    """Return the Maven coordinates of Delta Lake's jars that fit this Spark; none where it has no Delta Lake yet."""
+    ours = ".".join(pyspark.__version__.split(".")[:2])
+    if ours not in delta_sparks():
+        return []
+    listed = [(_DELTA_SPARK.match(jar[1]), jar) for jar in _delta_listed()]
+    return [":".join(jar) for spark, jar in listed if spark is None or spark[1] == ours]
+
+
+def delta_jars() -> list[str]:
+    """Delta Lake's, where set-up fetched them; without these Spark must have been given some."""
+    if CHECKOUT is None:
+        return []
+    names = [f"{artifact}-{version}.jar" for _, artifact, version in (it.split(":") for it in delta_packages())]
+    return [str(jar.resolve()) for name in names if (jar := CHECKOUT / "jars" / name).is_file()]
+
+
+def class_archive() -> Path | None:
+    """Where ``scripts/class_archive.py`` leaves the classes of Spark and Delta Lake as JAVA_HOME's JVM keeps them in memory.
+
+    A JVM that maps the file need not find, parse and check 15,000 classes: half of the processor time of a short run.
+    """
+    version = java_version(os.environ.get("JAVA_HOME", ""))
+    # Its JVM asks for the same jars, by their names.
+    delta = "".join(f"-{jar.rpartition(':')[2]}" for jar in delta_packages()[:1])
+    return CHECKOUT / "jars" / f"spark-{pyspark.__version__}-delta{delta}-jdk-{version}.jsa" if version and CHECKOUT else None
+
+
+# ------------------------------------------------------------------------------------------------------------------- delta_lake
+# A session without Delta Lake, where --tables needs it: said as the session starts, with how to get it.
+
+_CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
+
+
+def check_delta(spark: Any, own: bool) -> None:
+    """Raises InputError where a session that has just been started has no Delta Lake. ``own``: not by spark-submit."""
+    try:
+        spark._jvm.org.apache.spark.util.Utils.classForName(_CLASS, False, False)
+    except Exception as error:
+        if "ClassNotFoundException" not in str(error):
+            # Whatever it is: the first table shows it.
+            return
+        if not delta_packages():
+            tested = " and ".join(delta_sparks())
+            words = f"Spark {pyspark.__version__} has no Delta Lake, and --tables is tested with Spark {tested} alone"
+            raise InputError(f"--tables: {words}: leave out --tables") from error
+        raise InputError(f"--tables: {how_to_get_delta(own)}, or leave out --tables") from error
+
+
+def how_to_get_delta(own: bool) -> str:
+    """One line for a session without Delta Lake."""
+    packages = delta_packages()
+    asked = f"--packages {packages[0]}"
+    # Its other jar comes with it.
+    jars = " and ".join(f"{name}-{version}.jar" for _, name, version in (it.split(":") for it in packages))
+    if own:
+        way = f"set PYSPARK_SUBMIT_ARGS='{asked} pyspark-shell'"
+    else:
+        way = f"give spark-submit {asked} and the two settings of docs/how-to/delta-tables.md"
+    by_hand = f"or put {jars} of Maven Central into SPARK_HOME/jars"
+    return f"Spark has no Delta Lake, whose jars are no part of the wheel: {way}, {by_hand}"
