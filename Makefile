@@ -67,6 +67,7 @@ test-random: test-setup ## the random tests of `make test` with new seeds: N=1 o
 test-all: test test-rest ## every test but the slow ones and the full matrix
 
 slow: full-setup ## the tests that take minutes or gigabytes, and those of one more RocketMQ version
+	@scripts/airflow 2
 	$(PYTEST) -m slow tests/
 
 versions: setup ## a smoke test with the lowest versions that pyproject.toml allows, and with those of a fresh install; dist/ under older Sparks
@@ -140,4 +141,4 @@ clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	find rocketmq_reindex storage_format files udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove what set-up made, too, and the logs of bench and fuzz
-	rm -rf .mutants .venv .venv-tools .venv-airflow .venv-docs .venv-servers .venv-lowest .venv-newest .venv-delta .venv-spark-* .docs jars .java-home .maven .fuzz .bench
+	rm -rf .mutants .venv .venv-tools .venv-airflow .venv-airflow-2 .venv-docs .venv-servers .venv-lowest .venv-newest .venv-delta .venv-spark-* .docs jars .java-home .maven .fuzz .bench

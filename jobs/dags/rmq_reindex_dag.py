@@ -1,4 +1,4 @@
-"""Airflow 3: build a store's derived files aside, verify what was built, then publish it into the store.
+"""Airflow 3, and 2.11: build a store's derived files aside, verify what was built, then publish it into the store.
 
 Where "publish_to" holds what was built already, because nothing was new, nothing is verified and published. What an earlier run
 did not come to publish is verified and published by the next.
@@ -28,15 +28,18 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
 try:
     from airflow.sdk import DAG, BaseOperator, Param
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 except ModuleNotFoundError as error:
     if error.name != "airflow.sdk":
         raise
-    raise ImportError("this DAG needs Airflow 3: Airflow 2 has no airflow.sdk") from None
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+    # Airflow 2.
+    from airflow.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+    from airflow.models import DAG, BaseOperator, Param
 
 SITE: dict[str, Any] = {
     # What `make dist` made, on every worker of Airflow, with environment.tar.gz unpacked in it as environment/.

@@ -1,4 +1,4 @@
-"""Airflow 3: the same on Databricks, as one run of the job in ``conf/databricks``, whose tasks build, verify and publish.
+"""Airflow 3, and 2.11: the same on Databricks, as one run of the job in ``conf/databricks``; its tasks build, verify, publish.
 
 Airflow's connection ``databricks_default`` names workspace and token; the bundle is deployed there. What a refused build or a
 failed verify means for the tasks behind it is decided by the job, and so are its retries.
@@ -9,13 +9,15 @@ from __future__ import annotations
 import shlex
 from datetime import datetime, timezone
 
+from airflow.providers.databricks.operators.databricks import DatabricksRunNowOperator
+
 try:
     from airflow.sdk import DAG, Param
 except ModuleNotFoundError as error:
     if error.name != "airflow.sdk":
         raise
-    raise ImportError("this DAG needs Airflow 3: Airflow 2 has no airflow.sdk") from None
-from airflow.providers.databricks.operators.databricks import DatabricksRunNowOperator
+    # Airflow 2.
+    from airflow.models import DAG, Param
 
 CONNECTION = "databricks_default"
 JOB = "rocketmq-reindex"

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.tools.faulty_processes import ROOT, java
 
-PYTHON = ROOT / ".venv-airflow" / "bin" / "python"
+ENVIRONMENT = ".venv-airflow"
 DAGS = ROOT / "jobs" / "dags"
 SCRIPT = Path(__file__).with_name("in_airflow.py")
 PATIENCE = 1500
@@ -21,6 +21,7 @@ PATIENCE = 1500
 @dataclass(frozen=True)
 class AirflowHome:
     folder: Path
+    python: Path
 
     @property
     def environment(self) -> dict[str, str]:
@@ -44,11 +45,11 @@ class AirflowHome:
     def says(self, script: Path, *words: str, more: Mapping[str, str] | None = None) -> Any:
         """The JSON on the last line of a script that Airflow's Python runs."""
         # -P: the folder of the script, and so the tests' tree, is not on Airflow's path.
-        done = self._run(PYTHON, "-P", script, *words, more=more or {})
+        done = self._run(self.python, "-P", script, *words, more=more or {})
         return json.loads(done.splitlines()[-1])
 
     def migrate(self) -> None:
-        self._run(PYTHON, "-P", "-m", "airflow", "db", "migrate", more={})
+        self._run(self.python, "-P", "-m", "airflow", "db", "migrate", more={})
 
     def _run(self, *words: str | Path, more: Mapping[str, str]) -> str:
         with open(self.folder / "log", "ab") as log:
@@ -62,12 +63,13 @@ class AirflowHome:
         return done.stdout
 
 
-def airflow_home(folder: Path, given: dict[str, Any]) -> AirflowHome:
+def airflow_home(folder: Path, given: dict[str, Any], environment: str = ENVIRONMENT) -> AirflowHome:
     """With the DAGs as a user copies them, and what ``rocketmq_reindex.json`` says beside them."""
-    assert PYTHON.exists(), "make test-all makes .venv-airflow"
+    python = ROOT / environment / "bin" / "python"
+    assert python.exists(), f"make test-all makes {ENVIRONMENT}, make slow {environment}"
     dags = folder / "dags"
     dags.mkdir(parents=True)
     for path in DAGS.glob("*.py"):
         (dags / path.name).write_bytes(path.read_bytes())
     (dags / "rocketmq_reindex.json").write_text(json.dumps(given), encoding="utf-8")
-    return AirflowHome(folder)
+    return AirflowHome(folder, python)

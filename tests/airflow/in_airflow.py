@@ -17,7 +17,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from airflow.dag_processing.dagbag import DagBag
+try:
+    from airflow.dag_processing.dagbag import DagBag
+
+    pattern: Any = re.compile
+except ModuleNotFoundError:
+    # Airflow 2, which takes the text of a pattern.
+    from airflow.models.dagbag import DagBag
+
+    pattern = str
 
 
 def load() -> dict[str, Any]:
@@ -28,7 +36,7 @@ def load() -> dict[str, Any]:
         dags[name] = {
             "tasks": {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks},
             "max_active_runs": dag.max_active_runs,
-            "schedule": str(dag.schedule),
+            "schedule": str(dag.schedule if hasattr(dag, "schedule") else dag.schedule_interval),
             "params": dag.params.dump(),
             "retries": [task.retries for task in dag.tasks],
         }
@@ -61,7 +69,7 @@ def run(name: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for wanted in runs:
         # Loaded anew: dag.test() leaves a run's parameters in its DAG.
         dag = DagBag().dags[name]
-        done = re.compile(wanted["done"]) if wanted.get("done") else None
+        done = pattern(wanted["done"]) if wanted.get("done") else None
         ended = dag.test(run_conf=wanted["conf"], mark_success_pattern=done)
         tasks = {found.task_id: [str(found.state), found.try_number] for found in ended.get_task_instances()}
         told.append({"state": str(ended.state), "tasks": tasks})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -98,12 +97,8 @@ def test_places_where_verify_makes_its_folder(place: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["rmq_reindex_dag", "rmq_reindex_databricks_dag"])
-def test_the_dags_say_that_they_need_airflow_3(name: str, tmp_path: Path) -> None:
-    """Airflow 2 has no ``airflow.sdk``; where there is no Airflow at all, Python says so."""
+def test_the_dags_without_airflow(name: str, tmp_path: Path) -> None:
+    """Python says in a line that there is none."""
     script = Path(task.__file__).parent / "dags" / f"{name}.py"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    for last in ("No module named 'airflow'", "this DAG needs Airflow 3: Airflow 2 has no airflow.sdk"):
-        done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
-        assert done.stderr.splitlines()[-1].endswith(last)
-        (tmp_path / "airflow").mkdir(exist_ok=True)
-        (tmp_path / "airflow" / "__init__.py").touch()
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith("No module named 'airflow'")
