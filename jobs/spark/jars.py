@@ -65,6 +65,10 @@ _CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 
 def check_delta(spark: Any, own: bool) -> None:
     """Raises InputError where a session that has just been started has no Delta Lake. ``own``: not by spark-submit."""
+    if pyspark.__version__.startswith("3."):
+        # Rows go to Spark as Arrow tables, which its createDataFrame takes from 4.0 on.
+        words = f"Delta tables need Spark 4, and this is Spark {pyspark.__version__}"
+        raise InputError(f"--tables: {words}: leave out --tables")
     try:
         spark._jvm.org.apache.spark.util.Utils.classForName(_CLASS, False, False)
     except Exception as error:
