@@ -125,9 +125,12 @@ def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bo
                 f"{where}: has {entry.size:,} bytes where a segment has {size:,}: give the right file or --segment-size{cut}"
             )
         if segments and start < segments[-1].segment_end:
-            raise errors.InputError(
-                f"{where}: overlaps segment {segments[-1].name}, which ends at {segments[-1].segment_end}: remove one of them"
-            )
+            before, to_do = segments[-1], "remove one of them"
+            if before.path == entry.path:
+                raise errors.InputError(f"{showing.escape(files.parent(entry.path))}: is named twice: name it once")
+            if files.parent(before.path) != files.parent(entry.path):
+                to_do = f"{showing.escape(files.parent(before.path))} has that one: name one of the two folders"
+            raise errors.InputError(f"{where}: overlaps segment {before.name}, which ends at {before.segment_end}: {to_do}")
         if size and (start - int(entries[0].name)) % size:
             raise errors.InputError(
                 f"{where}: its name is not a multiple of {size:,} bytes after the first segment: wrong name or wrong size"
