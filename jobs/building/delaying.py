@@ -14,11 +14,10 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS
-from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, SCHEDULED, TIMED, Rows
 from rocketmq_reindex.storage_format.delay.waiting import REASONS, Bools, HalfOffsets, doubtful, level_offset, recalled
 from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.chain import Chain
@@ -176,12 +175,14 @@ def given(path: str) -> tuple[dict[str, Any], bytes]:
         for _ in _offsets(table):
             pass
     except OSError as error:
-        raise InputError(f"--consumer-offsets {escape(path)}: {escape(error.strerror or str(error))}") from None
+        raise errors.InputError(f"--consumer-offsets {escape(path)}: {escape(error.strerror or str(error))}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         kept = f"{path}.bak"
         # ConfigManager.load: a file that was cut by a crash is passed over, and the one before it is read.
         instead = kept if files.entry_of(kept).kind == files.FILE else "that of a backup"
-        raise InputError(f"--consumer-offsets {escape(path)}: is no consumerOffset.json: name {escape(instead)}") from None
+        raise errors.InputError(
+            f"--consumer-offsets {escape(path)}: is no consumerOffset.json: name {escape(instead)}"
+        ) from None
     return dict(table), data
 
 

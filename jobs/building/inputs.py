@@ -23,10 +23,8 @@ from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, list_segments
 from rocketmq_reindex.jobs.store.sizes import index_files, newest_index_sizes
 from rocketmq_reindex.jobs.store.versions import Sign, fit, of_store
-from rocketmq_reindex.storage_format import versions
-from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
+from rocketmq_reindex.storage_format import checkpoint, layouts, versions
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
-from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges, settings as scan_settings
@@ -233,14 +231,14 @@ def check_left(
         return
     if read:
         raise InputError(f"--exclude-topic: leaves none of the log's records out of {read:,}: {_ALL_THE_SAME}")
-    if settings.until_time != INT64_MAX and chain.later >= 0:
+    if settings.until_time != layouts.INT64_MAX and chain.later >= 0:
         raise InputError(
             f"--until-time: {show_time(settings.until_time)} lies before the log's first record"
             f"{_stored(segments, chain.later)}: nothing would be built: take milliseconds since 1970, or a time with its zone; "
             f"{_ALL_THE_SAME}"
         )
     begin = segments[0].start if segments else 0
-    if settings.until_offset != INT64_MAX and segments and _has_record(segments[0]):
+    if settings.until_offset != layouts.INT64_MAX and segments and _has_record(segments[0]):
         raise InputError(
             f"--until-offset: the log begins at {begin}, and no record of it lies before {settings.until_offset}: nothing "
             f"would be built: {_ALL_THE_SAME}"
@@ -293,7 +291,7 @@ def of_settings(settings: BuildSettings) -> Iterator[str]:
     if (
         settings.accelerated
         and "checkpoint" in settings.only
-        and settings.rules.checkpoint_fields < len(CHECKPOINT_LAYOUT.columns)
+        and settings.rules.checkpoint_fields < len(checkpoint.CHECKPOINT_LAYOUT.columns)
     ):
         yield (
             "--broker-conf: has enableAcceleratedRecovery=true: after a crash a 5.5 broker does not load a store with this "

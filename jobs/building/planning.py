@@ -12,9 +12,8 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import LOG_BYTES
 from rocketmq_reindex.jobs.local.engines import cores_of
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format import checkpoint, errors
 from rocketmq_reindex.storage_format.digest import CHUNK
-from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
@@ -67,7 +66,7 @@ def check_range_size(limit: int, size: int) -> None:
     """Raises InputError for a --range-size that cuts ``size`` bytes of log into too many ranges; 0 for none."""
     count = -(-size // limit) if limit else 0
     if count > RANGES_MAX and limit < CHUNK:
-        raise InputError(
+        raise errors.InputError(
             f"--range-size {limit}: cuts {size:,} bytes of log into {counted(count, 'range')}, each a task: take at least "
             f"{min(CHUNK, -(-size // RANGES_MAX)):,}, or leave it out"
         )
@@ -104,7 +103,7 @@ def scan_settings(settings: BuildSettings) -> ScanSettings:
 
 def make_checkpoint(
     settings: BuildSettings, log: Commitlog, accepted: list[scan_ranges.RangeSummary], plans: list[IndexFilePlan]
-) -> Checkpoint:
+) -> checkpoint.Checkpoint:
     """Return the checkpoint of what was built (``StoreCheckpoint``, 4.9 to 5.5)."""
     dispatched = [s for s in accepted if s.records]
     with_units = [s for s in accepted if s.unit_records]
@@ -120,7 +119,7 @@ def make_checkpoint(
         # byte (CommitLog.recoverAbnormally): so a record begins there. Each one before it has its units and items already;
         # what a partial build left out behind it is dispatched. A broker says the last record with a unit, 0 where none has:
         # then 5.5 does not load with that setting. The last record of all does as well: none behind that gets a unit.
-        return Checkpoint(newest, newest, max([0, *ends]), 0, last, last).of_version(settings.rules)
+        return checkpoint.Checkpoint(newest, newest, max([0, *ends]), 0, last, last).of_version(settings.rules)
     if log.segments and not dispatched and not settings.partial:
         # CommitLog.recoverNormally leaves what it started from: the end of the last segment.
         last = log.segments[-1].segment_end
@@ -128,7 +127,7 @@ def make_checkpoint(
     if settings.rules.thorough_flush:
         logics = max(0, logics)
     index = [end for end in ends if end > 0]
-    return Checkpoint(0, logics, index[-1] if index else 0, 0, last, logics_offset).of_version(settings.rules)
+    return checkpoint.Checkpoint(0, logics, index[-1] if index else 0, 0, last, logics_offset).of_version(settings.rules)
 
 
 # --------------------------------------------------------------------------------------------------------------------- estimate
@@ -245,6 +244,6 @@ def check_free(
     if "index" in settings.only:
         needed += items * ix.ITEM_SIZE + index_files * min(settings.hash_slots * ix.SLOT_SIZE, items * BLOCK)
     if needed > free:
-        raise InputError(
+        raise errors.InputError(
             f"{escape(settings.out)}: needs about {needed:,} bytes where {free:,} are free: make room or choose another disk"
         )

@@ -14,10 +14,8 @@ from rocketmq_reindex.jobs.engines.engine import Engine, task_count
 from rocketmq_reindex.jobs.store.lock import read_times
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.storage_format import digest, errors, layouts
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
-from rocketmq_reindex.storage_format.digest import EARLIER_KIND, new_digest
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.queue.order import RolledBack
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import settings as scan_settings, stale_tail
@@ -38,7 +36,7 @@ from rocketmq_reindex.udfs.staging import Positions, StagingFolder
 def fingerprint_of(version: str, scan: scan_settings.ScanSettings, units_per_file: int, topics: bool) -> str:
     """Return a digest of all that decides the result of a scan. With another version of this package nothing is known."""
     text = json.dumps([version, dataclasses.astuple(scan), units_per_file, topics])
-    return new_digest([text.encode()]).digest().hex()
+    return digest.new_digest([text.encode()]).digest().hex()
 
 
 _KNOWN: Final = 64
@@ -162,10 +160,12 @@ def store_of(settings: Places, target: str, kind: str = "") -> ScanStore:
         scans = os.path.realpath(scans)
     for place in (*settings.inputs, target):
         if files.within(scans, place):
-            raise InputError(f"--tables {escape(settings.tables)}: lies inside {escape(place)}: name a folder apart from it")
+            raise errors.InputError(
+                f"--tables {escape(settings.tables)}: lies inside {escape(place)}: name a folder apart from it"
+            )
     name = re.sub(r"[^A-Za-z0-9_-]", "_", files.base(target))[:40]
     # By the digest of earlier builds: what they left there is found, and removed.
-    number = new_digest([_known_as(target).encode()], EARLIER_KIND).digest().hex()[:16]
+    number = digest.new_digest([_known_as(target).encode()], digest.EARLIER_KIND).digest().hex()[:16]
     return ScanStore(files.join(scans, f"{name}-{number}{kind}"))
 
 
@@ -193,9 +193,9 @@ class Scan:
     summaries: dict[int, RangeSummary] = field(default_factory=dict)
     ranges: dict[int, list[RangeSpec]] = field(default_factory=dict)
     rounds: int = 0
-    until: int = INT64_MAX
+    until: int = layouts.INT64_MAX
     """phy_offset where the scan ends"""
-    until_read: int = INT64_MAX
+    until_read: int = layouts.INT64_MAX
     """phy_offset where the build ends, when more was scanned"""
     range_size: int = 1
     store: str = ""
@@ -324,12 +324,12 @@ class Scan:
     def _read_on(self, segments: list[Segment], settings: scan_settings.ScanSettings | None) -> None:
         """Scan behind --until-offset, too: a good record there shows that damage before it is no torn tail."""
         again: list[RangeSpec] = []
-        for spec in cut_ranges(segments, max(1, self.range_size), INT64_MAX):
+        for spec in cut_ranges(segments, max(1, self.range_size), layouts.INT64_MAX):
             low = max(spec.low, self.until)
             if low < spec.high:
                 number = len(self.summaries) + len(again)
                 again.append(dataclasses.replace(spec, number=number, low=low, known=spec.known and low == spec.low))
-        self.until_read, self.until = self.until, INT64_MAX
+        self.until_read, self.until = self.until, layouts.INT64_MAX
         for spec in again:
             self.ranges[spec.segment_start].append(spec)
         self._round(again, settings)

@@ -11,10 +11,9 @@ from rocketmq_reindex.jobs.building import store_signs, summary
 from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import CONFIGS, MANIFEST, MANIFEST_MAX, REPAIRED, SIZES, TIMERS, TOPICS
-from rocketmq_reindex.storage_format import errors, layouts, showing
+from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.digest import CHUNK, EARLIER_KIND, KINDS, new_digest
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
-from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.udfs.times import show_time
 
 # --------------------------------------------------------------------------------------------------------------------- log_read
@@ -284,7 +283,7 @@ def _wanted(entry: dict[str, Any], slots: int) -> BuildFile:
         raise ValueError("has a file without a name")
     queue, index = _QUEUE_FILE.fullmatch(path), _INDEX_FILE.fullmatch(path)
     timer = _TIMER_FILE.fullmatch(path)
-    known = path in ("checkpoint", *CONFIGS) or timer or index or (queue and path_component(queue[1]) == queue[1])
+    known = path in ("checkpoint", *CONFIGS) or timer or index or (queue and topics.path_component(queue[1]) == queue[1])
     if not known or not (at == path or (index and _AT.fullmatch(at))):
         raise ValueError(f"names {path[:200]}, which no build writes")
     if not re.fullmatch(r"[0-9a-f]{32}", digest):

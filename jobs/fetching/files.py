@@ -17,9 +17,8 @@ from rocketmq_reindex.jobs.publishing.layout import TIMER_CHECK, TIMERS
 from rocketmq_reindex.jobs.store.contents import SegmentFile
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.store.sizes import index_files, queue_files
-from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format import digest, layouts
 from rocketmq_reindex.storage_format.broker_start.loading import WHEEL_SIZE
-from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE
 from rocketmq_reindex.storage_format.showing import counted, escape
@@ -203,7 +202,7 @@ def part_of(path: str) -> str:
 
 def _fetch(build: FoundBuild, file: BuildFile, new: str, temporary: str) -> int:
     source = files.join(build.folder, file.at)
-    hasher, gap_end = new_digest(kind=build.kind), file.gap + ITEM_SIZE
+    hasher, gap_end = digest.new_digest(kind=build.kind), file.gap + ITEM_SIZE
     with files.Reader(source) as reader, files.writing(temporary, os.path.join(new, file.path)) as writer:
         stored = reader.size()
         if stored not in (file.size, file.used):

@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.preflighting.options import BrokerSettings, Preflight
 from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.versions import fit, of_store
-from rocketmq_reindex.storage_format import topics
+from rocketmq_reindex.storage_format import errors, layouts, topics
 from rocketmq_reindex.storage_format.broker_start import on_demand, store as start_store
 from rocketmq_reindex.storage_format.broker_start.delayed import (
     DelayedOutcome,
@@ -38,15 +38,12 @@ from rocketmq_reindex.storage_format.broker_start.loading import (
 )
 from rocketmq_reindex.storage_format.delay.waiting import TimerCounts, TimerStart, count
 from rocketmq_reindex.storage_format.delay.wheel import Wheel, slot_step
-from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.file import guess_sizes
 from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS, file_size
-from rocketmq_reindex.storage_format.layouts import first_byte, is_index_file
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.showing import counted
 from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
-from rocketmq_reindex.storage_format.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 
 # ------------------------------------------------------------------------------------------------------------------------ sizes
 # The sizes of a store's files: as they were given, or else as the files themselves show.
@@ -104,7 +101,7 @@ def usual_size(entries: Iterable[Listed], unit: int) -> int:
     """Return the size that most files have, of those that fit the names; 0 for none."""
     counts, starts = Counter[int](), set[int]()
     for entry in entries:
-        start = first_byte(entry.name)
+        start = layouts.first_byte(entry.name)
         if entry.kind == FILE and 0 < entry.size <= MAPPED_MAX and entry.size % unit == 0 and start is not None:
             counts[entry.size] += 1
             starts.add(start)
@@ -115,7 +112,7 @@ def usual_size(entries: Iterable[Listed], unit: int) -> int:
 def _index_sizes(entries: Sequence[Listed], bytes_of: Callable[[Listed], object]) -> tuple[int, int]:
     """Return (slots, items) as a few files of one size show; the defaults where they do not."""
     index_files = [
-        entry for entry in entries if entry.kind == FILE and 0 < entry.size <= MAPPED_MAX and is_index_file(entry.name)
+        entry for entry in entries if entry.kind == FILE and 0 < entry.size <= MAPPED_MAX and layouts.is_index_file(entry.name)
     ]
     for entry in index_files[:_INDEX_ASKED]:
         guess = guess_sizes(bytes_of(entry))  # type: ignore[arg-type]  # an array, which the caller maps
@@ -139,7 +136,7 @@ def release_from(settings: PreflightSettings, sizes: IndexSizes) -> str:
     try:
         with closing(StoreLog(settings.roots, Notes.silent())) as log:
             signs = of_store(settings.store, log, sizes)
-    except (OSError, InputError):
+    except (OSError, errors.InputError):
         # A broker that does not start is told by its own reasons.
         signs = []
     shown = f"the store's files fit {' or '.join(fit(signs).versions)}" if signs else "no file of the store shows one"
@@ -221,7 +218,7 @@ class Delivery:
 
     def delayed(self, prediction: Prediction) -> tuple[DelayedOutcome, ...]:
         """Return each delay level that has messages, or an offset of its own."""
-        queues = {queue.queue: queue for queue in prediction.queues if queue.topic == SCHEDULE_TOPIC}
+        queues = {queue.queue: queue for queue in prediction.queues if queue.topic == topics.SCHEDULE_TOPIC}
         kept = kept_offsets(self.folders.config("delayOffset.json"))
         if not queues and not kept:
             return ()
@@ -239,7 +236,9 @@ class Delivery:
             due = due_in_log(self.store.segments, low, high, self.delays, now) if counted else [-1] * len(self.delays)
             added = {queue: due[queue] if queue < len(due) else 0 for queue in queues}
         files_by_queue = {
-            folder.queue: folder.files for folder in self.store.queues if folder.topic == SCHEDULE_TOPIC and not folder.batch
+            folder.queue: folder.files
+            for folder in self.store.queues
+            if folder.topic == topics.SCHEDULE_TOPIC and not folder.batch
         }
         total = dict[int, int]()
         for number, queue in queues.items():
@@ -267,7 +266,7 @@ class Delivery:
         head = self.files.head(self.listing.timer_check)
         check = None if head is None else TimerCheckpoint.from_bytes(head)
         log_files = self.files.mapped(self.loading.timer_log)
-        queue = next((queue for queue in prediction.queues if queue.topic == TIMER_TOPIC and queue.queue == 0), None)
+        queue = next((queue for queue in prediction.queues if queue.topic == topics.TIMER_TOPIC and queue.queue == 0), None)
         _, place = log_end(log_files, check.log_flushed if check else 0)
         wheel = self.listing.timer_wheel is not None and self.listing.timer_wheel.size > 0
         end = prediction.log.max_offset if prediction.log else 0
@@ -301,7 +300,7 @@ class Delivery:
         units = [
             file
             for folder in self.store.queues
-            if folder.topic == TIMER_TOPIC and folder.queue == 0 and not folder.batch
+            if folder.topic == topics.TIMER_TOPIC and folder.queue == 0 and not folder.batch
             for file in folder.files
         ]
         segments = [segment for segment in self.store.segments if segment.start < end]

@@ -16,11 +16,10 @@ from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.first_bytes import no_record
 from rocketmq_reindex.jobs.store.settings import meant_by
-from rocketmq_reindex.storage_format import topics
+from rocketmq_reindex.storage_format import layouts, topics
 from rocketmq_reindex.storage_format.broker_start import listing as start_listing, loading as start_loading, on_demand
 from rocketmq_reindex.storage_format.broker_start.predict import predict
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener, UsageError
-from rocketmq_reindex.storage_format.layouts import rocksdb_files
 from rocketmq_reindex.storage_format.showing import counted, escape, form
 from rocketmq_reindex.version import __version__
 
@@ -298,7 +297,7 @@ class Preflight:
         """Raise InputError for queues of RocksDB, whose start is another."""
         place = os.path.join(self._settings.store, "consumequeue")
         names = os.listdir(place) if os.path.isdir(place) else []
-        rocksdb = rocksdb_files(name for name in names if not os.path.isdir(os.path.join(place, name)))
+        rocksdb = layouts.rocksdb_files(name for name in names if not os.path.isdir(os.path.join(place, name)))
         if not rocksdb:
             return
         text = f"consumequeue: holds RocksDB's files ({escape(rocksdb[0])})"

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.storage_format import layouts
-from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.showing import counted, escape
 
 # ----------------------------------------------------------------------------------------------------------------------- layout
@@ -55,14 +54,16 @@ _COPIED_BYTES: Final = 16 << 20
 def check_writable(option: str, path: str) -> None:
     """Raise InputError for the file that an option names, where no file can be written."""
     if not path:
-        raise InputError(f"{option}: is empty: name a file")
+        raise errors.InputError(f"{option}: is empty: name a file")
     if os.path.isdir(path):
-        raise InputError(f"{option} {escape(path)}: is a folder: name a file")
+        raise errors.InputError(f"{option} {escape(path)}: is a folder: name a file")
     around = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(around):
-        raise InputError(f"{option} {escape(path)}: {escape(around)} is not a folder: make it first")
+        raise errors.InputError(f"{option} {escape(path)}: {escape(around)} is not a folder: make it first")
     if store := _store_around(os.path.realpath(around)):
-        raise InputError(f"{option} {escape(path)}: lies inside {escape(store)}, a broker's store: name a file apart from it")
+        raise errors.InputError(
+            f"{option} {escape(path)}: lies inside {escape(store)}, a broker's store: name a file apart from it"
+        )
 
 
 _PARTS: Final = ("", "commitlog", *layouts.FOLDERS, "timerlog")

@@ -7,9 +7,8 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
 from rocketmq_reindex.jobs.store.contents import IndexSizes
-from rocketmq_reindex.storage_format import errors, layouts, showing
+from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.index.header import are_possible
-from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.udfs.times import show_time
 
 
@@ -87,7 +86,7 @@ def _checked(query: Query) -> Query:
         raise refuse("--queue needs --offset or --time")
     if query.offset is not None and query.time is not None:
         raise refuse("take one of --offset and --time")
-    if query.topic is not None and query.queue is not None and path_component(query.topic) is None:
+    if query.topic is not None and query.queue is not None and topics.path_component(query.topic) is None:
         raise refuse(f"--topic {showing.escape(query.topic)} is not a name that a folder can have")
     if asked[0] not in ("key", "tag") and (query.begin is not None or query.end is not None):
         raise refuse("--begin and --end go with --key or --tag")

@@ -14,9 +14,7 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.engine import task_count
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
 from rocketmq_reindex.jobs.store.settings import Commitlog
-from rocketmq_reindex.storage_format import repair
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.layouts import first_byte
+from rocketmq_reindex.storage_format import errors, layouts, repair
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted, escape
@@ -74,7 +72,7 @@ def check_room(
     if settings.replicas:
         needed += sum(damage.length for damage in damages if not damage.segment.path)
     if needed > free:
-        raise InputError(
+        raise errors.InputError(
             f"{escape(settings.out)}: the new log needs about {needed:,} bytes where {free:,} are free: make room, or choose a "
             "disk where --link works"
         )
@@ -106,14 +104,14 @@ def _list(place: str, size: int) -> list[Segment]:
     inner = files.join(place, "commitlog")
     root = inner if files.entry_of(inner).kind == files.FOLDER else place
     if files.entry_of(root).kind != files.FOLDER:
-        raise InputError(f"{escape(place)}: is no folder: --replica is a store, or a folder of segments")
+        raise errors.InputError(f"{escape(place)}: is no folder: --replica is a store, or a folder of segments")
     segments = []
     for entry in sorted(files.listing(root), key=lambda entry: entry.name):
-        start = first_byte(entry.name)
+        start = layouts.first_byte(entry.name)
         if entry.kind == files.FILE and start is not None and entry.size <= size:
             segments.append(Segment(entry.name, entry.path, start, start + entry.size, start + size))
     if not segments:
-        raise InputError(
+        raise errors.InputError(
             f"{escape(root)}: holds no segment of at most {size:,} bytes: --replica is a store, or a folder of segments"
         )
     return segments
@@ -201,7 +199,7 @@ class BehindEnd:
         """Return what was taken. Raises InputError where the replica no longer has it."""
         for mended_range in mended:
             if not mended_range.replica:
-                raise InputError(
+                raise errors.InputError(
                     f"--replica: replica {self.taken} has changed meanwhile at offset {mended_range.offset}: run it again"
                 )
         return mended

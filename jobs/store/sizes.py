@@ -9,10 +9,9 @@ import numpy as np
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.folders import entries_in
-from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.index.file import guess_sizes
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, quick_sizes
-from rocketmq_reindex.storage_format.layouts import first_byte, is_index_file, queue_id
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 
 INDEX_ASKED: Final = 4
@@ -32,7 +31,7 @@ class UsualSizes:
     def __init__(self, entries: Iterable[files.Entry], unit: int) -> None:
         sizes, starts = Counter[int](), list[int]()
         for entry in entries:
-            start = first_byte(entry.name)
+            start = layouts.first_byte(entry.name)
             if start is not None:
                 sizes[entry.size] += 1
                 starts.append(start)
@@ -52,7 +51,7 @@ def sampled_sizes(folder: str, unit: int) -> UsualSizes:
 def queue_files(folder: str, topics: int = 0, queues: int = 0) -> Iterator[files.Entry]:
     """Yield the files of the queues in a folder. ``topics`` and ``queues`` limit how many are looked at, evenly spread."""
     for topic in _spread(entries_in(folder), topics):
-        ids = [entry for entry in entries_in(topic.path) if queue_id(entry.name) is not None]
+        ids = [entry for entry in entries_in(topic.path) if layouts.queue_id(entry.name) is not None]
         for queue in _spread(ids, queues):
             yield from (entry for entry in entries_in(queue.path) if entry.kind == files.FILE)
 
@@ -65,7 +64,7 @@ def _spread(entries: list[files.Entry], count: int) -> list[files.Entry]:
 
 def index_files(store: str) -> list[files.Entry]:
     """Return the IndexFiles of a store, by their names."""
-    return [e for e in entries_in(files.join(store, "index")) if e.kind == files.FILE and is_index_file(e.name)]
+    return [e for e in entries_in(files.join(store, "index")) if e.kind == files.FILE and layouts.is_index_file(e.name)]
 
 
 def index_sizes(entries: list[files.Entry], look_into: bool = True) -> tuple[int, int] | None:
@@ -97,7 +96,7 @@ def _whole(entry: files.Entry) -> tuple[int, int] | None:
 def _quick(entry: files.Entry) -> tuple[int, int] | None:
     try:
         pages = files.Pages(entry.path)
-    except (OSError, InputError):
+    except (OSError, errors.InputError):
         return None
     try:
         return quick_sizes(pages.read, pages.size)

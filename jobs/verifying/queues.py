@@ -13,9 +13,8 @@ from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, PartFindings
 from rocketmq_reindex.jobs.watching.progress import Work
-from rocketmq_reindex.storage_format import versions
+from rocketmq_reindex.storage_format import errors, versions
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.errors import RefusedError
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted
@@ -53,7 +52,7 @@ def check_order(
     try:
         odd = Decisions(scan, settings.mending_build(), segments, chain).odd_queues()
         outcome = odd.outcome(segments, "log", fills_max)
-    except RefusedError as error:
+    except errors.RefusedError as error:
         tally.add("log-out-of-line", 1, "commitlog", 0, str(error))
         return LogOrder(), found
     for hole in outcome.lost.first:
