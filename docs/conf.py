@@ -38,7 +38,7 @@ autodoc_class_signature = "separated"  # nobody makes a result by hand
 # What fills and prints a result is not for its reader.
 autodoc_default_options = {
     "exclude-members": (
-        "OPTIONAL, add_damage, counts, delay_line, end, events, exit_by_loss, json_keys, "
+        "OPTIONAL, add, counts, delay_line, end, events, exit_by_loss, json_keys, "
         "json_parts, log_lines, lost, note_lines, parts_of_manifest, stderr_lines, take, tell_leftovers, "
         "telling_leftovers, to_text, warn"
     )
