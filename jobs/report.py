@@ -6,15 +6,14 @@ By itself: the start of report imports no other command.
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api.report import parse_report, write_page
-from rocketmq_reindex.jobs.command.results import Output
+from rocketmq_reindex.jobs.api.running import run_report
+from rocketmq_reindex.jobs.command.results import show
+from rocketmq_reindex.jobs.reporting.make import parse_report
 
 
 def report(arguments: Sequence[str]) -> int:
-    """Write the page. Returns the exit status."""
-    with Output() as output:
-        print(write_page(parse_report(arguments)))
-    return output.status
+    """Write the page. Return the exit status."""
+    return show(run_report(lambda: parse_report(arguments)).result, as_json=False)
 
 
 if __name__ == "__main__":

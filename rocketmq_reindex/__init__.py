@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.api.keywords import options
     from rocketmq_reindex.jobs.api.looking import inspect, query
     from rocketmq_reindex.jobs.api.messages import FoundMessage, InspectResult, QueryResult
-    from rocketmq_reindex.jobs.api.report import ReportResult, report
+    from rocketmq_reindex.jobs.api.preflight import preflight
     from rocketmq_reindex.jobs.api.with_engine import build, repair, verify
-    from rocketmq_reindex.jobs.api.without_engine import fetch, info, preflight
+    from rocketmq_reindex.jobs.api.without_engine import fetch, info, report
     from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
     from rocketmq_reindex.jobs.command.results import Result
     from rocketmq_reindex.jobs.describing.look import InfoResult
     from rocketmq_reindex.jobs.fetching.run import FetchResult
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
+    from rocketmq_reindex.jobs.reporting.make import ReportResult
     from rocketmq_reindex.jobs.verifying.summary import VerifyResult
     from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError, UsageError
     from rocketmq_reindex.version import __version__
@@ -38,7 +39,8 @@ __all__ = [
 
 _MODULES = {
     **dict.fromkeys(("build", "repair", "verify"), "jobs.api.with_engine"),
-    **dict.fromkeys(("fetch", "info", "preflight"), "jobs.api.without_engine"),
+    **dict.fromkeys(("fetch", "info", "report"), "jobs.api.without_engine"),
+    "preflight": "jobs.api.preflight",
     **dict.fromkeys(("inspect", "query"), "jobs.api.looking"),
     "options": "jobs.api.keywords",
     **dict.fromkeys(("FoundMessage", "InspectResult", "QueryResult"), "jobs.api.messages"),
@@ -46,7 +48,7 @@ _MODULES = {
     "FetchResult": "jobs.fetching.run",
     "InfoResult": "jobs.describing.look",
     "PreflightResult": "jobs.preflighting.run",
-    **dict.fromkeys(("ReportResult", "report"), "jobs.api.report"),
+    "ReportResult": "jobs.reporting.make",
     "Result": "jobs.command.results",
     "VerifyResult": "jobs.verifying.summary",
     **dict.fromkeys(("InputError", "RefusedError", "ReindexError", "UsageError"), "storage_format.errors"),

@@ -1,11 +1,18 @@
 """``query`` and ``inspect`` of the Python API: they look at messages and files, and write nothing."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from rocketmq_reindex.jobs.api import keywords as api_keywords, messages
+from rocketmq_reindex.jobs.api.running import run_query
 from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.inspecting.options import inspection, summary_text
-from rocketmq_reindex.jobs.querying.options import question
+from rocketmq_reindex.jobs.querying.answer import row_of, rows_text
+from rocketmq_reindex.jobs.querying.options import Query, question
+from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors
-from rocketmq_reindex.storage_format.errors import ExitStatus, InputError
+from rocketmq_reindex.jobs.store.queue import ServedMessage
+from rocketmq_reindex.storage_format.errors import InputError
 
 # ---------------------------------------------------------------------------------------------------------------------- inspect
 # ``inspect`` of the Python API.
@@ -103,19 +110,18 @@ def query(
     keywords = dict(locals())
     warnings: list[str] = []
     searched: list[str] = []
-    with failures_as_errors("STORE"):
-        from rocketmq_reindex.jobs.querying.answer import answer, row_of, rows_text
-        from rocketmq_reindex.jobs.querying.search import Search
+    rows: list[dict[str, Any]] = []
 
-        asked, notes = question(api_keywords.given("query", keywords)), Notes(warnings.append, searched.append)
-        with Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan) as search:
-            rows = [row_of(found, search.log, asked, notes) for found in answer(asked, search)]
-        notes.close()
-    lost = notes.lost and not rows
+    def keep(served_messages: Iterator[ServedMessage], log: StoreLog, asked: Query, notes: Notes) -> int:
+        rows.extend(row_of(served, log, asked, notes) for served in served_messages)
+        return len(rows)
+
+    notes = Notes(warnings.append, searched.append)
+    status = run_query(lambda: question(api_keywords.given("query", keywords)), notes, keep, quiet=True)
     result = messages.QueryResult(tuple(map(messages.FoundMessage, rows)), tuple(warnings), " ".join(searched))
-    result.exit = ExitStatus.FAILED if lost else ExitStatus.DONE
+    result.exit = status
     result.end(rows_text(rows))
-    if lost:
+    if status:
         error = InputError(f"nothing found, and some of the store could not be read: {warnings[0]}")
         error.result = result
         raise error

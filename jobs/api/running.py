@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.api.engines_ahead import Needs, engines_ahead, local_
 from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.store.folders import check_apart, failures_as_errors
-from rocketmq_reindex.storage_format.errors import ReindexError
+from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.fetching.run import FetchResult
     from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
+    from rocketmq_reindex.jobs.querying.answer import TakeMessages
+    from rocketmq_reindex.jobs.querying.options import Query
+    from rocketmq_reindex.jobs.reporting.make import ReportResult, ReportSettings
+    from rocketmq_reindex.jobs.store.folders import Notes
     from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
     from rocketmq_reindex.jobs.verifying.options import VerifySettings
     from rocketmq_reindex.jobs.verifying.summary import VerifyResult
@@ -54,25 +58,23 @@ class Ended(Generic[R]):
     """whether a signal was seen, also where py4j made another error of it"""
 
 
-_EXPECTED: tuple[type[BaseException], ...] = (ReindexError, OSError, KeyboardInterrupt)
-"""what ends a command that has no engine: all else is a fault of this package, and is shown with its trace"""
-
-
 def _run_here(
-    result: R, work: Callable[[], list[str]], interrupts: Interrupts | None = None, place: str = "STORE", more: str = ""
+    ended: R, work: Callable[[], list[str]], interrupts: Interrupts | None = None, place: str = "STORE", more: str = ""
 ) -> Ended[R]:
-    """Run a command without an engine. ``work`` fills ``result``, and returns the lines for people."""
-    timed: Any = result
+    """Run a command without an engine. ``work`` fills the result, and returns the lines for people."""
+    result: Any = ended
     raised: BaseException | None = None
     lines, began = list[str](), time.monotonic()
     try:
         lines = work()
-    except _EXPECTED as error:
+    except (ReindexError, OSError, KeyboardInterrupt) as error:
+        # All else is a fault of this package, and is shown with its trace.
         raised = error
         result.exit, result.error = outcome(error, interrupts, place, more, has_jvm=False)
-    timed.seconds = round(time.monotonic() - began, 3)
+    if "seconds" in result.json_keys():
+        result.seconds = round(time.monotonic() - began, 3)
     result.end("\n".join(lines))
-    return Ended(result, raised)
+    return Ended(ended, raised)
 
 
 def run_info(settings_of: Callable[[], StoreSettings]) -> Ended[InfoResult]:
@@ -119,6 +121,39 @@ def run_fetch(settings_of: Callable[[], FetchSettings], interrupts: Interrupts) 
     return _run_here(result, work, interrupts, "build or store", ": run it again to go on")
 
 
+def run_report(settings_of: Callable[[], ReportSettings]) -> Ended[ReportResult]:
+    """Draw and write a page. ``settings_of`` may raise UsageError."""
+    from rocketmq_reindex.jobs.reporting.make import ReportResult, write_page
+
+    result = ReportResult()
+
+    def work() -> list[str]:
+        with failures_as_errors("input or output"):
+            return write_page(settings_of(), result)
+
+    return _run_here(result, work)
+
+
+def run_query(
+    settings_of: Callable[[], Query], notes: Notes, take: TakeMessages, *, quiet: bool = False
+) -> ExitStatus:  # fmt: skip
+    """Answer one question, and return the exit status: FAILED where nothing was found and something could not be read.
+
+    ``take`` shows or keeps the messages as they are found: there may be any number. Raises UsageError and InputError.
+    """
+    from rocketmq_reindex.jobs.querying.answer import answer
+    from rocketmq_reindex.jobs.querying.search import Search
+    from rocketmq_reindex.jobs.watching import compiling
+    from rocketmq_reindex.jobs.watching.stages import Stages
+
+    with failures_as_errors("STORE"):
+        asked, stages = settings_of(), Stages(quiet, compiling.SCAN)
+        with stages, Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan, progress=stages) as search:
+            count = take(answer(asked, search), search.log, asked, notes)
+        notes.close()
+    return ExitStatus.FAILED if notes.lost and not count else ExitStatus.DONE
+
+
 # -------------------------------------------------------------------------------------------------------------- with an engine
 # One run of a command that has an engine: session, engine and ending are the same for build, repair and verify.
 
@@ -128,39 +163,22 @@ class _Command(abc.ABC, Generic[R, S]):
 
     place, more = PLACE, UNPUBLISHED
     """what the line of an error says (``outcome``)"""
-    tells_warnings = True
-    """warnings are lines on stderr; else they stand in the text"""
+    uses_engine = True
     settings: S
 
     def __init__(self, name: str, result: R, settings_of: Callable[[], S]) -> None:
         self.name, self.result, self.settings_of = name, result, settings_of
 
-    @property
-    def writes(self) -> bool:
-        """False for a dry run, which uses no engine."""
-        return True
-
-    @property
-    def published(self) -> bool:
-        """Whether what was built stands in its place now."""
-        return False
-
-    @property
-    def out(self) -> str | None:
-        """DIR, of a build or a repair."""
-        return None
-
-    @property
     @abc.abstractmethod
-    def apart(self) -> Iterable[str]:
-        """The folders in which no file of metrics may lie."""
+    def begin(self, watch: Watch) -> None:
+        """Tell of the run's start."""
 
     def refuse(self) -> None:
         """Refuse what costs nothing to look at, before a process is started."""
 
-    @abc.abstractmethod
     def look(self) -> Needs:
         """Look at the input. What is refused without a look into the log is refused before a JVM is started."""
+        return Needs()
 
     @abc.abstractmethod
     def work(self, reporter: Reporter, engines: Engines) -> None:
@@ -169,8 +187,9 @@ class _Command(abc.ABC, Generic[R, S]):
     def after_work(self) -> None:
         """The work is done, and the clock has stopped."""
 
-    def correct_ending(self) -> None:
-        """Look once more how the run ended, before that is shown."""
+    @abc.abstractmethod
+    def end(self, watch: Watch) -> None:
+        """Tell how the run ended."""
 
 
 def watched_run(settings: StoreSettings, apart: Iterable[str], out: str | None = None, *, figures: bool = True) -> WatchedRun:
@@ -194,19 +213,19 @@ def _run_with_engine(command: _Command[R, S], watch: Watch, interrupts: Interrup
         settings, said = with_engine(command.settings_of(), spark)
         command.settings = settings
         with interrupts:
-            watch.start(watched_run(settings, command.apart, command.out, figures=command.writes))
+            command.begin(watch)
             watch.says(said)
             command.refuse()
             from rocketmq_reindex.jobs.watching.compiling import NOTE, kept
 
-            with kept() as compiled_once, local_ahead(command.name, settings, spark, command.writes) as local:
+            with kept() as compiled_once, local_ahead(command.name, settings, spark, command.uses_engine) as local:
                 # numba alone takes half a second, and the processes of a local engine start meanwhile.
                 needs = command.look()
                 if needs.engine:
                     watch.compiles()
                 with engines_ahead(local, settings.master, needs, spark) as engines, watch.reporter() as reporter:
                     command.work(reporter, engines)
-                    if compiled_once and command.writes:
+                    if compiled_once and command.uses_engine:
                         # This is no part of what is built, so it is not in a manifest.
                         result.warn(NOTE)
             watch.stop_clock(result)
@@ -216,8 +235,7 @@ def _run_with_engine(command: _Command[R, S], watch: Watch, interrupts: Interrup
         watch.stop_clock(result)
         result.exit, result.error = outcome(error, interrupts, command.place, command.more)
     with interrupts.ignored():
-        command.correct_ending()
-        watch.end(result, lines=command.tells_warnings, published=command.published)
+        command.end(watch)
     result.end(result.to_text() if raised is None else "")
     return Ended(command.result, raised, interrupts.seen)
 
@@ -244,21 +262,10 @@ class _BuildCommand(_Command[B, "BuildSettings"]):
     inputs: Inputs
     job: Build | None = None
 
-    @property
-    def writes(self) -> bool:
-        return not self.settings.dry_run
-
-    @property
-    def published(self) -> bool:
-        return self.job is not None and self.job.published
-
-    @property
-    def out(self) -> str | None:
-        return self.settings.out
-
-    @property
-    def apart(self) -> Iterable[str]:
-        return (*self.settings.inputs, self.settings.out)
+    def begin(self, watch: Watch) -> None:
+        settings = self.settings
+        self.uses_engine = not settings.dry_run
+        watch.start(watched_run(settings, (*settings.inputs, settings.out), settings.out, figures=self.uses_engine))
 
     def look(self) -> Needs:
         from rocketmq_reindex.jobs.building.inputs import look_at
@@ -276,30 +283,26 @@ class _BuildCommand(_Command[B, "BuildSettings"]):
         if self.show_plan and self.result.plan is not None:
             self.show_plan("\n".join(self.result.plan))
 
-    def correct_ending(self) -> None:
-        result = self.result
-        if self.published and result.error:
+    def end(self, watch: Watch) -> None:
+        result, published = self.result, self.job is not None and self.job.published
+        if published and result.error:
             # What went wrong after the rename takes nothing back.
             result.warnings.append(f"published all the same: {result.error.removesuffix(UNPUBLISHED)}")
             result.exit, result.error = result.exit_by_loss, None
+        watch.end(result, lines=True, published=published)
 
 
 class _VerifyCommand(_Command["VerifyResult", "VerifySettings"]):
     """Verify."""
 
     place, more = "input", ""
-    tells_warnings = False
     logs: list[Commitlog]
 
-    @property
-    def apart(self) -> Iterable[str]:
-        return self.settings.stores
+    def begin(self, watch: Watch) -> None:
+        watch.start(watched_run(self.settings, self.settings.stores))
 
     def refuse(self) -> None:
         self.logs = self.settings.logs()
-
-    def look(self) -> Needs:
-        return Needs()
 
     def work(self, reporter: Reporter, engines: Engines) -> None:
         from rocketmq_reindex.jobs.verifying.against import Against
@@ -313,6 +316,9 @@ class _VerifyCommand(_Command["VerifyResult", "VerifySettings"]):
 
         if self.settings.report:
             write_whole(self.settings.report, self.result.to_json() + "\n")
+
+    def end(self, watch: Watch) -> None:
+        watch.end(self.result)
 
 
 def run_build(

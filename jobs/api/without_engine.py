@@ -1,13 +1,11 @@
-"""``info``, ``preflight`` and ``fetch`` of the Python API: they read a store themselves, and run no engine."""
+"""``info``, ``fetch`` and ``report`` of the Python API: they run no engine."""
 
 from rocketmq_reindex.jobs.api import keywords as api_keywords, running
-from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.describing.look import InfoResult, info_settings
 from rocketmq_reindex.jobs.fetching.options import fetch_settings
 from rocketmq_reindex.jobs.fetching.run import FetchResult
-from rocketmq_reindex.jobs.preflighting.options import preflight_settings
-from rocketmq_reindex.jobs.preflighting.run import PreflightResult
+from rocketmq_reindex.jobs.reporting.make import ReportResult, report_settings
 
 
 @api_keywords.says_keywords
@@ -31,44 +29,6 @@ def info(store: api_keywords.PathLike, *, commitlog: api_keywords.Paths | None =
     """
     keywords = dict(locals())
     return api_keywords.result_of(running.run_info(lambda: info_settings(api_keywords.given("info", keywords))))
-
-
-@api_keywords.says_keywords
-def preflight(
-    store: api_keywords.PathLike | None = None,
-    *,
-    broker_version: str | None = None,
-    abort: option.Abort | None = None,
-    broker_conf: api_keywords.PathLike | None = None,
-    commitlog: api_keywords.Paths | None = None,
-    segment_size: api_keywords.Size | None = None,
-    cq_file_size: api_keywords.Size | None = None,
-    batch_cq_file_size: api_keywords.Size | None = None,
-    hash_slots: api_keywords.Size | None = None,
-    index_items: api_keywords.Size | None = None,
-    count_limit: api_keywords.Size | None = None,
-) -> PreflightResult:
-    """Say what the start of a broker will do to a store, as ``rmq-reindex preflight`` does: no broker, no Spark, no writing.
-
-    Returns:
-        All that the start does. Its ``exit_status`` is 0 where it loses nothing, and 4 where it loses or hides something or
-        does not come about.
-
-    Raises:
-        UsageError: A keyword has a value that is not possible (exit status 2).
-        InputError: The store cannot be read, changes while it is read, or belongs to a broker that ``preflight`` does not
-            know (exit status 1).
-
-    Example:
-        >>> import rocketmq_reindex as rr
-        >>> found = rr.preflight("store", broker_version="5.3.3")
-        >>> found.loads, found.exit_status
-        (True, 0)
-    """
-    keywords = dict(locals())
-    return api_keywords.result_of(
-        running.run_preflight(lambda: preflight_settings(api_keywords.given("preflight", keywords)), quiet=True)
-    )
 
 
 @api_keywords.says_keywords
@@ -110,3 +70,32 @@ def fetch(
     return api_keywords.result_of(
         running.run_fetch(lambda: fetch_settings(api_keywords.given("fetch", keywords)), Interrupts(install=False))
     )
+
+
+@api_keywords.says_keywords
+def report(
+    source: api_keywords.PathLike,
+    *,
+    out: api_keywords.PathLike | None = None,
+    store: api_keywords.PathLike | None = None,
+    summary: api_keywords.PathLike | None = None,
+) -> ReportResult:
+    """Write one HTML page about a build or a verify, as ``rmq-reindex report`` does. The page is complete in itself.
+
+    This needs matplotlib: ``pip install matplotlib`` brings it.
+
+    Returns:
+        The file, and its size in bytes.
+
+    Raises:
+        InputError: The source is neither a build nor the file of a verify, or matplotlib is not installed (exit status 1).
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        ReindexError: Any other failure (exit status 1).
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> rr.report("rebuilt", out="page.html", store="store").out
+        'page.html'
+    """
+    keywords = dict(locals())
+    return api_keywords.result_of(running.run_report(lambda: report_settings(api_keywords.given("report", keywords))))

@@ -1,7 +1,7 @@
 """The answer to a question: which search finds its messages, their fields, and how they are shown."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.querying import bodies, options, search as querying_search
@@ -114,12 +114,15 @@ def answer(query: options.Query, search: querying_search.Search) -> Iterator[Ser
         search.say_what_is_unknown(query.topic, query.id)
 
 
+TakeMessages = Callable[[Iterator[ServedMessage], StoreLog, options.Query, Notes], int]
+"""Shows or keeps the messages of an answer; returns how many there were"""
+
 # ------------------------------------------------------------------------------------------------------------------------- show
 # Messages on stdout: each as a line of JSON, or all of them as a table for people.
 
 
-def show(served_messages: Iterable[ServedMessage], log: StoreLog, query: options.Query, notes: Notes) -> int:
-    """Print what is found as it comes, or a table when all is there. Returns the number of messages."""
+def show(served_messages: Iterator[ServedMessage], log: StoreLog, query: options.Query, notes: Notes) -> int:
+    """Print what is found as it comes, or a table when all is there. Return the number of messages."""
     rows: list[dict[str, Any]] = []
     count = 0
     for served in served_messages:

@@ -1,16 +1,20 @@
-"""Make the page: read what a build wrote or a verify found, look into its files, and draw."""
+"""``report``: its options, its result, and the page: what a build wrote or a verify found, and what its files hold."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
+from rocketmq_reindex.jobs.command import option_table, options
+from rocketmq_reindex.jobs.command.results import Result
+from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX, check_writable, write_whole
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store
-from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.showing import counted, escape
 
 if TYPE_CHECKING:
@@ -19,6 +23,47 @@ if TYPE_CHECKING:
 
 MANIFEST: Final = "reindex.json"
 FILES_LOOKED_INTO: Final = 20
+
+
+class ReportSettings(NamedTuple):
+    """What the page is about, and where it goes. ``source`` is a build's folder or a verify's file."""
+
+    source: str
+    out: str = option_table.default_of("out", "report")
+    store: str | None = None
+    summary: str | None = None
+
+
+def report_settings(given: Mapping[str, Any]) -> ReportSettings:
+    """Return the settings that options make, by the names of the parser. Raises UsageError."""
+    if not given["source"]:
+        raise UsageError("rmq-reindex report: name DIR, or the file of verify --report: see --help")
+    return ReportSettings(**given)
+
+
+parse_report: Final = options.reader("report", report_settings)
+"""Return the settings that the words behind ``report`` make. Raises UsageError."""
+
+
+@dataclass(repr=False)
+class ReportResult(Result):
+    """The page that was written."""
+
+    exit: int = 0
+    out: str = ""
+    bytes: int = 0
+
+    def _facts(self) -> dict[str, str]:
+        return {"page": self.out, "bytes": f"{self.bytes:,}"}
+
+
+def write_page(settings: ReportSettings, result: ReportResult) -> list[str]:
+    """Make the page and write it; return the lines for people. Raises InputError and OSError."""
+    check_writable("--out", settings.out)
+    page = make_page(settings.source, settings.store, settings.summary)
+    write_whole(settings.out, page)
+    result.out, result.bytes = settings.out, len(page.encode())
+    return [f"wrote    {escape(settings.out)}, {result.bytes:,} bytes"]
 
 
 def make_page(source: str, store: str | None = None, summary: str | None = None) -> str:
