@@ -150,9 +150,9 @@ class FullBuild:
     def __init__(self, settings: BuildSettings, log: Commitlog) -> None:
         self.settings, self.log = settings, log
 
-    def nothing_new(self, summary: building_summary.BuildResult) -> bool:
-        """Return whether DIR holds this build already; ``summary`` then says what it holds. DIR's lock is held."""
-        _ = summary
+    def nothing_new(self, result: building_summary.BuildResult) -> bool:
+        """Return whether DIR holds this build already; ``result`` then says what it holds. DIR's lock is held."""
+        _ = result
         return False
 
     def check_room(
@@ -170,10 +170,10 @@ class FullBuild:
         check_begins(self.settings, segments, chain)
 
     def mended(
-        self, scan: Scan, segments: list[Segment], chain: Chain, summary: building_summary.BuildResult, reporter: Reporter
+        self, scan: Scan, segments: list[Segment], chain: Chain, result: building_summary.BuildResult, reporter: Reporter
     ) -> tuple[list[Segment], Chain]:
         """Return the segments and the chain that are built from; a repair mends the log first."""
-        _ = scan, summary, reporter
+        _ = scan, result, reporter
         return segments, chain
 
     def more_entries(self) -> list[dict[str, Any]]:
@@ -188,12 +188,14 @@ class FullBuild:
         """Write ConsumeQueue files and IndexFiles into the staging folder."""
         return write_both(scan, self.settings, accepted, order, plans)
 
-    def save(self, staging: StagingFolder, result: BuildOutput, summary: building_summary.BuildResult, has_rows: bool) -> bool:
+    def save(
+        self, staging: StagingFolder, build_output: BuildOutput, result: building_summary.BuildResult, has_rows: bool
+    ) -> bool:
         """Keep what a later run needs. Return whether DIR holds this build already, so that nothing is published.
 
         ``has_rows``: rows of the build go into the Delta tables once it is published.
         """
-        _ = staging, result, summary, has_rows
+        _ = staging, build_output, result, has_rows
         return False
 
     def published(self, staging: StagingFolder, left: Leftovers) -> None:

@@ -80,15 +80,15 @@ class _Work:
 
 
 class Build:
-    """One run of a build. ``summary`` is true at every moment, also when the run fails."""
+    """One run of a build. ``result`` is true at every moment, also when the run fails."""
 
     def __init__(
         self, settings: building_settings.BuildSettings, reporter: Reporter, engines: Engines, make_steps: MakeSteps,
-        make_recorder: MakeRecorder, summary: building_summary.BuildResult,
+        make_recorder: MakeRecorder, result: building_summary.BuildResult,
     ) -> None:  # fmt: skip
         self.settings, self.reporter, self.engines = settings, reporter, engines
         self._make_steps, self._make_recorder = make_steps, make_recorder
-        self.summary = summary
+        self.result = result
         self.recorder = Unrecorded()
         self._tree: Hashable | None = None
         self._target = ""
@@ -105,10 +105,10 @@ class Build:
         """
         inputs = inputs or building_inputs.look_at(self.settings)
         self.settings = inputs.settings
-        self.summary.warnings += inputs.warnings
-        self.summary.notes += inputs.notes
-        self.summary.warnings += building_inputs.of_settings(self.settings)
-        self.summary.notes += building_inputs.of_tables(self.settings)
+        self.result.warnings += inputs.warnings
+        self.result.notes += inputs.notes
+        self.result.warnings += building_inputs.of_settings(self.settings)
+        self.result.notes += building_inputs.of_tables(self.settings)
         delaying.given(self.settings.consumer_offsets)
         try:
             if self.settings.dry_run:
@@ -116,36 +116,36 @@ class Build:
             else:
                 self._run(inputs.target, inputs.log)
         finally:
-            self.summary.warnings += inputs.passing
-            self.summary.tell_leftovers()
+            self.result.warnings += inputs.passing
+            self.result.tell_leftovers()
 
     def _make_plan(self, inputs: building_inputs.Inputs) -> None:
         scan, log = planning.scan_settings(self.settings), inputs.log
         if not self.settings.incremental:
             planning.check_free(self.settings, scan, log, files.parent(inputs.target))
         lines = planning.dry_run_lines(self.settings, scan, log)
-        self.summary.plan = [*lines, *self.summary.note_lines()]
-        self.summary.bytes = log.size
+        self.result.plan = [*lines, *self.result.note_lines()]
+        self.result.bytes = log.size
 
     def _run(self, target: str, log: Commitlog) -> None:
-        settings, summary, reporter = self.settings, self.summary, self.reporter
+        settings, result, reporter = self.settings, self.result, self.reporter
         with output.locked(target):
             steps = self._make_steps(settings, target, log, reporter)
-            if steps.nothing_new(summary):
+            if steps.nothing_new(result):
                 return
-            with output.staging(target, settings.overwrite, not settings.keep_zeros, summary.left) as staging:
+            with output.staging(target, settings.overwrite, not settings.keep_zeros, result.left) as staging:
                 steps.check_room(staging)
                 with self.engines() as engine:
-                    up = summary.seconds["session"] = reporter.elapsed()
-                    self.recorder = recorder = self._make_recorder(settings, summary, reporter, engine, log)
+                    up = result.seconds["session"] = reporter.elapsed()
+                    self.recorder = recorder = self._make_recorder(settings, result, reporter, engine, log)
                     work = _Work(steps, recorder, engine, staging, log, target)
                     # Where no folder can be renamed a build stays where it was written.
                     manifest = files.join(staging.tree if files.no_rename(target) else target, output.MANIFEST)
-                    with recorder.recording(manifest, lambda: self.published, lambda: steps.rows_written(summary.left)):
+                    with recorder.recording(manifest, lambda: self.published, lambda: steps.rows_written(result.left)):
                         try:
                             self._make(work)
                         finally:
-                            summary.seconds["build"] = reporter.elapsed() - up
+                            result.seconds["build"] = reporter.elapsed() - up
 
     def _make(self, work: _Work) -> None:
         """Build into the staging folder, and publish unless DIR holds the same already."""
@@ -166,9 +166,9 @@ class Build:
         store_signs.check_broker(settings)
         with self.reporter.step("publish"):
             self._tree, self._target = output.identity(staging.tree), target
-            output.publish(staging, target, settings.overwrite, self.summary.left)
+            output.publish(staging, target, settings.overwrite, self.result.left)
             output.settle(target)
-        work.steps.published(staging, self.summary.left)
+        work.steps.published(staging, self.result.left)
 
     def _scan(self, work: _Work) -> scanning.Scan:
         settings, engine, staging = self.settings, work.engine, work.staging
@@ -179,55 +179,55 @@ class Build:
 
     def _build(self, work: _Work, scan: scanning.Scan) -> bool:
         """Build into the staging folder. Return whether DIR holds the same build already."""
-        settings, summary, staging = self.settings, self.summary, work.staging
+        settings, result, staging = self.settings, self.result, work.staging
         steps, recorder, log, segments = work.steps, work.recorder, work.log, work.log.segments
         segment_bytes = max((s.segment_end - s.start for s in segments), default=1)
         scan.first(segments, planning.range_size(settings, log.size, segment_bytes, work.engine.cores), settings.until_offset)
         chain = scan.settle(segments)
         steps.check_begins(segments, chain)
-        segments, chain = steps.mended(scan, segments, chain, summary, self.reporter)
+        segments, chain = steps.mended(scan, segments, chain, result, self.reporter)
         decided = decisions.Decisions(scan, settings, segments, chain)
         with self.reporter.step("decide"):
             try:
                 accepted, order = decided.decide()
             finally:
-                summary.take(decided.warnings)
-        summary.warnings += building_inputs.broker_cuts(settings, segments, chain.holes)
+                result.take(decided.warnings)
+        result.warnings += building_inputs.broker_cuts(settings, segments, chain.holes)
         self._count(accepted, log)
         building_inputs.check_left(settings, segments, accepted, chain)
-        summary.warnings += building_inputs.check_records(settings, log, summary.records, summary.bytes, work.target)
+        result.warnings += building_inputs.check_records(settings, log, result.records, result.bytes, work.target)
         plans = steps.plan_index(accepted)
         steps.check_room(staging, accepted, plans, order.extra_units)
         with self.reporter.stage("write", "buckets and IndexFiles", *full.to_write(scan, settings, accepted, plans)) as shown:
             written = steps.write(scan, accepted, order, plans)
-            shown.count(units=written.units, items=sum(result.items for result in written.index))
-        summary.units = written.units
-        summary.files = {"consumequeue": written.queue_files, "index": len(written.index)}
+            shown.count(units=written.units, items=sum(index_file.items for index_file in written.index))
+        result.units = written.units
+        result.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX
         own_entries = steps.more_entries()
         if settings.write_topics:
             entry, warnings = finishing.write_topics(scan, settings, accepted)
             own_entries.append(entry)
-            summary.warnings += warnings
+            result.warnings += warnings
         if settings.write_delay or settings.consumer_offsets:
             with self.reporter.step("decide delayed messages"):
                 now = time.time_ns() // 1_000_000
-                entries, summary.delay, warnings = delaying.write_config(scan, settings, segments, chain, accepted, now)
+                entries, result.delay, warnings = delaying.write_config(scan, settings, segments, chain, accepted, now)
                 own_entries += entries
-                summary.warnings += warnings
+                result.warnings += warnings
         with self.reporter.step("finish"):
             recorder.built_from(scan, accepted, until)
-            entries, checkpoint, warnings = finishing.finish(scan, settings, log, accepted, plans, written, summary.left)
+            entries, checkpoint, warnings = finishing.finish(scan, settings, log, accepted, plans, written, result.left)
             own_entries += entries
-            summary.warnings += warnings
+            result.warnings += warnings
             samples, read = store_signs.log_samples(segments, accepted), scan.summaries.values()
             parts = finishing.write(
-                staging, settings, log, samples, summary, read, checkpoint, written.parts, own_entries, until
+                staging, settings, log, samples, result, read, checkpoint, written.parts, own_entries, until
             )
-            result = full.BuildOutput(accepted, order, written, own_entries, parts)
-            is_known = steps.save(staging, result, summary, recorder.has_rows)
+            build_output = full.BuildOutput(accepted, order, written, own_entries, parts)
+            is_known = steps.save(staging, build_output, result, recorder.has_rows)
             self._drop_spent(work)
-        summary.exit = summary.exit_by_loss
+        result.exit = result.exit_by_loss
         return is_known
 
     @staticmethod
@@ -239,11 +239,11 @@ class Build:
             files.remove_tree(work.staging.blocks)
 
     def _count(self, accepted: list[RangeSummary], log: Commitlog) -> None:
-        settings, summary = self.settings, self.summary
+        settings, result = self.settings, self.result
         until = settings.until_offset
-        summary.bytes = sum(max(0, min(segment.data_end, until) - segment.start) for segment in log.segments)
-        summary.records = sum(s.records for s in accepted)
+        result.bytes = sum(max(0, min(segment.data_end, until) - segment.start) for segment in log.segments)
+        result.records = sum(s.records for s in accepted)
         if "index" in settings.only:
-            summary.items = sum(s.items for s in accepted)
-            summary.tag_items = sum(s.tag_items for s in accepted)
-        summary.warnings += building_inputs.of_counts(settings, accepted)
+            result.items = sum(s.items for s in accepted)
+            result.tag_items = sum(s.tag_items for s in accepted)
+        result.warnings += building_inputs.of_counts(settings, accepted)

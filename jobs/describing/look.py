@@ -36,7 +36,7 @@ def info_settings(given: Mapping[str, Any]) -> settings.StoreSettings:
 parse_info: Final = reader("info", info_settings)
 """Return the settings that the arguments behind ``info`` make. Raises UsageError."""
 
-# ---------------------------------------------------------------------------------------------------------------------- summary
+# ----------------------------------------------------------------------------------------------------------------------- result
 # What ``info`` knows of a store, as one JSON object or as text.
 
 TOPICS_SHOWN: Final = 10
@@ -97,35 +97,35 @@ class InfoResult(Result):
         }
 
 
-def lines_of(summary: InfoResult) -> list[str]:
+def lines_of(result: InfoResult) -> list[str]:
     """Return the lines that people read; none for a run that failed."""
-    if summary.error or not summary.log:
+    if result.error or not result.log:
         return []
-    log = summary.log
-    lines = [f"store    {summary.store}"]
+    log = result.log
+    lines = [f"store    {result.store}"]
     lines.append(
         f"log      {showing.counted(log['segments'], 'segment')}, {showing.counted(log['bytes'], 'byte')}: "
         f"offsets {log['first_offset']} to {log['end_offset']}"
     )
     if log["first_time"] or log["last_time"]:
         lines.append(f"stored   {log['first_time'] or 'not known'} to {log['last_time'] or 'not known'}")
-    lines += _queues(summary)
-    sizes = ", ".join(f"{name} {value}" for name, value in summary.sizes.items())
+    lines += _queues(result)
+    sizes = ", ".join(f"{name} {value}" for name, value in result.sizes.items())
     lines += [f"sizes    segment_size {log['segment_size']}{', ' if sizes else ''}{sizes}"] if log["segments"] else []
-    lines.append(f"version  {_fits(summary.fits)}")
-    lines.append(f"broker   {summary.broker or 'none runs here'}; {_stop(summary)}")
-    if summary.build:
-        parts = summary.build["parts"]
+    lines.append(f"version  {_fits(result.fits)}")
+    lines.append(f"broker   {result.broker or 'none runs here'}; {_stop(result)}")
+    if result.build:
+        parts = result.build["parts"]
         lines.append(f"build    fetched: {', '.join(f'{part} of {digest[:12]}' for part, digest in parts.items())}")
-    lines += [f"problem  {text}" for text in summary.problems[:PROBLEMS_SHOWN]]
-    if len(summary.problems) > PROBLEMS_SHOWN:
-        lines.append(f"problem  {len(summary.problems) - PROBLEMS_SHOWN} more, with --json")
-    lines.append(f"next     {summary.next['why']}")
-    return lines + [f"    run  {command}" for command in summary.next["commands"]]
+    lines += [f"problem  {text}" for text in result.problems[:PROBLEMS_SHOWN]]
+    if len(result.problems) > PROBLEMS_SHOWN:
+        lines.append(f"problem  {len(result.problems) - PROBLEMS_SHOWN} more, with --json")
+    lines.append(f"next     {result.next['why']}")
+    return lines + [f"    run  {command}" for command in result.next["commands"]]
 
 
-def _stop(summary: InfoResult) -> str:
-    return "the last stop was clean" if summary.clean_stop else "the last stop was not clean (a file abort)"
+def _stop(result: InfoResult) -> str:
+    return "the last stop was clean" if result.clean_stop else "the last stop was not clean (a file abort)"
 
 
 def _fits(fits: dict[str, Any]) -> str:
@@ -133,20 +133,20 @@ def _fits(fits: dict[str, Any]) -> str:
     return f"{' or '.join(fits['versions'])} ({why})" if why else "not known: no file shows one"
 
 
-def _queues(summary: InfoResult) -> list[str]:
-    topics, queues = showing.counted(len(summary.topics), "topic"), showing.counted(summary.queues, "queue")
-    if summary.sampled:
-        first = f"queues   no files; in a sample of {showing.counted(summary.sampled, 'record')}: {topics}, {queues}"
+def _queues(result: InfoResult) -> list[str]:
+    topics, queues = showing.counted(len(result.topics), "topic"), showing.counted(result.queues, "queue")
+    if result.sampled:
+        first = f"queues   no files; in a sample of {showing.counted(result.sampled, 'record')}: {topics}, {queues}"
     else:
-        partly = summary.queues_looked_into < summary.queues
+        partly = result.queues_looked_into < result.queues
         partial = (
-            f" in the first {showing.counted(summary.queues_looked_into, 'queue')}; others were not looked into"
+            f" in the first {showing.counted(result.queues_looked_into, 'queue')}; others were not looked into"
             if partly
             else ""
         )
-        first = f"queues   {topics}, {queues}, {showing.counted(summary.messages, 'message')}{partial}"
-    shown = [f"         {_topic(topic, bool(summary.sampled))}" for topic in summary.topics[:TOPICS_SHOWN]]
-    hidden = len(summary.topics) - len(shown)
+        first = f"queues   {topics}, {queues}, {showing.counted(result.messages, 'message')}{partial}"
+    shown = [f"         {_topic(topic, bool(result.sampled))}" for topic in result.topics[:TOPICS_SHOWN]]
+    hidden = len(result.topics) - len(shown)
     return [first, *shown, *([f"         {showing.counted(hidden, 'more topic')}, with --json"] if hidden else [])]
 
 
@@ -173,61 +173,61 @@ _EVERY_SIZE: Final = _INDEX_SIZES | {"cq_file_size"}
 class StoreLook:
     """One look at a store. Nothing is written, and no file is read whole."""
 
-    def __init__(self, settings: settings.StoreSettings, summary: InfoResult) -> None:
-        self._settings, self._summary, self._store = settings, summary, settings.store
+    def __init__(self, settings: settings.StoreSettings, result: InfoResult) -> None:
+        self._settings, self._result, self._store = settings, result, settings.store
         self._notes = folders.Notes(self._problem, self._problem)
         self._wrong = set[int]()
         """what is wrong, as it decides what to run next"""
 
     def _problem(self, text: str) -> None:
-        self._summary.problems.append(text)
+        self._result.problems.append(text)
 
     def run(self) -> None:
-        """Fill the summary. Raises InputError for what is no store."""
-        summary, store = self._summary, self._store
-        summary.store = showing.escape(store)
+        """Fill the result. Raises InputError for what is no store."""
+        result, store = self._result, self._store
+        result.store = showing.escape(store)
         settings.check_is_folder(store)
         if not self._settings.commitlogs:
             settings.check_is_store(store)
             settings.check_has_parts(store)
         else:
             settings.entries_of(self._settings.roots)
-        summary.clean_stop = files.entry_of(files.join(store, "abort")).kind == files.ABSENT
+        result.clean_stop = files.entry_of(files.join(store, "abort")).kind == files.ABSENT
         running, unknown = brokers(self._settings)
-        summary.broker = running[0] if running else None
-        summary.problems += unknown
+        result.broker = running[0] if running else None
+        result.problems += unknown
         with closing(contents.StoreLog(self._settings.roots, self._notes)) as log:
             damage = list[str]()
-            summary.log = describing_queues.describe_log(log, damage)
-            summary.problems += damage
+            result.log = describing_queues.describe_log(log, damage)
+            result.problems += damage
             if damage and log.segments:
-                nothing = summary.log["last_time"] is None and describing_queues.foreign(log.segments[0].path)
+                nothing = result.log["last_time"] is None and describing_queues.foreign(log.segments[0].path)
                 self._wrong.add(_FOREIGN if nothing else _DAMAGE)
             self._look_at_queues(log)
             self._look_at_index(log)
         self._look_at_checkpoint()
         if not files.is_remote(store):
             record = Record.read(store)
-            summary.problems += record.notes
-            summary.build = {"parts": {part: laid.build for part, laid in record.laid.items()}} if record.laid else None
+            result.problems += record.notes
+            result.build = {"parts": {part: laid.build for part, laid in record.laid.items()}} if record.laid else None
         self._notes.close()
-        summary.next = self._next()
+        result.next = self._next()
 
     def _look_at_queues(self, log: contents.StoreLog) -> None:
-        summary = self._summary
+        result = self._result
         if in_rocksdb := settings.rocksdb_queues(self._store):
             self._problem(f"{in_rocksdb}: these are not looked into")
         contents_of_queues = describing_queues.describe_queues(self._store, log, self._notes)
-        summary.topics, summary.queues, summary.messages = (
+        result.topics, result.queues, result.messages = (
             contents_of_queues.topics,
             contents_of_queues.queues,
             contents_of_queues.messages,
         )
-        summary.queues_looked_into, summary.sampled = contents_of_queues.looked_into, contents_of_queues.sampled
+        result.queues_looked_into, result.sampled = contents_of_queues.looked_into, contents_of_queues.sampled
         for name, folder, unit in store_sizes.QUEUES:
             if size := store_sizes.sampled_sizes(files.join(self._store, folder), unit).usual:
-                summary.sizes[name] = size
-        if not in_rocksdb and summary.log["segments"]:
+                result.sizes[name] = size
+        if not in_rocksdb and result.log["segments"]:
             self._judge_queues(contents_of_queues, log)
 
     def _judge_queues(self, queues: describing_queues.QueueContents, log: contents.StoreLog) -> None:
@@ -278,17 +278,17 @@ class StoreLook:
             )
 
     def _look_at_index(self, log: contents.StoreLog) -> None:
-        summary, index_files = self._summary, store_sizes.index_files(self._store)
-        summary.index_files = len(index_files)
+        result, index_files = self._result, store_sizes.index_files(self._store)
+        result.index_files = len(index_files)
         sizes = store_sizes.newest_index_sizes(index_files)
         if sizes is not None:
-            summary.sizes |= {"hash_slots": sizes.slots, "index_items": sizes.items}
-        if not index_files and summary.log["segments"]:
+            result.sizes |= {"hash_slots": sizes.slots, "index_items": sizes.items}
+        if not index_files and result.log["segments"]:
             self._wrong.add(_INDEX)
             self._problem("index/: has no IndexFile: no query by key finds anything, and no broker makes them anew")
         signs = store_versions.of_store(self._store, log, sizes)
         fits = store_versions.fit(signs)
-        summary.fits = {"versions": list(fits.versions) if signs else [], "signs": [sign.text for sign in signs]}
+        result.fits = {"versions": list(fits.versions) if signs else [], "signs": [sign.text for sign in signs]}
 
     def _look_at_checkpoint(self) -> None:
         path = files.join(self._store, "checkpoint")
@@ -305,14 +305,14 @@ class StoreLook:
             self._problem("checkpoint: says nothing of the log: the next start after a crash reads all of it")
 
     def _next(self) -> dict[str, Any]:
-        summary, settings = self._summary, self._settings
-        if not summary.log["segments"]:
+        result, settings = self._result, self._settings
+        if not result.log["segments"]:
             return {"why": "there is no log to build from: name its folder", "commands": [
                 showing.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
         if _FOREIGN in self._wrong:
             return {"why": "what lies in the folder of the log is no commitlog: name the right folder", "commands": [
                 showing.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
-        if summary.broker:
+        if result.broker:
             return {"why": "a broker runs here: stop it, or go on with a copy", "commands": []}
         if _DAMAGE in self._wrong:
             options, note = self._not_shown(_EVERY_SIZE)
@@ -322,10 +322,10 @@ class StoreLook:
             return self._build("build the derived files, and put them in place", _EVERY_SIZE)
         if _INDEX in self._wrong:
             return self._build("build the index, and put it in place", _INDEX_SIZES, "index,checkpoint")
-        versions = summary.fits["versions"]
+        versions = result.fits["versions"]
         version = ["--broker-version", versions[0]] if versions else []
         commands = [showing.shell([*advice.opening("preflight", settings, ""), *version])]
-        no_problem = "" if summary.problems else "no problem was seen; "
+        no_problem = "" if result.problems else "no problem was seen; "
         return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
 
     def _build(self, why: str, sizes: frozenset[str], only: str = "") -> dict[str, Any]:
@@ -342,13 +342,13 @@ class StoreLook:
 
         ``sizes`` are those that the command needs. Beside a bare log config/ is made from it, too.
         """
-        summary, words, notes = self._summary, list[str](), list[str]()
+        result, words, notes = self._result, list[str](), list[str]()
         if self._settings.batch_topics and "cq_file_size" in sizes:
             sizes |= {"batch_cq_file_size"}
-        if sizes - summary.sizes.keys():
+        if sizes - result.sizes.keys():
             words += ["--broker-conf", advice.BROKER_CONF]
             notes.append(f"{advice.BROKER_CONF} is the broker's own file of settings")
-        if not storage_format_versions.alike(summary.fits["versions"]):
+        if not storage_format_versions.alike(result.fits["versions"]):
             words += ["--broker-version", advice.VERSION]
             notes.append(f"{advice.VERSION} its release")
         if _QUEUES in self._wrong and files.entry_of(settings.topics_config(self._store)).kind == files.ABSENT:

@@ -64,16 +64,16 @@ class FetchResult(Result):
 
 
 class Fetch:
-    """State of one run; ``summary`` is true at every moment, also when the run fails."""
+    """State of one run; ``result`` is true at every moment, also when the run fails."""
 
-    def __init__(self, settings: options.FetchSettings, summary: FetchResult) -> None:
-        self._settings, self._summary = settings, summary
+    def __init__(self, settings: options.FetchSettings, result: FetchResult) -> None:
+        self._settings, self._result = settings, result
         self._build, self._store = settings.build, settings.store
-        summary.build, summary.to = redacted(self._build), self._store
+        result.build, result.to = redacted(self._build), self._store
 
     def run(self) -> list[str]:
         """Fetch. Returns what was done, as lines for people. Raises InputError, OSError."""
-        given, summary, store = self._settings, self._summary, self._store
+        given, result, store = self._settings, self._result, self._store
         if files.overlap(self._build, store):
             raise InputError(
                 f"--to {escape(given.to)}: lies inside {escape(given.named_build)} or around it: name a store apart from it"
@@ -87,12 +87,12 @@ class Fetch:
                 return [f"would first finish an earlier fetch that was cut short: {', '.join(journal['parts'])}"]
             if journal:
                 lock()
-                summary.previous = self._finished(swap, journal)
-                summary.swapped, summary.finished_earlier = journal["parts"], journal["build"]
+                result.previous = self._finished(swap, journal)
+                result.swapped, result.finished_earlier = journal["parts"], journal["build"]
             build, record = fetching_build.find_build(self._build), fetching_record.Record.read(store)
-            summary.notes += record.notes
+            result.notes += record.notes
             if "commitlog" in build.own:
-                summary.warnings.append(
+                result.warnings.append(
                     f"commitlog: the build is of a repair; its log stays in {escape(build.folder)}: put it in place by hand"
                 )
             parts = self._parts(build, record)
@@ -101,16 +101,16 @@ class Fetch:
             wanted = [file for file in build.wanted if fetching_files.part_of(file.path) in parts]
             count, size = len(wanted), sum(file.used for file in wanted)
             swap.check(parts)
-            summary.warnings += check_swapped(store, parts)
+            result.warnings += check_swapped(store, parts)
             self._check_log(build)
             self._check_room(size, swap.held(), fetching_swap.copies(store, fetching_swap.PARTS, record))
             self._check_abort(build, parts)
-            summary.warnings += other_sizes(store, parts, build.sizes)
-            summary.files, summary.size = count, sum(file.size for file in wanted)
+            result.warnings += other_sizes(store, parts, build.sizes)
+            result.files, result.size = count, sum(file.size for file in wanted)
             if given.dry_run:
-                summary.bytes = size
+                result.bytes = size
                 return [
-                    f"would fetch {counted(count, 'file')}, {counted(summary.bytes, 'byte')}, from {escape(build.folder)}",
+                    f"would fetch {counted(count, 'file')}, {counted(result.bytes, 'byte')}, from {escape(build.folder)}",
                     f"would swap  {', '.join(parts) or 'nothing'} in {escape(store)}",
                     *self._would_keep(parts, record),
                 ]
@@ -122,11 +122,11 @@ class Fetch:
                 swap.remove()
                 raise
             journal = swap.begin(build.name, parts)
-            summary.previous |= swap.finish(journal)
-            summary.swapped = journal["parts"]
+            result.previous |= swap.finish(journal)
+            result.swapped = journal["parts"]
             return [
-                f"fetched {counted(count, 'file')}, {counted(summary.bytes, 'byte')}, {summary.size:,} as they lie in a store",
-                f"swapped {', '.join(summary.swapped)} in {escape(store)}",
+                f"fetched {counted(count, 'file')}, {counted(result.bytes, 'byte')}, {result.size:,} as they lie in a store",
+                f"swapped {', '.join(result.swapped)} in {escape(store)}",
                 *self._pruned(swap),
             ]
 
@@ -147,9 +147,9 @@ class Fetch:
         self, build: fetching_build.FoundBuild, parts: list[str], swap: fetching_swap.Swap, record: fetching_record.Record
     ) -> list[str]:
         """The store has the build. Was it this run that finished its swap?"""
-        if self._summary.finished_earlier == build.name:
-            return [f"finished an earlier fetch of this build: {', '.join(self._summary.swapped)}", *self._pruned(swap)]
-        self._summary.already_there = True
+        if self._result.finished_earlier == build.name:
+            return [f"finished an earlier fetch of this build: {', '.join(self._result.swapped)}", *self._pruned(swap)]
+        self._result.already_there = True
         there = f"already there: {', '.join(parts)} of this build, unchanged since a fetch laid them out"
         if self._settings.dry_run:
             names, _ = fetching_swap.surplus_copies(self._store, fetching_swap.PARTS, record, self._settings.keep)
@@ -171,32 +171,32 @@ class Fetch:
 
     def _pruned(self, swap: fetching_swap.Swap) -> list[str]:
         """Remove what is not to be kept, now that all else is done. Returns what was kept and removed, as lines."""
-        summary = self._summary
-        summary.removed, notes = swap.prune(self._settings.keep)
-        summary.notes += notes
-        summary.previous = {part: name for part, name in summary.previous.items() if name not in summary.removed}
-        kept = [f"kept    {part} as {name}: remove it when the broker is well" for part, name in summary.previous.items()]
-        return kept + ([f"removed {', '.join(map(escape, summary.removed))}"] if summary.removed else [])
+        result = self._result
+        result.removed, notes = swap.prune(self._settings.keep)
+        result.notes += notes
+        result.previous = {part: name for part, name in result.previous.items() if name not in result.removed}
+        kept = [f"kept    {part} as {name}: remove it when the broker is well" for part, name in result.previous.items()]
+        return kept + ([f"removed {', '.join(map(escape, result.removed))}"] if result.removed else [])
 
     def _read(self, count: int) -> None:
-        self._summary.bytes += count
+        self._result.bytes += count
 
     def _parts(self, build: fetching_build.FoundBuild, record: fetching_record.Record) -> list[str]:
         parts = [part for part in fetching_swap.PARTS if part in build.parts]
         if TOPICS in parts and not self._settings.topics and os.path.lexists(os.path.join(self._store, TOPICS)):
             parts.remove(TOPICS)
             if not record.is_laid(self._store, [TOPICS], build.name):
-                self._summary.notes.append(f"{TOPICS}: the store's own stays, the draft is left out: --topics puts it in")
+                self._result.notes.append(f"{TOPICS}: the store's own stays, the draft is left out: --topics puts it in")
         for name in (DELAY_OFFSETS, CONSUMER_OFFSETS):
             own = os.path.lexists(os.path.join(self._store, name))
             if name in parts and own and not record.is_laid(self._store, [name], build.name):
                 parts.remove(name)
-                self._summary.notes.append(f"{name}: the store's own stays, the build's is left out: move it away first")
+                self._result.notes.append(f"{name}: the store's own stays, the build's is left out: move it away first")
         timers = [part for part in parts if part in fetching_files.TIMER_SET]
         laid = record.is_laid(self._store, timers, build.name)
-        parts = fetching_files.choose(self._store, parts, laid, self._summary.notes)
+        parts = fetching_files.choose(self._store, parts, laid, self._result.notes)
         if "consumequeue" in parts and "batchconsumequeue" not in parts and os.path.lexists(f"{self._store}/batchconsumequeue"):
-            self._summary.notes.append("batchconsumequeue: the store's own stays, the build has none")
+            self._result.notes.append("batchconsumequeue: the store's own stays, the build has none")
         return parts
 
     def _check_log(self, build: fetching_build.FoundBuild) -> None:
@@ -209,7 +209,7 @@ class Fetch:
             raise InputError(f"--commitlog {shown}: holds no segment: name the folder of the broker's log")
         fetching_files.check_wanted(build, self._store, segments, partial=given.partial, empty=given.allow_empty)
         if not given.other_log:
-            self._summary.warnings += fetching_files.check_log(build, roots, segments)
+            self._result.warnings += fetching_files.check_log(build, roots, segments)
 
     def _check_room(self, size: int, held: int, copies: list[str]) -> None:
         """Raises InputError for a store without room for ``size`` bytes; ``held`` are given back.

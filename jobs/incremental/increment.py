@@ -53,12 +53,12 @@ REPEATED: Final = (
     "about",
     "exit",
 )
-"""fields of the summary that a run repeats when it finds nothing new"""
+"""fields of the result that a run repeats when it finds nothing new"""
 
 
 def save(
-    store: ScanStore, staging: StagingFolder, before: Before, draft: LastBuild, result: BuildOutput, prints: list[str],
-    kept: int, summary: BuildResult,
+    store: ScanStore, staging: StagingFolder, before: Before, draft: LastBuild, build_output: BuildOutput, prints: list[str],
+    kept: int, result: BuildResult,
 ) -> tuple[LastBuild, bool]:  # fmt: skip
     """Store the build, and return it with whether DIR holds the same one already.
 
@@ -67,13 +67,13 @@ def save(
     """
     manifest = files.join(staging.tree, MANIFEST)
     last, digest = before.last, file_digest(manifest)
-    count = result.written.queue_files + len(result.written.index)
+    count = build_output.written.queue_files + len(build_output.written.index)
     is_same = last is not None and digest == last.digest
     stands = is_same and kept == count and _is_whole(before)
     # The times of the files that stand in DIR, or of those that are to be published: a rename leaves them alone.
     built = before.files_of(before.folder if stands else staging.tree, count)
     driver_entries = [
-        entry | {"modified": time} for entry, time in zip(result.entries, built.times(result.entries), strict=True)
+        entry | {"modified": time} for entry, time in zip(build_output.entries, built.times(build_output.entries), strict=True)
     ]
     index = [entry for entry in driver_entries if entry["path"].startswith("index/")]
     build = dataclasses.replace(
@@ -82,14 +82,14 @@ def save(
         before="" if last is None else last.before if is_same else last.digest,
         index=[
             IndexFile(fingerprint, entry["path"], vars(made) | entry)
-            for fingerprint, entry, made in zip(prints, index, result.written.index, strict=True)
+            for fingerprint, entry, made in zip(prints, index, build_output.written.index, strict=True)
         ] if index else [],
         own=[entry for entry in driver_entries if not entry["path"].startswith("index/")],
-        summary={name: getattr(summary, name) for name in REPEATED} | {"exit": summary.exit_by_loss},
+        summary={name: getattr(result, name) for name in REPEATED} | {"exit": result.exit_by_loss},
     )  # fmt: skip
-    lines = (line for _, line in heapq.merge(*(entries(part, path_of) for part in result.parts)))
+    lines = (line for _, line in heapq.merge(*(entries(part, path_of) for part in build_output.parts)))
     _write_lines(store, f"{digest}.files", carrying.timed_lines(lines, built))
-    _write_lines(store, f"{digest}.odd", carrying.odd_lines(result.order))
+    _write_lines(store, f"{digest}.odd", carrying.odd_lines(build_output.order))
     if not staging.build:
         copy_whole(store.temporary, manifest, files.join(store.builds, f"{digest}{last_build.MANIFEST_COPY}"))
     build.save(store)
@@ -138,7 +138,7 @@ class Increment(FullBuild):
 
     # -- before the scan ------------------------------------------------------------------------------------------------
 
-    def nothing_new(self, summary: BuildResult) -> bool:
+    def nothing_new(self, result: BuildResult) -> bool:
         self.store.make()
         if self.store.has_earlier_kind():
             self.reporter.line(
@@ -148,16 +148,16 @@ class Increment(FullBuild):
         self.memory.bytes_before = self.before.bytes_known(self.log)
         last = self.before.last
         if last is not None:
-            summary.notes += self._what_is_gone([name for name, _ in last.segments])
+            result.notes += self._what_is_gone([name for name, _ in last.segments])
         if last is None or not self.before.nothing_new(self.log, self.memory):
             return False
         # What lies beside the log may have changed since then.
-        warnings = [text for text in summary.warnings if text not in last.summary["warnings"]]
+        warnings = [text for text in result.warnings if text not in last.summary["warnings"]]
         for name in REPEATED:
-            setattr(summary, name, last.summary[name])
-        summary.warnings = last.summary["warnings"] + warnings
-        summary.seconds["build"] = self.reporter.elapsed()
-        self._count(summary, len(last.ranges), len(last.ranges), nothing_new=True)
+            setattr(result, name, last.summary[name])
+        result.warnings = last.summary["warnings"] + warnings
+        result.seconds["build"] = self.reporter.elapsed()
+        self._count(result, len(last.ranges), len(last.ranges), nothing_new=True)
         self.reporter.line("incremental: nothing new: DIR is as the build before left it")
         return True
 
@@ -171,8 +171,8 @@ class Increment(FullBuild):
         )
         return [text] if gone else []
 
-    def _count(self, summary: BuildResult, ranges: int, known: int, *, nothing_new: bool) -> None:
-        summary.incremental = {
+    def _count(self, result: BuildResult, ranges: int, known: int, *, nothing_new: bool) -> None:
+        result.incremental = {
             "nothing_new": nothing_new,
             "bytes_read": self.memory.bytes_read,
             "ranges": ranges,
@@ -264,17 +264,17 @@ class Increment(FullBuild):
 
     # -- at the end -----------------------------------------------------------------------------------------------------
 
-    def save(self, staging: StagingFolder, result: BuildOutput, summary: BuildResult, has_rows: bool) -> bool:
+    def save(self, staging: StagingFolder, build_output: BuildOutput, result: BuildResult, has_rows: bool) -> bool:
         """Store what this build was made from. Returns whether DIR holds the same build already."""
-        self._count(summary, len(self.memory.entries), self.memory.known, nothing_new=False)
+        self._count(result, len(self.memory.entries), self.memory.known, nothing_new=False)
         draft = dataclasses.replace(
             last_build.of_log(self.log, self.settings, self.fingerprint),
             ranges=[self.memory.entries[number] for number in range(len(self.memory.entries))],
-            accepted=[summary_of_range.number for summary_of_range in result.accepted],
+            accepted=[summary_of_range.number for summary_of_range in build_output.accepted],
             expired=self.history.expired,
             start=self.history.start,
         )
-        self._saved, stands = save(self.store, staging, self.before, draft, result, self.prints, self.kept, summary)
+        self._saved, stands = save(self.store, staging, self.before, draft, build_output, self.prints, self.kept, result)
         if has_rows or not self.settings.keeps_rows:
             # A later run on Spark writes the rows of a build without them.
             last_build.mark_rows_missing(self.store, self._saved)

@@ -23,7 +23,7 @@ from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, Progr
 from rocketmq_reindex.storage_format.showing import counted, escape, form
 from rocketmq_reindex.version import __version__
 
-# ---------------------------------------------------------------------------------------------------------------------- summary
+# ----------------------------------------------------------------------------------------------------------------------- result
 # What a preflight says, as --json prints it.
 
 _OF_QUEUE: Final = tuple(one.name for one in dataclasses.fields(start_loading.QueueOutcome))
@@ -97,31 +97,31 @@ NOTES_SHOWN: Final = 10
 FILES_SHOWN: Final = 3
 
 
-def lines_of(summary: PreflightResult) -> list[str]:
+def lines_of(result: PreflightResult) -> list[str]:
     """Return the lines of an answer; none for a run that failed."""
-    if summary.error:
+    if result.error:
         return []
-    lines = [_verdict(summary), f"start    {'abnormal (a file abort)' if summary.abort else 'clean'}"]
-    if summary.loads and summary.log and summary.dispatch and summary.index:
-        lines += _log(summary.log) + _dispatch(summary.dispatch) + _queues(summary.queues) + _index(summary.index)
-        lines += _delayed(summary.delayed) + _timers(summary.timers)
+    lines = [_verdict(result), f"start    {'abnormal (a file abort)' if result.abort else 'clean'}"]
+    if result.loads and result.log and result.dispatch and result.index:
+        lines += _log(result.log) + _dispatch(result.dispatch) + _queues(result.queues) + _index(result.index)
+        lines += _delayed(result.delayed) + _timers(result.timers)
     shown = set[str]()
-    for loss in (*summary.losses, *summary.warnings):
+    for loss in (*result.losses, *result.warnings):
         lines += ["", *_loss(loss, shown)]
-    notes = [f"note     {note}" for note in summary.notes[:NOTES_SHOWN]]
-    if len(summary.notes) > NOTES_SHOWN:
-        notes.append(f"note     {len(summary.notes) - NOTES_SHOWN} more, with --json")
+    notes = [f"note     {note}" for note in result.notes[:NOTES_SHOWN]]
+    if len(result.notes) > NOTES_SHOWN:
+        notes.append(f"note     {len(result.notes) - NOTES_SHOWN} more, with --json")
     return lines + ([""] if notes else []) + notes
 
 
-def _verdict(summary: PreflightResult) -> str:
-    kinds = ", ".join(f"{loss['kind']} {loss['count']:,}" if loss["count"] >= 0 else loss["kind"] for loss in summary.losses)
-    broker = f"RocketMQ {summary.release} ({summary.release_from})"
-    if not summary.loads:
+def _verdict(result: PreflightResult) -> str:
+    kinds = ", ".join(f"{loss['kind']} {loss['count']:,}" if loss["count"] >= 0 else loss["kind"] for loss in result.losses)
+    broker = f"RocketMQ {result.release} ({result.release_from})"
+    if not result.loads:
         return f"refused  {broker} does not start: {kinds}"
-    if summary.losses:
+    if result.losses:
         return f"loses    {kinds}: {broker}"
-    counted_all = summary.dispatch is None or summary.dispatch["hidden_records"] >= 0
+    counted_all = result.dispatch is None or result.dispatch["hidden_records"] >= 0
     return f"starts   and loses nothing{'' if counted_all else ', as far as the log was read'}: {broker}"
 
 
@@ -238,33 +238,33 @@ def _number(count: int, noun: str) -> str:
 
 
 class Preflight:
-    """State of one run; ``summary`` is true at every moment."""
+    """State of one run; ``result`` is true at every moment."""
 
-    def __init__(self, settings: PreflightSettings, summary: PreflightResult, progress: ProgressListener) -> None:
+    def __init__(self, settings: PreflightSettings, result: PreflightResult, progress: ProgressListener) -> None:
         """``progress`` is told how far the run is."""
-        self._settings, self._summary, self._progress = settings, summary, progress
+        self._settings, self._result, self._progress = settings, result, progress
         self._maps = Maps()
         self._files = StoreFiles(settings.store, self._maps)
         self._folders = self._folders_of()
-        summary.store, summary.release = escape(settings.store), settings.release
+        result.store, result.release = escape(settings.store), settings.release
 
     def run(self) -> None:
-        """Fill the summary. Raises InputError, OSError."""
-        settings, summary = self._settings, self._summary
+        """Fill the result. Raises InputError, OSError."""
+        settings, result = self._settings, self._result
         listing = self._folders.listing()
         sizes = sizes_of(listing, settings.broker, settings.store, self._maps)
-        summary.release_from = release_from(settings, IndexSizes(sizes.hash_slots, sizes.index_items))
-        summary.abort = self._folders.has_abort() if settings.abort is None else settings.abort
+        result.release_from = release_from(settings, IndexSizes(sizes.hash_slots, sizes.index_items))
+        result.abort = self._folders.has_abort() if settings.abort is None else settings.abort
         if settings.stands_for_another:
-            summary.notes.append(f"RocketMQ {settings.broker_version}: the start of {settings.release} is worked out")
-        summary.notes += [*settings.broker.notes, *sizes.notes]
+            result.notes.append(f"RocketMQ {settings.broker_version}: the start of {settings.release} is worked out")
+        result.notes += [*settings.broker.notes, *sizes.notes]
         self._check_rocksdb()
         if not (listing.segments or listing.queues or listing.indexes):
             meant = meant_by(settings.store) or ": name the broker's store"
-            raise InputError(f"{summary.store}: has no commitlog, no queue and no IndexFile{meant}")
+            raise InputError(f"{result.store}: has no commitlog, no queue and no IndexFile{meant}")
         loading = start_loading.load(listing, sizes.files, settings.release)
-        start = start_settings(settings, summary.abort, sizes)
-        summary.sizes = {
+        start = start_settings(settings, result.abort, sizes)
+        result.sizes = {
             "segment_size": start.segment_size, "cq_file_size": start.cq_file_size,
             "batch_cq_file_size": start.batch_cq_file_size, "hash_slots": start.hash_slots,
             "index_items": start.index_items, "recover_max_segments": start.recover_max_segments,
@@ -284,9 +284,9 @@ class Preflight:
             self._check_is_log(listing, prediction)
             delivery = Delivery(self._folders, self._files, listing, loading, store, settings, delays)
             self._fill(prediction, delivery, commands, start.message_index)
-        summary.notes += self._folders.notes
+        result.notes += self._folders.notes
         self._check_unchanged(listing)
-        summary.exit = ExitStatus.FOUND if summary.losses else ExitStatus.DONE
+        result.exit = ExitStatus.FOUND if result.losses else ExitStatus.DONE
 
     def _folders_of(self) -> StoreFolders:
         settings = self._settings
@@ -306,7 +306,7 @@ class Preflight:
                 f"{text}: a broker with storeType=defaultRocksDB reads its queues there, and preflight does not know "
                 "what its start does; if this broker has another storeType, say so in --broker-conf"
             )
-        self._summary.notes.append(
+        self._result.notes.append(
             f"{text}, which a broker of this storeType does not read: it starts with the queues in folders"
         )
 
@@ -319,7 +319,7 @@ class Preflight:
             raise InputError(f"{fault}: put the commitlog in its place")
 
     def _note(self, loading: start_loading.Loading) -> None:
-        notes = self._summary.notes
+        notes = self._result.notes
         if loading.odd:
             raise InputError(
                 f"{escape(loading.odd[0])}: a broker takes this file by its name, which is not the offset of a file of its "
@@ -351,25 +351,25 @@ class Preflight:
     def _refuse(
         self, refusals: tuple[start_loading.Refusal, ...], loading: start_loading.Loading, commands: Commands, sizes: StoreSizes
     ) -> None:
-        self._summary.loads = False
-        self._summary.refusals = [plain(refusal) for refusal in refusals]
+        self._result.loads = False
+        self._result.refusals = [plain(refusal) for refusal in refusals]
         losses_found = refused(refusals, loading, commands, self._settings.store, sizes.files.segment)
-        self._summary.losses += [plain(loss) for loss in losses_found]
+        self._result.losses += [plain(loss) for loss in losses_found]
 
     def _fill(self, prediction: start_loading.Prediction, delivery: Delivery, commands: Commands, keeps_index: bool) -> None:
-        summary = self._summary
-        summary.loads = prediction.loads
-        summary.notes += prediction.notes
+        result = self._result
+        result.loads = prediction.loads
+        result.notes += prediction.notes
         if not prediction.loads:
             return
         cut = sum(max(0, queue.units_cut - queue.units_added) for queue in prediction.queues)
         if cut and prediction.log is not None and not prediction.log.cut_bytes:
-            summary.notes.append(
+            result.notes.append(
                 f"{counted(cut, 'unit')} cut, of messages behind the log's end at {prediction.log.max_offset}: look first for "
                 "a segment at that end: after a start without it new messages take their offsets, and it cannot be put back"
             )
         if prediction.dispatch is not None and prediction.dispatch.hidden_records < 0 and prediction.log is not None:
-            summary.notes.append(
+            result.notes.append(
                 f"the log in front of {escape(prediction.log.start_segment)} was not read: whether its records have units and "
                 f"items is not known; --count-limit {prediction.log.max_offset - prediction.log.min_offset} reads it"
             )
@@ -380,15 +380,15 @@ class Preflight:
         lost_delayed, warned = delivered(levels, timers, commands)
         for name in ("log", "dispatch", "index"):
             part = getattr(prediction, name)
-            setattr(summary, name, None if part is None else plain(part))
-        summary.queues = on_demand.OnDemand(len(prediction.queues), lambda number: shallow(prediction.queues[number]))
-        summary.delayed = [plain(level) for level in levels]
-        summary.timers = None if timers is None else plain(timers)
-        summary.losses += [plain(loss) for loss in (*lost, *lost_delayed)]
-        summary.warnings = [plain(loss) for loss in (*tail_cut(prediction.log), *earlier_lives(prediction.queues), *warned)]
+            setattr(result, name, None if part is None else plain(part))
+        result.queues = on_demand.OnDemand(len(prediction.queues), lambda number: shallow(prediction.queues[number]))
+        result.delayed = [plain(level) for level in levels]
+        result.timers = None if timers is None else plain(timers)
+        result.losses += [plain(loss) for loss in (*lost, *lost_delayed)]
+        result.warnings = [plain(loss) for loss in (*tail_cut(prediction.log), *earlier_lives(prediction.queues), *warned)]
 
     def _check_unchanged(self, before: start_listing.Listing) -> None:
         """Raise InputError where a file is another than it was at the beginning."""
         changed = start_listing.first_change(before, self._folders_of().listing())
-        if changed is not None and not any(refusal["kind"] == "lock-held" for refusal in self._summary.refusals):
+        if changed is not None and not any(refusal["kind"] == "lock-held" for refusal in self._result.refusals):
             raise InputError(f"{escape(os.path.join(self._settings.store, changed))}: {CHANGED}")

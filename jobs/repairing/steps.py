@@ -97,12 +97,12 @@ class RepairSteps(FullBuild):
             )
 
     def mended(
-        self, scan: Scan, segments: list[Segment], chain: Chain, summary: BuildResult, reporter: Reporter
+        self, scan: Scan, segments: list[Segment], chain: Chain, result: BuildResult, reporter: Reporter
     ) -> tuple[list[Segment], Chain]:
-        assert isinstance(summary, RepairResult)
+        assert isinstance(result, RepairResult)
         if not segments:
             raise InputError(f"{escape(', '.join(self.settings.roots))}: holds no segment: there is nothing to repair")
-        summary.warnings += self._doubts(segments, chain)
+        result.warnings += self._doubts(segments, chain)
         with reporter.step("decide"):
             _refuse(chain, segments)
             whole = whole_segments(segments)
@@ -140,16 +140,16 @@ class RepairSteps(FullBuild):
                 _refuse_many(sum(gap.offsets for gap in lost), self.settings.max_fill)
                 mended, homeless = with_tombstones(mended, lost, {segment.start: segment.segment_end for segment in whole})
                 if homeless:
-                    summary.warnings.append(
+                    result.warnings.append(
                         f"--tombstones: {counted(homeless, 'lost queue offset')} without room for a record: they stay empty"
                     )
         if self.settings.replicas:
-            summary.warnings += reporting.of_replicas(mended, self._last)
+            result.warnings += reporting.of_replicas(mended, self._last)
         written = self._write(scan, whole, mended, reporter)
         self._entries = reporting.entries(mended, written)
-        summary.repair, lost_bytes = reporting.report(whole, mended, kept, written)
-        summary.take(lost_bytes)
-        summary.warnings += [*behind.tell(summary.repair), *differing.tell(summary.repair, by_most)]
+        result.repair, lost_bytes = reporting.report(whole, mended, kept, written)
+        result.take(lost_bytes)
+        result.warnings += [*behind.tell(result.repair), *differing.tell(result.repair, by_most)]
         new = [_in_tree(segment, scan.staging) for segment in whole]
         changed = [(mended_range.low, mended_range.high) for mended_range in mended] + [
             (hole.offset, hole.offset + hole.length) for hole in kept

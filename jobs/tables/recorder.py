@@ -116,15 +116,15 @@ class Recorder(Unrecorded):
     def __init__(
         self,
         settings: building_settings.BuildSettings,
-        summary: building_summary.BuildResult,
+        result: building_summary.BuildResult,
         reporter: Reporter,
         engine: SparkEngine,
         log: Commitlog,
     ) -> None:
         self._spark, self._own = engine.spark, engine.own
         self.settings = settings if settings.build_id else dataclasses.replace(settings, build_id=uuid.uuid4().hex)
-        self._summary, self._reporter = summary, reporter
-        self._frames = rows.Frames(self.settings, summary, engine, log)
+        self._result, self._reporter = result, reporter
+        self._frames = rows.Frames(self.settings, result, engine, log)
         self._claim = rows.Claim(self._spark, self._path(BUILDS), self.settings.build_id, shared=bool(settings.build_id))
         self._alone = threading.Lock()
         self._built: rows.Built | None = None
@@ -166,8 +166,8 @@ class Recorder(Unrecorded):
     def _open(self, table: Table) -> None:
         making.ensure(self._spark, table, self._path(table))
         if table is BUILDS:
-            summary = copy.deepcopy(self._summary)
-            self._claim.make(lambda: self._row("started", None, summary))
+            result = copy.deepcopy(self._result)
+            self._claim.make(lambda: self._row("started", None, result))
 
     def _update(self, stage: str, size: int, total: int) -> None:
         with self._reaching(quick=False):
@@ -205,18 +205,18 @@ class Recorder(Unrecorded):
             self._claim.check()
             self._each(tables, lambda table: self._write(table, self._rows(table, manifest)), done)
             self._claim.check()
-            self._write(BUILDS, self._row("published", _now(), self._summary))
+            self._write(BUILDS, self._row("published", _now(), self._result))
             written = True
         if written:
             complete()
 
     def _write_failure(self, error: Exception) -> None:
         """Write the row of a run that publishes nothing, and the damage it met, as far as can be."""
-        outcome = dataclasses.replace(self._summary)
+        outcome = dataclasses.replace(self._result)
         outcome.exit, outcome.error = failure(error, None, PLACE, UNPUBLISHED)
         with self._warned("this run's rows are not all in the tables"), self._reaching(), self._stage(2):
             if self._claim.kept:
-                self._summary.warn(f"--tables: build {self.settings.build_id} was published before: this run is not recorded")
+                self._result.warn(f"--tables: build {self.settings.build_id} was published before: this run is not recorded")
                 return
             self._claim.check()
             self._write(QUARANTINE, self._frames.quarantine())
@@ -228,12 +228,12 @@ class Recorder(Unrecorded):
         try:
             yield
         except Exception as error:  # noqa: BLE001  whatever Spark, Delta or a task raises
-            self._summary.warnings.append(f"--tables {escape(self.settings.tables)}: {making.reason(error)}: {outcome}")
+            self._result.warnings.append(f"--tables {escape(self.settings.tables)}: {making.reason(error)}: {outcome}")
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
-    def _row(self, state: str, ended: datetime | None, summary: building_summary.BuildResult) -> DataFrame:
-        return self._frames.of_run(summary, state, self._claim.attempt, ended)
+    def _row(self, state: str, ended: datetime | None, result: building_summary.BuildResult) -> DataFrame:
+        return self._frames.of_run(result, state, self._claim.attempt, ended)
 
     def _rows(self, table: Table, manifest: str) -> DataFrame:
         if table is FILES:
@@ -249,7 +249,7 @@ class Recorder(Unrecorded):
 
         One thread at a time: each puts back the settings that it found.
         """
-        few = not self.settings.messages_table and sum(self._summary.files.values()) <= _FEW_FILES
+        few = not self.settings.messages_table and sum(self._result.files.values()) <= _FEW_FILES
         own_settings = dict(_NO_COUNTS) if self._own else {}
         if self._own and few and quick:
             own_settings |= rows.small_queries(self._spark)
@@ -273,7 +273,7 @@ class Recorder(Unrecorded):
 
     def _write(self, table: Table, frame: DataFrame) -> None:
         """Write rows at the end of the run."""
-        if table is QUARANTINE and self._claim.attempt.number == 1 and not self._summary.damage:
+        if table is QUARANTINE and self._claim.attempt.number == 1 and not self._result.damage:
             return
         # A run with the same id may have left rows, or be about to. And the row in builds is there since the start.
         replace = self._claim.shared or table is BUILDS

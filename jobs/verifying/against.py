@@ -28,13 +28,13 @@ class Against:
 
     def __init__(
         self, settings: options.VerifySettings, reporter: Reporter, engines: Engines,
-        summary: verifying_summary.VerifyResult | None = None,
+        result: verifying_summary.VerifyResult | None = None,
     ) -> None:  # fmt: skip
         self.settings = settings.located()
         self.reporter, self.engines = reporter, engines
         self.a, self.b = self.settings.store, files.absolute(settings.against)
-        self.summary = summary or verifying_summary.VerifyResult()
-        self.summary.store, self.summary.against = redacted(settings.store), redacted(settings.against)
+        self.result = result or verifying_summary.VerifyResult()
+        self.result.store, self.result.against = redacted(settings.store), redacted(settings.against)
         self.tally = Tally()
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
@@ -43,38 +43,38 @@ class Against:
         ``logs`` are what ``VerifySettings.logs`` listed just before, if it was called. Raises ReindexError.
         """
         logs = logs or self.settings.logs()
-        self.summary.notes += verifying_run.broker_notes(self.settings)
+        self.result.notes += verifying_run.broker_notes(self.settings)
         for store in (self.a, self.b):
-            self.summary.notes += check_verified(store, self.settings.only)
+            self.result.notes += check_verified(store, self.settings.only)
         self.settings, notes = verifying_work.take_sizes(verifying_work.of_build(self.settings))
-        self.summary.notes += notes
-        left, work = self.summary.left, self.settings.work
+        self.result.notes += notes
+        left, work = self.result.left, self.settings.work
         with (
-            self.summary.telling_leftovers(),
+            self.result.telling_leftovers(),
             self.engines() as engine,
             verifying_work.work_folder(work, left, engine.is_here) as staging,
         ):
-            up = self.summary.seconds["session"] = self.reporter.elapsed()
+            up = self.result.seconds["session"] = self.reporter.elapsed()
             for part, compare in (("log", self._logs), ("consumequeue", self._queues), ("index", self._index)):
                 begin = time.monotonic()
                 compare(engine, staging, logs)
-                self.summary.seconds[part] = time.monotonic() - begin
-            self.summary.seconds["verify"] = self.reporter.elapsed() - up
+                self.result.seconds[part] = time.monotonic() - begin
+            self.result.seconds["verify"] = self.reporter.elapsed() - up
             for log, store in zip(logs, (self.a, self.b), strict=True):
                 check_unchanged(log, (files.join(store, "commitlog"),))
         self._checkpoints()
-        self.summary.take(self.tally, mend.Mend(self.settings.mending_build()))
+        self.result.take(self.tally, mend.Mend(self.settings.mending_build()))
 
     def _logs(self, engine: Engine, staging: StagingFolder, logs: list[Commitlog]) -> None:
         stretches = overlap(*(log.segments for log in logs))
-        summary = self.summary
-        summary.segments = summary.segments_read = len(logs[0].segments)
-        summary.bytes = sum(stretch.length for stretch in stretches)
-        summary.sizes = {"commitlog": logs[0].size, "against": logs[1].size}
+        result = self.result
+        result.segments = result.segments_read = len(logs[0].segments)
+        result.bytes = sum(stretch.length for stretch in stretches)
+        result.sizes = {"commitlog": logs[0].size, "against": logs[1].size}
         if not stretches:
-            summary.notes.append("the two logs have no offset in common")
+            result.notes.append("the two logs have no offset in common")
             return
-        tasks = task_count(len(stretches), 2 * summary.bytes, engine.cores)
+        tasks = task_count(len(stretches), 2 * result.bytes, engine.cores)
         plan = handover.write_plan(staging, "stretches", stretches)
         sizes = {f"log-{k}": sum(one.length for one in handover.share(stretches, k, tasks)) for k in range(tasks)}
         with self.reporter.stage("compare log", *Work.of_tasks(staging, "bytes", sizes)):
@@ -92,7 +92,7 @@ class Against:
                 self.tally.add("against-log-ends", 1, "commitlog", first, text)
         if ends[0] != ends[1]:
             text = f"the last segment ends at offset {ends[0]} in A, at {ends[1]} in B"
-            summary.notes.append(text)
+            result.notes.append(text)
 
     def _tell_differing(self, differences: list[LogDifference], first: int, count: int) -> None:
         """Count bytes that differ, with the records that they are of."""
@@ -103,7 +103,7 @@ class Against:
             self.tally.add("against-log-differs", record.bytes, "commitlog", record.first, record.text)
         self.tally.add("against-log-differs", rest, "commitlog", first, text)
         if records:
-            self.summary.notes.append(f"{counted(len(records), 'record')} of A differ in B, {text}")
+            self.result.notes.append(f"{counted(len(records), 'record')} of A differ in B, {text}")
 
     def _queues(self, engine: Engine, staging: StagingFolder, logs: list[Commitlog]) -> None:
         start = max((log.segments[0].start for log in logs if log.segments), default=0)
@@ -119,8 +119,8 @@ class Against:
                 results = against.AgainstResult.read(engine.numbers(comparer, tasks))
             for found in results:
                 self.tally.merge(found.tally)
-                self.summary.files["consumequeue"] += found.files
-                self.summary.units += found.units
+                self.result.files["consumequeue"] += found.files
+                self.result.units += found.units
 
     def _index(self, engine: Engine, staging: StagingFolder, _: list[Commitlog]) -> None:
         """By name; where no name is in both, as a broker's own are named by its clock, in the order of names."""
@@ -132,10 +132,10 @@ class Against:
         else:
             pairs = list(zip(names[0], names[1], strict=False))
             alone = [(name, k) for k in (0, 1) for name in names[k][len(pairs) :]]
-            self.summary.notes.append("no IndexFile has the same name in both stores: compared in the order of names")
+            self.result.notes.append("no IndexFile has the same name in both stores: compared in the order of names")
         for name, k in alone:
             self.tally.add("against-index-file", 1, f"index/{escape(name)}", 0, f"only in {'AB'[k]}")
-        self.summary.files["index"] = len(pairs)
+        self.result.files["index"] = len(pairs)
         if pairs:
             plan = handover.write_plan(staging, "pairs", pairs)
             comparer = against.CompareIndex(staging, self.a, self.b, plan, self.settings.hash_slots)
@@ -151,6 +151,6 @@ class Against:
         if all(files.entry_of(path).kind == files.FILE for path in paths):
             one, other = (files.head(path, CHECKPOINT_LAYOUT.size) for path in paths)
             if one != other:
-                self.summary.notes.append("the checkpoints differ, as those of two brokers do")
+                self.result.notes.append("the checkpoints differ, as those of two brokers do")
         elif any(files.entry_of(path).kind == files.FILE for path in paths):
-            self.summary.notes.append("only one of the stores has a checkpoint")
+            self.result.notes.append("only one of the stores has a checkpoint")

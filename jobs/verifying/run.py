@@ -33,17 +33,17 @@ _SILENT: Final = 1.0
 
 
 class Verify:
-    """One run of a verify. ``summary`` is true at every moment, also when the run fails."""
+    """One run of a verify. ``result`` is true at every moment, also when the run fails."""
 
     def __init__(
         self, settings: options.VerifySettings, reporter: Reporter, engines: Engines,
-        summary: verifying_summary.VerifyResult | None = None,
+        result: verifying_summary.VerifyResult | None = None,
     ) -> None:  # fmt: skip
         self.settings = settings.located()
         self.reporter = reporter
         self.engines = engines
-        self.summary = summary or verifying_summary.VerifyResult()
-        self.summary.store, self.summary.sample = showing.redacted(settings.store), settings.sample
+        self.result = result or verifying_summary.VerifyResult()
+        self.result.store, self.result.sample = showing.redacted(settings.store), settings.sample
         self.tally = Tally()
         self.log_findings = verifying_mend.LogFindings()
         self.signs: list[versions.Sign] = []
@@ -57,9 +57,9 @@ class Verify:
         (log,) = logs or self.settings.logs()
         chosen = verifying_log.sampled(log.segments, self.settings.sample)
         planning.check_range_size(self.settings.range_size, sum(segment.data_end - segment.start for segment in chosen))
-        self.summary.notes += [*self.settings.conf_notes, *broker_notes(self.settings)]
+        self.result.notes += [*self.settings.conf_notes, *broker_notes(self.settings)]
         advice = ": leave the queues out, by --only index,checkpoint,log"
-        self.summary.notes += store_settings.check_verified(self.settings.store, self.settings.only, advice)
+        self.result.notes += store_settings.check_verified(self.settings.store, self.settings.only, advice)
         scans = verifying_log.scans_of(self.settings)
         self.settings = verifying_work.of_build(self.settings)
         if "broker_version" not in self.settings.named:
@@ -67,40 +67,40 @@ class Verify:
                 self.signs += versions.of_files(self.settings.store, store_log, self.settings.index_names)
         self._fit()
         self.settings, notes = verifying_work.take_sizes(self.settings)
-        self.summary.notes += notes
+        self.result.notes += notes
         if scans:
-            compares, left = QUEUES in self.settings.only, self.summary.left
+            compares, left = QUEUES in self.settings.only, self.result.left
             self.memory = verifying_log.VerifyMemory(
                 scans, self._scan_settings(), self.settings.recheck, left, compares=compares
             )
         known = self.memory or contextlib.nullcontext()
-        left, work = self.summary.left, self.settings.work
+        left, work = self.result.left, self.settings.work
         with (
-            self.summary.telling_leftovers(),
+            self.result.telling_leftovers(),
             self.engines() as engine,
             verifying_work.work_folder(work, left, engine.is_here) as staging,
             known,
         ):
-            up = self.summary.seconds["session"] = self.reporter.elapsed()
+            up = self.result.seconds["session"] = self.reporter.elapsed()
             try:
                 self._verify(engine, staging, log, chosen)
                 store_settings.check_unchanged(log, self.settings.roots)
                 if self.memory:
                     self.memory.save()
             finally:
-                self.summary.seconds["verify"] = self.reporter.elapsed() - up
-        orders, idle_queues = self.summary.orders, self.summary.idle_queues
-        mend = verifying_mend.advise(self.settings, self.tally, self.log_findings, orders, idle_queues, self.summary.store)
-        self.summary.take(self.tally, mend)
-        self.summary.not_checked = list(UNCHECKED)
+                self.result.seconds["verify"] = self.reporter.elapsed() - up
+        orders, idle_queues = self.result.orders, self.result.idle_queues
+        mend = verifying_mend.advise(self.settings, self.tally, self.log_findings, orders, idle_queues, self.result.store)
+        self.result.take(self.tally, mend)
+        self.result.not_checked = list(UNCHECKED)
 
     def _fit(self) -> bool:
         """Go on with the version that fits best, if none was named; whether several versions left their signs."""
         found = None if "broker_version" in self.settings.named else versions.fit(self.signs)
         if found:
             self.settings = dataclasses.replace(self.settings, broker_version=found.best)
-            self.summary.fits, self.summary.signs = list(found.versions), [sign.text for sign in self.signs]
-        self.summary.broker_version = self.settings.broker_version
+            self.result.fits, self.result.signs = list(found.versions), [sign.text for sign in self.signs]
+        self.result.broker_version = self.settings.broker_version
         return found is not None and found.mixed
 
     @contextlib.contextmanager
@@ -110,7 +110,7 @@ class Verify:
         try:
             yield
         finally:
-            (self.summary.beside if beside else self.summary.seconds)[stage] = time.monotonic() - begin
+            (self.result.beside if beside else self.result.seconds)[stage] = time.monotonic() - begin
 
     def _verify(self, engine: Engine, staging: StagingFolder, log: store_settings.Commitlog, chosen: list[Segment]) -> None:
         settings = self.settings
@@ -145,7 +145,7 @@ class Verify:
         first_bytes.check_is_log(chosen, chain)
         accepted = chain.accepted
         self._count(chosen, accepted)
-        self.summary.incremental = self.memory.counts() if self.memory else None
+        self.result.incremental = self.memory.counts() if self.memory else None
         if LOG in settings.only:
             self._take(verifying_log.check_log(settings, log, chain, unread))
         wrong = list[int]()
@@ -160,10 +160,10 @@ class Verify:
         damaged = [hole for hole in chain.holes if not verifying_log.between(hole.offset, unread)]
         self.log_findings.first = min([*wrong, *(hole.offset for hole in damaged)], default=-1)
         if text := inputs.fillers(accepted):
-            self.summary.notes.append(text)
+            self.result.notes.append(text)
         self.log_findings.undecided = scanning.undecided(chain)
         if text := verifying_log.unmounted(settings, log, accepted):
-            self.summary.notes.append(text)
+            self.result.notes.append(text)
             self.log_findings.undecided = f"{text} A build drops all that the log does not hold"
         self.log_findings.cut = inputs.first_cut(self.settings.rules, log.segments, damaged)
 
@@ -181,14 +181,14 @@ class Verify:
             compared: list[Future[verifying_queues.QueueResult] | Future[verifying_index.IndexResult]] = []
             if INDEX in settings.only:
                 compared.append(pool.submit(compare_index))
-                if versions.wait_for_tags(self.summary.fits):
+                if versions.wait_for_tags(self.result.fits):
                     compared[0].result()
                     self._fit()
             if QUEUES in settings.only:
                 compared.append(pool.submit(compare_queues))
             results = [part.result() for part in reversed(compared)]
         if self._fit():
-            self.summary.notes.append(
+            self.result.notes.append(
                 f"the signs are of several versions, as after an upgrade: checked as a store of {self.settings.broker_version}"
             )
         self._note_settings()
@@ -212,7 +212,7 @@ class Verify:
 
     def _take(self, found: verifying_summary.PartFindings) -> None:
         self.tally.merge(found.tally)
-        self.summary.add(found)
+        self.result.add(found)
 
     def _scan_settings(self) -> ScanSettings:
         only = self.settings.only
@@ -227,26 +227,26 @@ class Verify:
         return QUEUES in self.settings.only or LOG in self.settings.only
 
     def _note_plan(self, log: store_settings.Commitlog, chosen: list[Segment]) -> None:
-        summary = self.summary
-        summary.segments, summary.segments_read = len(log.segments), len(chosen)
-        summary.sizes = {"commitlog": log.size, "consumequeue": 0, "index": 0}
+        result = self.result
+        result.segments, result.segments_read = len(log.segments), len(chosen)
+        result.sizes = {"commitlog": log.size, "consumequeue": 0, "index": 0}
         self._note_settings()
         if len(chosen) < len(log.segments):
-            summary.notes.append(
+            result.notes.append(
                 f"a sample: {len(chosen)} of {showing.counted(len(log.segments), 'segment')} were read, "
                 "only what points there was compared; batch queues were not"
             )
 
     def _note_settings(self) -> None:
-        self.summary.settings = self.settings.mending_build().for_manifest() | {"only": list(self.settings.only)}
+        self.result.settings = self.settings.mending_build().for_manifest() | {"only": list(self.settings.only)}
 
     def _count(self, chosen: list[Segment], accepted: list[RangeSummary]) -> None:
-        summary = self.summary
-        summary.bytes = sum(segment.data_end - segment.start for segment in chosen)
-        summary.records = sum(s.records for s in accepted)
+        result = self.result
+        result.bytes = sum(segment.data_end - segment.start for segment in chosen)
+        result.records = sum(s.records for s in accepted)
         self.log_findings.inner_batches = sum(s.inner_batches for s in accepted)
         if self.log_findings.inner_batches and not self.settings.batch_topics:
-            summary.notes.append("the log has inner batches: give --topics-config, or their queues are compared as plain ones")
+            result.notes.append("the log has inner batches: give --topics-config, or their queues are compared as plain ones")
 
 
 def broker_notes(settings: options.VerifySettings) -> list[str]:

@@ -147,7 +147,7 @@ _SUCCESS: Final = "last_success_timestamp_seconds"
 
 
 class Figures(Protocol):
-    """What the summaries of build, verify and repair share."""
+    """What the results of build, verify and repair share."""
 
     exit: int
     version: str
@@ -160,9 +160,9 @@ class Figures(Protocol):
 
 
 def write_metrics(
-    path: str, labels: Mapping[str, str], summary: Figures, seconds: StageSeconds, counts: Mapping[str, int]
+    path: str, labels: Mapping[str, str], result: Figures, seconds: StageSeconds, counts: Mapping[str, int]
 ) -> None:
-    """Replace ``path``, whole or not at all. ``counts`` by name go beside those of the summary.
+    """Replace ``path``, whole or not at all. ``counts`` by name go beside those of the result.
 
     The time of the last run that ended well outlives runs that do not. Raises OSError, also for what is no regular file: a
     rename would take the place of a device.
@@ -178,26 +178,26 @@ def write_metrics(
             known = gauges[name] = Gauge(PREFIX + name, text, [*labels, *extra_labels], registry=registry)
         known.labels(*labels.values(), *extra_labels.values()).set(value)
 
-    gauge("info", "Version of the last run.", 1, version=summary.version)
-    gauge("exit_status", "Exit status of the last run.", summary.exit)
+    gauge("info", "Version of the last run.", 1, version=result.version)
+    gauge("exit_status", "Exit status of the last run.", result.exit)
     gauge("last_run_timestamp_seconds", "When the last run ended.", now)
-    gauge(_SUCCESS, "When a run last ended with status 0; 0: never.", now if summary.exit == 0 else _last_success(path, labels))
+    gauge(_SUCCESS, "When a run last ended with status 0; 0: never.", now if result.exit == 0 else _last_success(path, labels))
     for name, (text, parts) in _WHOLE.items():
-        for stage_seconds in [summary.seconds[part] for part in parts if part in summary.seconds]:
+        for stage_seconds in [result.seconds[part] for part in parts if part in result.seconds]:
             gauge(name, text, stage_seconds)
     # Before the session is up no other stage begins.
-    starting = {"session": summary.seconds["session"]} if "session" in summary.seconds else {}
+    starting = {"session": result.seconds["session"]} if "session" in result.seconds else {}
     for stage, stage_seconds in {**starting, **seconds.alone}.items():
         gauge("stage_seconds", "Seconds of the last run by stage, none of which counts twice.", stage_seconds, stage=stage)
     for stage, rounds in seconds.rounds.items():
         gauge("stage_rounds", "How often the last run began the stage.", rounds, stage=stage)
     for stage, stage_seconds in seconds.beside.items():
         gauge("beside_seconds", "Seconds of what the last run did at the same time as its stages.", stage_seconds, stage=stage)
-    gauge("commitlog_bytes", "Bytes of the commitlog that were read.", summary.bytes)
-    gauge("records", "Records in them.", summary.records)
-    gauge("consumequeue_units", "Units of ConsumeQueues that were written or compared.", summary.units)
-    gauge("index_items", "Items of IndexFiles that were written or compared.", summary.items)
-    for kind, number in summary.files.items():
+    gauge("commitlog_bytes", "Bytes of the commitlog that were read.", result.bytes)
+    gauge("records", "Records in them.", result.records)
+    gauge("consumequeue_units", "Units of ConsumeQueues that were written or compared.", result.units)
+    gauge("index_items", "Items of IndexFiles that were written or compared.", result.items)
+    for kind, number in result.files.items():
         gauge("files", "Files that were written or compared, by kind.", number, kind=kind)
     for name, number in counts.items():
         gauge(name, _TEXTS[name], number)

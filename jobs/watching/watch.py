@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.watching.logs import Figures, JsonLog, Value
     from rocketmq_reindex.jobs.watching.progress import Reporter, Shown
 
-    class RunSummary(Figures, Protocol):
-        """What the summaries of build, verify and repair share."""
+    class RunResult(Figures, Protocol):
+        """What the results of build, verify and repair share."""
 
         error: str | None
 
@@ -131,47 +131,47 @@ class Watch:
         self._reporter.begin = self._begin
         return self._reporter
 
-    def stop_clock(self, summary: RunSummary) -> None:
+    def stop_clock(self, result: RunResult) -> None:
         """The work is done: note how long all of it took."""
-        summary.seconds["total"] = time.monotonic() - self._begin
+        result.seconds["total"] = time.monotonic() - self._begin
 
-    def end(self, summary: RunSummary, *, lines: bool = False, published: bool = False) -> None:
+    def end(self, result: RunResult, *, lines: bool = False, published: bool = False) -> None:
         """Report the end of the run. ``lines``: warnings are lines on stderr, if they are not logged."""
         self._listening.close()
-        trouble = self._write_metrics(summary) if self._run.metrics else ""
+        trouble = self._write_metrics(result) if self._run.metrics else ""
         if trouble:
-            summary.warn(trouble)
+            result.warn(trouble)
         if self._log:
-            self._log_end(self._log, summary, published)
+            self._log_end(self._log, result, published)
             return
         if self._quiet:
             return
-        warnings = [text for _, text, _ in summary.events()] if lines else [trouble] if trouble else []
+        warnings = [text for _, text, _ in result.events()] if lines else [trouble] if trouble else []
         for text in warnings:
             print(f"warning: {text}", file=sys.stderr)
-        if summary.error:
-            print(error_lines(summary.error), file=sys.stderr)
+        if result.error:
+            print(error_lines(result.error), file=sys.stderr)
 
-    def _log_end(self, log: JsonLog, summary: RunSummary, published: bool) -> None:
-        for event, text, context in summary.events():
+    def _log_end(self, log: JsonLog, result: RunResult, published: bool) -> None:
+        for event, text, context in result.events():
             log.event(event, text, context, logging.INFO if event == "note" else logging.WARNING)
-        for error in errors_of(summary.error) if summary.error else ():
-            log.event("error", " ".join(line.strip() for line in error.split("\n")), {"exit": summary.exit}, logging.ERROR)
+        for error in errors_of(result.error) if result.error else ():
+            log.event("error", " ".join(line.strip() for line in error.split("\n")), {"exit": result.exit}, logging.ERROR)
         if published:
             log.event("published", f"published {self._out}", {"out": self._out})
         figures: dict[str, Value] = {
-            "exit": summary.exit,
-            **{f"seconds_{stage}": round(seconds, 3) for stage, seconds in summary.seconds.items()},
-            "bytes": summary.bytes,
-            "records": summary.records,
-            "units": summary.units,
-            "items": summary.items,
-            **{f"{kind}_files": number for kind, number in summary.files.items()},
-            **summary.counts(),
+            "exit": result.exit,
+            **{f"seconds_{stage}": round(seconds, 3) for stage, seconds in result.seconds.items()},
+            "bytes": result.bytes,
+            "records": result.records,
+            "units": result.units,
+            "items": result.items,
+            **{f"{kind}_files": number for kind, number in result.files.items()},
+            **result.counts(),
         }
-        log.event("run-ended", f"{self._command}: ended with status {summary.exit}", figures)
+        log.event("run-ended", f"{self._command}: ended with status {result.exit}", figures)
 
-    def _write_metrics(self, summary: RunSummary) -> str:
+    def _write_metrics(self, result: RunResult) -> str:
         """Write the figures; return what kept them from being written, or nothing."""
         path = self._run.metrics
         try:
@@ -179,7 +179,7 @@ class Watch:
             from rocketmq_reindex.jobs.watching.progress import StageSeconds
 
             seconds = self._reporter.seconds if self._reporter else StageSeconds()
-            write_metrics(path, {"command": self._command, "store": self._store}, summary, seconds, summary.counts())
+            write_metrics(path, {"command": self._command, "store": self._store}, result, seconds, result.counts())
         except Exception as error:  # noqa: BLE001  the run itself went as it went
             reason = error.strerror if isinstance(error, OSError) and error.strerror else escape(str(error))
             return f"--metrics {escape(path)}: not written: {reason}"

@@ -84,10 +84,10 @@ def drive(folder: Path, shape: Shape, clock: Callable[[], float] = time.perf_cou
         with steps.sampling():
             job.run()
     except ReindexError as error:
-        job.summary.exit, job.summary.error = error.exit_status, str(error)
+        job.result.exit, job.result.error = error.exit_status, str(error)
     finally:
         files.free_bytes = enough
-    return Driven(steps.seconds["all"], steps.memory["all"] - before, steps, job.summary, folder / "out")
+    return Driven(steps.seconds["all"], steps.memory["all"] - before, steps, job.result, folder / "out")
 
 
 def main() -> int:

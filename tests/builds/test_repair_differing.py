@@ -187,7 +187,7 @@ def test_verify_against_names_the_records(whole: Log, tmp_path: Path) -> None:
     one.change(other.offset + 95, b"\x07")
     job = Against(VerifySettings(str(whole.store), against=str(one.store)).check(), QuietReporter(), single(InlineEngine()))
     job.run()
-    summary = job.summary
+    summary = job.result
     (finding,) = summary.findings
     assert (finding["kind"], finding["count"]) == ("against-log-differs", 3)
     (example,) = finding["examples"]

@@ -28,7 +28,7 @@ def against(a: Path, b: Path) -> VerifyResult:
     settings = VerifySettings(str(a), against=str(b)).check()
     job = Against(settings, QuietReporter(), single(InlineEngine()))
     job.run()
-    return job.summary
+    return job.result
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def recorded(golden_store: Stores, delta: SparkSession, tmp_path_factory: pytest
 
 def test_a_published_build(recorded: tuple[Build, Path, Path], golden_store: Stores, delta: SparkSession) -> None:
     job, out, place = recorded
-    summary, manifest = job.summary, json.loads((out / "reindex.json").read_text())
+    summary, manifest = job.result, json.loads((out / "reindex.json").read_text())
     assert (summary.exit, summary.error) == (0, None)
     build = only(read(delta, place, BUILDS).collect())
     as_told(build, summary)
@@ -191,7 +191,7 @@ def test_twice_adds_nothing(recorded: tuple[Build, Path, Path]) -> None:
     at = versions(place)
     assert isinstance(job.recorder, Recorder)
     job.recorder.write_published(str(out / "reindex.json"), lambda: None)
-    assert job.summary.warnings == []
+    assert job.result.warnings == []
     assert versions(place) == at
 
 
@@ -204,9 +204,9 @@ def test_a_table_that_fails_after_publishing(
     broken = commit(place, FILES, at["files"] + 1)
     job = make_build(words(store, out, place, build_id="b1"), Reporter([Spoiler(broken)]), SparkEngines(""))
     job.run()
-    assert (job.summary.exit, len(job.summary.warnings)) == (0, 1)
-    assert "the build is published, not all of its rows are in the tables" in job.summary.warnings[0]
-    assert "\n" not in job.summary.warnings[0]
+    assert (job.result.exit, len(job.result.warnings)) == (0, 1)
+    assert "the build is published, not all of its rows are in the tables" in job.result.warnings[0]
+    assert "\n" not in job.result.warnings[0]
     assert (out / "reindex.json").exists()
     assert outcome(delta, place, "b1") == (1, "started")
     written = rows(of(delta, place, SEGMENTS, "b1"))

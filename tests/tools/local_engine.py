@@ -134,5 +134,5 @@ def run_build(settings: BuildSettings, engines: Engines, reporter: Reporter | No
     try:
         job.run()
     except ReindexError as error:
-        job.summary.exit, job.summary.error = error.exit_status, str(error)
-    return job.summary
+        job.result.exit, job.result.error = error.exit_status, str(error)
+    return job.result

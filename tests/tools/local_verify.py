@@ -31,8 +31,8 @@ def run_verify(settings: VerifySettings, engine: Engine | None = None, reporter:
     try:
         job.run()
     except ReindexError as error:
-        job.summary.exit, job.summary.error = error.exit_status, str(error)
-    return job.summary
+        job.result.exit, job.result.error = error.exit_status, str(error)
+    return job.result
 
 
 def kinds(summary: VerifyResult) -> dict[str, int]:

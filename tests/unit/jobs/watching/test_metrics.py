@@ -80,9 +80,9 @@ def watched(command: str, settings: Any, kind: Callable[..., Any]) -> Any:
     with watch.reporter() as reporter:
         job = kind(settings, reporter, single(InlineEngine()))
         job.run()
-    watch.stop_clock(job.summary)
-    watch.end(job.summary)
-    return job.summary
+    watch.stop_clock(job.result)
+    watch.end(job.result)
+    return job.result
 
 
 def test_a_build_and_a_verify_are_no_longer_than_they_were(tmp_path: Path) -> None:

@@ -42,13 +42,13 @@ def test_a_build(watch: Watch, golden_store: Stores, tmp_path_factory: pytest.Te
     settings = BuildSettings(str(golden.path), str(out), **golden.sizes()).check()  # type: ignore[arg-type]
     job = make_build(settings, watch.reporter(), slow_to_stop)
     job.run()
-    watch.stop_clock(job.summary)
-    seconds = job.summary.seconds
+    watch.stop_clock(job.result)
+    seconds = job.result.seconds
     assert set(seconds) == {"session", "build", "total"}
     assert seconds["session"] >= IMPORTS
     assert 0 < seconds["build"] < IMPORTS
     assert seconds["session"] + seconds["build"] + 0.2 <= seconds["total"]
-    assert f"took     {seconds['total']:.1f} s, start {seconds['session']:.1f} s" in job.summary.to_text()
+    assert f"took     {seconds['total']:.1f} s, start {seconds['session']:.1f} s" in job.result.to_text()
 
 
 def test_a_verify(watch: Watch, golden_store: Stores) -> None:
@@ -56,8 +56,8 @@ def test_a_verify(watch: Watch, golden_store: Stores) -> None:
     settings = VerifySettings(str(store)).check()
     job = Verify(settings, watch.reporter(), slow_to_stop)
     job.run()
-    watch.stop_clock(job.summary)
-    seconds, beside = job.summary.seconds, job.summary.beside
+    watch.stop_clock(job.result)
+    seconds, beside = job.result.seconds, job.result.beside
     assert seconds["session"] >= IMPORTS
     assert seconds["session"] + seconds["verify"] + 0.2 <= seconds["total"]
     # Stages come one after another; what runs beside others is told apart.
@@ -65,7 +65,7 @@ def test_a_verify(watch: Watch, golden_store: Stores) -> None:
     assert set(beside) == {"list", "check", "consumequeue", "index"}
     assert max(beside["list"], beside["check"]) <= seconds["scan"]
     assert max(beside["consumequeue"], beside["index"]) <= seconds["compare"]
-    assert f"took     {seconds['total']:.1f} s" in job.summary.to_text()
+    assert f"took     {seconds['total']:.1f} s" in job.result.to_text()
 
 
 def test_a_command_that_is_called_begins_when_it_is_called() -> None:

@@ -64,8 +64,8 @@ def watched(settings: BuildSettings, *words: str) -> BuildResult:
     with watch.reporter() as reporter:
         job = make_build(settings, reporter, single(InlineEngine()))
         job.run()
-    watch.end(job.summary, lines=True, published=job.published)
-    return job.summary
+    watch.end(job.result, lines=True, published=job.published)
+    return job.result
 
 
 def test_a_refusal_is_one_event(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
