@@ -63,7 +63,7 @@ def write_topics(
 
 
 def _text(version: str, parts: list[str]) -> Iterator[bytes]:
-    """Yields the lines of sorted parts as one JSON object, laid out as RocketMQ does."""
+    """Yield the lines of sorted parts as one JSON object, laid out as RocketMQ does."""
     yield f'{{\n\t"dataVersion":{version},\n\t"topicConfigTable":{{'.encode()
     separator = "\n\t\t"
     for _, entry in heapq.merge(*(_lines(part) for part in parts)):

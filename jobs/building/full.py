@@ -159,14 +159,14 @@ class FullBuild:
         self, staging: StagingFolder, accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None,
         extra_units: int = 0,
     ) -> None:  # fmt: skip
-        """Raises InputError when the output cannot fit, by a sample of the log, or by the counts of the ``accepted`` ranges."""
+        """Raise InputError when the output cannot fit, by a sample of the log, or by the counts of the ``accepted`` ranges."""
         check_free(self.settings, scan_settings(self.settings), self.log, staging.root, accepted, plans, extra_units)
 
     def staged(self, staging: StagingFolder) -> None:
         """The staging folder is there; nothing has been scanned yet. Raises InputError when the run cannot continue."""
 
     def check_begins(self, segments: list[Segment], chain: Chain) -> None:
-        """Raises InputError or RefusedError where the first segment is none of RocketMQ."""
+        """Raise InputError or RefusedError where the first segment is none of RocketMQ."""
         check_begins(self.settings, segments, chain)
 
     def mended(

@@ -58,7 +58,7 @@ def check_records(settings: BuildSettings, log: Commitlog, records: int, size: i
 
 
 def _kept(settings: BuildSettings, target: str) -> list[str]:
-    """Raises InputError where DIR holds a build of some records, which stays there. In a dry run that is a warning."""
+    """Raise InputError where DIR holds a build of some records, which stays there. In a dry run that is a warning."""
     known = 0 if settings.allow_empty else _records(target)
     if not known:
         return []
@@ -74,7 +74,7 @@ def _kept(settings: BuildSettings, target: str) -> list[str]:
 
 
 def _records(target: str) -> int:
-    """Returns the records of the build in DIR; 0 where there is none, -1 where that cannot be known."""
+    """Return the records of the build in DIR; 0 where there is none, -1 where that cannot be known."""
     if files.entry_of(target).kind != files.FOLDER:
         return 0
     standing = output.standing(target)

@@ -63,7 +63,7 @@ def even_range_size(limit: int, size: int, segment_bytes: int, cores: int) -> in
 
 
 def check_range_size(limit: int, size: int) -> None:
-    """Raises InputError for a --range-size that cuts ``size`` bytes of log into too many ranges; 0 for none."""
+    """Raise InputError for a --range-size that cuts ``size`` bytes of log into too many ranges; 0 for none."""
     count = -(-size // limit) if limit else 0
     if count > RANGES_MAX and limit < CHUNK:
         raise errors.InputError(

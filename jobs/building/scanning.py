@@ -170,7 +170,7 @@ def store_of(settings: Places, target: str, kind: str = "") -> ScanStore:
 
 
 def _known_as(target: str) -> str:
-    """Returns the same text for each form of a URI: a token may change every hour. Another endpoint is another store."""
+    """Return the same text for each form of a URI: a token may change every hour. Another endpoint is another store."""
     if not files.is_remote(target):
         return target
     return "\n".join([*files.canonical(target), files.option(files.split(target), "endpoint_override")])

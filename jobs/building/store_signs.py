@@ -131,7 +131,7 @@ def _is_here(place: str) -> bool:
 
 
 def _stores(settings: StoreSettings) -> Iterator[str]:
-    """Yields the folders where a running broker holds its lock: STORE, and what looks like a store around a log.
+    """Yield the folders where a running broker holds its lock: STORE, and what looks like a store around a log.
 
     The store of --broker-conf is left out: its broker may run while its log is read from a snapshot.
     """
@@ -321,7 +321,7 @@ def _is_default(settings: BuildSettings, name: str) -> bool:
 
 
 def _usual(by_size: Counter[int]) -> int:
-    """Returns the most frequent size of those that an IndexFile can have; 0 for none: a torn file says nothing."""
+    """Return the most frequent size of those that an IndexFile can have; 0 for none: a torn file says nothing."""
     fitting = {size: count for size, count in by_size.items() if size >= file_size(1, 2) and size % 4 == 0}
     return max(fitting, key=lambda size: (fitting[size], size), default=0)
 

@@ -75,7 +75,7 @@ def quoted(path: str) -> str:
 
 
 def check_place(place: str, others: Iterable[str]) -> None:
-    """Raises InputError when the tables would lie in one of the others: what is read, and what a build replaces as a whole; and
+    """Raise InputError when the tables would lie in one of the others: what is read, and what a build replaces as a whole; and
     for a place above Databricks' volumes.
     """
     if not place or not files.is_known(place):

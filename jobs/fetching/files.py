@@ -98,7 +98,7 @@ def check_log(build: FoundBuild, roots: Sequence[str], segments: Sequence[Segmen
 
 
 def _check_segments(log: ReadLog, there: dict[int, SegmentFile], where: str) -> None:
-    """Raises InputError where names and sizes show already that it is another log."""
+    """Raise InputError where names and sizes show already that it is another log."""
     read = {segment.start: segment for segment in log.segments}
     first, begin = min(there), min(read)
     if not there.keys() & read.keys():
@@ -126,7 +126,7 @@ def _check_segments(log: ReadLog, there: dict[int, SegmentFile], where: str) -> 
 
 
 def _check_stretch(stretch: DigestedBytes, segments: Sequence[SegmentFile], log: ReadLog) -> None:
-    """Raises InputError where the store's log has other bytes."""
+    """Raise InputError where the store's log has other bytes."""
     segment = next((one for one in segments if one.start <= stretch.low < one.start + one.size), None)
     if segment is None or stretch.high > segment.start + segment.size:
         path = escape(segment.path if segment else segments[-1].path)

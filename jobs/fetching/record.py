@@ -184,7 +184,7 @@ class Record:
 
 
 def _laid(found: Any) -> Laid:
-    """Raises KeyError, TypeError, AttributeError for what is none. A record without a kind is older than xxh3."""
+    """Raise KeyError, TypeError, AttributeError for what is none. A record without a kind is older than xxh3."""
     return Laid(str(found["build"]), str(found["files"]), str(found.get("digest", layouts.EARLIER_KIND)))
 
 

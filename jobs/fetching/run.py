@@ -200,7 +200,7 @@ class Fetch:
         return parts
 
     def _check_log(self, build: fetching_build.FoundBuild) -> None:
-        """Raises InputError for a store with another log than the build's, and for a build of less than a log."""
+        """Raise InputError for a store with another log than the build's, and for a build of less than a log."""
         given = self._settings
         roots = given.commitlogs or (os.path.join(self._store, "commitlog"),)
         segments = fetching_files.segments_in(roots)
@@ -212,7 +212,7 @@ class Fetch:
             self._result.warnings += fetching_files.check_log(build, roots, segments)
 
     def _check_room(self, size: int, held: int, copies: list[str]) -> None:
-        """Raises InputError for a store without room for ``size`` bytes; ``held`` are given back.
+        """Raise InputError for a store without room for ``size`` bytes; ``held`` are given back.
 
         ``copies`` are those that earlier fetches kept.
         """
@@ -222,7 +222,7 @@ class Fetch:
             raise InputError(f"{escape(self._store)}: needs {size:,} bytes where {free + held:,} are free: make room{such}")
 
     def _check_abort(self, build: fetching_build.FoundBuild, parts: list[str]) -> None:
-        """Raises InputError where the broker would start by a checkpoint that says too much of what stays in the store."""
+        """Raise InputError where the broker would start by a checkpoint that says too much of what stays in the store."""
         old = store_signs.old_of(self._store, parts)
         new = read_times(files.join(build.folder, "checkpoint")) if old else None
         if old and new and store_signs.bounded(new, old, parts) != new:

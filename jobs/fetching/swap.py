@@ -156,7 +156,7 @@ class Swap:
         raise InputError(f"{escape(name)}: is no journal of a fetch: look at what lies there, and remove it")
 
     def check(self, parts: list[str]) -> None:
-        """Raises InputError for a part that cannot be renamed into the store. Once a swap has started there is no way back."""
+        """Raise InputError for a part that cannot be renamed into the store. Once a swap has started there is no way back."""
         device = os.stat(self.store).st_dev
         for part in parts:
             place = os.path.join(self.store, part)

@@ -127,7 +127,7 @@ class Inspection:
         return None if self.hash_slots is None or self.index_items is None else (self.hash_slots, self.index_items)
 
     def check(self) -> Inspection:
-        """Raises UsageError for values that no file can have."""
+        """Raise UsageError for values that no file can have."""
         if not all(self.files):
             raise errors.UsageError("rmq-reindex inspect: a FILE has no name: see --help")
         if (self.hash_slots is None) != (self.index_items is None):

@@ -253,7 +253,7 @@ def _read_conf(path: str) -> tuple[BrokerSettings, dict[str, Any]]:
 
 
 def _checked(broker: BrokerSettings) -> BrokerSettings:
-    """Raises UsageError for sizes that no broker has."""
+    """Raise UsageError for sizes that no broker has."""
     for name, unit in (("cq_file_size", UNIT_SIZE), ("batch_cq_file_size", BATCH_UNIT_SIZE), ("segment_size", 1)):
         size = getattr(broker, name)
         if size is not None and (size < unit or size % unit or size > layouts.INT32_MAX):

@@ -250,7 +250,7 @@ class RepairSteps(FullBuild):
 
 
 def _refuse(chain: Chain, segments: list[Segment]) -> None:
-    """Raises RefusedError where there is more damage than any disk makes, or a segment's name is wrong: its records are sound,
+    """Raise RefusedError where there is more damage than any disk makes, or a segment's name is wrong: its records are sound,
     and somebody has to look first.
     """
     size = max(segment.segment_end - segment.start for segment in segments)

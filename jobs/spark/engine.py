@@ -45,7 +45,7 @@ def named(spark: Any) -> Iterator[None]:
 
 
 def _where(spark: Any, text: str) -> str:
-    """Returns the folder; of several the one with the least room. On a cluster, the host."""
+    """Return the folder; of several the one with the least room. On a cluster, the host."""
     with contextlib.suppress(Exception):
         context = spark.sparkContext
         if not str(context.master).startswith("local"):

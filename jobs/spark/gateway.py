@@ -208,14 +208,14 @@ _started: list[JvmErrors] = []
 
 
 def _spark_home() -> str:
-    """Returns the Spark that pyspark came with, or "". pyspark itself looks at the parent of the working folder first."""
+    """Return the Spark that pyspark came with, or "". pyspark itself looks at the parent of the working folder first."""
     package = os.path.dirname(os.path.abspath(pyspark.__file__))
     homes = [os.path.join(package, "spark-distribution"), package, os.path.dirname(os.path.dirname(package))]
     return next((home for home in homes if os.path.isfile(os.path.join(home, "bin", "spark-submit"))), "")
 
 
 def _check_spark(home: str) -> None:
-    """Raises InputError where SPARK_HOME is no Spark, or not the one that this pyspark talks to."""
+    """Raise InputError where SPARK_HOME is no Spark, or not the one that this pyspark talks to."""
     named = f"SPARK_HOME={escape(home)}"
     own = ".".join(pyspark.__version__.split(".")[:2])
     to_do = f"unset it (pyspark {pyspark.__version__} brings a Spark), or name the folder of a Spark {own}"
@@ -246,7 +246,7 @@ def absolute_paths() -> None:
 
 
 def _elsewhere(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that hold paths, as a process in another folder must have them."""
+    """Return the variables that hold paths, as a process in another folder must have them."""
     found = elsewhere(environment)
     python = environment.get("PYSPARK_PYTHON", "")
     if os.sep in python:

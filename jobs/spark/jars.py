@@ -64,7 +64,7 @@ _CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 
 
 def check_delta(spark: Any, own: bool) -> None:
-    """Raises InputError where a session that has just been started has no Delta Lake. ``own``: not by spark-submit."""
+    """Raise InputError where a session that has just been started has no Delta Lake. ``own``: not by spark-submit."""
     if pyspark.__version__.startswith("3."):
         # Rows go to Spark as Arrow tables, which its createDataFrame takes from 4.0 on.
         words = f"Delta tables need Spark 4, and this is Spark {pyspark.__version__}"

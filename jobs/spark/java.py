@@ -84,14 +84,14 @@ def _trouble() -> str:
 
 
 def check_java() -> None:
-    """Raises InputError where there is no Java, or one that Spark does not run on, before its JVM says so in its own words."""
+    """Raise InputError where there is no Java, or one that Spark does not run on, before its JVM says so in its own words."""
     if trouble := _trouble():
         to_do = f"set JAVA_HOME to a JDK {' or '.join(JAVA_VERSIONS)}, or take --engine local, which needs no Java"
         raise InputError(f"{trouble}: {to_do}")
 
 
 def check_spark() -> None:
-    """Raises InputError where no Spark is installed."""
+    """Raise InputError where no Spark is installed."""
     if find_spec("pyspark") is None:
         raise InputError(f"{_NOT_INSTALLED}: {_INSTALL}, or take --engine local")
 

@@ -185,7 +185,7 @@ def starting(master: str, delta: bool = False, hadoop_user: str = "") -> Iterato
 
 
 def _new(settings: Mapping[str, str], own: bool, delta: bool = False) -> SparkSession:
-    """Returns a new session. ``own``: in a JVM that this process starts; otherwise in that of spark-submit.
+    """Return a new session. ``own``: in a JVM that this process starts; otherwise in that of spark-submit.
 
     Raises InputError where it does not start, where ``delta`` asks for a Delta Lake that it has not, and for a wrong Python.
     """

@@ -107,7 +107,7 @@ def check_apart(option: str, place: str, stores: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def failures_as_errors(place: str) -> Iterator[None]:
-    """Raises InputError for what cannot be read or written. ``place`` stands for a file without a name.
+    """Raise InputError for what cannot be read or written. ``place`` stands for a file without a name.
 
     A pipe that is closed while a command prints is no failure of a file: BrokenPipeError passes.
     """

@@ -136,7 +136,7 @@ class IndexComparison:
         return [verify_index.ListedIndexFile(k, name, path, *sizes, trimmed) for k, (name, path) in enumerate(sorted(named))]
 
     def _entries(self) -> list[tuple[str, files.Entry]]:
-        """Returns the entries of index/ by their names in a store. No fetch brings what a build's manifest does not name."""
+        """Return the entries of index/ by their names in a store. No fetch brings what a build's manifest does not name."""
         found, names = entries_in(files.join(self.settings.store, FOLDER)), self.settings.index_names
         if self.settings.trimmed:
             return [(names[entry.name], entry) for entry in found if entry.name in names]
@@ -215,12 +215,12 @@ class IndexComparison:
     def _shared(
         self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]
     ) -> tuple[list[verify_items.ItemSpan], int]:
-        """Returns the stretches of the log, and how many tasks share them."""
+        """Return the stretches of the log, and how many tasks share them."""
         spans, size = _spans(accepted, segments, unread), sum(summary.high - summary.low for summary in accepted)
         return spans, max(1, task_count(len(spans), size, self.scan.engine.cores, DERIVED_BYTES))
 
     def _tables(self, log_start: int) -> list[verify_items.CheckedIndexFile]:
-        """Returns what the comparison needs of the files. A first file inherits a time from one that may have expired."""
+        """Return what the comparison needs of the files. A first file inherits a time from one that may have expired."""
         inherited, tables = 0 if log_start == 0 else -1, []
         listed = {file.number: file for file in self._listed}
         for check in self.checked:
@@ -260,7 +260,7 @@ class IndexComparison:
 def _spans(
     accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]
 ) -> list[verify_items.ItemSpan]:
-    """Returns the log in spans that begin with its ranges. What lies before, between and after the ranges has no items."""
+    """Return the log in spans that begin with its ranges. What lies before, between and after the ranges has no items."""
     if not accepted:
         return [verify_items.ItemSpan(segments[0].start if segments else 0, INT64_MAX, "", 0)] if not unread else []
     spans, starts = [], [segment.start for segment in segments]

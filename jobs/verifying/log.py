@@ -175,7 +175,7 @@ def scans_of(settings: options.VerifySettings) -> ScanStore | None:
 
 
 def _use(path: str) -> tuple[set[str], int]:
-    """Returns which files of the store a run used, by the note that it left, and the bytes of its log; nothing without one.
+    """Return which files of the store a run used, by the note that it left, and the bytes of its log; nothing without one.
 
     Raises OSError where the note cannot be read now.
     """

@@ -201,14 +201,14 @@ class VerifyResult(Result):
         return "\n".join(lines)
 
     def _not_checked(self) -> list[str]:
-        """Returns what "clean" says nothing about."""
+        """Return what "clean" says nothing about."""
         if not self.not_checked:
             return []
         where = "in records without __CRC32#" if self.settings.get("crc") == "all" else "as no checksum covers them"
         return [f"         not checked, {where}: {', '.join(self.not_checked)}"]
 
     def _queues(self) -> list[str]:
-        """Returns a line for each of the first queues that differ."""
+        """Return a line for each of the first queues that differ."""
         bad = [entry for entry in self.queue_list if entry["differences"]]
         if not bad:
             return []
@@ -249,7 +249,7 @@ class VerifyResult(Result):
         ]
 
     def _read(self, part: str) -> list[str]:
-        """Returns what was read of the log, and what was not because an earlier verify had read it."""
+        """Return what was read of the log, and what was not because an earlier verify had read it."""
         records = counted(self.records, "record")
         if self.incremental is None:
             return [f"read     {counted(self.bytes, 'byte')}, {records}{part}"]
@@ -262,7 +262,7 @@ class VerifyResult(Result):
         return [f"read     {read:,} of {counted(self.bytes, 'byte')}, {records}", f"known    {text}"]
 
     def _version(self) -> list[str]:
-        """Returns a line on the versions that fit the store, if they were looked for."""
+        """Return a line on the versions that fit the store, if they were looked for."""
         if not self.fits:
             return []
         by = ", ".join(self.signs) or "nothing in the store tells"
@@ -276,7 +276,7 @@ class VerifyResult(Result):
 
 
 def _of_queue(entry: dict[str, Any]) -> str:
-    """Returns what a queue lacks: its folder, or units by kind of difference."""
+    """Return what a queue lacks: its folder, or units by kind of difference."""
     if entry["units"] and not entry["files"]:
         return f"queue has no {'file' if entry['folder'] else 'folder'}"
     return ", ".join(f"{kind} {count:,}" for kind, count in sorted(entry["kinds"].items()))

@@ -124,7 +124,7 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
 
 
 def _index_sizes(settings: VerifySettings) -> tuple[int, int, bool]:
-    """Returns slots and items of an IndexFile, and whether they are known. What is not named comes from the files."""
+    """Return slots and items of an IndexFile, and whether they are known. What is not named comes from the files."""
     given = settings.named
     usual = settings.hash_slots, settings.index_items
     if {"hash_slots", "index_items"} <= given or "index" not in settings.only:
@@ -148,6 +148,6 @@ def _index_sizes(settings: VerifySettings) -> tuple[int, int, bool]:
 
 
 def _any_sizes(size: int) -> tuple[int, int] | None:
-    """Returns slots and items that a file of this size may have: while it holds no item, any fit."""
+    """Return slots and items that a file of this size may have: while it holds no item, any fit."""
     items, rest = divmod(size - HEADER_SIZE - SLOT_SIZE, ITEM_SIZE)
     return (1 + rest // SLOT_SIZE, items) if items >= 2 and rest % SLOT_SIZE == 0 else None
