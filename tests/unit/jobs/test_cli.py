@@ -192,6 +192,8 @@ def test_help_shows_the_defaults_of_the_settings(parser: argparse.ArgumentParser
         text = ",".join(value) if isinstance(value, tuple) else str(value)
         if action.dest in (*SIZES, "broker_version"):
             text = "taken from the files" if settings is VerifySettings else f"taken from the files, or {value}"
+        elif action.dest == "engine":
+            text = f"{value}, where it is installed with a Java"
         assert (action.help or "").endswith(f"({text})"), action.dest
         shown += 1
     assert shown > 8
