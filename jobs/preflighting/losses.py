@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format.broker_start import loading as start_loading
 from rocketmq_reindex.storage_format.broker_start.delayed import DelayedOutcome, TimerOutcome
-from rocketmq_reindex.storage_format.showing import counted, escape, shell
+from rocketmq_reindex.storage_format.showing import counted, escape, form, shell
 from rocketmq_reindex.storage_format.versions import line_of
 
 # --------------------------------------------------------------------------------------------------------------------- commands
@@ -34,12 +34,12 @@ class Commands:
     def rebuilt(self, only: str = "", until: int = -1, queue_order: str = "") -> str:
         """Return a build of all parts, or of those that are named, and the fetch that puts it into the store.
 
-        With ``until`` it goes up to this offset of the log, where the broker cuts it, and passes over damage. ``queue_order``
-        is its ``--queue-order`` where that is not the default.
+        With ``until`` it ends at this offset, where the broker cuts the log, and skips damage. ``queue_order``: its option.
         """
         store, build_key = self._settings.store, f"{only} {until} {queue_order} {self._timers}"
         out = self._place(build_key, ".rebuilt")
-        words = [*self._command("build", out), *(["--only", only] if only else []), *self._options()]
+        parts = ["--only", only] if only else []
+        words = [*building_advice.opening("build", self._read, out), *parts, *building_advice.options(self._read)]
         words += ["--queue-order", queue_order] if queue_order else []
         words += ["--on-damage", "salvage", "--until-offset", str(until)] if until >= 0 else []
         # fetch takes such a build only if it is told that something is left out.
@@ -63,13 +63,7 @@ class Commands:
 
     def verified(self) -> str:
         """Return a verify of the store, which tells what a rebuild would make anew."""
-        return shell([*self._command("verify", ""), *self._options()])
-
-    def _command(self, name: str, out: str) -> list[str]:
-        return building_advice.opening(name, self._read, out)
-
-    def _options(self) -> list[str]:
-        return building_advice.options(self._read)
+        return shell([*building_advice.opening("verify", self._read, ""), *building_advice.options(self._read)])
 
     @property
     def _read(self) -> StoreSettings:
@@ -97,6 +91,7 @@ KINDS: Final = {
     "log-missing": "the commitlog has no segment: the start deletes all ConsumeQueues",
     "log-cut": "good records behind the place where the log is cut: the start removes them from the disk",
     "records-hidden": "records that stay in the log and have no unit: no consumer gets them",
+    "records-misplaced": "records that lie elsewhere in the log than they say: their units and items lead to other bytes",
     "messages-passed-over": "messages with a unit that no consumer is given who begins at the queue's min offset",
     "dispatch-stopped": "a topic cannot be a folder: the broker gives up after 30 seconds, and takes no messages any more",
     "queue-short": "queues whose max offset is below what the log holds: the next message gets an offset that is taken",
@@ -187,12 +182,15 @@ def losses(prediction: start_loading.Prediction, commands: Commands, keeps_index
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
         advised = Advised(_VERIFY, (commands.verified(),))
-        if cut or dispatch.stopped_at >= 0 or _is_hidden_by_limit(prediction):
+        is_limited = _is_hidden_by_limit(log, hidden, prediction.queues)
+        if cut or dispatch.stopped_at >= 0 or is_limited:
             advised = rebuild
         elif any(queue.ends_blank for queue in prediction.queues):
             # ConsumeQueue.truncateDirtyLogicFiles keeps the file's first unit, which correctMinOffset then takes for the last.
             advised = Advised(IN_BROKERS_ORDER, (commands.rebuilt(queue_order="broker"),))
-        lost.append(_hidden(prediction, advised, segments))
+        lost.append(_hidden(dispatch, advised, is_limited, segments))
+    if dispatch.misplaced:
+        lost.append(_misplaced(dispatch, commands.verified()))
     if passed := [queue for queue in prediction.queues if queue.passed_over]:
         lost.append(_passed_over(passed))
     if dispatch.stopped_at >= 0:
@@ -221,32 +219,35 @@ def _cut(log: start_loading.LogOutcome, repaired: str) -> Loss:
     return Loss("log-cut", log.cut_records, text, tuple(advice), (repaired,))
 
 
-def _is_hidden_by_limit(prediction: start_loading.Prediction) -> bool:
+def _is_hidden_by_limit(log: start_loading.LogOutcome, hidden: int, queues: Sequence[start_loading.QueueOutcome]) -> bool:
     """Return whether a rebuild is sure to make units of what is hidden.
 
     The recovery passed over it, and the queues begin behind it. A record among the units of its queue may have no place there.
     """
-    assert prediction.log is not None
-    assert prediction.dispatch is not None
-    if not prediction.log.limited or prediction.dispatch.hidden_records < 0:
-        return prediction.log.limited
-    return any(queue.hidden > 0 and queue.min_offset > queue.log_min for queue in prediction.queues)
+    if not log.limited or hidden < 0:
+        return log.limited
+    return any(queue.hidden > 0 and queue.min_offset > queue.log_min for queue in queues)
 
 
-def _hidden(prediction: start_loading.Prediction, advised: Advised, segments: int) -> Loss:
-    log, dispatch = prediction.log, prediction.dispatch
-    assert log is not None
-    assert dispatch is not None
+def _hidden(dispatch: start_loading.DispatchOutcome, advised: Advised, is_limited: bool, segments: int) -> Loss:
     records = counted(dispatch.hidden_records, "record") if dispatch.hidden_records >= 0 else "records that were not counted"
     place = f" at offsets {dispatch.hidden_from} to {dispatch.hidden_to}" if dispatch.hidden_from >= 0 else ""
     advice = list(advised.advice)
     text = f"{records} of the log{place} get no unit"
-    if _is_hidden_by_limit(prediction):
+    if is_limited:
         text += f": the recovery looks at no more segments ({RECOVER_MAX})"
         advice.append(
             f"or start once with {RECOVER_MAX}={segments} in broker.conf, which reads all {counted(segments, 'segment')}"
         )
     return Loss("records-hidden", dispatch.hidden_records, text, tuple(advice), advised.commands)
+
+
+def _misplaced(dispatch: start_loading.DispatchOutcome, verified: str) -> Loss:
+    # CommitLog.checkMessageAndReturnSize takes a record's PHYSICALOFFSET as it is.
+    lie = form(dispatch.misplaced, "lies elsewhere than it says", "lie elsewhere than they say")
+    text = f"{counted(dispatch.misplaced, 'record')} of the log {lie}, the first at offset {dispatch.misplaced_from}"
+    advice = "verify the store: it says which name a segment should have, or which record is damaged"
+    return Loss("records-misplaced", dispatch.misplaced, f"{text}: no unit leads there", (advice,), (verified,))
 
 
 def _passed_over(queues: list[start_loading.QueueOutcome]) -> Loss:
@@ -336,8 +337,7 @@ def tail_cut(log: start_loading.LogOutcome | None) -> list[Loss]:
     """Return the warning of a cut that costs no record."""
     if log is None or not log.cut_bytes or log.cut_records:
         return []
-    text = f"{counted(log.cut_bytes, 'byte')} behind offset {log.max_offset} ({log.cut_reason})"
-    return [Loss("log-tail-cut", 0, text)]
+    return [Loss("log-tail-cut", 0, f"{counted(log.cut_bytes, 'byte')} behind offset {log.max_offset} ({log.cut_reason})")]
 
 
 # ---------------------------------------------------------------------------------------------------------------------- refused

@@ -66,6 +66,10 @@ class DispatchOutcome:
     """records of the kept log that no unit points to after the start; -1 where they were not counted"""
     stopped_at: int = -1
     """physical offset of a record whose queue's file cannot be made: from it on no record gets a unit; -1 for none"""
+    misplaced: int = 0
+    """records of the kept log that lie elsewhere than they say: a unit leads to where its record says"""
+    misplaced_from: int = -1
+    """where the first of them lies; -1 for none"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ class _KeptCount:
 
     def take_any(self, rows: record_loop.LogRows) -> None:
         """Count those of the rows that are sound."""
-        self.take(start_store.chosen(rows, self._started.reader.are_sound(rows)))
+        self.take(self._started.reader.sound_rows(rows))
 
     def take(self, rows: record_loop.LogRows) -> None:
         """Count the next rows."""
@@ -321,6 +321,8 @@ def _dispatch(started: Started, count: _KeptCount) -> loading.DispatchOutcome:
         hidden_to=last,
         hidden_records=hidden if count.whole else -1,
         stopped_at=started.stopped_at,
+        misplaced=started.reader.misplaced,
+        misplaced_from=started.reader.misplaced_from,
     )
 
 

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.jobs.cli import main
 from tests.preflight.compare import Outcome, compare
 from tests.preflight.disk import read_disk
 from tests.preflight.log_walk import read_log
@@ -65,3 +67,26 @@ def test_fourteen_segments_without_consumequeue(version: str, tmp_path: Path) ->
             assert sum(place >= 0 for queue in told.queues.values() for place in queue.served) == served
             assert (said["dispatch"]["hidden_records"], said["exit"]) == (RECORDS - served, 4 if served < RECORDS else 0)
             assert said["log"]["limited"] == (served < RECORDS)
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+def test_a_segment_with_another_segments_name(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A broker takes a record's PHYSICALOFFSET as it is: its units lead to where the log has nothing."""
+    sizes = Sizes(segment=16_384, cq_file=400, hash_slots=50, index_items=400)
+    with LogWriter(tmp_path / "store" / "commitlog", sizes.segment) as writer:
+        puts = [writer.append(Message(queue_offset=number, body=bytes(150))) for number in range(40)]
+    first = tmp_path / "store" / "commitlog" / f"{0:020d}"
+    first.rename(first.with_name(f"{sizes.segment:020d}"))
+    with RealStores(version, tmp_path / "real") as real:
+        said = predict(tmp_path / "store", version, Conf(sizes), tmp_path)
+        assert not isinstance(said, str), said
+        assert real.start(tmp_path / "store", Conf(sizes)).loads
+        given = real.read(tmp_path / "store")
+        real.leave(tmp_path / "store")
+    # 4.9 looks for offset 0 in the first segment, whatever its name (MappedFileQueue.findMappedFileByOffset).
+    assert sum(map(len, given.values())) == (version == "4.9.8")
+    (loss,) = said["losses"]
+    assert (said["exit"], loss["kind"], loss["count"]) == (4, "records-misplaced", len(puts))
+    (verify,) = loss["commands"]
+    assert main([*shlex.split(verify)[1:], "--engine", "local"]) == 4
+    assert f"its name should be {0:020d}" in capsys.readouterr().out
