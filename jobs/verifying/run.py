@@ -162,7 +162,8 @@ class Verify:
         if text := inputs.fillers(accepted):
             self.result.notes.append(text)
         self.log_findings.undecided = scanning.undecided(chain)
-        if text := verifying_log.unmounted(settings, log, accepted):
+        # Where all records lie under a wrong name, none is found, and no disk is missing.
+        if not self.log_findings.undecided and (text := verifying_log.unmounted(settings, log, accepted)):
             self.result.notes.append(text)
             self.log_findings.undecided = f"{text} A build drops all that the log does not hold"
         self.log_findings.cut = inputs.first_cut(self.settings.rules, log.segments, damaged)

@@ -57,6 +57,19 @@ def test_a_misnamed_segment(store: Path) -> None:
     assert kinds(local_verify(store, **SMALL)) == {}
 
 
+def test_the_only_segment_is_misnamed(tmp_path: Path) -> None:
+    """No record lies where it says. Its disk is mounted all the same."""
+    store = built(written(tmp_path / "store", *_messages(8)))
+    (segment,) = (store / "commitlog").iterdir()
+    wrong = segment.rename(segment.with_name(f"{SEGMENT:020d}"))
+    summary = local_verify(store, **SMALL)
+    assert (summary.exit, summary.mend) == (4, None)
+    assert summary.not_mended[0].endswith(f"so its name should be {segment.name}: rename it first")
+    assert not any("mounted" in text for text in (*summary.notes, *summary.not_mended))
+    wrong.rename(segment)
+    assert kinds(local_verify(store, **SMALL)) == {}
+
+
 def test_a_doubtful_stale_tail(seed: int, tmp_path: Path) -> None:
     """Old records behind the log's end, it seems, but one of them is younger than those in front."""
     young = message(random.Random(seed), EPOCH + 10**12, 100, 1)
