@@ -106,8 +106,10 @@ def test_who_does_not_know_such_builds_says_so(store: Path, tmp_path: Path, caps
     for place in (out, folder, str(tmp_path / "out")):
         assert query([place, "--commitlog", str(store / "commitlog"), "--topic", "TopicA", "--key", "k"]) == 1
         assert "`rmq-reindex fetch` lays one out" in capsys.readouterr().err
-        assert report([place, "--out", str(tmp_path / "page.html")]) == 1
-        assert "`rmq-reindex fetch` lays one out" in capsys.readouterr().err
+        # report reads no URI at all.
+        told = (2, "is a URI: name a folder") if "://" in place else (1, "`rmq-reindex fetch` lays one out")
+        assert report([place, "--out", str(tmp_path / "page.html")]) == told[0]
+        assert told[1] in capsys.readouterr().err
         for pair in ((place, store), (store, place)):
-            told = local_verify(str(pair[0]), against=str(pair[1]))
-            assert told.exit == 1
+            verified = local_verify(str(pair[0]), against=str(pair[1]))
+            assert verified.exit == 1
