@@ -237,7 +237,7 @@ class Decisions:
         if self.holes and self.stop:
             self._stop_at(self.holes[0])
         batches, warnings = inputs.unmarked_batches(self.settings, self.accepted)
-        self.warnings.texts += warnings
+        Warnings(warnings).add_to(self.warnings)
         self._refuse_damage()
         odd = self.odd_queues()
         self._refuse_order(odd)
@@ -252,8 +252,8 @@ class Decisions:
         self._report(self.holes, outcome.lost)
         self._refuse_batches(outcome, batches)
         if self.holes and self.stop:
-            self.warnings.texts.append(f"built up to offset {self.holes[0].offset}; what follows is left out")
-        self.warnings.take(outcome.warnings)
+            self.warnings.warn(f"built up to offset {self.holes[0].offset}; what follows is left out")
+        outcome.warnings.add_to(self.warnings)
         self._refuse_outcome(outcome, odd)
         plan = "" if self.settings.queue_order == "broker" else outcome.batches
         return self.accepted, Order(outcome.placements, plan, outcome.opened, odd.pre_blank + outcome.filled, odd)
@@ -283,7 +283,7 @@ class Decisions:
                 f"segment {first.segment}: damage at offset {first.offset}: {first.reason} ({len(holes)} in all):{advice}"
             )
         if self.chain.doubt and not self.stop:
-            self.warnings.texts.append(scanning.doubts(self.chain.doubt))
+            self.warnings.warn(scanning.doubts(self.chain.doubt))
 
     def _order(self, cut: int) -> OddQueues:
         """The queues out of order, with decisions on their records before the phy_offset ``cut``."""

@@ -191,7 +191,7 @@ class Build:
             try:
                 accepted, order = decided.decide()
             finally:
-                result.take(decided.warnings)
+                decided.warnings.add_to(result)
         result.warnings += building_inputs.broker_cuts(settings, segments, chain.holes)
         self._count(accepted, log)
         building_inputs.check_left(settings, segments, accepted, chain)

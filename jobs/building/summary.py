@@ -29,11 +29,15 @@ def is_lost(damage: Mapping[str, Any]) -> bool:
 class Warnings:
     """What a step of a build warns of, with the damage and the decisions that some of its warnings are about."""
 
-    texts: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     damage: list[dict[str, Any]] = field(default_factory=list)
     decisions: list[dict[str, Any]] = field(default_factory=list)
     about: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     """by warning: whether it is about damage or a decision, and the entry"""
+
+    def warn(self, text: str) -> None:
+        """Add one warning."""
+        self.warnings.append(text)
 
     def add_damage(self, segment: str, offset: int, length: int, reason: str, *, lost: bool = True) -> None:
         """Add one damaged place and its warning. ``lost`` is False for a torn or stale tail, as crashes leave them."""
@@ -54,7 +58,7 @@ class Warnings:
         for kind in sorted(rest):
             self.decisions.append({"kind": f"more {kind}", "topic": "", "queue": -1, "offset": -1, "count": rest[kind][1]})
             text = _DECISIONS.get(kind, kind)
-            self.texts.append(f"more queues: {text}: {counted(rest[kind][0], 'more decision')}, units {rest[kind][1]}")
+            self.warnings.append(f"more queues: {text}: {counted(rest[kind][0], 'more decision')}, units {rest[kind][1]}")
 
     def add_decision(self, kind: str, topic: str, queue: int, offset: int, count: int) -> None:
         """Add one decision about a queue's order, and its warning."""
@@ -65,16 +69,16 @@ class Warnings:
         self._warn_about(f"queue {escape(topic)}/{queue}: {text}: offset {offset}, units {count}", "decision", entry)
 
     def _warn_about(self, text: str, event: str, entry: dict[str, Any]) -> None:
-        self.texts.append(text)
+        self.warn(text)
         if len(self.about) < WARNING_LINES_MAX:
             self.about[text] = (event, entry)
 
-    def take(self, other: Warnings) -> None:
-        """Take over what another step warns of."""
-        self.texts += other.texts
-        self.damage += other.damage
-        self.decisions += other.decisions
-        self.about |= other.about
+    def add_to(self, target: Warnings | BuildResult) -> None:
+        """Let another step, or the run itself, take all of it over."""
+        target.warnings += self.warnings
+        target.damage += self.damage
+        target.decisions += self.decisions
+        target.about |= self.about
 
 
 @dataclass(repr=False)
@@ -145,13 +149,6 @@ class BuildResult(Result):
         """Add what could not be removed, with a warning for each folder. Call it once, when nothing more will be removed."""
         self.not_removed = self.left.entries()
         self.warnings += self.left.warnings()
-
-    def take(self, found: Warnings) -> None:
-        """Take over what a step warns of."""
-        self.damage += found.damage
-        self.decisions += found.decisions
-        self.warnings += found.texts
-        self.about |= found.about
 
     def events(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """(event, text, entry) of the first warnings, and how many more there are."""

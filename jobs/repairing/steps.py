@@ -148,7 +148,7 @@ class RepairSteps(FullBuild):
         written = self._write(scan, whole, mended, reporter)
         self._entries = reporting.entries(mended, written)
         result.repair, lost_bytes = reporting.report(whole, mended, kept, written)
-        result.take(lost_bytes)
+        lost_bytes.add_to(result)
         result.warnings += [*behind.tell(result.repair), *differing.tell(result.repair, by_most)]
         new = [_in_tree(segment, scan.staging) for segment in whole]
         changed = [(mended_range.low, mended_range.high) for mended_range in mended] + [

@@ -1,10 +1,11 @@
 """What a session of our own takes from beside the sources: Delta Lake's jars, and an archive of Spark's classes."""
 
+import functools
 import os
 import re
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyspark
 
@@ -17,33 +18,52 @@ from rocketmq_reindex.storage_format.errors import InputError
 _DELTA_SPARK: Final = re.compile(r"delta-spark_(\d+\.\d+)_")
 
 
-def _delta_listed() -> list[tuple[str, str, str]]:
-    """Return group, artifact and version of each jar of ``conf/jars.txt``, which lies in the wheel and in the zip, too."""
+class _Jar(NamedTuple):
+    """A jar by its Maven coordinates."""
+
+    group: str
+    artifact: str
+    version: str
+
+    @property
+    def file(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+    @property
+    def spark(self) -> str:
+        """The Spark that it is for alone, as ``4.1``; "" for any."""
+        found = _DELTA_SPARK.match(self.artifact)
+        return found[1] if found else ""
+
+
+@functools.cache
+def _delta_listed() -> tuple[_Jar, ...]:
+    """Return the jars of ``conf/jars.txt``, which lies in the wheel and in the zip, too."""
     text = (resources.files("rocketmq_reindex") / "conf" / "jars.txt").read_text(encoding="utf-8")
-    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
-    return [(group, artifact, version) for group, artifact, version in (line[1].split(":") for line in lines)]
+    return tuple(_Jar(*line.split()[1].split(":")) for line in text.splitlines() if not line.startswith("#"))
 
 
 def delta_sparks() -> list[str]:
     """Return the versions of Spark, as ``4.1``, for which ``conf/jars.txt`` has a Delta Lake."""
-    return [found[1] for _, artifact, _ in _delta_listed() if (found := _DELTA_SPARK.match(artifact))]
+    return [jar.spark for jar in _delta_listed() if jar.spark]
+
+
+def _delta_ours() -> list[_Jar]:
+    """Return Delta Lake's jars that fit this Spark, its own one first; none where it has no Delta Lake yet."""
+    ours = ".".join(pyspark.__version__.split(".")[:2])
+    return [jar for jar in _delta_listed() if jar.spark in (ours, "")] if ours in delta_sparks() else []
 
 
 def delta_packages() -> list[str]:
     """Return the Maven coordinates of Delta Lake's jars that fit this Spark; none where it has no Delta Lake yet."""
-    ours = ".".join(pyspark.__version__.split(".")[:2])
-    if ours not in delta_sparks():
-        return []
-    listed = [(_DELTA_SPARK.match(jar[1]), jar) for jar in _delta_listed()]
-    return [":".join(jar) for spark, jar in listed if spark is None or spark[1] == ours]
+    return [":".join(jar) for jar in _delta_ours()]
 
 
 def delta_jars() -> list[str]:
     """Delta Lake's, where set-up fetched them; without these Spark must have been given some."""
     if CHECKOUT is None:
         return []
-    names = [f"{artifact}-{version}.jar" for _, artifact, version in (it.split(":") for it in delta_packages())]
-    return [str(jar.resolve()) for name in names if (jar := CHECKOUT / "jars" / name).is_file()]
+    return [str(path.resolve()) for jar in _delta_ours() if (path := CHECKOUT / "jars" / jar.file).is_file()]
 
 
 def class_archive() -> Path | None:
@@ -53,7 +73,7 @@ def class_archive() -> Path | None:
     """
     version = java_version(os.environ.get("JAVA_HOME", ""))
     # Its JVM asks for the same jars, by their names.
-    delta = "".join(f"-{jar.rpartition(':')[2]}" for jar in delta_packages()[:1])
+    delta = "".join(f"-{jar.version}" for jar in _delta_ours()[:1])
     return CHECKOUT / "jars" / f"spark-{pyspark.__version__}-delta{delta}-jdk-{version}.jsa" if version and CHECKOUT else None
 
 
@@ -75,7 +95,7 @@ def check_delta(spark: Any, own: bool) -> None:
         if "ClassNotFoundException" not in str(error):
             # Whatever it is: the first table shows it.
             return
-        if not delta_packages():
+        if not _delta_ours():
             tested = " and ".join(delta_sparks())
             words = f"Spark {pyspark.__version__} has no Delta Lake, and --tables is tested with Spark {tested} alone"
             raise InputError(f"--tables: {words}: leave out --tables") from error
@@ -84,10 +104,9 @@ def check_delta(spark: Any, own: bool) -> None:
 
 def how_to_get_delta(own: bool) -> str:
     """One line for a session without Delta Lake."""
-    packages = delta_packages()
-    asked = f"--packages {packages[0]}"
+    ours = _delta_ours()
     # Its other jar comes with it.
-    jars = " and ".join(f"{name}-{version}.jar" for _, name, version in (it.split(":") for it in packages))
+    asked, jars = f"--packages {':'.join(ours[0])}", " and ".join(jar.file for jar in ours)
     if own:
         way = f"set PYSPARK_SUBMIT_ARGS='{asked} pyspark-shell'"
     else:

@@ -64,7 +64,7 @@ def test_warnings_of_one_thing() -> None:
     summary, found = BuildResult(bytes=1, records=1), Warnings()
     found.add_damage("0" * 20, 7, 1, "bad magic code")
     found.add_decisions([("gap", "T", 0, 1, 1)] * 10_001)
-    summary.take(found)
+    found.add_to(summary)
     assert summary.warnings[0].endswith("offset 7, 1 byte: bad magic code")
     assert summary.warnings[-1].endswith("1 more decision, units 1")
     assert WRONG.findall("\n".join([*summary.warnings, summary.to_text()])) == []

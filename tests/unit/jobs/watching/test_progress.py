@@ -196,7 +196,7 @@ def test_the_summary_is_one_json_object() -> None:
     found.add_damage("0" * 20, 7, 8, "bad magic code")
     found.add_damage("0" * 20, 70, 8, "torn tail: zeros", lost=False)
     found.add_decision("fill", "topic\n\x1b", 3, 4, 5)
-    result.take(found)
+    found.add_to(result)
     told = json.loads(result.to_json())
     assert told["damage"][0] == {"segment": "0" * 20, "offset": 7, "length": 8, "reason": "bad magic code"}
     assert told["decisions"] == [{"kind": "fill", "topic": r"topic\n\x1b", "queue": 3, "offset": 4, "count": 5}]

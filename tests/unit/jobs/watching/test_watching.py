@@ -269,7 +269,7 @@ def test_very_many_warnings_are_not_all_logged() -> None:
     result, found = BuildResult(), Warnings()
     for number in range(1500):
         found.add_damage(f"{number:020d}", number, 1, "bad magic code")
-    result.take(found)
+    found.add_to(result)
     events = list(result.events())
     assert len(events) == 1001
     assert events[0][0] == "damage"
