@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.tools.distributed import DIST
+from tests.tools.faulty_cluster import spark_home
 from tests.tools.faulty_processes import ROOT, java
 
 ENVIRONMENT = ".venv-airflow"
@@ -61,6 +64,20 @@ class AirflowHome:
             log.write(done.stdout.encode())
         assert done.returncode == 0, done.stdout[-2000:] + (self.folder / "log").read_text(errors="replace")[-4000:]
         return done.stdout
+
+
+def site() -> dict[str, Any]:
+    """What both Airflows are told of this machine."""
+    return {
+        "dist": str(DIST),
+        "spark_submit": str(spark_home() / "bin" / "spark-submit"),
+        # Where the wheel is installed nothing is sent to the executors: tests/cluster sends it.
+        "python": sys.executable,
+        "archives": "",
+        "py_files": "",
+        "retries": 1,
+        "retry_delay": 0,
+    }
 
 
 def airflow_home(folder: Path, given: dict[str, Any], environment: str = ENVIRONMENT) -> AirflowHome:

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.airflow_home import AirflowHome, airflow_home
+from tests.airflow.airflow_home import AirflowHome, airflow_home, site
 from tests.airflow.test_dag import NAME, STORES, TASKS, Stores
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
-from tests.tools.distributed import DIST
-from tests.tools.faulty_cluster import spark_home
 
 pytestmark = [
     pytest.mark.slow,
@@ -23,11 +21,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> AirflowHome:
-    site = {
-        "dist": str(DIST), "spark_submit": str(spark_home() / "bin" / "spark-submit"), "python": sys.executable, "archives": "",
-        "py_files": "", "retries": 1, "retry_delay": 0,
-    }  # fmt: skip
-    home = airflow_home(tmp_path_factory.mktemp("airflow-2") / "home", {"site": site, "stores": STORES}, ".venv-airflow-2")
+    home = airflow_home(tmp_path_factory.mktemp("airflow-2") / "home", {"site": site(), "stores": STORES}, ".venv-airflow-2")
     home.migrate()
     return home
 

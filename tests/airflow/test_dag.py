@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.spark.session import configuration
-from tests.airflow.airflow_home import AirflowHome, airflow_home
+from tests.airflow.airflow_home import AirflowHome, airflow_home, site
 from tests.airflow.workspace import JOB_ID, NAME as NAME_OF_JOB, workspace
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
 from tests.tools.bundle import BUNDLE, JOB, deployed
 from tests.tools.distributed import DIST
-from tests.tools.faulty_cluster import spark_home
 from tests.tools.local_engine import local_build
 
 Stores = Callable[[str], GoldenStore]
@@ -36,19 +35,9 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> AirflowHome:
     # The DAG's own: what it sends of log4j2 is what is seen here.
     java = "spark.driver.extraJavaOptions"
     conf[java] = re.sub(r"-Dlog4j2\S+", "", conf[java])
-    site = {
-        "dist": str(DIST),
-        "spark_submit": str(spark_home() / "bin" / "spark-submit"),
-        # Where the wheel is installed nothing is sent to the executors: tests/cluster sends it.
-        "python": sys.executable,
-        "archives": "",
-        "py_files": "",
-        # A JVM that starts as those of the command line do: the tests start a dozen.
-        "conf": conf,
-        "retries": 1,
-        "retry_delay": 0,
-    }
-    return airflow_home(tmp_path_factory.mktemp("airflow") / "home", {"site": site, "stores": STORES})
+    # A JVM that starts as those of the command line do: the tests start a dozen.
+    given = {"site": site() | {"conf": conf}, "stores": STORES}
+    return airflow_home(tmp_path_factory.mktemp("airflow") / "home", given)
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +214,7 @@ def test_the_jars_of_delta_are_sent_where_tables_are_asked_for(tmp_path: Path) -
         (dist / name).write_text("")
     (dist / "spark-submit").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {told}\n')
     (dist / "spark-submit").chmod(0o755)
-    site = {
+    bare = {
         "dist": str(dist),
         "spark_submit": str(dist / "spark-submit"),
         "python": sys.executable,
@@ -233,7 +222,7 @@ def test_the_jars_of_delta_are_sent_where_tables_are_asked_for(tmp_path: Path) -
         "py_files": "",
     }
     homes = {
-        jars: airflow_home(tmp_path / f"home-{bool(jars)}", {"site": {**site, "jars": jars}, "stores": STORES})
+        jars: airflow_home(tmp_path / f"home-{bool(jars)}", {"site": {**bare, "jars": jars}, "stores": STORES})
         for jars in ("jars", "")
     }
     given = {"store": "/s", "out": "/o", "publish_to": "", "on_damage": "fail", "build_options": "", "verify_options": "",

@@ -12,10 +12,12 @@ from tests.preflight.bases import complete
 from tests.preflight.predicted import predict
 from tests.preflight.real import RealStores
 from tests.preflight.settings import Conf, Sizes
+from tests.reference.records import COMMIT, TRANSACTION_MASK
 from tests.repair.odd_judge import lay_out
 from tests.tools import spoil
 from tests.tools.encode import Message
 from tests.tools.local_engine import local_build, local_repair
+from tests.tools.local_verify import local_verify
 from tests.tools.log_writer import LogWriter, Put, overwrite
 
 CASES = ((1 << 14, 400, 5, 300, 100), (1 << 16, 20_000, 5, 300, 0), (1 << 18, 40_000, 5, 3000, 0), (1 << 14, 4000, 0, 300, 100))
@@ -199,4 +201,30 @@ def test_a_queue_that_began_again_above_zero(version: str, tmp_path: Path) -> No
         given = real.read(store)["TopicA", 0]
         real.leave(store)
     assert given == [put.offset for put in (*puts[:3], *puts[9:])]
+    assert local_verify(tmp_path / "out", commitlogs=(str(tmp_path / "log" / "commitlog"),), **settings).exit == 0
     assert (said["exit"], [(loss["kind"], loss["count"]) for loss in said["losses"]]) == (4, [("records-hidden", 6)])
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+def test_a_broker_gives_offsets_a_second_time(version: str, tmp_path: Path) -> None:
+    """Where a ConsumeQueue has lost its end, and another goes up to the end of the log: nothing is dispatched again."""
+    conf = Conf(Sizes(1 << 16, 400, 50, 400))
+    settings: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 400, "broker_version": version[:3]}
+    log, store = tmp_path / "log", tmp_path / "store"
+    with LogWriter(log / "commitlog", conf.sizes.segment) as writer:
+        for queue, offset in (*((0, number) for number in range(10)), (1, 0)):
+            writer.append(Message(queue_id=queue, queue_offset=offset))
+    assert local_build(log, tmp_path / "out", **settings).exit == 0
+    lay_out(tmp_path / "out", log / "commitlog", store)
+    overwrite(store / "consumequeue/TopicA/0", 7 * 20, bytes(3 * 20))
+    with RealStores(version, tmp_path / "real") as real:
+        assert real.start(store, conf).loads
+        puts = real.put(store, 1, 12, [("TopicA", 0)])
+        real.close(store)
+    again = [put.queue_offset for put in puts if put.topic == "TopicA" and put.sysflag & TRANSACTION_MASK in (0, COMMIT)]
+    assert again == list(range(7, 7 + len(again)))
+    assert len(again) > 3
+    built = local_build(store, tmp_path / "again", **settings)
+    assert (built.exit, [text for _, text, _ in built.events()]) == (
+        0, ["queue TopicA/0: begun again below its end, older units from there on dropped: offset 7, units 3"]
+    )  # fmt: skip
