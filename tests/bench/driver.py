@@ -35,7 +35,7 @@ WATCHED: list[tuple[Any, str, str]] = [
     (scanning, "cut_ranges", "cut ranges"),
     (scanning.Scan, "_round", "write plans, read summaries"),
     (scanning, "chain_ranges", "chain the ranges"),
-    (decisions, "decide", "decide on damage and order"),
+    (decisions.Decisions, "decide", "decide on damage and order"),
     (inputs, "of_counts", "warnings"),
     (full, "plan_index_files", "plan IndexFiles"),
     (full, "write_both", "plans and results of writers"),
@@ -47,6 +47,8 @@ WATCHED: list[tuple[Any, str, str]] = [
     (output_local, "_sweep", "sweep the staging folder"),
     (output_local, "_clear", DISK[1]),
 ]
+# Here, so that a step with a new name is found as soon as the tests are collected.
+assert all(hasattr(owner, name) for owner, name, _ in WATCHED)
 
 
 @dataclass(frozen=True)
