@@ -138,7 +138,7 @@ class IndexState:
         self._kept: list[_ItemPieces] = []
         self._gone: list[_ItemPieces] = []
         self._added = KeptNumbers(spool)
-        """places of records whose items this start puts"""
+        """places, as the records say, to which the items of this start lead"""
         self.deleted: list[str] = []
         """the names of the files that the start deletes"""
         self.items_added = 0
@@ -165,8 +165,7 @@ class IndexState:
             return
         added = np.zeros(len(rows.at), np.bool_)
         self.items_added += int(_build(rows.phy_offset, rows.items, rows.flags, self._settings.index_items, self._state, added))
-        # An item of a record that is not where it says leads to another record.
-        self._added.add(rows.at[added & (rows.at == rows.phy_offset)])
+        self._added.add(rows.phy_offset[added])
 
     def items_lost(self, lowest: int, highest: int) -> int:
         """Return items in the deleted files of records in [lowest, highest) that got none again."""

@@ -67,7 +67,8 @@ class DispatchOutcome:
     stopped_at: int = -1
     """physical offset of a record whose queue's file cannot be made: from it on no record gets a unit; -1 for none"""
     misplaced: int = 0
-    """records of the kept log that lie elsewhere than they say: a unit leads to where its record says"""
+    """records of the kept log that lie elsewhere than they say, and to which no unit leads: a start makes one that leads to
+    where the record says"""
     misplaced_from: int = -1
     """where the first of them lies; -1 for none"""
 

@@ -34,7 +34,7 @@ Queues = Mapping[tuple[str, int], queue_state.QueueState | batch_queue_state.Bat
 
 @dataclass(frozen=True)
 class Started:
-    """A store behind its start. ``rows`` are the sound records that the recovery read, ``covered`` the queues' max physic
+    """A store behind its start. ``rows`` are the whole records that the recovery read, ``covered`` the queues' max physic
     offset before it; ``dispatched`` has (the lowest PHYSICALOFFSET, how many) of each dispatch. ``stopped_at``: as in
     DispatchOutcome.
     """
@@ -128,6 +128,8 @@ class _KeptCount:
     def __init__(self, settings: start_store.StartSettings, started: Started, whole: bool) -> None:
         self._started, self._keeps_index, self.whole = started, settings.message_index, whole
         self.items_missing = 0
+        self.misplaced, self.misplaced_from = 0, -1
+        """records elsewhere than they say, to which no unit leads, and where the first of them lies; -1 for none"""
         self._counts = np.tile(_NO_COUNT, (_QUEUES, 1))
         """a row for each queue, by its number"""
         self._first, self._end, self._hidden = INT64_MAX, -1, 0
@@ -140,17 +142,31 @@ class _KeptCount:
         """of each queue the offset behind its last record, by its number; -1 where none was met"""
 
     def take_any(self, rows: record_loop.LogRows) -> None:
-        """Count those of the rows that are sound."""
-        self.take(self._started.reader.sound_rows(rows))
+        """Count those of the rows that are whole."""
+        self.take(self._started.reader.whole_rows(rows))
 
     def take(self, rows: record_loop.LogRows) -> None:
-        """Count the next rows."""
+        """Count the next rows. A record that lies elsewhere than it says is not sound, and is counted by itself."""
+        elsewhere = rows.at != rows.phy_offset
+        if elsewhere.any():
+            self._take_misplaced(start_store.chosen(rows, elsewhere))
+            rows = start_store.chosen(rows, ~elsewhere)
         counted = start_kept.QueueRows.of(rows, rows.at)
         self._follow(counted)
         if not self._by_queue.takes(counted):
             self._take_queues(counted)
         if self.whole and self._keeps_index:
             self.items_missing += self._started.index.missing(rows)
+
+    def _take_misplaced(self, rows: record_loop.LogRows) -> None:
+        """Count those to which no unit leads: the start makes one that leads to where the record says."""
+        counted = start_kept.QueueRows.of(rows, rows.at)
+        for number, queue_rows in start_kept.by_queue(counted):
+            at = counted.at[queue_rows]
+            lost = at[self._are_hidden(number, at)]
+            if len(lost):
+                self.misplaced_from = min(int(lost.min()), self.misplaced_from if self.misplaced else INT64_MAX)
+                self.misplaced += len(lost)
 
     def _take_queues(self, rows: start_kept.QueueRows) -> None:
         for number, queue_rows in start_kept.by_queue(rows):
@@ -286,7 +302,9 @@ def _log(
             progress.begin("count what is cut off", size)
             counts = list[int]()
             with started.reader.handing_to(
-                lambda rows: counts.append(int(np.count_nonzero((rows.flags & record_loop.LIGHT) == 0)))
+                lambda rows: counts.append(
+                    int(np.count_nonzero(((rows.flags & record_loop.LIGHT) == 0) & (rows.at == rows.phy_offset)))
+                )
             ):
                 start_kept.read_sound(stretches, recovery.counting_of(settings, rules.RULES[settings.release]), started.reader)
             records = sum(counts)
@@ -321,8 +339,8 @@ def _dispatch(started: Started, count: _KeptCount) -> loading.DispatchOutcome:
         hidden_to=last,
         hidden_records=hidden if count.whole else -1,
         stopped_at=started.stopped_at,
-        misplaced=started.reader.misplaced,
-        misplaced_from=started.reader.misplaced_from,
+        misplaced=count.misplaced,
+        misplaced_from=count.misplaced_from,
     )
 
 

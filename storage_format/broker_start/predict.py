@@ -112,7 +112,7 @@ class _Run:
                 elif rules.dispatches_while_recovering:
                     # CommitLog.recoverNormally compares what the record says, and leaves out the one that begins there.
                     self._dispatch(start_store.chosen(chunk, chunk.phy_offset > before))
-                rows.add(self._reader.sound_rows(chunk))
+                rows.add(self._reader.whole_rows(chunk))
 
             self._progress.begin("recover", sum(segment.size for segment in self._store.segments[start.index :]) - start.at)
             with self._reader.handing_to(recovered):

@@ -53,7 +53,7 @@ class Reading(NamedTuple):
     """4.9: V1 records only, a size is not held against the file, no batches"""
     negative_sizes: bool
     sound: bool
-    """a record must lie where it says: for counting, the broker does not ask"""
+    """a record must have a queue that can be, and an offset in it: for counting, the broker does not ask"""
     lowest: int
     highest: int
     """PHYSICALOFFSET may be no other (``checkCommitLogOffsetOnRecover``); INT64_MIN and INT64_MAX for any"""
@@ -246,8 +246,6 @@ def read_rows(
         code = broker_record(data, at, stretch.filled, reading, record)
         if code != r.GOOD:
             return code, at
-        if reading.sound and rec[PHY_OFFSET] != base + at:
-            return r.BAD_POSITION, at
         if reading.sound and (rec[f.QUEUE_ID] < 0 or rec[f.QUEUE_OFFSET] < 0 or rec[f.QUEUE_OFFSET] > r.QUEUE_OFFSET_MAX):
             return r.BAD_QUEUE, at
         name = find_name(names, data, rec[f.TOPIC_START], rec[f.TOPIC_END])

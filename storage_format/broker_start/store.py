@@ -185,8 +185,6 @@ class LogReader:
         self._loaded: tuple[StoreFile | None, int] = None, 0
         self.notes: list[str] = []
         """what else is to be said of the log"""
-        self.misplaced, self.misplaced_from = 0, -1
-        """records with a unit that ``sound_rows`` met elsewhere than they say, and where the first of them lies; -1 for none"""
 
     @contextlib.contextmanager
     def handing_to(self, take: Callable[[record_loop.LogRows], None]) -> Iterator[None]:
@@ -261,17 +259,12 @@ class LogReader:
         """Return topic and queue id of a number in ``LogRows.queue``."""
         return self._names.texts[int(self._queues.name[queue])], int(self._queues.queue_id[queue])
 
-    def sound_rows(self, rows: record_loop.LogRows) -> record_loop.LogRows:
-        """Return the rows that ``verify`` and builds take: each record is where it says, its queue's id and offset are not
-        negative. Those that are elsewhere are counted."""
-        whole, here = (rows.flags & record_loop.DAMAGED) == 0, rows.at == rows.phy_offset
-        elsewhere = np.flatnonzero(whole & ~here & ((rows.flags & record_loop.HAS_UNIT) != 0))
-        if len(elsewhere):
-            first = int(rows.at[elsewhere[0]])
-            self.misplaced_from = first if self.misplaced_from < 0 else min(first, self.misplaced_from)
-            self.misplaced += len(elsewhere)
+    def whole_rows(self, rows: record_loop.LogRows) -> record_loop.LogRows:
+        """Return the rows that ``verify`` and builds take where the record lies where it says (``at`` is ``phy_offset``): it is
+        not damaged, its queue's id and offset are not negative."""
+        whole: npt.NDArray[np.bool_] = (rows.flags & record_loop.DAMAGED) == 0
         has_place = (rows.offset >= 0) & (rows.offset <= r.QUEUE_OFFSET_MAX) & (self._queues.queue_id[rows.queue] >= 0)
-        return chosen(rows, whole & here & has_place)
+        return chosen(rows, whole & has_place)
 
     def _add_lmqs(self, data: npt.NDArray[np.uint8]) -> None:
         start, end = int(self._state[w.NAME_START]), int(self._state[w.NAME_END])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,9 @@ from tests.preflight.predicted import predict
 from tests.preflight.real import RealStores
 from tests.preflight.settings import Conf, Sizes
 from tests.preflight.sweep import VERSIONS, judged
-from tests.tools.log_writer import LogWriter
+from tests.repair.odd_judge import lay_out
+from tests.tools.local_engine import local_build
+from tests.tools.log_writer import LogWriter, Put, overwrite
 from tests.tools.make_log import Message
 
 SEED = 50
@@ -35,6 +38,15 @@ def test_spoilt_stores(version: str, tmp_path: Path) -> None:
     assert [line for one in found for line in one.lines(version)] == []
     assert sum(one.loads for one in found) >= COUNT // 2
     assert sum(sum(one.comparison.counts.values()) for one in found if one.comparison) > 20 * COUNT
+
+
+@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
+def test_items_that_come_again_from_elsewhere(version: str, tmp_path: Path) -> None:
+    """A segment has changed its name. The items of a deleted IndexFile are put again: they lead to where its records say."""
+    with RealStores(version, tmp_path) as real:
+        (one,) = judged(real, tmp_path, 42000, 1)
+    assert one.lines(version) == []
+    assert one.loads
 
 
 @pytest.mark.parametrize("version", ["5.4.0", "5.5.0"])
@@ -90,3 +102,46 @@ def test_a_segment_with_another_segments_name(version: str, tmp_path: Path, caps
     (verify,) = loss["commands"]
     assert main([*shlex.split(verify)[1:], "--engine", "local"]) == 4
     assert f"its name should be {0:020d}" in capsys.readouterr().out
+
+
+def _moved(log: Path, what: str, puts: list[Put]) -> None:
+    """Have records lie elsewhere than they say: one whose field was hit, or those of two segments that have changed names."""
+    if what == "one":
+        overwrite(log, puts[390].offset + 28, (puts[390].offset + (1 << 40)).to_bytes(8, "big"))
+        return
+    first, second, *_ = sorted(log.iterdir())
+    first.rename(log / "aside")
+    second.rename(first)
+    (log / "aside").rename(second)
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+@pytest.mark.parametrize("bare", [False, True], ids=["whole", "bare"])
+@pytest.mark.parametrize("what", ["one", "segments"])
+def test_records_that_lie_elsewhere(what: str, bare: bool, version: str, tmp_path: Path) -> None:
+    """Lost are those to which no unit leads, wherever the recovery begins: as many as a real store does not give a consumer."""
+    sizes, log, store = Sizes(16_384, 4000, 50, 400), tmp_path / "log" / "commitlog", tmp_path / "store"
+    with LogWriter(log, sizes.segment) as writer:
+        # Of many lengths: no unit leads to another record by chance.
+        puts = [writer.append(Message(queue_offset=number, body=bytes(100 + number // 30 * 7))) for number in range(400)]
+    settings: dict[str, Any] = {"cq_file_size": 4000, "hash_slots": 50, "index_items": 400, "broker_version": version[:3]}
+    assert local_build(tmp_path / "log", tmp_path / "out", **settings).exit == 0
+    _moved(log, what, puts)
+    if bare:
+        shutil.copytree(tmp_path / "log", store)
+    else:
+        lay_out(tmp_path / "out", log, store)
+    said = predict(store, version, Conf(sizes), tmp_path)
+    assert not isinstance(said, str), said
+    with RealStores(version, tmp_path / "real") as real:
+        assert real.start(store, Conf(sizes)).loads
+        # A consumer is told where a message lies by the message itself.
+        told = {put.offset for put in puts} | {puts[390].offset + (1 << 40)}
+        given = told & set(real.read(store)["TopicA", 0])
+        real.leave(store)
+    lost = {loss["kind"]: loss["count"] for loss in said["losses"]}
+    assert len(puts) - len(given) == lost.get("records-misplaced", 0) + lost.get("records-hidden", 0)
+    assert set(lost) == {("one", True): {"records-hidden", "records-misplaced"}, ("one", False): set()}.get(
+        (what, bare), {"records-misplaced"}
+    )
+    assert said["exit"] == (4 if lost else 0)
