@@ -22,6 +22,7 @@ from rocketmq_reindex.storage_format.showing import escape, form
 # The commitlog of a store, whole or not: which segment holds an offset, and the message there.
 
 EXPIRED: Final = "lies before the log's first byte (expired)"
+NO_LOG: Final = "lies in no segment: the store has none"
 BEYOND: Final = "lies behind the log's last byte"
 HOLE: Final = "lies in a segment that is missing"
 FILLER: Final = "is the BLANK at a segment's end"
@@ -103,7 +104,7 @@ class StoreLog:
         """Return the segment that holds an absolute offset, or a text that says why there is none."""
         number = bisect_right(self._starts, phy_offset) - 1
         if number < 0:
-            return EXPIRED
+            return EXPIRED if self.segments else NO_LOG
         segment = self.segments[number]
         if phy_offset >= segment.start + segment.size:
             return BEYOND if number == len(self.segments) - 1 else HOLE
