@@ -97,6 +97,32 @@ def describe_log(log: contents.StoreLog, problems: list[str]) -> dict[str, Any]:
     return facts
 
 
+def misnamed(log: contents.StoreLog) -> tuple[contents.SegmentFile, int] | None:
+    """Return a segment whose first record says that the segment begins elsewhere, and where; None for none.
+
+    Looked at are the first segment, and those beside a gap: a wrong name leaves one behind.
+    """
+    pairs = [pair for pair in itertools.pairwise(log.segments) if pair[1].start != pair[0].start + pair[0].size]
+    for segment in dict.fromkeys((*log.segments[:1], *itertools.chain(*reversed(pairs[:_LISTED])))):
+        try:
+            pages = log.pages(segment)
+            told = int.from_bytes(pages.read(r.AT_PHYSICAL_OFFSET, 8), "big", signed=True)
+            first = contents.message_at(pages, told, told) if told >= 0 else r.ZERO
+            # One record alone may have a damaged field: the second says the same.
+            if told != segment.start and isinstance(first, Message) and _goes_on(pages, told, told + first.size):
+                return segment, told
+        except (OSError, errors.InputError):
+            # It is told where the segment is read for its contents.
+            continue
+    return None
+
+
+def _goes_on(pages: files.Pages, start: int, phy_offset: int) -> bool:
+    """Return whether a record or a BLANK lies at an absolute offset of a segment that would begin at ``start``."""
+    following = contents.message_at(pages, start, phy_offset)
+    return isinstance(following, Message) or following == r.FILLER
+
+
 def foreign(path: str) -> str:
     """Return that a segment is none of RocketMQ; "" for one that begins with a record, or that cannot be read."""
     try:

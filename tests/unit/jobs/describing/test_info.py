@@ -241,6 +241,31 @@ def test_damage_that_it_sees(golden: GoldenStore, capsys: pytest.CaptureFixture[
     assert any(text.startswith(f"{segments[0]}: its first record") for text in info(golden.path, capsys)["problems"])
 
 
+@pytest.mark.parametrize("number", [0, 1, 4])
+def test_a_segment_with_a_wrong_name(number: int, golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    """A repair refuses it. Its records say its name; the advice ends with a sound store."""
+    sound = info(golden.path, capsys)
+    segment = sorted((golden.path / "commitlog").iterdir())[number]
+    wrong = segment.rename(segment.with_name(f"{99 * sound['log']['segment_size']:020d}"))
+    found = info(golden.path, capsys)
+    assert any(text.startswith(f"{wrong}: ") and text.endswith(f"should be {segment.name}") for text in found["problems"])
+    rename, again = map(shlex.split, found["next"]["commands"])
+    assert rename == ["mv", "-n", str(wrong), str(segment)]
+    subprocess.run(rename, check=True)
+    assert again == ["rmq-reindex", "info", str(golden.path)]
+    assert info(golden.path, capsys) | {"seconds": sound["seconds"]} == sound
+
+
+def test_a_wrong_place_in_one_record_is_no_wrong_name(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    segment = min((golden.path / "commitlog").iterdir())
+    with segment.open("r+b") as file:
+        file.seek(28)
+        file.write((1 << 40).to_bytes(8, "big"))
+    found = info(golden.path, capsys)
+    assert "physical offset is not where the record lies" in found["problems"][0]
+    assert " repair " in found["next"]["commands"][0]
+
+
 def test_a_stray_file_is_no_damage(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
     """It is told, and no repair is advised for it."""
     (golden.path / "commitlog" / "notes.txt").touch()

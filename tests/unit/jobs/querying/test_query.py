@@ -468,6 +468,10 @@ def test_usage(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_no_store(tmp_path: Path, ask: Any) -> None:
     assert "is not there" in ask(tmp_path / "nowhere", "--physical 0", 1)[1]
     assert "commitlog" in ask(tmp_path, "--physical 0", 1)[1]
+    (tmp_path / "index").mkdir()
+    told = ask(tmp_path, "--physical 0", 1)[1]
+    assert "offset 0: lies in no segment: the store has none" in told
+    assert "expired" not in told
 
 
 @pytest.mark.parametrize("words", ["query nowhere://x/y --physical 0", "inspect nowhere://x/y"])
