@@ -103,18 +103,22 @@ def misnamed(log: contents.StoreLog) -> tuple[contents.SegmentFile, int] | None:
     Looked at are the first segment, and those beside a gap: a wrong name leaves one behind.
     """
     pairs = [pair for pair in itertools.pairwise(log.segments) if pair[1].start != pair[0].start + pair[0].size]
-    for segment in dict.fromkeys((*log.segments[:1], *itertools.chain(*reversed(pairs[:_LISTED])))):
-        try:
-            pages = log.pages(segment)
-            told = int.from_bytes(pages.read(r.AT_PHYSICAL_OFFSET, 8), "big", signed=True)
-            first = contents.message_at(pages, told, told) if told >= 0 else r.ZERO
-            # One record alone may have a damaged field: the second says the same.
-            if told != segment.start and isinstance(first, Message) and _goes_on(pages, told, told + first.size):
-                return segment, told
-        except (OSError, errors.InputError):
-            # It is told where the segment is read for its contents.
-            continue
-    return None
+    segments = dict.fromkeys((*log.segments[:1], *itertools.chain(*reversed(pairs[:_LISTED]))))
+    return next(((segment, told) for segment in segments if (told := _told_start(log, segment)) is not None), None)
+
+
+def _told_start(log: contents.StoreLog, segment: contents.SegmentFile) -> int | None:
+    """Return where a segment begins by its first two records, if that is not where its name says."""
+    try:
+        pages = log.pages(segment)
+        told = int.from_bytes(pages.read(r.AT_PHYSICAL_OFFSET, 8), "big", signed=True)
+        first = contents.message_at(pages, told, told) if told >= 0 else r.ZERO
+        # One record alone may have a damaged field: the second says the same.
+        elsewhere = told != segment.start and isinstance(first, Message) and _goes_on(pages, told, told + first.size)
+    except (OSError, errors.InputError):
+        # It is told where the segment is read for its contents.
+        return None
+    return told if elsewhere else None
 
 
 def _goes_on(pages: files.Pages, start: int, phy_offset: int) -> bool:

@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.fetching import (
 )
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from rocketmq_reindex.jobs.store.lock import read_times, store_locked
-from rocketmq_reindex.jobs.store.settings import check_is_store, check_swapped
+from rocketmq_reindex.jobs.store.settings import check_is_store, check_no_store, check_swapped
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import counted, escape, redacted
 
@@ -203,6 +203,7 @@ class Fetch:
         """Raise InputError for a store with another log than the build's, and for a build of less than a log."""
         given = self._settings
         roots = given.commitlogs or (os.path.join(self._store, "commitlog"),)
+        check_no_store(given.commitlogs)
         segments = fetching_files.segments_in(roots)
         if given.commitlogs and not segments:
             shown = ", ".join(map(escape, roots))

@@ -11,7 +11,15 @@ from rocketmq_reindex.storage_format import errors, layouts, showing, versions
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
-from rocketmq_reindex.udfs.scan.segments import Commitlog, check_unchanged, entries_of, list_segments, meant_by, no_folder
+from rocketmq_reindex.udfs.scan.segments import (
+    Commitlog,
+    check_unchanged,
+    entries_of,
+    list_segments,
+    meant_by,
+    no_folder,
+    no_segments,
+)
 
 # --------------------------------------------------------------------------------------------------------------------- segments
 # The commitlog's segments, listed by the same code on the driver as for Spark SQL's data sources; and what is no store.
@@ -21,6 +29,7 @@ __all__ = [
     "check_has_parts",
     "check_is_folder",
     "check_is_store",
+    "check_no_store",
     "check_some_log",
     "check_unchanged",
     "entries_of",
@@ -58,6 +67,13 @@ def check_some_log(roots: Sequence[str]) -> None:
             wrong.append(error)
     if len(wrong) == len(roots):
         raise wrong[0]
+
+
+def check_no_store(roots: Sequence[str]) -> None:
+    """Raise InputError for a store, or another part of one, that was named in the place of a folder of segments."""
+    for root in roots:
+        if files.entry_of(root).kind == files.FOLDER and (wrong := no_segments(root, files.listing(root))):
+            raise errors.InputError(wrong)
 
 
 def check_has_parts(store: str) -> None:

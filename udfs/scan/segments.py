@@ -57,6 +57,19 @@ def _has_segments(entries: list[files.Entry]) -> bool:
     return any(entry.kind == files.FILE and layouts.first_byte(entry.name) is not None for entry in entries)
 
 
+def no_segments(root: str, entries: list[files.Entry]) -> str:
+    """Return that a folder of segments is a store, or another part of one, as an error; "" for others."""
+    if _has_segments(entries):
+        return ""
+    inner = next((entry for entry in entries if entry.name == _FOLDER and entry.kind == files.FOLDER), None)
+    if inner is not None:
+        return f"{showing.escape(root)}: is a store, no folder of segments: did you mean {showing.escape(inner.path)}?"
+    beside = files.join(files.parent(root), _FOLDER)
+    if files.base(root) in layouts.FOLDERS and files.entry_of(beside).kind == files.FOLDER:
+        return f"{showing.escape(root)}: is a part of a store, no folder of segments: did you mean {showing.escape(beside)}?"
+    return ""
+
+
 def entries_of(roots: Iterable[str]) -> list[files.Entry]:
     """Return what lies in folders of segments. Raises InputError for what is no such folder, with what may be meant."""
     listed = []
@@ -74,16 +87,8 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
                 f"{showing.escape(root)}: {fault}: STORE is the folder around commitlog/, --commitlog one of segments"
             )
         entries = files.listing(root)
-        inner = next((entry for entry in entries if entry.name == _FOLDER and entry.kind == files.FOLDER), None)
-        if inner is not None and not _has_segments(entries):
-            raise errors.InputError(
-                f"{showing.escape(root)}: is a store, no folder of segments: did you mean {showing.escape(inner.path)}?"
-            )
-        beside = files.join(files.parent(root), _FOLDER)
-        if files.base(root) in layouts.FOLDERS and files.entry_of(beside).kind == files.FOLDER and not _has_segments(entries):
-            raise errors.InputError(
-                f"{showing.escape(root)}: is a part of a store, no folder of segments: did you mean {showing.escape(beside)}?"
-            )
+        if wrong := no_segments(root, entries):
+            raise errors.InputError(wrong)
         listed += entries
     return listed
 
