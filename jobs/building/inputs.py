@@ -15,8 +15,7 @@ from rocketmq_reindex.jobs.building.planning import check_range_size
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_signs import check_broker, look_at_sizes, names_lost_segments
 from rocketmq_reindex.jobs.command.tables_place import check_place
-from rocketmq_reindex.jobs.publishing import output
-from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
+from rocketmq_reindex.jobs.publishing import layout, output
 from rocketmq_reindex.jobs.store import first_bytes, settings as store_settings
 from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog, message_at
 from rocketmq_reindex.jobs.store.folders import Notes
@@ -81,7 +80,7 @@ def _records(target: str) -> int:
     if standing is None:
         return -1 if output.kept(target) else 0
     try:
-        manifest = json.loads(files.read_bytes(files.join(standing.folder, output.MANIFEST), MANIFEST_MAX))
+        manifest = json.loads(files.read_bytes(files.join(standing.folder, output.MANIFEST), layout.MANIFEST_MAX))
         return int(manifest["counts"]["records"])
     except (OSError, InputError, ValueError, KeyError, TypeError):
         return -1
@@ -120,6 +119,7 @@ def look_at(settings: BuildSettings) -> Inputs:
     overwrite = settings.overwrite if settings.may_overwrite else None
     target = output.check_places(inputs, settings.out, overwrite, may_lack_manifest=known)
     check_place(settings.tables, (settings.out, *settings.inputs))
+    layout.check_no_store_around(f"--tables {escape(settings.tables)}", settings.tables)
     check_range_size(settings.range_size, log.size)
     passing = tuple(check_broker(settings))
     warnings = [

@@ -60,10 +60,16 @@ def check_writable(option: str, path: str) -> None:
     around = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(around):
         raise errors.InputError(f"{option} {escape(path)}: {escape(around)} is not a folder: make it first")
-    if store := _store_around(os.path.realpath(around)):
-        raise errors.InputError(
-            f"{option} {escape(path)}: lies inside {escape(store)}, a broker's store: name a file apart from it"
-        )
+    check_no_store_around(f"{option} {escape(path)}", path, "file")
+
+
+def check_no_store_around(where: str, path: str, kind: str = "folder") -> None:
+    """Raise InputError for a place on a disk inside of a broker's store, whichever that is: a broker may not start on it then.
+
+    ``where`` names the place in the error.
+    """
+    if path and not files.is_remote(path) and (store := _store_around(os.path.dirname(os.path.realpath(path)))):
+        raise errors.InputError(f"{where}: lies inside {escape(store)}, a broker's store: name a {kind} apart from it")
 
 
 _PARTS: Final = ("", "commitlog", *layouts.FOLDERS, "timerlog")

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.publishing import builds, local, pointers
+from rocketmq_reindex.jobs.publishing import builds, layout, local, pointers
 from rocketmq_reindex.jobs.publishing.layout import (
     CONFIG as CONFIG,
     MANIFEST as MANIFEST,
@@ -81,6 +81,7 @@ def check_places(inputs: list[str], out: str, overwrite: bool | None, *, may_lac
     for place in inputs:
         if files.overlap(place, out):
             raise InputError(f"{escape(out)}: lies inside {escape(place)} or around it: name a folder apart from the input")
+    layout.check_no_store_around(escape(out), out)
     if files.no_rename(out):
         return builds.check_place(out, overwrite)
     return local.check_place(out, overwrite, may_lack_manifest=may_lack_manifest)
