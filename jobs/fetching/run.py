@@ -183,21 +183,31 @@ class Fetch:
 
     def _parts(self, build: fetching_build.FoundBuild, record: fetching_record.Record) -> list[str]:
         parts = [part for part in fetching_swap.PARTS if part in build.parts]
-        if TOPICS in parts and not self._settings.topics and os.path.lexists(os.path.join(self._store, TOPICS)):
+        if TOPICS in parts and not self._settings.topics and (own := self._own(TOPICS)):
             parts.remove(TOPICS)
             if not record.is_laid(self._store, [TOPICS], build.name):
-                self._result.notes.append(f"{TOPICS}: the store's own stays, the draft is left out: --topics puts it in")
+                self._result.notes.append(f"{own}: the store's own stays, the draft is left out: --topics puts it in")
         for name in (DELAY_OFFSETS, CONSUMER_OFFSETS):
-            own = os.path.lexists(os.path.join(self._store, name))
+            own = self._own(name)
             if name in parts and own and not record.is_laid(self._store, [name], build.name):
                 parts.remove(name)
-                self._result.notes.append(f"{name}: the store's own stays, the build's is left out: move it away first")
+                self._result.notes.append(f"{own}: the store's own stays, the build's is left out: move it away first")
         timers = [part for part in parts if part in fetching_files.TIMER_SET]
         laid = record.is_laid(self._store, timers, build.name)
         parts = fetching_files.choose(self._store, parts, laid, self._result.notes)
         if "consumequeue" in parts and "batchconsumequeue" not in parts and os.path.lexists(f"{self._store}/batchconsumequeue"):
             self._result.notes.append("batchconsumequeue: the store's own stays, the build has none")
         return parts
+
+    def _own(self, name: str) -> str:
+        """Return which file of the store a broker reads for one in config/; "" for none.
+
+        A broker that is killed while it writes FILE leaves FILE.bak alone (``ConfigManager.load``, 4.9 to 5.5).
+        """
+        path = os.path.join(self._store, name)
+        if os.path.lexists(path):
+            return name
+        return f"{name}.bak" if files.entry_of(f"{path}.bak").size else ""
 
     def _check_log(self, build: fetching_build.FoundBuild) -> None:
         """Raise InputError for a store with another log than the build's, and for a build of less than a log."""

@@ -143,14 +143,17 @@ def _restore(version: str, case: Mixed, store: Path, scratch: Path) -> list[str]
         for path in (*offsets.parent.glob("consumerOffset.json*"), *offsets.parent.glob("delayOffset.json*")):
             path.rename(moved / path.name)
         offsets = moved / offsets.name
+    older = offsets.with_name(f"{offsets.name}.bak")
+    if not offsets.exists():
+        # A kill came between the two names: the broker itself would read the older one.
+        offsets = older
     if offsets.exists():
         words += ["--consumer-offsets", str(offsets)]
-    older = f"{offsets}.bak"
     for command in (words, ["fetch", str(out), "--to", str(backup)], ["preflight", str(backup), *known]):
         found = _run(command, scratch)
         if command is words and f"is no consumerOffset.json: name {older}" in found.stderr:
-            # A kill cut the file, and the broker itself would read the older one: as the error advises.
-            found = _run([older if word == str(offsets) else word for word in words], scratch)
+            # A kill cut the file: as the error advises.
+            found = _run([str(older) if word == str(offsets) else word for word in words], scratch)
         if found.returncode:
             faults.append(f"{command[0]} ends with {found.returncode}: {found.stdout[-1500:]}{found.stderr[-1500:]}")
             break

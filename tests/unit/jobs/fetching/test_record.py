@@ -166,3 +166,19 @@ def test_a_draft_of_topics_takes_the_place_of_the_stores_own_when_told(
         assert fetch([str(tmp_path / "out"), "--to", str(store), *words]) == 0
         assert ("config/topics.json: the store's own stays, the draft is left out" in capsys.readouterr().err) == stays
         assert (topics.read_text() == "{}") == stays
+
+
+def test_a_kill_may_leave_the_older_file_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A broker reads FILE.bak where FILE is not there; an empty one says nothing."""
+    store, topics = tmp_path / "store", tmp_path / "store" / "config" / "topics.json"
+    with LogWriter(store / "commitlog", 1 << 12) as writer:
+        writer.append(Message())
+    assert local_build(store, tmp_path / "out", None, write_topics=True, **SMALL).exit == 0
+    older = topics.with_name("topics.json.bak")
+    older.parent.mkdir()
+    for text, stays in (("{}", True), ("", False)):
+        older.write_text(text)
+        assert fetch([str(tmp_path / "out"), "--to", str(store)]) == 0
+        told = capsys.readouterr().err
+        assert ("config/topics.json.bak: the store's own stays, the draft is left out" in told) == stays
+        assert (older.read_text(), topics.exists()) == (text, not stays)
