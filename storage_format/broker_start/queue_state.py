@@ -267,14 +267,27 @@ class QueueState:
         A start of 5.x and 4.9 takes for a queue's first units those that stand for none (``fillPreBlank``), in a log that
         begins at 0.
         """
-        lowest, own_from = int(self._state[k.MIN_LOGIC]), int(self._state[k.TAIL_FROM])
-        for index, start in enumerate(self._starts[: self._kept]):
-            if start <= lowest < start + self._size:
-                data = self._given[index].data
-                end = min(len(data), self._end_of(index), own_from - start if self._own.count else len(data))
-                passed, at = k.passed_over(data, lowest - start, end - end % UNIT_SIZE, segment_size)
-                return int(passed), (start + int(at)) // UNIT_SIZE
-        return 0, self.min_offset
+        lowest = int(self._state[k.MIN_LOGIC])
+        index = bisect_right(self._starts, lowest) - 1
+        if index < 0 or not self._is_blank(lowest):
+            return 0, self.min_offset
+        start, end = self._starts[index], self._end_of(index)
+        passed, at, last = k.passed_over(self._content(index), lowest - start, end - end % UNIT_SIZE, segment_size)
+        following = start + int(at)
+        number = bisect_right(self._starts, following) - 1
+        if last >= 0 and following < self.max_logic and self._unit(number, following - self._starts[number]) == last:
+            # The units before it stand for missing offsets, and it is given.
+            passed -= 1
+        return int(passed), following // UNIT_SIZE
+
+    def _is_blank(self, logical: int) -> bool:
+        """Return whether the unit at byte ``logical`` of the queue stands for no record, and before one that does."""
+        number = self._own_number(logical)
+        if number is not None:
+            return int(self._own.read(number, number + 1)[1][0]) == PRE_BLANK_SIZE
+        index = bisect_right(self._starts, logical) - 1
+        data, at = self._bytes(index), logical - self._starts[index]
+        return at + UNIT_SIZE <= len(data) and int32_at(data, at + UNIT_LAYOUT.at["size"]) == PRE_BLANK_SIZE
 
     def _span_of(self, index: int) -> array[int]:
         """Return what ``_spans`` says of a file, which is looked at once."""

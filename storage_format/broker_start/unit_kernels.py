@@ -257,24 +257,32 @@ def first_min(
 
 
 @jit
-def passed_over(data: npt.NDArray[np.uint8], start: int, end: int, segment_size: int) -> tuple[int, int]:
+def passed_over(
+    file: FileContent,
+    start: int,
+    end: int,
+    segment_size: int,
+) -> tuple[int, int, int]:
     """Return what a consumer is not given that begins at the unit at byte ``start``, which may stand for no record.
 
-    Returns (how many units that do it is sent past, the byte of the first one that it is given or may ask for next). A broker
-    that cannot read a message passes over all that lie in the same segment, in as many units as it looks at for one request
-    (``DefaultMessageStore.getMessage``), and lets the consumer go on behind them. ``end`` is the end of the file's units.
+    Returns (how many messages that have units it is sent past, the byte of the first unit that it is given or may ask for next,
+    the offset of the last one that it is sent past, or -1). A broker that cannot read a message passes over all that lie in the
+    same segment, in as many units as it looks at for one request (``DefaultMessageStore.getMessage``), and lets the consumer go
+    on behind them. ``end`` is the end of the file's units. Units in the place of missing offsets point to the message behind
+    them: it counts once.
     """
-    passed, at = 0, start
-    while at + UNIT_SIZE <= end and int32_at(data, at + _AT_SIZE) == PRE_BLANK_SIZE:
+    passed, at, last = 0, start, np.int64(-1)
+    while at + UNIT_SIZE <= end and unit_at(file, at)[1] == PRE_BLANK_SIZE:
         stop = min(end, at + _LOOKED_AT)
         behind = np.int64(-1)
         while at + UNIT_SIZE <= stop:
-            offset = int64_at(data, at)
+            offset, size = unit_at(file, at)
             if behind < 0 or offset >= behind:
-                if int32_at(data, at + _AT_SIZE) != PRE_BLANK_SIZE:
-                    return passed, at
+                if size != PRE_BLANK_SIZE:
+                    return passed, at, last
                 behind = offset - offset % segment_size + segment_size
-            elif int32_at(data, at + _AT_SIZE) != PRE_BLANK_SIZE:
-                passed += 1
+            elif size != PRE_BLANK_SIZE:
+                passed += offset != last
+                last = offset
             at += UNIT_SIZE
-    return passed, at
+    return passed, at, last

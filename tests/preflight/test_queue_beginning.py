@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,43 @@ def test_what_a_consumer_is_given(version: str, tmp_path: Path) -> None:
             assert len(puts) - len(set(given)) == passed
             assert (said["exit"], passed > 0) == ((4, True) if first else (0, False))
             assert [loss["kind"] for loss in said["losses"]] == (["messages-passed-over"] if first else [])
+
+
+def _jumping(rng: random.Random) -> list[int]:
+    """Offsets of a queue that begins anywhere, and goes on with a jump or below its end."""
+    offsets, following = list[int](), rng.choice((0, 0, 3, 8, 30, 100))
+    for _ in range(rng.randint(1, 5)):
+        offsets += range(following, following + rng.randint(1, 25))
+        following = max(0, offsets[-1] + 1 + rng.choice((0, -1, -2, -5, -30, 1, 2, 7, 40)))
+    return offsets
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+def test_queues_that_jump(version: str, seed: int, tmp_path: Path) -> None:
+    """A bare log, whose queues the start makes, and a built one: as many messages are not given as preflight says."""
+    with RealStores(version, tmp_path / "real") as real:
+        for number in range(seed, seed + 8):
+            rng, folder = random.Random(number), tmp_path / f"{number}"
+            conf = Conf(Sizes(rng.choice((1 << 12, 1 << 14)), rng.choice((200, 400, 4000)), 50, 400))
+            with LogWriter(folder / "bare" / "commitlog", conf.sizes.segment) as writer:
+                bodies = ((offset, bytes(rng.randint(10, 300))) for offset in _jumping(rng))
+                puts = [writer.append(Message(queue_offset=offset, body=body)) for offset, body in bodies]
+            settings: dict[str, Any] = {"cq_file_size": conf.sizes.cq_file, "hash_slots": 50, "index_items": 400}
+            settings |= {"broker_version": version[:3], "on_damage": "salvage"}
+            assert local_build(folder / "bare", folder / "out", **settings).exit in (0, 3)
+            lay_out(folder / "out", folder / "bare" / "commitlog", folder / "built")
+            for store in (folder / "built", folder / "bare"):
+                said = predict(store, version, conf, tmp_path)
+                assert isinstance(said, dict), said
+                loads = real.start(store, conf).loads
+                assert loads == (not said["refusals"])
+                if not loads:
+                    continue
+                given = set(real.read(store)["TopicA", 0])
+                real.leave(store)
+                told = {one["kind"]: one["count"] for one in (*said["losses"], *said["warnings"])}
+                lost = sum(told.get(kind, 0) for kind in ("records-hidden", "messages-passed-over", "earlier-lives"))
+                assert len(puts) - len(given & {put.offset for put in puts}) == lost, f"seed {number}, {store.name}: {told}"
 
 
 @pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])
