@@ -21,6 +21,7 @@ from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
 from tests.tools.bundle import BUNDLE, JOB, deployed
 from tests.tools.distributed import DIST
+from tests.tools.jvm import SMALL_TABLES
 from tests.tools.local_engine import local_build
 
 Stores = Callable[[str], GoldenStore]
@@ -31,7 +32,7 @@ STORES = {"orders": {"schedule": "@hourly", "store": "/data/orders", "out": "/da
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> AirflowHome:
-    conf = configuration("local[2]")
+    conf = configuration("local[2]") | SMALL_TABLES
     # The DAG's own: what it sends of log4j2 is what is seen here.
     java = "spark.driver.extraJavaOptions"
     conf[java] = re.sub(r"-Dlog4j2\S+", "", conf[java])

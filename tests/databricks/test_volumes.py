@@ -21,6 +21,7 @@ from tests.tools import spoil
 from tests.tools.bundle import wheel_tasks
 from tests.tools.faulty_cluster import QUICK_JAVA
 from tests.tools.installed import uv
+from tests.tools.jvm import SMALL_TABLES
 
 Stores = Callable[[str], GoldenStore]
 NAME = "v2-ipv6-batch"
@@ -71,10 +72,9 @@ def told(cluster: Runtime, world: Path, golden_store: Stores) -> dict[str, Told]
         "spark.jars": ",".join(delta_jars()),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
         "spark.driver.extraJavaOptions": QUICK_JAVA,
-    }
+    } | SMALL_TABLES
     return dict(zip(runs, cluster.run(world, list(runs.values()), delta), strict=True))
 
 

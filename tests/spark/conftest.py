@@ -8,12 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rocketmq_reindex.jobs.spark import session
-from tests.tools.jvm import end_jvm
+from tests.tools.jvm import SMALL_TABLES, end_jvm
 
 
 def few_rows(spark: SparkSession) -> None:
-    """What runs over a few rows is not compiled: that takes most of the time."""
-    for name, value in session.FEW_ROWS.items():
+    """A test may have changed what small tables need."""
+    for name, value in SMALL_TABLES.items():
         spark.conf.set(name, value)
 
 
@@ -34,11 +34,7 @@ def delta(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         patched.chdir(tmp_path_factory.mktemp("jvm"))
         found, own = session.get_session("local[2]", delta=True)
     assert own, "a session was left by another test"
-    # Of Delta's own shuffles; Spark's default of 200 costs these small tables minutes.
-    found.conf.set("spark.sql.shuffle.partitions", "2")
     few_rows(found)
-    # VACUUM lists folders by so many tasks: 10,000 by default.
-    found.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
     yield found
     session.stop(found)
     end_jvm()

@@ -12,17 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rocketmq_reindex.jobs.spark import session
-from tests.tools.jvm import end_jvm
+from tests.tools.jvm import SMALL_TABLES, end_jvm
 
 USER = "alice"
-_QUICK = {
-    # Of Delta's own shuffles; Spark's default of 200 costs these small tables minutes.
-    "spark.sql.shuffle.partitions": "1",
-    # To compile what runs over a few rows takes most of the time.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
 _JARS = Path(__file__).parents[1] / "s3a" / "target" / "classpath"
 
 
@@ -49,7 +41,7 @@ def started_session(folder: Path) -> Iterator[Started]:
             os.dup2(before, 2)
             os.close(before)
     assert own, "a session was left by another test"
-    for name, value in _QUICK.items():
+    for name, value in (SMALL_TABLES | {"spark.sql.shuffle.partitions": "1"}).items():
         spark.conf.set(name, value)
     yield Started(spark, said)
     session.stop(spark)
