@@ -195,12 +195,14 @@ class _Command(abc.ABC, Generic[R, S]):
 def watched_run(settings: StoreSettings, apart: Iterable[str], out: str | None = None, *, figures: bool = True) -> WatchedRun:
     """Return what is said of a run while it goes on. ``figures``: it has some for a file of metrics.
 
-    Raises InputError for a file of metrics in a folder of ``apart``.
+    Raises InputError for a file of metrics in a folder of ``apart``, and for one that holds something else.
     """
+    from rocketmq_reindex.jobs.publishing.layout import check_replaceable
     from rocketmq_reindex.jobs.watching.watch import WatchedRun
 
     if settings.metrics:
         check_apart("--metrics", settings.metrics, apart)
+        check_replaceable("--metrics", settings.metrics, b"rmq_reindex_", "figures of a run")
     store = settings.store_name or settings.store or ",".join(settings.commitlogs)
     return WatchedRun(store, out, settings.metrics if figures else "", settings.progress, settings.engine, settings.master)
 

@@ -30,6 +30,9 @@ def info_settings(given: Mapping[str, Any]) -> settings.StoreSettings:
         store, *roots = map(files.checked, (given["store"], *roots))
     except errors.InputError as error:
         raise errors.UsageError(f"rmq-reindex info: {showing.escape(str(error))}") from None
+    for number, root in enumerate(roots):
+        if files.canonical(root) in map(files.canonical, roots[:number]):
+            raise errors.UsageError(f"--commitlog {showing.escape(root)}: is named twice: name it once")
     return settings.StoreSettings(store, commitlogs=tuple(roots), json=bool(given.get("json")))
 
 

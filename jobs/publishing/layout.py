@@ -51,16 +51,42 @@ class Standing:
 _COPIED_BYTES: Final = 16 << 20
 
 
-def check_writable(option: str, path: str) -> None:
-    """Raise InputError for the file that an option names, where no file can be written."""
+_LOOKED_AT: Final = 1 << 10
+
+
+def check_writable(option: str, path: str, mark: bytes, kind: str) -> None:
+    """Raise InputError for the file that an option names, where none of its ``kind`` can be written.
+
+    ``mark`` is what such a file has near its begin.
+    """
     if not path:
         raise errors.InputError(f"{option}: is empty: name a file")
-    if os.path.isdir(path):
+    if os.path.isdir(path) or path.endswith("/"):
         raise errors.InputError(f"{option} {escape(path)}: is a folder: name a file")
     around = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(around):
         raise errors.InputError(f"{option} {escape(path)}: {escape(around)} is not a folder: make it first")
+    if os.path.lexists(path) and not os.path.isfile(path):
+        # A rename would take the place of a pipe or a device.
+        raise errors.InputError(f"{option} {escape(path)}: is no regular file: name another")
     check_no_store_around(f"{option} {escape(path)}", path, "file")
+    check_replaceable(option, path, mark, kind)
+
+
+def check_replaceable(option: str, path: str, mark: bytes, kind: str) -> None:
+    """Raise InputError for a file that holds something else than a ``kind``, which ``mark`` near its begin shows.
+
+    A wrong word would otherwise take the place of a broker.conf, or of the manifest of a build.
+    """
+    if not os.path.isfile(path):
+        return
+    try:
+        with open(path, "rb") as file:
+            begin = file.read(_LOOKED_AT)
+    except OSError as error:
+        raise errors.InputError(f"{option} {escape(path)}: {error.strerror}: name another file") from None
+    if begin and mark not in begin:
+        raise errors.InputError(f"{option} {escape(path)}: holds something else than {kind}: name another file, or remove it")
 
 
 def check_no_store_around(where: str, path: str, kind: str = "folder") -> None:

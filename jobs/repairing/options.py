@@ -11,6 +11,7 @@ from rocketmq_reindex.jobs.building.options import merged
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command import option, option_table, options
 from rocketmq_reindex.jobs.store.settings import checked_paths
+from rocketmq_reindex.storage_format import showing
 from rocketmq_reindex.storage_format.errors import UsageError
 
 # --------------------------------------------------------------------------------------------------------------------- settings
@@ -80,6 +81,14 @@ class RepairSettings(BuildSettings):
         own = {files.canonical(place) for place in (self.store, *self.roots) if place}
         if any(replica and files.canonical(replica) in own for replica in self.replicas):
             yield "--replica: is the log itself that is to be repaired: name another copy of it"
+        # One copy that is named twice would be the majority of three logs.
+        seen = set[tuple[str, ...]]()
+        for replica in filter(None, self.replicas):
+            store = files.parent(replica) if files.base(replica) == "commitlog" else replica
+            copy = (store,) if files.is_remote(store) else files.canonical(store)
+            if copy in seen:
+                yield f"--replica {showing.escape(replica)}: is named twice: name it once"
+            seen.add(copy)
 
     def for_manifest(self) -> dict[str, Any]:
         """Return the settings that decide what is written, by the names of the manifest."""

@@ -59,7 +59,7 @@ class ReportResult(Result):
 
 def write_page(settings: ReportSettings, result: ReportResult) -> list[str]:
     """Make the page and write it; return the lines for people. Raises InputError and OSError."""
-    check_writable("--out", settings.out)
+    check_writable("--out", settings.out, b"<!doctype html>", "a page of report")
     page = make_page(settings.source, settings.store, settings.summary)
     write_whole(settings.out, page)
     result.out, result.bytes = settings.out, len(page.encode())

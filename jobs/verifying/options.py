@@ -55,7 +55,7 @@ class VerifySettings(StoreSettings):
             if place and not (option == "--work" and is_work(place, checked.store)):
                 check_apart(option, place, checked.stores)
         if self.report:
-            check_writable("--report", self.report)
+            check_writable("--report", self.report, b'"command": "verify"', "a summary of verify")
         return checked
 
     def problems(self) -> Iterator[str]:

@@ -234,7 +234,7 @@ def test_what_is_no_report(content: str | None, told: str, tmp_path: Path, capsy
 
 def test_the_command(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.html"
-    page.write_text("an older page")
+    page.write_text("<!doctype html>an older page")
     assert main(["report", str(built), "--out", str(page)]) == 0
     assert capsys.readouterr().out == f"wrote    {page}, {page.stat().st_size:,} bytes\n"
     assert [path.name for path in tmp_path.glob("page.html*")] == ["page.html"]
