@@ -17,18 +17,21 @@ from rocketmq_reindex.jobs.watching.watch import Watch
 def build(arguments: Sequence[str]) -> int:
     """One build. Returns the exit status."""
     watch, as_json = Watch("build", json_log=wants_json_log(arguments)), "--json" in arguments
+    planned = Output()
 
     def show_plan(plan: str) -> None:
         if as_json:
             # stdout holds the result alone.
             print(plan, file=sys.stderr)
             return
-        with Output():
+        with planned:
             print(plan)
 
     result = run_build(lambda: parse_settings(arguments), watch, Interrupts(), show_plan=show_plan).result
+    if as_json or result.plan is None:
+        return show(result, as_json, on_stderr=False)
     # A plan has been shown before its warnings.
-    return show(result, as_json, on_stderr=False) if as_json or result.plan is None else result.exit_status
+    return result.exit_status or planned.status
 
 
 if __name__ == "__main__":

@@ -119,6 +119,19 @@ def _lacking(error: ImportError) -> str:
     return lacking(error)
 
 
+def _open_streams() -> None:
+    """Give a stream that was closed before the start the null device.
+
+    Else the next file that is opened would take its number, and with it what a process below this one prints.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdin = sys.stdin or open(0, closefd=False)  # noqa: SIM115  they live as long as the process
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
 def _at_the_end() -> None:
     # An interpreter that ends looks for garbage in all it has imported: half a second. And nothing is left to interrupt.
     gc.freeze()
@@ -130,6 +143,8 @@ def _at_the_end() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry of ``rmq-reindex``; returns the exit status."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        _open_streams()
     ctrl_c, usual = _CtrlC(), signal.default_int_handler
     heard = signal.getsignal(signal.SIGINT) == usual
     try:

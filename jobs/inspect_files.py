@@ -6,7 +6,7 @@ By itself: the start of inspect imports no other command.
 import sys
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.command.results import Output
+from rocketmq_reindex.jobs.command.results import Output, OutputError
 from rocketmq_reindex.jobs.inspecting.options import Inspection, look, parse_inspection, show_rows, show_summary
 from rocketmq_reindex.jobs.store.folders import failures_as_errors
 from rocketmq_reindex.jobs.watching import compiling
@@ -40,6 +40,8 @@ def _show(path: str, asked: Inspection, apart: bool) -> int:
                     print()
                 show_rows(found.found.rows, asked.json)
             sys.stdout.flush()
+    except OutputError:
+        raise
     except ReindexError as error:
         print(error_lines(str(error)), file=sys.stderr)
         return ExitStatus.FAILED

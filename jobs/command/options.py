@@ -1,7 +1,6 @@
 """What the parsers of all commands share: words, groups, what ``--help`` shows beside the options."""
 
 import argparse
-import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -197,17 +196,6 @@ def _place(action: argparse.Action, text: str) -> str:
         return files.checked(place)
     except errors.InputError as error:
         raise errors.UsageError(" ".join([*action.option_strings[:1], str(error)])) from None
-
-
-def any_text() -> None:
-    """From now on stdout shows a character that its encoding lacks as an escape, instead of failing."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def no_more_output() -> None:
-    """The reader of stdout has closed the pipe. From now on nothing is written to it, also not when Python ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Help(argparse.HelpFormatter):

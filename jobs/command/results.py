@@ -6,13 +6,14 @@ import contextlib
 import copy
 import dataclasses
 import html
+import io
 import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError
 from typing import Any, ClassVar
 
-from rocketmq_reindex.jobs.command.options import any_text, no_more_output
 from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
 from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
 
@@ -111,6 +112,44 @@ class Result:
         return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
 
 
+class OutputError(ReindexError):
+    """Stdout could not be written. What the command did before it printed stays."""
+
+
+class _Stdout(io.FileIO):
+    """The file of stdout: an error names it, so that nobody takes it for one of a store."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"stdout: {error.strerror}: what was printed is not whole") from None
+
+
+def named_stdout() -> None:
+    """From now on stdout shows a character that its encoding lacks as an escape, and its errors are OutputError."""
+    out = sys.stdout
+    if not isinstance(out, io.TextIOWrapper):
+        return
+    out.reconfigure(errors="backslashreplace")
+    # Unbuffered (PYTHONUNBUFFERED) the file itself stands there.
+    old: Any = getattr(out.buffer, "raw", out.buffer)
+    if isinstance(old, io.FileIO) and not isinstance(old, _Stdout):
+        out.flush()
+        raw: Any = _Stdout(out.fileno(), "wb", closefd=False)
+        sys.stdout = io.TextIOWrapper(
+            raw if old is out.buffer else io.BufferedWriter(raw), out.encoding, out.errors, line_buffering=out.line_buffering,
+            write_through=out.write_through,
+        )  # fmt: skip
+
+
+def no_more_output() -> None:
+    """Stdout cannot be written any more. From now on nothing is, also not when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class Output:
     """What a command prints, while this lasts. An error of the package becomes its line on stderr, and ``status`` that of it.
 
@@ -122,22 +161,22 @@ class Output:
         """the exit status of the command"""
 
     def __enter__(self) -> Output:
-        any_text()
+        named_stdout()
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         try:
             if error is None:
                 sys.stdout.flush()
-        except BrokenPipeError as closed:
-            error = closed
+        except (BrokenPipeError, OutputError) as failed:
+            error = failed
         if isinstance(error, ReindexError):
             print(error_lines(str(error)), file=sys.stderr)
             self.status = int(error.exit_status)
-        elif isinstance(error, BrokenPipeError):
-            no_more_output()
-        else:
+        elif not isinstance(error, BrokenPipeError):
             return False
+        if isinstance(error, BrokenPipeError | OutputError):
+            no_more_output()
         return True
 
 
