@@ -14,6 +14,7 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS
+from rocketmq_reindex.jobs.store.settings import has_bytes
 from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, SCHEDULED, TIMED, Rows
 from rocketmq_reindex.storage_format.delay.waiting import REASONS, Bools, HalfOffsets, doubtful, level_offset, recalled
@@ -175,15 +176,18 @@ def given(path: str) -> tuple[dict[str, Any], bytes]:
         for _ in _offsets(table):
             pass
     except OSError as error:
-        raise errors.InputError(f"--consumer-offsets {escape(path)}: {escape(error.strerror or str(error))}") from None
+        told = escape(error.strerror or str(error))
+        raise errors.InputError(f"--consumer-offsets {escape(path)}: {told}{_instead(path, '')}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        kept = f"{path}.bak"
-        # ConfigManager.load: a file that was cut by a crash is passed over, and the one before it is read.
-        instead = kept if files.entry_of(kept).kind == files.FILE else "that of a backup"
-        raise errors.InputError(
-            f"--consumer-offsets {escape(path)}: is no consumerOffset.json: name {escape(instead)}"
-        ) from None
+        told = f"is no consumerOffset.json{_instead(path, ': name that of a backup')}"
+        raise errors.InputError(f"--consumer-offsets {escape(path)}: {told}") from None
     return dict(table), data
+
+
+def _instead(path: str, otherwise: str) -> str:
+    """Return what to name in the place of a file that a kill left cut short, or not at all: ``ConfigManager.load`` reads it."""
+    kept = f"{path}.bak"
+    return f": name {escape(kept)}" if has_bytes(kept) else otherwise
 
 
 def _offsets(table: dict[str, Any]) -> Iterator[tuple[str, str, int, int]]:

@@ -8,7 +8,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
 from rocketmq_reindex.jobs.command.options import reader, watch_environment
 from rocketmq_reindex.jobs.publishing.layout import SIZES
-from rocketmq_reindex.jobs.store.settings import topics_config
+from rocketmq_reindex.jobs.store.settings import has_bytes, topics_config
 from rocketmq_reindex.storage_format import errors, showing, topics as storage_format_topics
 
 
@@ -49,7 +49,14 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
 
 def batch_topics_of(store: str) -> tuple[str, ...]:
     """Return the batch topics of the store's own topics.json; none where it has no such file. Raises InputError."""
-    return _batch_topics(topics_config(store), needed=False)
+    path = topics_config(store)
+    try:
+        return _batch_topics(path, needed=False)
+    except errors.InputError:
+        # Of a file that is cut short a broker takes the copy, too.
+        if not has_bytes(f"{path}.bak"):
+            raise
+        return _batch_topics(f"{path}.bak", needed=True)
 
 
 def read_batch_topics(path: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.fetching import (
 )
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from rocketmq_reindex.jobs.store.lock import read_times, store_locked
-from rocketmq_reindex.jobs.store.settings import check_is_store, check_no_store, check_swapped
+from rocketmq_reindex.jobs.store.settings import broker_config, check_is_store, check_no_store, check_swapped
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import counted, escape, redacted
 
@@ -200,14 +200,9 @@ class Fetch:
         return parts
 
     def _own(self, name: str) -> str:
-        """Return which file of the store a broker reads for one in config/; "" for none.
-
-        A broker that is killed while it writes FILE leaves FILE.bak alone (``ConfigManager.load``, 4.9 to 5.5).
-        """
-        path = os.path.join(self._store, name)
-        if os.path.lexists(path):
-            return name
-        return f"{name}.bak" if files.entry_of(f"{path}.bak").size else ""
+        """Return which file of the store a broker reads for one in config/; "" for none."""
+        path = broker_config(self._store, os.path.basename(name))
+        return os.path.relpath(path, self._store) if os.path.lexists(path) else ""
 
     def _check_log(self, build: fetching_build.FoundBuild) -> None:
         """Raise InputError for a store with another log than the build's, and for a build of less than a log."""

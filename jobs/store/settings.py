@@ -40,9 +40,26 @@ __all__ = [
 _PARTS = ("commitlog", "consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
 
 
+def broker_config(store: str, name: str) -> str:
+    """Return which file a broker reads for one in config/: FILE.bak where FILE is not there, or empty.
+
+    A broker that is killed while it writes FILE leaves that (``ConfigManager.load``, 4.9 to 5.5).
+    """
+    path = files.join(store, "config", name)
+    return path if has_bytes(path) or not has_bytes(f"{path}.bak") else f"{path}.bak"
+
+
+def has_bytes(path: str) -> bool:
+    """Return whether there is a file at ``path`` that is not empty. Whoever reads it is told why it cannot be read."""
+    try:
+        return files.entry_of(path).size > 0
+    except OSError:
+        return False
+
+
 def topics_config(store: str) -> str:
-    """Return where a broker keeps the topics of a store (``BrokerPathConfigHelper.getTopicConfigPath``)."""
-    return files.join(store, "config", "topics.json")
+    """Return where a broker finds the topics of a store (``BrokerPathConfigHelper.getTopicConfigPath``)."""
+    return broker_config(store, "topics.json")
 
 
 def check_is_folder(store: str) -> None:

@@ -111,6 +111,23 @@ def test_the_topics_config_of_the_store_is_taken(golden_store: Stores, tmp_path:
     assert f"{store}/config/topics.json: is no JSON" in "\n".join(summary.notes)
 
 
+@pytest.mark.parametrize("left", [None, "", '{"topicConfigTable":{'], ids=["gone", "empty", "cut short"])
+def test_the_older_topics_config_is_taken_where_a_kill_left_it(left: str | None, golden_store: Stores, tmp_path: Path) -> None:
+    """A broker reads topics.json.bak then (``ConfigManager.load``)."""
+    store, golden = tmp_path / "store", golden_store("batch-5.3")
+    shutil.copytree(golden.path, store)
+    config = store / "config" / "topics.json"
+    config.rename(f"{config}.bak")
+    if left is not None:
+        config.write_text(left)
+    taken = local_build(store, tmp_path / "taken", **(MADE | {"batch_topics": ()}))
+    assert (taken.exit, taken.warnings) == (0, [])
+    assert local_build(golden.path, tmp_path / "named", **MADE).exit == 0
+    assert batch_files(tmp_path / "taken") == batch_files(tmp_path / "named") != {}
+    log = (str(store / "commitlog"),)
+    assert local_verify(tmp_path / "taken", commitlogs=log, **(MADE | {"batch_topics": ()})).exit == 0
+
+
 def test_verify_of_a_build_takes_the_topics_of_the_logs_store(golden_store: Stores, tmp_path: Path) -> None:
     """The build was made by them, and has no config/topics.json of its own."""
     store, out = tmp_path / "store", tmp_path / "out"

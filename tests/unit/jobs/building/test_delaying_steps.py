@@ -190,6 +190,9 @@ def test_what_is_no_backup_is_refused(tmp_path: Path) -> None:
     older.write_text('{"offsetTable":{}}')
     summary = build(tmp_path, [Message("A")], write_delay=False, consumer_offsets=str(backup))
     assert (summary.error or "").endswith(f"is no consumerOffset.json: name {older}")
+    backup.unlink()
+    summary = build(tmp_path, [Message("A")], write_delay=False, consumer_offsets=str(backup))
+    assert (summary.error or "").endswith(f"No such file or directory: name {older}")
     assert not (tmp_path / "out").exists()
 
 
