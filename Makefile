@@ -57,8 +57,11 @@ test: test-setup ## the tests that a change needs: minutes, and nothing to insta
 
 # Much of it waits: for brokers, clusters and disks.
 test-rest: JOBS = 3
+# The longest files come first: begun at the end, one would leave the other processes without work for minutes.
+LONGEST = tests/spark tests/stores
+REST = $(filter-out $(FIRST) tests/__pycache__,$(patsubst %/,%,$(sort $(wildcard tests/*/))))
 test-rest: full-setup  # what test-all runs and test does not
-	$(PYTEST) tests/ $(FIRST:%=--ignore=%)
+	$(PYTEST) $(LONGEST) $(filter-out $(LONGEST),$(REST))
 
 test-random: test-setup ## the random tests of `make test` with new seeds: N=1 of each test, SECONDS= at most for each, SEED= the first
 	@export REINDEX_SEED=$(or $(SEED),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')); echo "REINDEX_SEED=$$REINDEX_SEED"; \
