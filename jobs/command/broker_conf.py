@@ -9,6 +9,7 @@ from rocketmq_reindex.jobs.command.option_table import OPTIONS, TIMERS
 from rocketmq_reindex.storage_format import errors, showing
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import precision_ms
+from rocketmq_reindex.udfs.times import delay_levels
 
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -130,7 +131,10 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
     for name, setting in _NUMBERS.items():
         if name in conf:
             if not re.fullmatch(r"[+-]?[0-9]{1,18}", conf[name].strip()):
-                raise errors.UsageError(f"{path}: {name} is {showing.escape(conf[name], 60)}, not a number")
+                value = showing.escape(conf[name], 60) or "empty"
+                raise errors.UsageError(
+                    f"{path}: {name} is {value}, not a number of at most 18 digits: a broker passes over it"
+                )
             found[setting] = int(conf[name].strip())
     if "cq_file_size" in found:
         # MessageStoreConfig.getMappedFileSizeConsumeQueue rounds up to whole units.
@@ -138,6 +142,11 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
     if "timer_precision" in found:
         found["timer_precision"] = precision_ms(found["timer_precision"])
     found |= {setting: conf[name].strip() for name, setting in _TEXTS.items() if conf.get(name, "").strip()}
+    if "delay_levels" in found:
+        try:
+            delay_levels(found["delay_levels"])
+        except ValueError as error:
+            raise errors.UsageError(f"{path}: messageDelayLevel: {error}") from None
     if "commitlogs" in found:
         # MixAll.MULTI_PATH_SPLITTER
         found["commitlogs"] = tuple(root.strip() for root in found["commitlogs"].split(",") if root.strip())

@@ -118,9 +118,10 @@ def _model(source: str, summary: str | None) -> tuple[Model, str]:
             folder = os.path.dirname(path) or "."
             model = of_build(content, os.path.abspath(folder))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        kind = type(error).__name__
+        # A KeyError is the name alone.
+        wrong = f"it has no {escape(str(error))}" if isinstance(error, KeyError) else escape(str(error))
         raise InputError(
-            f"{escape(path)}: neither a build's reindex.json nor what verify --report writes ({kind}: {escape(str(error))})"
+            f"{escape(path)}: is neither a build's reindex.json nor what verify --report writes ({wrong}): name one of them"
         ) from None
     if summary:
         of_run = _json(summary, "give what build --json printed")
