@@ -174,6 +174,9 @@ def on_disk(option: str, what: str) -> Callable[[str], str]:
         from rocketmq_reindex import files
         from rocketmq_reindex.storage_format.showing import escape
 
+        if text == "-":
+            # Elsewhere it means stdout or stdin: here it would be the name of a file.
+            raise UsageError(f"{option} -: is no name of a {what}: name one, or ./- for one of that name".lstrip())
         if files.is_remote(text):
             raise UsageError(f"{option} {escape(text)}: is a URI: name a {what} on a disk".lstrip())
         return text

@@ -158,6 +158,7 @@ class Parser(argparse.ArgumentParser):
         raise errors.UsageError("\n".join([*self._wrong, *unknown, *([] if is_there else [self._line(message)])]))
 
     def _line(self, message: str, meant: str = "") -> str:
+        message = message.replace("ignored explicit argument", "takes no value: leave out")
         return f"{self.prog}: {showing.escape(message, 1000)}{meant or self._command_meant(message)}: see --help"
 
     def _unknown(self, words: list[str]) -> list[str]:
