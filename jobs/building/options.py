@@ -10,6 +10,7 @@ from rocketmq_reindex.jobs.command.options import reader, watch_environment
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import has_bytes, topics_config
 from rocketmq_reindex.storage_format import errors, showing, topics as storage_format_topics
+from rocketmq_reindex.udfs.times import delay_levels
 
 
 def build_settings(given: dict[str, Any]) -> BuildSettings:
@@ -34,6 +35,7 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     if conf is not None:
         text, notes = read_conf(conf)
         values = settings_of(text, showing.escape(conf)) | {"broker_conf": conf, "conf_notes": notes}
+        _check_delay_levels(values)
         values["protected"] = tuple(values[name] for name in ("store",) if name in values)
         if "store" in given or "commitlogs" in given:
             values.pop("store", None)
@@ -45,6 +47,15 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     values.setdefault("store", "")
     values["named"] = frozenset((*SIZES, "broker_version", "batch_topics", "engine")) & values.keys()
     return values
+
+
+def _check_delay_levels(conf: dict[str, Any]) -> None:
+    """Raise UsageError for delay levels of a broker.conf with which no broker starts. preflight says that by itself."""
+    try:
+        if "delay_levels" in conf:
+            delay_levels(conf["delay_levels"])
+    except ValueError as error:
+        raise errors.UsageError(f"{showing.escape(conf['broker_conf'])}: messageDelayLevel: {error}") from None
 
 
 def batch_topics_of(store: str) -> tuple[str, ...]:

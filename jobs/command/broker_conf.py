@@ -9,7 +9,6 @@ from rocketmq_reindex.jobs.command.option_table import OPTIONS, TIMERS
 from rocketmq_reindex.storage_format import errors, showing
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import precision_ms
-from rocketmq_reindex.udfs.times import delay_levels
 
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -142,11 +141,6 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
     if "timer_precision" in found:
         found["timer_precision"] = precision_ms(found["timer_precision"])
     found |= {setting: conf[name].strip() for name, setting in _TEXTS.items() if conf.get(name, "").strip()}
-    if "delay_levels" in found:
-        try:
-            delay_levels(found["delay_levels"])
-        except ValueError as error:
-            raise errors.UsageError(f"{path}: messageDelayLevel: {error}") from None
     if "commitlogs" in found:
         # MixAll.MULTI_PATH_SPLITTER
         found["commitlogs"] = tuple(root.strip() for root in found["commitlogs"].split(",") if root.strip())
