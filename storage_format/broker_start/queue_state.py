@@ -93,7 +93,7 @@ class QueueState:
     @property
     def first_unit(self) -> int:
         """The physical offset in the unit at position 0; -1 where consumers have none there."""
-        return self._unit(0, 0) if self.max_logic and not self._starts[0] and not self._state[k.MIN_LOGIC] else -1
+        return self._unit(0)[0] if self.max_logic and not self._starts[0] and not self._state[k.MIN_LOGIC] else -1
 
     def recover(self) -> None:
         """``recover``: the last three files are valid up to the first unit without a record."""
@@ -153,13 +153,17 @@ class QueueState:
         phy_offset, size = self._own.read(first, first + (self._size - max(0, at)) // UNIT_SIZE)
         return k.FileContent(self._bytes(index), max(0, at), phy_offset, size)
 
-    def _unit(self, index: int, at: int) -> int:
-        """Return the offset in the unit at byte ``at`` of a file."""
-        number = self._own_number(self._starts[index] + at)
+    def _unit(self, logical: int) -> tuple[int, int]:
+        """Return offset and size of the unit at byte ``logical`` of the queue; (0, 0) where its file ends before it."""
+        number = self._own_number(logical)
         if number is not None:
-            return int(self._own.read(number, number + 1)[0][0])
-        data = self._bytes(index)
-        return int64_at(data, at) if at + UNIT_SIZE <= len(data) else 0
+            phy_offset, size = self._own.read(number, number + 1)
+            return int(phy_offset[0]), int(size[0])
+        index = bisect_right(self._starts, logical) - 1
+        data, at = self._bytes(index), logical - self._starts[index]
+        if at + UNIT_SIZE > len(data):
+            return 0, 0
+        return int64_at(data, at), int32_at(data, at + UNIT_LAYOUT.at["size"])
 
     def _own_number(self, logical: int) -> int | None:
         """Return the number, among the units of this start, of the one at byte ``logical`` of the queue; None if it is not of
@@ -171,7 +175,7 @@ class QueueState:
         """``truncateDirtyLogicFiles``."""
         self._state[k.MAX_PHYSIC] = phy_offset
         while self._starts:
-            if self._unit(len(self._starts) - 1, 0) < phy_offset:
+            if self._unit(self._starts[-1])[0] < phy_offset:
                 kept, ends = k.cut_file(self._content(len(self._starts) - 1), self._size, phy_offset)
                 self._state[k.MAX_PHYSIC] = ends
                 self._revive(int(kept))
@@ -209,7 +213,7 @@ class QueueState:
         if wrote == 0 and rules.empty_file_fails:
             last = f"{path}/{self._starts[-1]:020d}"
             raise LoadFailure("queue-last-file-empty", "the recovery leaves no unit in the queue's last file", last)
-        if wrote and self._unit(len(self._starts) - 1, wrote - UNIT_SIZE) < lowest:
+        if wrote and self._unit(maximum - UNIT_SIZE)[0] < lowest:
             self._state[k.MIN_LOGIC] = maximum
             # A cut keeps the first unit of a file that a record below the queue's end began, though none was written.
             self.ends_blank = (
@@ -220,7 +224,7 @@ class QueueState:
         end = self._end_of(0)
         if start >= end:
             return
-        if minimum >= self._starts[0] and self._unit(0, start) >= lowest:
+        if minimum >= self._starts[0] and self._unit(minimum)[0] >= lowest:
             return
         position = int(k.search_min(self._content(0), start, end, lowest))
         if position >= 0:
@@ -269,25 +273,15 @@ class QueueState:
         """
         lowest = int(self._state[k.MIN_LOGIC])
         index = bisect_right(self._starts, lowest) - 1
-        if index < 0 or not self._is_blank(lowest):
+        if index < 0 or self._unit(lowest)[1] != PRE_BLANK_SIZE:
             return 0, self.min_offset
         start, end = self._starts[index], self._end_of(index)
         passed, at, last = k.passed_over(self._content(index), lowest - start, end - end % UNIT_SIZE, segment_size)
         following = start + int(at)
-        number = bisect_right(self._starts, following) - 1
-        if last >= 0 and following < self.max_logic and self._unit(number, following - self._starts[number]) == last:
+        if last >= 0 and following < self.max_logic and self._unit(following)[0] == last:
             # The units before it stand for missing offsets, and it is given.
             passed -= 1
         return int(passed), following // UNIT_SIZE
-
-    def _is_blank(self, logical: int) -> bool:
-        """Return whether the unit at byte ``logical`` of the queue stands for no record, and before one that does."""
-        number = self._own_number(logical)
-        if number is not None:
-            return int(self._own.read(number, number + 1)[1][0]) == PRE_BLANK_SIZE
-        index = bisect_right(self._starts, logical) - 1
-        data, at = self._bytes(index), logical - self._starts[index]
-        return at + UNIT_SIZE <= len(data) and int32_at(data, at + UNIT_LAYOUT.at["size"]) == PRE_BLANK_SIZE
 
     def _span_of(self, index: int) -> array[int]:
         """Return what ``_spans`` says of a file, which is looked at once."""
