@@ -30,9 +30,8 @@ def info_settings(given: Mapping[str, Any]) -> settings.StoreSettings:
         store, *roots = map(files.checked, (given["store"], *roots))
     except errors.InputError as error:
         raise errors.UsageError(f"rmq-reindex info: {showing.escape(str(error))}") from None
-    for number, root in enumerate(roots):
-        if files.canonical(root) in map(files.canonical, roots[:number]):
-            raise errors.UsageError(f"--commitlog {showing.escape(root)}: is named twice: name it once")
+    for number in settings.repeated([files.canonical(root) for root in roots]):
+        raise errors.UsageError(f"--commitlog {showing.escape(roots[number])}: is named twice: name it once")
     return settings.StoreSettings(store, commitlogs=tuple(roots), json=bool(given.get("json")))
 
 
@@ -165,7 +164,7 @@ def _topic(topic: dict[str, Any], sampled: bool) -> str:
 # ------------------------------------------------------------------------------------------------------------------- store look
 # Look at a store: its log, queues, index, checkpoint, lock and earlier builds; and what to run next.
 
-_FOREIGN, _MISNAMED, _DAMAGE, _QUEUES, _INDEX = range(5)
+_FOREIGN, _DAMAGE, _QUEUES, _INDEX = range(4)
 _LISTED: Final = 3
 """topics that a problem names"""
 _INDEX_SIZES: Final = frozenset({"hash_slots", "index_items"})
@@ -181,8 +180,8 @@ class StoreLook:
         self._notes = folders.Notes(self._problem, self._problem)
         self._wrong = set[int]()
         """what is wrong, as it decides what to run next"""
-        self._misnamed = "", ""
-        """a segment's file, and the name that its records give it"""
+        self._misnamed: tuple[str, str] | None = None
+        """a segment's file, and where it lies by the name that its records give it"""
 
     def _problem(self, text: str) -> None:
         self._result.problems.append(text)
@@ -206,11 +205,11 @@ class StoreLook:
             result.log = describing_queues.describe_log(log, damage)
             result.problems += damage
             if damage and (wrong := describing_queues.misnamed(log)):
-                self._wrong.add(_MISNAMED)
-                self._misnamed = wrong[0].path, f"{wrong[1]:020d}"
+                segment, told = wrong
+                self._misnamed = segment.path, files.join(files.parent(segment.path), f"{told:020d}")
                 self._problem(
-                    f"{showing.escape(wrong[0].path)}: its first record says that the segment begins at {wrong[1]}: its name "
-                    f"should be {wrong[1]:020d}"
+                    f"{showing.escape(segment.path)}: its first record says that the segment begins at {told}: its name should "
+                    f"be {told:020d}"
                 )
             elif damage and log.segments:
                 nothing = result.log["last_time"] is None and describing_queues.foreign(log.segments[0].path)
@@ -326,9 +325,13 @@ class StoreLook:
                 showing.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
         if result.broker:
             return {"why": "a broker runs here: stop it, or go on with a copy", "commands": []}
-        if _MISNAMED in self._wrong:
+        if self._misnamed:
+            path, meant = self._misnamed
+            # Not where a file has that name; a bucket has no command for it.
+            free = not files.is_remote(path) and files.entry_of(meant).kind == files.ABSENT
+            renaming = [showing.shell(["mv", "-n", path, meant])] if free else []
             return {"why": "a segment has another segment's name: give it its own, and look again", "commands": [
-                *self._renaming(), showing.shell(advice.opening("info", settings, ""))]}  # fmt: skip
+                *renaming, showing.shell(advice.opening("info", settings, ""))]}  # fmt: skip
         if _DAMAGE in self._wrong:
             options, note = self._not_shown(_EVERY_SIZE)
             return {"why": f"the log is damaged: a repair loses least{note}", "commands": [
@@ -342,13 +345,6 @@ class StoreLook:
         commands = [showing.shell([*advice.opening("preflight", settings, ""), *version])]
         no_problem = "" if result.problems else "no problem was seen; "
         return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
-
-    def _renaming(self) -> list[str]:
-        """Return the command that renames the segment; none where a file has that name, or in a bucket."""
-        path, name = self._misnamed
-        meant = files.join(files.parent(path), name)
-        free = not files.is_remote(path) and files.entry_of(meant).kind == files.ABSENT
-        return [showing.shell(["mv", "-n", path, meant])] if free else []
 
     def _build(self, why: str, sizes: frozenset[str], only: str = "") -> dict[str, Any]:
         """Return the build of all parts, or of ``only``, and the fetch that puts it in place."""

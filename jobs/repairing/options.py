@@ -10,7 +10,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.options import merged
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command import option, option_table, options
-from rocketmq_reindex.jobs.store.settings import checked_paths
+from rocketmq_reindex.jobs.store.settings import checked_paths, repeated
 from rocketmq_reindex.storage_format import showing
 from rocketmq_reindex.storage_format.errors import UsageError
 
@@ -82,13 +82,11 @@ class RepairSettings(BuildSettings):
         if any(replica and files.canonical(replica) in own for replica in self.replicas):
             yield "--replica: is the log itself that is to be repaired: name another copy of it"
         # One copy that is named twice would be the majority of three logs.
-        seen = set[tuple[str, ...]]()
-        for replica in filter(None, self.replicas):
-            store = files.parent(replica) if files.base(replica) == "commitlog" else replica
-            copy = (store,) if files.is_remote(store) else files.canonical(store)
-            if copy in seen:
-                yield f"--replica {showing.escape(replica)}: is named twice: name it once"
-            seen.add(copy)
+        replicas = [replica for replica in self.replicas if replica]
+        stores = [files.parent(replica) if files.base(replica) == "commitlog" else replica for replica in replicas]
+        # Of URIs only equal text is one copy: two servers may have a bucket of one name.
+        for number in repeated([(store,) if files.is_remote(store) else files.canonical(store) for store in stores]):
+            yield f"--replica {showing.escape(replicas[number])}: is named twice: name it once"
 
     def for_manifest(self) -> dict[str, Any]:
         """Return the settings that decide what is written, by the names of the manifest."""

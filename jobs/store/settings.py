@@ -93,6 +93,11 @@ def check_no_store(roots: Sequence[str]) -> None:
             raise errors.InputError(wrong)
 
 
+def repeated(places: Sequence[tuple[str, ...]]) -> Iterator[int]:
+    """Yield the number of each place that was named before, of places in the form in which equal ones are equal."""
+    yield from (number for number, place in enumerate(places) if place in places[:number])
+
+
 def check_has_parts(store: str) -> None:
     """Raise InputError for a folder with nothing in it that a store has."""
     if all(files.entry_of(files.join(store, part)).kind == files.ABSENT for part in _PARTS):
