@@ -16,6 +16,8 @@ import pytest
 from tests.serving.broker import Broker, write_topics
 from tests.serving.programs import Program, StepFailed
 from tests.serving.stores import ask, build_into, keys_of, lost, options, queues_of
+from tests.tools import batch_log
+from tests.tools.local_engine import local_build
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter, Put
 from tests.tools.make_log import Message
@@ -240,3 +242,29 @@ def test_a_whole_broker_agrees(tmp_path: Path) -> None:
             with Broker(program, "b", store, tmp_path, segment_size=SEGMENT, **SIZES) as broker:
                 came = broker.consumed("lite", len(puts))
                 assert sorted(delivery.place for delivery in came) == [put.offset for put in puts]
+
+
+@pytest.mark.parametrize("version", NEW)
+def test_the_older_topics_are_taken_where_a_kill_left_those(version: str, tmp_path: Path) -> None:
+    """A build takes batch topics from the file that the broker takes. Without one it does not start on their folders."""
+    sizes = {name: size for name, size in batch_log.SIZES.items() if name != "batch_cq_file_size"}
+    batch_file = f"mapperFileSizeBatchConsumeQueue={batch_log.SIZES['batch_cq_file_size']}"
+    with Program(version, "Serve", tmp_path) as program:
+        for number, left in enumerate((None, "", '{"topicConfigTable":{')):
+            store, out = tmp_path / f"store-{number}", tmp_path / "out"
+            batch_log.random_batch_log(store / "commitlog", 3, odd=False)
+            config = store / "config"
+            config.mkdir()
+            batch_log.topics_json(config / "topics.json.bak")
+            if left is not None:
+                (config / "topics.json").write_text(left)
+            settings: dict[str, Any] = {"overwrite": True, "broker_version": settings_of(version), **batch_log.SIZES}
+            assert local_build(store, out, **settings).exit == 0
+            for part in ("consumequeue", "batchconsumequeue", "index", "checkpoint"):
+                shutil.move(out / part, store / part)
+            with Broker(program, "b", store, tmp_path, "--set", batch_file, segment_size=SEGMENT, **sizes) as broker:
+                assert set(batch_log.BATCH_TOPICS) <= set(broker.topics)
+            for path in config.glob("topics.json*"):
+                path.unlink()
+            with pytest.raises(StepFailed, match="the broker does not load the store"):
+                Broker(program, "c", store, tmp_path, "--set", batch_file, segment_size=SEGMENT, **sizes)
