@@ -28,7 +28,9 @@ def test_the_store_of_a_broker(version: str, seed: int, tmp_path: Path) -> None:
         for store in stores:
             store.open(program)
             store.add(program, "first")
-        program.step("flush", flushed.name)
+        # A store that closes before CommitLog.FlushRealTimeService's first full round leaves a checkpoint without a time.
+        for store in (stopped, flushed):
+            program.step("flush", store.name)
         program.step("close", stopped.name)
         program.kill()
     crash(flushed, killed)
