@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupt
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.store.folders import check_apart, failures_as_errors
 from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError
+from rocketmq_reindex.storage_format.showing import escape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -197,11 +198,12 @@ def watched_run(settings: StoreSettings, apart: Iterable[str], out: str | None =
 
     Raises InputError for a file of metrics in a folder of ``apart``, and for one that holds something else.
     """
-    from rocketmq_reindex.jobs.publishing.layout import check_replaceable
+    from rocketmq_reindex.jobs.publishing.layout import check_no_store_around, check_replaceable
     from rocketmq_reindex.jobs.watching.watch import WatchedRun
 
     if settings.metrics:
         check_apart("--metrics", settings.metrics, apart)
+        check_no_store_around(f"--metrics {escape(settings.metrics)}", settings.metrics, "file")
         check_replaceable("--metrics", settings.metrics, b"rmq_reindex_", "figures of a run")
     store = settings.store_name or settings.store or ",".join(settings.commitlogs)
     return WatchedRun(store, out, settings.metrics if figures else "", settings.progress, settings.engine, settings.master)

@@ -12,6 +12,8 @@ from rocketmq_reindex.storage_format.showing import redacted, shell
 
 DIR: Final = "DIR"
 """stands for the folder of the result"""
+STORE: Final = "STORE"
+"""stands for the broker's store"""
 REPLICA: Final = "REPLICA"
 """stands for the store of a replica, or a backup"""
 BROKER_CONF: Final = "BROKER_CONF"

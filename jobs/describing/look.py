@@ -12,7 +12,8 @@ from rocketmq_reindex.jobs.building.store_signs import brokers
 from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.describing import queues as describing_queues
-from rocketmq_reindex.jobs.fetching.record import Record
+from rocketmq_reindex.jobs.fetching import build as fetching_build, record as fetching_record
+from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.store import contents, folders, lock, settings, sizes as store_sizes, versions as store_versions
 from rocketmq_reindex.storage_format import errors, showing, versions as storage_format_versions
 from rocketmq_reindex.version import __version__
@@ -193,6 +194,7 @@ class StoreLook:
         settings.check_is_folder(store)
         if not self._settings.commitlogs:
             settings.check_is_store(store)
+            check_laid_out(store)
             settings.check_has_parts(store)
         else:
             settings.entries_of(self._settings.roots)
@@ -218,7 +220,7 @@ class StoreLook:
             self._look_at_index(log)
         self._look_at_checkpoint()
         if not files.is_remote(store):
-            record = Record.read(store)
+            record = fetching_record.Record.read(store)
             result.problems += record.notes
             result.build = {"parts": {part: laid.build for part, laid in record.laid.items()}} if record.laid else None
         self._notes.close()
@@ -318,6 +320,9 @@ class StoreLook:
     def _next(self) -> dict[str, Any]:
         result, settings = self._result, self._settings
         if not result.log["segments"]:
+            if (fetch := self._fetch_of_build()) is not None:
+                why = "this is what a build wrote, and no store: a fetch puts it into the store of its log"
+                return {"why": why, "commands": [showing.shell(fetch)]}
             return {"why": "there is no log to build from: name its folder", "commands": [
                 showing.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
         if _FOREIGN in self._wrong:
@@ -345,6 +350,20 @@ class StoreLook:
         commands = [showing.shell([*advice.opening("preflight", settings, ""), *version])]
         no_problem = "" if result.problems else "no problem was seen; "
         return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
+
+    def _fetch_of_build(self) -> list[str] | None:
+        """Return the fetch of the build that was named in a store's place; None where none was.
+
+        A repair has a log of its own: where that is gone its folder is a store like any other.
+        """
+        try:
+            build = fetching_build.find_build(self._store)
+        except (OSError, errors.InputError):
+            return None
+        if "commitlog" in build.own:
+            return None
+        partial = ["--partial"] if build.log.left_out else []
+        return ["rmq-reindex", "fetch", self._store, "--to", advice.STORE, *partial]
 
     def _build(self, why: str, sizes: frozenset[str], only: str = "") -> dict[str, Any]:
         """Return the build of all parts, or of ``only``, and the fetch that puts it in place."""

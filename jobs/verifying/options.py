@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.building.options import merged
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.tables_place import given_place
-from rocketmq_reindex.jobs.publishing.layout import check_writable
+from rocketmq_reindex.jobs.publishing.layout import check_no_store_around, check_writable
 from rocketmq_reindex.jobs.publishing.pointers import is_work
 from rocketmq_reindex.jobs.store.folders import check_apart
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, check_is_folder, checked_paths, list_segments
@@ -54,6 +54,8 @@ class VerifySettings(StoreSettings):
             # A build behind a URI has a folder for this in its own DIR.
             if place and not (option == "--work" and is_work(place, checked.store)):
                 check_apart(option, place, checked.stores)
+        for option, place in (("--work", self.work), ("--tables", checked.tables)):
+            check_no_store_around(f"{option} {showing.escape(place)}", place)
         if self.report:
             check_writable("--report", self.report, b'"command": "verify"', "a summary of verify")
         return checked

@@ -299,6 +299,32 @@ def test_what_fetch_put_there(golden: GoldenStore, tmp_path: Path, capsys: pytes
     assert read_files(golden.path)
 
 
+@pytest.mark.parametrize("only", ["", "index,checkpoint"])
+def test_a_build_in_the_place_of_a_store(
+    only: str, golden: GoldenStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    """It has no log, and none is missing: what is advised puts it into the store of its log."""
+    built, words = tmp_path / "built", ["--only", only] if only else []
+    assert main(["build", str(golden.path), "--out", str(built), "--engine", "local", *words]) == 0
+    found = info(built, capsys)
+    assert found["next"]["why"] == "this is what a build wrote, and no store: a fetch puts it into the store of its log"
+    (command,) = found["next"]["commands"]
+    assert main([str(golden.path) if word == "STORE" else word for word in shlex.split(command)[1:]]) == 0
+    assert set(info(golden.path, capsys)["build"]["parts"]) >= {"index", "checkpoint"}
+    (built / "reindex.json").write_text("{}")
+    assert "--commitlog" in info(built, capsys)["next"]["commands"][0]
+
+
+def test_builds_as_behind_a_uri(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "published").mkdir()
+    (tmp_path / "published" / f"{1:010d}-{'0' * 32}.json").write_text('{"manifest": ""}')
+    found = info(tmp_path, capsys)
+    assert (found["exit"], found["error"]) == (
+        1,
+        f"{tmp_path}: holds builds as behind a URI: `rmq-reindex fetch` lays one out on a disk",
+    )
+
+
 def test_a_log_of_a_tebibyte(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Sparse: what is read does not grow with it."""
     log, size = tmp_path / "store" / "commitlog", 1 << 30
