@@ -17,6 +17,7 @@ from rocketmq_reindex.jobs.fetching import (
     swap as fetching_swap,
 )
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
+from rocketmq_reindex.jobs.store.contents import SegmentFile
 from rocketmq_reindex.jobs.store.lock import read_times, store_locked
 from rocketmq_reindex.jobs.store.settings import broker_config, check_is_store, check_no_store, check_swapped
 from rocketmq_reindex.storage_format.errors import InputError
@@ -97,12 +98,16 @@ class Fetch:
                 )
             parts = self._parts(build, record)
             if parts and record.is_laid(store, parts, build.name):
+                if given.commitlogs:
+                    self._check_log(build, self._segments())
                 return self._already(build, parts, swap, record)
             wanted = [file for file in build.wanted if fetching_files.part_of(file.path) in parts]
             count, size = len(wanted), sum(file.used for file in wanted)
             swap.check(parts)
             result.warnings += check_swapped(store, parts)
-            self._check_log(build)
+            segments = self._segments()
+            fetching_files.check_wanted(build, store, segments, partial=given.partial, empty=given.allow_empty)
+            self._check_log(build, segments)
             self._check_room(size, swap.held(), fetching_swap.copies(store, fetching_swap.PARTS, record))
             self._check_abort(build, parts)
             result.warnings += other_sizes(store, parts, build.sizes)
@@ -204,18 +209,25 @@ class Fetch:
         path = broker_config(self._store, os.path.basename(name))
         return os.path.relpath(path, self._store) if os.path.lexists(path) else ""
 
-    def _check_log(self, build: fetching_build.FoundBuild) -> None:
-        """Raise InputError for a store with another log than the build's, and for a build of less than a log."""
-        given = self._settings
-        roots = given.commitlogs or (os.path.join(self._store, "commitlog"),)
-        check_no_store(given.commitlogs)
-        segments = fetching_files.segments_in(roots)
-        if given.commitlogs and not segments:
-            shown = ", ".join(map(escape, roots))
+    @property
+    def _roots(self) -> tuple[str, ...]:
+        """The folders of the store's log."""
+        return self._settings.commitlogs or (os.path.join(self._store, "commitlog"),)
+
+    def _segments(self) -> list[SegmentFile]:
+        """Return the segments of the store's log. Raises InputError for folders without any that the user named."""
+        named = self._settings.commitlogs
+        check_no_store(named)
+        segments = fetching_files.segments_in(self._roots)
+        if named and not segments:
+            shown = ", ".join(map(escape, named))
             raise InputError(f"--commitlog {shown}: holds no segment: name the folder of the broker's log")
-        fetching_files.check_wanted(build, self._store, segments, partial=given.partial, empty=given.allow_empty)
-        if not given.other_log:
-            self._result.warnings += fetching_files.check_log(build, roots, segments)
+        return segments
+
+    def _check_log(self, build: fetching_build.FoundBuild, segments: list[SegmentFile]) -> None:
+        """Raise InputError for a store with another log than the build's."""
+        if not self._settings.other_log:
+            self._result.warnings += fetching_files.check_log(build, self._roots, segments)
 
     def _check_room(self, size: int, held: int, copies: list[str]) -> None:
         """Raise InputError for a store without room for ``size`` bytes; ``held`` are given back.

@@ -205,6 +205,27 @@ def test_the_build_that_is_there_is_not_fetched_again(scene: Scene, capsys: pyte
     assert not scene.copies("consumequeue")
 
 
+def test_a_wrong_log_is_told_where_the_build_is_in_place(
+    scene: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    """A folder that somebody names is looked at, whether anything is fetched or not."""
+    assert scene.fetch() == 0
+    before = state(scene.store)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / f"{0:020d}").write_bytes(bytes(100))
+    for folder, told in (
+        (tmp_path / "empty", "holds no segment: name the folder of the broker's log"),
+        (scene.store, "is a store, no folder of segments"),
+        (tmp_path / "other", "ends at offset"),
+    ):
+        assert scene.fetch("--commitlog", str(folder)) == 1
+        assert told in capsys.readouterr().err
+    assert scene.fetch("--commitlog", str(tmp_path / "other"), "--other-log") == 0
+    assert scene.fetch("--commitlog", str(scene.store / "commitlog")) == 0
+    assert state(scene.store) == before
+
+
 CHANGES: dict[str, Callable[[Scene], object]] = {
     "a byte": lambda scene: (scene.store / "checkpoint").write_bytes(scene.new["checkpoint"]),
     "a file gone": lambda scene: next((scene.store / "index").iterdir()).unlink(),
