@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX, check_writable, write_whole
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
+from rocketmq_reindex.jobs.store.folders import reason
 from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.showing import counted, escape
@@ -52,6 +52,11 @@ class ReportResult(Result):
     exit: int = 0
     out: str = ""
     bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+    """what the page lacks, and why"""
+
+    def stderr_lines(self) -> list[str]:
+        return [*(f"note: {text}" for text in self.notes), *super().stderr_lines()]
 
     def _facts(self) -> dict[str, str]:
         return {"page": self.out, "bytes": f"{self.bytes:,}"}
@@ -60,14 +65,16 @@ class ReportResult(Result):
 def write_page(settings: ReportSettings, result: ReportResult) -> list[str]:
     """Make the page and write it; return the lines for people. Raises InputError and OSError."""
     check_writable("--out", settings.out, b"<!doctype html>", "a page of report")
-    page = make_page(settings.source, settings.store, settings.summary)
+    page = make_page(settings.source, settings.store, settings.summary, result.notes)
     write_whole(settings.out, page)
     result.out, result.bytes = settings.out, len(page.encode())
     return [f"wrote    {escape(settings.out)}, {result.bytes:,} bytes"]
 
 
-def make_page(source: str, store: str | None = None, summary: str | None = None) -> str:
-    """Return the page about a build's folder or a verify's file. Raises InputError for anything else."""
+def make_page(source: str, store: str | None = None, summary: str | None = None, notes: list[str] | None = None) -> str:
+    """Return the page about a build's folder or a verify's file; ``notes`` gets what it lacks. Raises InputError for anything
+    else.
+    """
     try:
         from rocketmq_reindex.jobs.reporting import plots  # noqa: F401  is matplotlib there?
     except ImportError as error:
@@ -76,6 +83,9 @@ def make_page(source: str, store: str | None = None, summary: str | None = None)
 
     check_laid_out(source)
     model, folder = _model(source, summary)
+    if store and model.command == "verify" and not os.path.isdir(folder):
+        # It was moved since.
+        folder = store
     times, sampled = Times(), ""
     commitlog = os.path.join(store or folder, "commitlog")
     if os.path.isdir(commitlog):
@@ -86,22 +96,50 @@ def make_page(source: str, store: str | None = None, summary: str | None = None)
         check_is_folder(store)
         check_is_store(store)
         raise InputError(f"{escape(commitlog)}: is not there: --store names the folder around commitlog/")
-    chains = []
+    chains, unread = [], list[str]()
     items: list[Any] = []
     for index in model.index[-FILES_LOOKED_INTO:]:
-        with contextlib.suppress(OSError, InputError, ValueError):
+        try:
             looked_into = look_into(index, folder)
-            if looked_into is not None:
-                chains.append(looked_into[0])
-                items.append((looked_into[1], index.items / max(1, len(looked_into[1]))))
+        except (OSError, InputError, ValueError) as error:
+            unread.append(f"{escape(os.path.join(folder, 'index', index.name))}: {reason(error)}")
+            continue
+        if looked_into is not None:
+            chains.append(looked_into[0])
+            items.append((looked_into[1], index.items / max(1, len(looked_into[1]))))
     if not times and items:
         import numpy as np
 
         moments = np.concatenate([item_times for item_times, _ in items])
         weights = np.concatenate([np.full(len(item_times), round(items_each), np.int64) for item_times, items_each in items])
         times, sampled = {"index items": (moments, weights)}, "times of evenly spread index items: give --store for topics"
+    lacking = _lacking(model, folder, commitlog, unread, has_times=bool(times))
+    model.notes += lacking
+    if notes is not None:
+        notes += lacking
     cut = f"; the last {FILES_LOOKED_INTO} files" if len(model.index) > FILES_LOOKED_INTO else ""
     return render(model, times, sampled, chains, cut)
+
+
+def _lacking(model: Model, folder: str, commitlog: str, unread: list[str], *, has_times: bool) -> list[str]:
+    """Return a line on what cannot be drawn without files that are gone; none where the page is whole.
+
+    ``folder`` has the queues and the index; ``unread`` says of IndexFiles why they could not be read.
+    """
+    queues, index = (os.path.join(folder, name) for name in ("consumequeue", "index"))
+    lacking = {
+        "messages over time": (commitlog, queues) if model.messages > 0 and not has_times else (),
+        "the map of the log": (commitlog,) if model.records and not model.segments else (),
+        f"the slots' chains of {counted(len(unread), 'IndexFile')}": (index,) if unread else (),
+    }
+    parts = [part for part, places in lacking.items() if places]
+    if not parts:
+        return []
+    needed = (folder, *(place for places in lacking.values() for place in places))
+    gone = next((f"{escape(place)}: is not there" for place in needed if not os.path.isdir(place)), "")
+    told = gone or next(iter(unread), f"{escape(folder)}: has changed since")
+    where = f": --store names where the {'store is now' if model.command == 'verify' else 'log is'}" if gone else ""
+    return [f"{told}, so the page lacks {' and '.join(parts)}{where}"]
 
 
 def _model(source: str, summary: str | None) -> tuple[Model, str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import shutil
 import struct
 from html.parser import HTMLParser
 from pathlib import Path
@@ -180,6 +182,41 @@ def test_the_page_of_a_verify(tmp_path: Path) -> None:
     )
     (tmp_path / "verify.json").write_text(json.dumps(verified(findings=[], mend=None, damage=[])))
     assert '<section class="verdict good"><h2>no differences</h2></section>' in make_page(str(tmp_path / "verify.json"))
+
+
+def test_what_a_page_lacks_is_told(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a store that was moved or removed since, the verify's file alone is left."""
+    store, moved, found, page = tmp_path / "store", tmp_path / "moved", tmp_path / "verify.json", tmp_path / "page.html"
+    for part in ("consumequeue", "index"):
+        shutil.move(built / part, store / part)
+    assert main(["verify", str(store), "--report", str(found), "--engine", "local"]) == 4
+
+    def told(*words: str) -> str:
+        capsys.readouterr()
+        assert main(["report", str(found), "--out", str(page), *words]) == 0
+        said = capsys.readouterr().err
+        assert html.escape(said.removeprefix("note: ").rstrip("\n")) in page.read_text()
+        return said.replace(f"{tmp_path}/", "")
+
+    assert told() == ""
+    whole = page.read_bytes()
+    store.rename(moved)
+    chains = "the slots' chains of 3 IndexFiles"
+    assert told() == (
+        f"note: store: is not there, so the page lacks messages over time and the map of the log and {chains}: --store names "
+        "where the store is now\n"
+    )
+    assert told("--store", str(moved)) == ""
+    assert page.read_bytes() == whole
+    moved.rename(store)
+    (store / "index").rename(moved)
+    assert told() == f"note: store/index: is not there, so the page lacks {chains}: --store names where the store is now\n"
+    moved.rename(store / "index")
+    one = min((store / "index").iterdir())
+    one.write_bytes(b"")
+    assert told().startswith(f"note: store/index/{one.name}: ")
+    (store / "commitlog").rename(moved)
+    assert "store/commitlog: is not there, so the page lacks the map of the log" in told()
 
 
 def test_an_empty_build(tmp_path: Path) -> None:
