@@ -1,88 +1,28 @@
-"""The losses of a start by kind, what it hides and refuses, and the commands that avoid these."""
+"""The losses of a start by kind: what it cuts, hides and refuses."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from rocketmq_reindex.jobs.building import advice as building_advice
-from rocketmq_reindex.jobs.preflighting.model import StoreSizes
-from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
-from rocketmq_reindex.jobs.store.settings import StoreSettings
+from rocketmq_reindex.jobs.preflighting.advice import (
+    CUT_SHORT,
+    IN_BROKERS_ORDER,
+    NOT_READ,
+    OF_REFUSAL,
+    OUT_OF_ORDER,
+    REBUILT,
+    RECOVER_MAX,
+    TIMERS_AGAIN,
+    TIMERS_LOST,
+    VERIFY,
+    Advised,
+    Commands,
+)
 from rocketmq_reindex.storage_format.broker_start import loading as start_loading
 from rocketmq_reindex.storage_format.broker_start.delayed import DelayedOutcome, TimerOutcome
 from rocketmq_reindex.storage_format.showing import counted, escape, form, shell
-from rocketmq_reindex.storage_format.versions import line_of
-
-# --------------------------------------------------------------------------------------------------------------------- commands
-# Commands that avoid a loss, ready to paste into a shell.
-
-
-class Commands:
-    """The builds, fetches and repairs of one store, with the options that its sizes need."""
-
-    def __init__(self, settings: PreflightSettings, sizes: StoreSizes, batch: bool, lmq: bool) -> None:
-        self._settings, self._sizes, self._batch, self._lmq = settings, sizes, batch, lmq
-        self._timers: tuple[str, ...] = ()
-        self._places = dict[tuple[str, str], str]()
-        """by what goes there: two builds that differ may both be followed, one after the other"""
-
-    def take_timers(self, paths: Iterable[str]) -> None:
-        """From now on a rebuild of all parts has timer files; ``paths`` are those of the store, which it takes the place of."""
-        self._timers = tuple(paths)
-
-    def rebuilt(self, only: str = "", until: int = -1, queue_order: str = "") -> str:
-        """Return a build of all parts, or of those that are named, and the fetch that puts it into the store.
-
-        With ``until`` it ends at this offset, where the broker cuts the log, and skips damage. ``queue_order``: its option.
-        """
-        store, build_key = self._settings.store, f"{only} {until} {queue_order} {self._timers}"
-        out = self._place(build_key, ".rebuilt")
-        parts = ["--only", only] if only else []
-        words = [*building_advice.opening("build", self._read, out), *parts, *building_advice.options(self._read)]
-        words += ["--queue-order", queue_order] if queue_order else []
-        words += ["--on-damage", "salvage", "--until-offset", str(until)] if until >= 0 else []
-        # fetch takes such a build only if it is told that something is left out.
-        steps = [words, building_advice.fetching(self._read, out, partial=bool(only) or until >= 0)]
-        if self._timers and not only and until < 0:
-            words += ["--write-delay"]
-            words += ["--broker-conf", self._settings.broker_conf] if self._settings.broker_conf else []
-            aside = self._place(build_key, ".timers")
-            steps[1:1] = [["mkdir", aside], ["mv", *(os.path.join(store, name) for name in self._timers), aside]]
-        return " && ".join(map(shell, steps))
-
-    def _place(self, build_key: str, ending: str) -> str:
-        """Return a place for the result of one command, the same whenever that is advised."""
-        if (build_key, ending) not in self._places:
-            self._places[build_key, ending] = building_advice.place_beside(self._settings.store, ending, self._places.values())
-        return self._places[build_key, ending]
-
-    def repaired(self) -> str:
-        """Return a repair of the log, with the files derived from it; the replica is a placeholder."""
-        return building_advice.repair(self._read, out=building_advice.place_beside(self._settings.store, ".repaired"))
-
-    def verified(self) -> str:
-        """Return a verify of the store, which tells what a rebuild would make anew."""
-        return shell([*building_advice.opening("verify", self._read, ""), *building_advice.options(self._read)])
-
-    @property
-    def _read(self) -> StoreSettings:
-        """The settings by which the store is to be read."""
-        settings, sizes = self._settings, self._sizes
-        return StoreSettings(
-            settings.store,
-            commitlogs=settings.commitlogs,
-            broker_version=line_of(settings.release),
-            named=frozenset(["broker_version"] if settings.named else ()),
-            cq_file_size=sizes.files.queue,
-            batch_cq_file_size=sizes.files.batch,
-            hash_slots=sizes.hash_slots,
-            index_items=sizes.index_items,
-            delay_levels=settings.broker.delay_levels,
-            lmq=self._lmq,
-            batch_topics=("",) if self._batch else (),
-        )
-
 
 # ----------------------------------------------------------------------------------------------------------------------- losses
 # What a start would lose or hide, by kind, and what avoids it.
@@ -94,6 +34,7 @@ KINDS: Final = {
     "records-misplaced": "records that lie elsewhere in the log than they say: their units and items lead to other bytes",
     "messages-passed-over": "messages with a unit that no consumer is given who begins at the queue's min offset",
     "dispatch-stopped": "a topic cannot be a folder: the broker gives up after 30 seconds, and takes no messages any more",
+    "records-moved": "records whose unit gets a lower queue offset than their own: a group that is further on misses them",
     "queue-short": "queues whose max offset is below what the log holds: the next message gets an offset that is taken",
     "index-items-lost": "items of IndexFiles that the start deletes, and does not make again: no query by key finds them",
     "index-items-missing": "keys of the log without an item: no query by key finds them",
@@ -108,28 +49,6 @@ WARNINGS: Final = {
     "timer-again": "timer messages that are delivered a second time",
 }
 """Kinds that cost no message."""
-RECOVER_MAX: Final = "commitLogRecoverMaxNum"
-_VERIFY: Final = (
-    "verify the store, and do what it says: a rebuild makes units that are missing",
-    "where verify finds none missing, these records have no place in their queue: a rebuild gives the same bytes",
-)
-_OUT_OF_ORDER: Final = "verify the store, and do what it says: queue offsets repeat or leave gaps, and a build may refuse that"
-_NOT_READ: Final = "rebuild before the start; if the build refuses the log, run the repair that it names first"
-IN_BROKERS_ORDER: Final = (
-    (
-        "rebuild with --queue-order broker: the recovery begins an empty file for a record below the end of a queue whose "
-        "files are full, and in the broker's order most such records have a unit"
-    ),
-    (
-        "if preflight says the same of the rebuilt store, its log ends with records that the broker's order leaves out, too: "
-        "ask with --abort no what a start without the file abort does, and move that file away"
-    ),
-)
-_TIMERS_LOST: Final = (
-    "restore config/timercheck, timerlog and timerwheel together from one backup",
-    "or move them away and rebuild with --write-delay, which makes all three from the log",
-)
-_TIMERS_AGAIN: Final = "after a kill the broker's own store does the same; else restore the three timer files together"
 
 
 @dataclass(frozen=True)
@@ -144,13 +63,6 @@ class Loss:
     """what to do, each in a sentence"""
     commands: tuple[str, ...] = ()
     """commands that do it, to be pasted into a shell"""
-
-
-class Advised(NamedTuple):
-    """What avoids a loss: sentences, and commands to paste."""
-
-    advice: tuple[str, ...]
-    commands: tuple[str, ...]
 
 
 def losses(prediction: start_loading.Prediction, commands: Commands, keeps_index: bool, segments: int) -> list[Loss]:
@@ -176,12 +88,12 @@ def losses(prediction: start_loading.Prediction, commands: Commands, keeps_index
         # A build refuses the record as damage, and a start that dispatches again meets it again.
         rebuild = Advised((building_advice.REPAIR_FIRST,), (commands.repaired(),))
     elif prediction.in_order is False:
-        rebuild = Advised((_OUT_OF_ORDER,), (commands.verified(),))
+        rebuild = Advised((OUT_OF_ORDER,), (commands.verified(),))
     elif prediction.in_order is None:
-        rebuild = Advised((_NOT_READ,), rebuild.commands)
+        rebuild = Advised((NOT_READ,), rebuild.commands)
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
-        advised = Advised(_VERIFY, (commands.verified(),))
+        advised = Advised(VERIFY, (commands.verified(),))
         is_limited = _is_hidden_by_limit(log, hidden, prediction.queues)
         if cut or dispatch.stopped_at >= 0 or is_limited:
             advised = rebuild
@@ -195,8 +107,7 @@ def losses(prediction: start_loading.Prediction, commands: Commands, keeps_index
         lost.append(_passed_over(passed))
     if dispatch.stopped_at >= 0:
         lost.append(_stopped(dispatch.stopped_at, commands.repaired()))
-    short = [queue for queue in prediction.queues if queue.log_max > max(queue.max_offset, 0) and queue.hidden <= 0]
-    if short:
+    if short := [queue for queue in prediction.queues if _is_short(queue)]:
         worst = max(short, key=lambda queue: queue.log_max - queue.max_offset)
         text = (
             f"{counted(len(short), 'queue')}, such as {escape(worst.topic)}/{worst.queue}: its max offset becomes "
@@ -204,7 +115,14 @@ def losses(prediction: start_loading.Prediction, commands: Commands, keeps_index
         )
         text += "" if worst.hidden else "; each of its records has a unit, some of them at a lower offset than their own"
         lost.append(Loss("queue-short", len(short), text, *rebuild))
+    # Of one that is short this is told with its max offset.
+    if moved := [queue for queue in prediction.queues if queue.moved and not _is_short(queue)]:
+        lost.append(_moved(moved, rebuild))
     return lost + _index(index, keeps_index, rebuild)
+
+
+def _is_short(queue: start_loading.QueueOutcome) -> bool:
+    return queue.log_max > max(queue.max_offset, 0) and queue.hidden <= 0
 
 
 def _cut(log: start_loading.LogOutcome, repaired: str) -> Loss:
@@ -264,6 +182,17 @@ def _passed_over(queues: list[start_loading.QueueOutcome]) -> Loss:
     return Loss("messages-passed-over", total, text, advice)
 
 
+def _moved(queues: list[start_loading.QueueOutcome], rebuild: Advised) -> Loss:
+    # ConsumeQueue.putMessagePositionInfo logs "logic queue order maybe wrong", and puts the unit behind the last one.
+    worst, total = max(queues, key=lambda queue: queue.moved), sum(queue.moved for queue in queues)
+    text = (
+        f"{counted(total, 'record')} of {counted(len(queues), 'queue')}, such as {escape(worst.topic)}/{worst.queue}: "
+        f"{form(total, 'its unit gets', 'their units get')} a lower queue offset than the record has, and a group that is "
+        "further on misses it"
+    )
+    return Loss("records-moved", total, text, *rebuild)
+
+
 def _stopped(offset: int, repaired: str) -> Loss:
     text = (
         f"the topic of the record at offset {offset} cannot be a folder: the broker tries 30 times, a second each, then puts "
@@ -308,10 +237,10 @@ def delivered(
         warned.append(Loss("delayed-again", repeated, text, (advice,)))
     if timers is not None and timers.lost:
         text = f"{_many(timers.lost)} below queue offset {timers.goes_on}, to which neither timerwheel nor timerlog leads"
-        lost.append(Loss("timer-lost", timers.lost, text, _TIMERS_LOST, (commands.rebuilt(),)))
+        lost.append(Loss("timer-lost", timers.lost, text, TIMERS_LOST, (commands.rebuilt(),)))
     if timers is not None and timers.again:
         text = f"{_many(timers.again)}: by config/timercheck their time is still to come, or they are still to be taken"
-        warned.append(Loss("timer-again", timers.again, text, (_TIMERS_AGAIN,)))
+        warned.append(Loss("timer-again", timers.again, text, (TIMERS_AGAIN,)))
     return lost, warned
 
 
@@ -343,30 +272,6 @@ def tail_cut(log: start_loading.LogOutcome | None) -> list[Loss]:
 # ---------------------------------------------------------------------------------------------------------------------- refused
 # What to do about each reason for which a store does not load.
 
-_ADVICE = {
-    "log-file-size": "give the broker.conf of this store; a short last segment starts when zeros fill it up: keep a copy of it",
-    "log-file-name": "move it out of the commitlog",
-    "queue-file-size": "give the broker.conf of this store, or rebuild",
-    "queue-file-name": "move it out of the queue's folder",
-    "queue-type": "put the topic's attribute into config/topics.json, or move the folder away and rebuild with --topics-config",
-    "index-folder": "move it out of index/",
-    "checkpoint-not-a-file": "move it away and rebuild",
-    "lock-not-a-file": "move it away",
-    "lock-held": "stop the broker, or ask for a snapshot of the store",
-    "abort-not-a-file": "move it away",
-    "delay-levels": "set messageDelayLevel right",
-    "queue-last-file-empty": "rebuild, and run preflight again: a start that failed may have left that file",
-    "checkpoint-logics-offset": "rebuild, or start once with enableAcceleratedRecovery=false",
-    "record-too-large": building_advice.REPAIR_FIRST,
-    "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
-    "light-queue-offset": "rebuild, or start once with enableMultiDispatch=false: light queues then get no units",
-}
-_REBUILT = frozenset({
-    "queue-file-size", "checkpoint-not-a-file", "queue-last-file-empty", "checkpoint-logics-offset", "dispatch-stuck",
-    "light-queue-offset",
-})  # fmt: skip
-_CUT: Final = "if it was cut, put the whole file back from a replica or a backup; else give the broker.conf of this store"
-
 
 def refused(
     refusals: tuple[start_loading.Refusal, ...], loading: start_loading.Loading, commands: Commands, store: str, segment: int
@@ -378,14 +283,14 @@ def refused(
         first = of_kind[0]
         others = f", and {len(of_kind) - 1:,} more" if len(of_kind) > 1 else ""
         text = f"{escape(first.path)}: {first.detail}{others}" if first.path else f"{first.detail}{others}"
-        ready = (commands.rebuilt(),) if kind in _REBUILT else (commands.repaired(),) if kind == "record-too-large" else ()
-        advice: tuple[str, ...] = (_ADVICE[kind],) if kind in _ADVICE else ()
+        ready = (commands.rebuilt(),) if kind in REBUILT else (commands.repaired(),) if kind == "record-too-large" else ()
+        advice: tuple[str, ...] = (OF_REFUSAL[kind],) if kind in OF_REFUSAL else ()
         cut = {_cut_off(refusal, newest, segment, store) for refusal in of_kind} if kind == "log-file-size" else {""}
         if cut == {"last"}:
             ready = (shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)
         elif "inner" in cut:
             # Zeros would let the broker start, and consumers would miss what stood there without a word.
-            advice, ready = (_CUT, building_advice.REPAIR_FIRST), (commands.repaired(),)
+            advice, ready = (CUT_SHORT, building_advice.REPAIR_FIRST), (commands.repaired(),)
         if kind == "queue-last-file-empty" and not os.path.lexists(os.path.join(store, first.path)):
             # The recovery begins it for a record that then gets no unit (ConsumeQueue.putMessagePositionInfo).
             advice, ready = IN_BROKERS_ORDER, (commands.rebuilt(queue_order="broker"),)

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.jobs.command.results import Result
+from rocketmq_reindex.jobs.preflighting.advice import Commands
 from rocketmq_reindex.jobs.preflighting.folders import CHANGED, Maps, StoreFolders, TemporarySpool
-from rocketmq_reindex.jobs.preflighting.losses import Commands, delivered, earlier_lives, losses, refused, tail_cut
+from rocketmq_reindex.jobs.preflighting.losses import delivered, earlier_lives, losses, refused, tail_cut
 from rocketmq_reindex.jobs.preflighting.model import Delivery, StoreFiles, StoreSizes, release_from, sizes_of, start_settings
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes

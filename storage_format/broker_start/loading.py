@@ -96,6 +96,8 @@ class QueueOutcome:
     """whether the recovery began a file for a record below the queue's end, and so hides all units before it"""
     earlier_lives: int = 0
     """records without a unit in front of the one with which the queue began again at offset 0; in none of the others"""
+    moved: int = 0
+    """records to which the start gives a unit at a lower queue offset than their own: a group that is further on gets none"""
 
 
 @dataclass(frozen=True)

@@ -354,14 +354,14 @@ def _queues(started: Started, count: _KeptCount, segment_size: int) -> Sequence[
         low = low if count.whole and low < INT64_MAX else -1
         hidden = hidden if count.whole else -1
         if queue is None:
-            numbers[row] = 0, 0, 0, 0, low, high, hidden, 0, -1, False, earlier
+            numbers[row] = 0, 0, 0, 0, low, high, hidden, 0, -1, False, earlier, 0
             continue
-        passed, given_from = (
-            (0, -1) if isinstance(queue, batch_queue_state.BatchQueueState) else queue.passed_over(segment_size)
-        )
+        passed, given_from, ends_blank, moved = 0, -1, False, 0
+        if isinstance(queue, queue_state.QueueState):
+            (passed, given_from), ends_blank, moved = queue.passed_over(segment_size), queue.ends_blank, queue.moved
         numbers[row] = (
             queue.min_offset, queue.max_offset, queue.units_cut, queue.units_added, low, high, hidden, passed,
-            given_from if passed else -1, isinstance(queue, queue_state.QueueState) and queue.ends_blank, earlier,
+            given_from if passed else -1, ends_blank, earlier, moved,
         )  # fmt: skip
 
     def outcome_of(row: int) -> loading.QueueOutcome:

@@ -128,12 +128,35 @@ class QueueState:
 
     def append(self, phy_offset: start_kept.Int64s, size: Int32s, queue_offset: start_kept.Int64s) -> None:
         """Dispatch records (``putMessagePositionInfo``), in their order."""
-        made, units = int(self._state[k.FILES_MADE]), self._own
+        made, moved, held = (int(self._state[at]) for at in (k.FILES_MADE, k.MOVED, k.TAIL))
+        units = self._own
         units.make_room(len(size))
         k.append_units(phy_offset, size, queue_offset, self._size, self._state, units.phy_offset, units.size)
+        if self._given and self._state[k.MOVED] > moved:
+            self._state[k.MOVED] -= self._moved_before(phy_offset, queue_offset, held)
         if files_added := int(self._state[k.FILES_MADE]) - made:
             last = int(self._state[k.LAST_START])
             self._starts = self._starts + array("q", range(last - (files_added - 1) * self._size, last + 1, self._size))
+
+    def _moved_before(self, phy_offset: start_kept.Int64s, queue_offset: start_kept.Int64s, first: int) -> int:
+        """Return how many units in memory, from number ``first`` on, are below the offset of their record, and were so in the
+        given files."""
+        held = int(self._state[k.TAIL])
+        of_units, order = self._own.phy_offset[first:held], np.argsort(phy_offset)
+        own_offsets = queue_offset[order][np.searchsorted(phy_offset[order], of_units)]
+        places = int(self._state[k.TAIL_FROM]) + (self._own.count - held + np.arange(first, held)) * UNIT_SIZE
+        is_moved, count = own_offsets * UNIT_SIZE > places, 0
+        for file in self._given:
+            units = file.data[: len(file.data) // UNIT_SIZE * UNIT_SIZE].view(UNIT)
+            inside = is_moved & (places >= file.start) & (places < file.start + len(units) * UNIT_SIZE)
+            same = units["phy_offset"][(places[inside] - file.start) // UNIT_SIZE] == of_units[inside]
+            count += int(np.count_nonzero(same))
+        return count
+
+    @property
+    def moved(self) -> int:
+        """Units that this start made of records with a higher queue offset than the unit's."""
+        return int(self._state[k.MOVED])
 
     @property
     def room(self) -> int:

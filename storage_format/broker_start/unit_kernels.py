@@ -31,9 +31,9 @@ class FileContent(NamedTuple):
 
 
 # What a queue keeps between dispatches, in an int64 array. Of the units of this start BLANKS counts those that come first and
-# stand for none, TAIL those in memory.
-MAX_PHYSIC, LAST_START, WROTE, MIN_LOGIC, FIRST_CREATED, FILES_MADE, TAIL, TAIL_FROM, BLANKS = range(9)
-STATE_SIZE: Final = 9
+# stand for none, TAIL those in memory, and MOVED those of records with a higher queue offset than the unit's.
+MAX_PHYSIC, LAST_START, WROTE, MIN_LOGIC, FIRST_CREATED, FILES_MADE, TAIL, TAIL_FROM, BLANKS, MOVED = range(10)
+STATE_SIZE: Final = 10
 
 
 @inlined
@@ -100,6 +100,8 @@ def append_units(
                 state[WROTE] = expected % file_size
             if expected < state[LAST_START] + state[WROTE]:
                 continue
+            if expected > state[LAST_START] + state[WROTE]:
+                state[MOVED] += 1
         state[MAX_PHYSIC] = phy_offset[k] + size[k]
         tail_phy[state[TAIL]] = phy_offset[k]
         tail_size[state[TAIL]] = size[k]

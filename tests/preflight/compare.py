@@ -207,6 +207,9 @@ def _queue(found: Comparison, said: Mapping[str, Any], told: RealQueue, real: Ou
     found.hold("queue.hidden", len(hidden), said["hidden"], name)
     earlier = {record.offset for record in _earlier(real, queue)}
     found.hold("queue.earlier_lives", len(earlier), said["earlier_lives"], name)
+    places = {record.offset: record.queue_offset for record in real.of_queues.get(queue, [])}
+    moved = [at for at in new if places.get(after[at][0], -1) > at]
+    found.hold("queue.moved", len(moved), said["moved"], name)
     records = [record for record in real.of_queues.get(queue, []) if record.offset not in earlier]
     numbers = [record.queue_offset for record in records]
     found.hold("queue.log_min", min(numbers, default=-1), said["log_min"], name)

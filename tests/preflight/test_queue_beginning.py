@@ -188,6 +188,31 @@ def test_a_record_out_of_line(version: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+def test_a_record_at_a_lower_offset(version: str, tmp_path: Path) -> None:
+    """A broker that makes the queue anew gives record 8 at position 5, and the queue ends where the log does. A group that has
+    had 5 and 6 before misses it. Whoever finds the broker's files at the next start, misses no more."""
+    settings: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 400, "broker_version": version[:3]}
+    conf, store, repaired = Conf(Sizes(1 << 14, 400, 50, 400)), tmp_path / "store", tmp_path / "repaired"
+    with LogWriter(tmp_path / "damaged" / "commitlog", 1 << 14) as writer:
+        puts = [writer.append(Message(queue_offset=offset, body=bytes(150))) for offset in (*range(6), 8, 6, 7, 8, 9, 10)]
+    spoil.bad_magic(tmp_path / "damaged", 5)
+    assert local_repair(tmp_path / "damaged", repaired, **settings).exit == 3
+    shutil.copytree(repaired / "commitlog", store / "commitlog")
+    with RealStores(version, tmp_path / "real") as real:
+        said = predict(store, version, conf, tmp_path)
+        assert isinstance(said, dict), said
+        assert real.start(store, conf).loads
+        given = real.read(store)["TopicA", 0]
+        real.close(store)
+        again = predict(store, version, conf, tmp_path)
+    assert given == [put.offset for put in (*puts[:5], *puts[6:])]
+    assert given[5] == puts[6].offset
+    assert (said["exit"], [(loss["kind"], loss["count"]) for loss in said["losses"]]) == (4, [("records-moved", 1)])
+    assert isinstance(again, dict), again
+    assert (again["losses"], again["exit"]) == ([], 0)
+
+
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
 def test_a_topic_that_a_broker_made_again(version: str, tmp_path: Path) -> None:
     """Its own files begin at the later record with offset 0. All of them are served, and preflight names no command for that.
     Of what else is missing it says what it says of any other store."""

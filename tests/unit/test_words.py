@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.cli import COMMANDS, main
-from rocketmq_reindex.jobs.preflighting import losses
+from rocketmq_reindex.jobs.preflighting import advice, losses
 from rocketmq_reindex.storage_format import findings
 from rocketmq_reindex.storage_format.checks import differences
 from rocketmq_reindex.storage_format.record import layout
@@ -18,7 +18,7 @@ TABLES: dict[str, dict[Any, str]] = {
     "differences": {kind: found.text for kind, found in differences.KINDS.items()},
     "losses": losses.KINDS,
     "warnings": losses.WARNINGS,
-    "refusals": losses._ADVICE,
+    "refusals": advice.OF_REFUSAL,
 }
 
 

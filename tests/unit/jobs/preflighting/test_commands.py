@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from rocketmq_reindex.jobs.preflighting.losses import Commands
+from rocketmq_reindex.jobs.preflighting.advice import Commands
 from rocketmq_reindex.jobs.preflighting.model import StoreSizes
 from rocketmq_reindex.jobs.preflighting.options import BrokerSettings, PreflightSettings
 from rocketmq_reindex.storage_format.broker_start.loading import ConfiguredSizes

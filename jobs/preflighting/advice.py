@@ -1,0 +1,135 @@
+"""What to do about what a start loses, hides or refuses: sentences, and commands to paste into a shell."""
+
+import os
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from rocketmq_reindex.jobs.building import advice as building_advice
+from rocketmq_reindex.jobs.preflighting.model import StoreSizes
+from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
+from rocketmq_reindex.jobs.store.settings import StoreSettings
+from rocketmq_reindex.storage_format.showing import shell
+from rocketmq_reindex.storage_format.versions import line_of
+
+RECOVER_MAX: Final = "commitLogRecoverMaxNum"
+VERIFY: Final = (
+    "verify the store, and do what it says: a rebuild makes units that are missing",
+    "where verify finds none missing, these records have no place in their queue: a rebuild gives the same bytes",
+)
+OUT_OF_ORDER: Final = "verify the store, and do what it says: queue offsets repeat or leave gaps, and a build may refuse that"
+NOT_READ: Final = "rebuild before the start; if the build refuses the log, run the repair that it names first"
+IN_BROKERS_ORDER: Final = (
+    (
+        "rebuild with --queue-order broker: the recovery begins an empty file for a record below the end of a queue whose "
+        "files are full, and in the broker's order most such records have a unit"
+    ),
+    (
+        "if preflight says the same of the rebuilt store, its log ends with records that the broker's order leaves out, too: "
+        "ask with --abort no what a start without the file abort does, and move that file away"
+    ),
+)
+TIMERS_LOST: Final = (
+    "restore config/timercheck, timerlog and timerwheel together from one backup",
+    "or move them away and rebuild with --write-delay, which makes all three from the log",
+)
+TIMERS_AGAIN: Final = "after a kill the broker's own store does the same; else restore the three timer files together"
+
+
+OF_REFUSAL: Final = {
+    "log-file-size": "give the broker.conf of this store; a short last segment starts when zeros fill it up: keep a copy of it",
+    "log-file-name": "move it out of the commitlog",
+    "queue-file-size": "give the broker.conf of this store, or rebuild",
+    "queue-file-name": "move it out of the queue's folder",
+    "queue-type": "put the topic's attribute into config/topics.json, or move the folder away and rebuild with --topics-config",
+    "index-folder": "move it out of index/",
+    "checkpoint-not-a-file": "move it away and rebuild",
+    "lock-not-a-file": "move it away",
+    "lock-held": "stop the broker, or ask for a snapshot of the store",
+    "abort-not-a-file": "move it away",
+    "delay-levels": "set messageDelayLevel right",
+    "queue-last-file-empty": "rebuild, and run preflight again: a start that failed may have left that file",
+    "checkpoint-logics-offset": "rebuild, or start once with enableAcceleratedRecovery=false",
+    "record-too-large": building_advice.REPAIR_FIRST,
+    "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
+    "light-queue-offset": "rebuild, or start once with enableMultiDispatch=false: light queues then get no units",
+}
+"""what to do about a refusal, by its kind"""
+REBUILT: Final = frozenset({
+    "queue-file-size", "checkpoint-not-a-file", "queue-last-file-empty", "checkpoint-logics-offset", "dispatch-stuck",
+    "light-queue-offset",
+})  # fmt: skip
+"""refusals that a rebuild mends"""
+CUT_SHORT: Final = "if it was cut, put the whole file back from a replica or a backup; else give the broker.conf of this store"
+
+
+class Advised(NamedTuple):
+    """What avoids a loss: sentences, and commands to paste."""
+
+    advice: tuple[str, ...]
+    commands: tuple[str, ...]
+
+
+class Commands:
+    """The builds, fetches and repairs of one store, with the options that its sizes need."""
+
+    def __init__(self, settings: PreflightSettings, sizes: StoreSizes, batch: bool, lmq: bool) -> None:
+        self._settings, self._sizes, self._batch, self._lmq = settings, sizes, batch, lmq
+        self._timers: tuple[str, ...] = ()
+        self._places = dict[tuple[str, str], str]()
+        """by what goes there: two builds that differ may both be followed, one after the other"""
+
+    def take_timers(self, paths: Iterable[str]) -> None:
+        """From now on a rebuild of all parts has timer files; ``paths`` are those of the store, which it takes the place of."""
+        self._timers = tuple(paths)
+
+    def rebuilt(self, only: str = "", until: int = -1, queue_order: str = "") -> str:
+        """Return a build of all parts, or of those that are named, and the fetch that puts it into the store.
+
+        With ``until`` it ends at this offset, where the broker cuts the log, and skips damage. ``queue_order``: its option.
+        """
+        store, build_key = self._settings.store, f"{only} {until} {queue_order} {self._timers}"
+        out = self._place(build_key, ".rebuilt")
+        parts = ["--only", only] if only else []
+        words = [*building_advice.opening("build", self._read, out), *parts, *building_advice.options(self._read)]
+        words += ["--queue-order", queue_order] if queue_order else []
+        words += ["--on-damage", "salvage", "--until-offset", str(until)] if until >= 0 else []
+        # fetch takes such a build only if it is told that something is left out.
+        steps = [words, building_advice.fetching(self._read, out, partial=bool(only) or until >= 0)]
+        if self._timers and not only and until < 0:
+            words += ["--write-delay"]
+            words += ["--broker-conf", self._settings.broker_conf] if self._settings.broker_conf else []
+            aside = self._place(build_key, ".timers")
+            steps[1:1] = [["mkdir", aside], ["mv", *(os.path.join(store, name) for name in self._timers), aside]]
+        return " && ".join(map(shell, steps))
+
+    def _place(self, build_key: str, ending: str) -> str:
+        """Return a place for the result of one command, the same whenever that is advised."""
+        if (build_key, ending) not in self._places:
+            self._places[build_key, ending] = building_advice.place_beside(self._settings.store, ending, self._places.values())
+        return self._places[build_key, ending]
+
+    def repaired(self) -> str:
+        """Return a repair of the log, with the files derived from it; the replica is a placeholder."""
+        return building_advice.repair(self._read, out=building_advice.place_beside(self._settings.store, ".repaired"))
+
+    def verified(self) -> str:
+        """Return a verify of the store, which tells what a rebuild would make anew."""
+        return shell([*building_advice.opening("verify", self._read, ""), *building_advice.options(self._read)])
+
+    @property
+    def _read(self) -> StoreSettings:
+        """The settings by which the store is to be read."""
+        settings, sizes = self._settings, self._sizes
+        return StoreSettings(
+            settings.store,
+            commitlogs=settings.commitlogs,
+            broker_version=line_of(settings.release),
+            named=frozenset(["broker_version"] if settings.named else ()),
+            cq_file_size=sizes.files.queue,
+            batch_cq_file_size=sizes.files.batch,
+            hash_slots=sizes.hash_slots,
+            index_items=sizes.index_items,
+            delay_levels=settings.broker.delay_levels,
+            lmq=self._lmq,
+            batch_topics=("",) if self._batch else (),
+        )
