@@ -1,7 +1,7 @@
 """What a cluster needs that has no checkout and no package of this project, in ``dist/``: ``make dist``.
 
     rocketmq_reindex-VERSION-py3-none-any.whl    to install, on Databricks for one
-    rocketmq_reindex.zip                         the same bytes, for --py-files: executors pass over a .whl there
+    rocketmq_reindex.zip                         its files and their bytecode, for --py-files: executors pass over a .whl there
     rmq_reindex.py                               what spark-submit runs: the command line
     environment.tar.gz                           for --archives: the third-party packages of uv.lock without pyspark
     spark-defaults.conf, log4j2.properties       for --properties-file and -Dlog4j2.configurationFile
@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 
 from rocketmq_reindex.jobs.spark.jars import delta_jars
@@ -59,12 +60,13 @@ def wanted(name: str) -> bool:
     return not name.startswith(LEFT_OUT) and not name.endswith(SOURCES) and name.rpartition("/")[2] not in OF_INSTALLER
 
 
-def compile_all(packages: Path) -> None:
+def compile_all(packages: Path, *words: str) -> None:
     """Put bytecode beside the sources, so that no process on an executor compiles what it imports.
 
-    It is checked by a hash of its source: an archive is unpacked with other times than the files had here.
+    It is checked by a hash of its source: an archive is unpacked with other times than the files had here. ``words`` are more
+    options of compileall.
     """
-    words = ["-q", "--invalidation-mode", "checked-hash", "-s", str(packages), str(packages)]
+    words = ("-q", *words, "--invalidation-mode", "checked-hash", "-s", str(packages), str(packages))
     # A set of constants is written in the order of its hashes.
     surroundings = os.environ | {"PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": ""}
     # What is no Python of this version (templates, tests of other versions) has none. It is not imported either.
@@ -102,6 +104,23 @@ def environment(archive: Path) -> None:
     pack(archive, members | {"bin/python": (LAUNCHER.encode(), 0o755)})
 
 
+def zipped(wheel: Path, target: Path) -> None:
+    """The files of the wheel, and bytecode where zipimport looks for it: no process keeps what it compiles out of a zip.
+
+    A Python of another version passes over it, and takes the sources.
+    """
+    aside = target.with_name(target.name + ".part")
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as packed:
+        packed.extractall(folder)
+        compile_all(Path(folder), "-b")
+        names = sorted(path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.is_file())
+        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as made:
+            for name in names:
+                # As of no day: the same sources give the same bytes.
+                made.writestr(zipfile.ZipInfo(name), Path(folder, name).read_bytes(), zipfile.ZIP_DEFLATED)
+    aside.replace(target)
+
+
 def put(source: Path, target: Path) -> None:
     """A copy in the place of what was there: a spark-submit that reads the old one goes on with it."""
     aside = target.with_name(target.name + ".part")
@@ -118,7 +137,7 @@ def main() -> int:
     for wheel in DIST.glob("*.whl"):
         wheel.unlink()
     uv("build", "-q", "--wheel", "--no-create-gitignore", "-o", DIST)
-    put(next(DIST.glob("*.whl")), DIST / "rocketmq_reindex.zip")
+    zipped(next(DIST.glob("*.whl")), DIST / "rocketmq_reindex.zip")
     put(ROOT / "jobs" / "cli.py", DIST / "rmq_reindex.py")
     for name in ("spark-defaults.conf", "log4j2.properties"):
         put(ROOT / "conf" / name, DIST / name)

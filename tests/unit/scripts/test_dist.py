@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,26 @@ def test_packing_says_nothing_of_when_and_where(tmp_path: Path, monkeypatch: pyt
         dist.pack(tmp_path / name, dict(list(members.items())[::order]))
         digests.add(hashlib.sha256((tmp_path / name).read_bytes()).hexdigest())
     assert len(digests) == 1
+
+
+def test_a_zip_has_bytecode_that_python_takes(tmp_path: Path) -> None:
+    """Beside each source, the same at any time. Another source beside it is not passed over (PEP 552)."""
+    source = "FOUND = {'one'}\n"
+    with zipfile.ZipFile(tmp_path / "made.whl", "w") as wheel:
+        wheel.writestr("package/__init__.py", "")
+        wheel.writestr("package/inner.py", source)
+        wheel.writestr("package-1.dist-info/METADATA", "Name: package\n")
+    for name in ("one.zip", "two.zip"):
+        dist.zipped(tmp_path / "made.whl", tmp_path / name)
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one.zip") as made, zipfile.ZipFile(tmp_path / "edited.zip", "w") as edited:
+        for name in made.namelist():
+            edited.writestr(name, "FOUND = 'new'\n" if name == "package/inner.py" else made.read(name))
+    for name, taken in (("one.zip", "inner.pyc {'one'}"), ("edited.zip", "inner.py new")):
+        asked = f"import sys; sys.path.insert(0, {str(tmp_path / name)!r})\n"
+        asked += "from package import inner; print(inner.__file__, inner.FOUND)"
+        done = subprocess.run([sys.executable, "-I", "-c", asked], capture_output=True, text=True, check=True)
+        assert done.stdout == f"{tmp_path / name}/package/{taken}\n"
 
 
 def test_what_somebody_reads_stays_as_it_was(tmp_path: Path) -> None:
