@@ -12,6 +12,7 @@ import numpy.typing as npt
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.command.broker_conf import unread
 from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS
 from rocketmq_reindex.jobs.store.settings import has_bytes
@@ -163,7 +164,7 @@ _BYTES_MAX: Final = 256 << 20
 def given(path: str) -> tuple[dict[str, Any], bytes]:
     """Return the JSON of the file at ``path``, and its bytes; both are empty for "".
 
-    Raises InputError for what is no consumerOffset.json.
+    Raises UsageError for what is no consumerOffset.json.
 
     ``ConsumerOffsetManager`` (4.9 to 5.5): {"offsetTable": {"topic@group": {queue id: offset}}}. fastjson leaves queue ids
     without quotes.
@@ -175,19 +176,15 @@ def given(path: str) -> tuple[dict[str, Any], bytes]:
         table = java_string.loads(data.decode("utf-8", "replace"))
         for _ in _offsets(table):
             pass
-    except OSError as error:
-        told = escape(error.strerror or str(error))
-        raise errors.InputError(f"--consumer-offsets {escape(path)}: {told}{_instead(path, '')}") from None
+    except (OSError, errors.InputError) as error:
+        told = unread(path, error)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        told = f"is no consumerOffset.json{_instead(path, ': name that of a backup')}"
-        raise errors.InputError(f"--consumer-offsets {escape(path)}: {told}") from None
-    return dict(table), data
-
-
-def _instead(path: str, otherwise: str) -> str:
-    """Return what to name in the place of a file that a kill left cut short, or not at all: ``ConfigManager.load`` reads it."""
-    kept = f"{path}.bak"
-    return f": name {escape(kept)}" if has_bytes(kept) else otherwise
+        told = f"{escape(path)}: is no consumerOffset.json"
+    else:
+        return dict(table), data
+    # ConfigManager.load reads the copy of a file that a kill left cut short, or not at all.
+    instead = escape(f"{path}.bak") if has_bytes(f"{path}.bak") else "the consumerOffset.json of a backup"
+    raise errors.UsageError(f"--consumer-offsets {told}: name {instead}")
 
 
 def _offsets(table: dict[str, Any]) -> Iterator[tuple[str, str, int, int]]:

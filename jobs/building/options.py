@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
+from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of, unread
 from rocketmq_reindex.jobs.command.options import reader, watch_environment
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import has_bytes, topics_config
@@ -87,8 +87,8 @@ def _batch_topics(path: str, *, needed: bool) -> tuple[str, ...]:
         if not needed and files.entry_of(path).kind != files.FILE:
             return ()
         return storage_format_topics.batch_topics(files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace"))
-    except (OSError, errors.InputError):
-        what = "cannot be read"
+    except (OSError, errors.InputError) as error:
+        raise errors.InputError(unread(path, error)) from None
     except (ValueError, RecursionError) as error:
         what = "is no JSON" if isinstance(error, (json.JSONDecodeError, RecursionError)) else showing.escape(str(error))
     raise errors.InputError(f"{showing.escape(path)}: {what}")

@@ -19,7 +19,7 @@ _NUMBERS: Final = {conf: name for conf, (name, kind) in _OPTIONS.items() if kind
 _TEXTS: Final = {conf: name for conf, (name, kind) in _OPTIONS.items() if kind is not int}
 _OTHERS: Final = (
     "enableAcceleratedRecovery", "timerRocksDBEnable", "forceVerifyPropCRC", "checkCRCOnRecover", "storeType",
-    "rocksdbCQDoubleWriteEnable", "enableLmq", "enableMultiDispatch",
+    "rocksdbCQDoubleWriteEnable", "enableLmq", "enableMultiDispatch", "enableDLegerCommitLog",
 )  # fmt: skip
 _USUAL: Final = frozenset({
     "brokerClusterName", "brokerName", "brokerId", "brokerRole", "brokerIP1", "brokerIP2", "namesrvAddr", "listenPort",
@@ -55,20 +55,36 @@ def check_names(text: str, path: str, more: Iterable[str] = ()) -> tuple[str, ..
 
 
 def read_conf(path: str, more: Iterable[str] = (), most: int = files.CONFIG_MAX) -> tuple[str, tuple[str, ...]]:
-    """Return the text of a broker.conf of at most ``most`` bytes, and the notes of ``check_names``. Raises UsageError."""
+    """Return the text of a broker.conf of at most ``most`` bytes, and notes: those of ``check_names``, and on DLedger.
+
+    Raises UsageError.
+    """
     try:
         data = files.read_bytes(path, most)
-    except (OSError, errors.InputError):
-        raise errors.UsageError(
-            f"--broker-conf {showing.escape(path)}: cannot be read: name the broker's properties file"
-        ) from None
+    except (OSError, errors.InputError) as error:
+        raise errors.UsageError(f"--broker-conf {unread(path, error)}: name the broker's properties file") from None
     if _NO_TEXT.search(data):
         raise errors.UsageError(
             f"--broker-conf {showing.escape(path)}: is not a broker.conf: it holds bytes that are no text: name its "
             "properties file"
         )
     text = data.decode("utf-8", "replace")
-    return text, check_names(text, showing.escape(path), more)
+    shown = showing.escape(path)
+    notes = check_names(text, shown, more)
+    if read_properties(text).get("enableDLegerCommitLog", "").strip().lower() == "true":
+        # DLedgerCommitLog: what such a broker had written before it had DLedger stays in commitlog/.
+        read = "of such a broker commitlog/ alone is read, not DLedger's own log (dledger-.../data)"
+        notes += (f"{shown}: has enableDLegerCommitLog=true: {read}",)
+    return text, notes
+
+
+def unread(path: str, error: Exception) -> str:
+    """Return that a file which an option names cannot be read, with the reason in a few words: ``error`` is what was raised."""
+    told = (isinstance(error, OSError) and error.strerror) or showing.escape(str(error))
+    if files.entry_of(path).kind == files.FOLDER:
+        told = "it is a folder"
+    told = told.removeprefix(f"{showing.escape(files.absolute(path))}: ").removesuffix(": give a file")
+    return f"{showing.escape(path)}: cannot be read ({told})"
 
 
 def read_properties(text: str) -> dict[str, str]:

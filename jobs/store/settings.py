@@ -152,7 +152,7 @@ class StoreSettings:
     broker_conf: str = field(default="", compare=False)
     """path of --broker-conf, for the commands that are advised"""
     conf_notes: tuple[str, ...] = ()
-    """what --broker-conf has that looks misspelt"""
+    """what --broker-conf has that looks misspelt, or is not followed"""
     protected: tuple[str, ...] = ()
     """more folders that nothing may be written to"""
     master: str = option_table.default_of("master")

@@ -30,6 +30,10 @@ _TAR_AT: Final = 257
 _MAGICS: Final = (r.MAGIC_V1, r.MAGIC_V2, r.MAGIC_BLANK)
 _UNIT_OF: Final = 1 << 26
 """Bytes of the longest record that a unit is taken to name."""
+_ENTRY_KINDS: Final = (1, 2, 3)
+"""``DLedgerEntryType``: with a message, without a body, of the group's members"""
+_ENTRY_HEAD: Final = 48
+"""``DLedgerEntry.BODY_OFFSET``"""
 
 
 def foreign(head: bytes) -> str:
@@ -44,6 +48,8 @@ def foreign(head: bytes) -> str:
         return f"{shown}: tar?"
     if _has_units(head):
         return f"{shown}: a ConsumeQueue file?"
+    if _has_entry(head):
+        return f"{shown}: a log of DLedger, which is not read?"
     if _is_text(head):
         return f"{shown}: text?"
     return shown
@@ -58,6 +64,12 @@ def _has_units(head: bytes) -> bool:
         return False
     is_last = not any(head[UNIT_SIZE : 2 * UNIT_SIZE])
     return is_last or (second >= first + size and r.RECORD_MIN <= second_size <= _UNIT_OF)
+
+
+def _has_entry(head: bytes) -> bool:
+    """Return whether it begins with an entry of DLedger: its kind, its own size, and behind 36 bytes that of its body."""
+    kind, size, body = (int.from_bytes(head[at : at + 4], "big") for at in (0, 4, _ENTRY_HEAD - 4))
+    return kind in _ENTRY_KINDS and size == _ENTRY_HEAD + body
 
 
 def _is_text(head: bytes) -> bool:

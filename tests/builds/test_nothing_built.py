@@ -7,6 +7,7 @@ import json
 import random
 import re
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,10 @@ FOREIGN = {
     "text": (b"Broker started at 10:00\n" * 99, "begins with 42726f6b: text?"),
     "zip": (b"PK\3\4" + bytes(99), "begins with 504b: zip?"),
     "a ConsumeQueue file": (units(), "begins with 00000000: a ConsumeQueue file?"),
+    "a log of DLedger": (
+        (struct.pack(">iiqqqiiii", 1, 148, 0, 1, 0, 0, 0, 0, 100) + bytes(range(100))) * 20,
+        "begins with 00000001: a log of DLedger, which is not read?",
+    ),
     "anything": (bytes(range(1, 200)) * 5, "begins with 01020304"),
 }
 

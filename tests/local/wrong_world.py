@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ def make_world(world: Path) -> None:
     (world / "typo.conf").write_text("mapedFileSizeCommitLog=1048576\n")
     (world / "binary.conf").write_bytes(bytes(range(256)) * 16)
     (world / "my.cnf").write_text("[mysqld]\nport=3306\n")
+    (world / "dledger.conf").write_text(f"storePathRootDir={world}/dledger\nenableDLegerCommitLog=true\n")
     (world / "broken.json").write_text("{")
     os.mkfifo(world / "fifo")
     os.symlink("loop", world / "loop")
@@ -50,6 +52,10 @@ def _add_logs(world: Path) -> None:
     for name in ("text", "misnamed"):
         (world / name / "commitlog").mkdir(parents=True)
     (world / "text" / "commitlog" / "00000000000000000000").write_text("not a log\n" * 1000)
+    (world / "dledger" / "dledger-n0" / "data").mkdir(parents=True)
+    record = bytes(range(100))
+    entry = struct.pack(">iiqqqiiii", 1, 48 + len(record), 0, 1, 0, 0, 0, 0, len(record)) + record
+    (world / "dledger" / "dledger-n0" / "data" / f"{0:020d}").write_bytes(entry + bytes(4096))
     shutil.copy(world / "store" / "commitlog" / second.name, world / "misnamed" / "commitlog" / "00000000000000000000")
 
 

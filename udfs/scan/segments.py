@@ -10,6 +10,8 @@ from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 
 _FOLDER: Final = "commitlog"
+_DLEDGER: Final = "dledger-"
+"""how the folder of DLedger's log begins, beside commitlog (``DLedgerConfig.getDataStorePath``)"""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,11 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
                     raise errors.InputError(wrong)
                 if meant := meant_by(store):
                     raise errors.InputError(f"{showing.escape(store)}: is no store{meant}")
+                if dledger := next((e for e in files.listing(store) if e.name.startswith(_DLEDGER)), None):
+                    raise errors.InputError(
+                        f"{showing.escape(dledger.path)}: is a log of DLedger, which is not read: a broker copies it from its "
+                        "leader"
+                    )
             raise errors.InputError(
                 f"{showing.escape(root)}: {fault}: STORE is the folder around commitlog/, --commitlog one of segments"
             )

@@ -185,14 +185,14 @@ def test_what_is_no_backup_is_refused(tmp_path: Path) -> None:
     backup = tmp_path / "consumerOffset.json"
     backup.write_text('{"offsetTable":{"A@g":{"0":"x"}}}')
     summary = build(tmp_path, [Message("A")], write_delay=False, consumer_offsets=str(backup))
-    assert (summary.error or "").endswith("is no consumerOffset.json: name that of a backup")
+    assert (summary.error or "").endswith("is no consumerOffset.json: name the consumerOffset.json of a backup")
     older = tmp_path / "consumerOffset.json.bak"
     older.write_text('{"offsetTable":{}}')
     summary = build(tmp_path, [Message("A")], write_delay=False, consumer_offsets=str(backup))
     assert (summary.error or "").endswith(f"is no consumerOffset.json: name {older}")
     backup.unlink()
     summary = build(tmp_path, [Message("A")], write_delay=False, consumer_offsets=str(backup))
-    assert (summary.error or "").endswith(f"No such file or directory: name {older}")
+    assert (summary.error or "").endswith(f"cannot be read (No such file or directory): name {older}")
     assert not (tmp_path / "out").exists()
 
 
