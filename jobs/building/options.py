@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of, unread
+from rocketmq_reindex.jobs.command.broker_conf import check_places, numbers_told, read_conf, settings_of, unread
 from rocketmq_reindex.jobs.command.options import reader, watch_environment
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import has_bytes, topics_config
@@ -28,7 +28,8 @@ parse_settings: Final = reader("build", build_settings)
 def merged(given: dict[str, Any]) -> dict[str, Any]:
     """Return what --broker-conf and --topics-config say and, in its place, what is ``given``, by names of settings.
 
-    ``named`` among them says which of the settings that a store's files show were named. Raises UsageError.
+    ``named`` among them says which of the settings that a store's files show were named. Raises UsageError, and InputError
+    where --broker-conf names a store that is not there.
     """
     conf, topics = given.pop("broker_conf", None), given.pop("topics_config", None)
     values: dict[str, Any] = {}
@@ -36,10 +37,15 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
         text, notes = read_conf(conf)
         values = settings_of(text, showing.escape(conf)) | {"broker_conf": conf, "conf_notes": notes}
         _check_delay_levels(values)
+        values["conf_numbers"] = {
+            name: told for name, told in numbers_told(text, showing.escape(conf)).items() if name not in given
+        }
         values["protected"] = tuple(values[name] for name in ("store",) if name in values)
         if "store" in given or "commitlogs" in given:
             values.pop("store", None)
             values.pop("commitlogs", None)
+        else:
+            check_places(values, showing.escape(conf))
     if topics is not None:
         values["batch_topics"] = read_batch_topics(topics)
     values |= watch_environment()

@@ -139,7 +139,7 @@ class BuildSettings(StoreSettings):
         if self.undecided != DELIVER and not self.write_delay:
             yield "--undecided: goes with --write-delay"
         if self.write_delay and not 68 <= self.timer_log_size <= INT32_MAX:
-            yield "--broker-conf: mappedFileSizeTimerLog has 68 bytes or more"
+            yield f"{self._told('timer_log_size')}: a file of timerlog has at least 68 bytes, and at most 2 GiB"
         if self.write_delay and self.queue_order == "broker":
             yield (
                 "--write-delay: needs --queue-order logical: in the broker's order units do not stand at the offsets of their "

@@ -78,6 +78,43 @@ def read_conf(path: str, more: Iterable[str] = (), most: int = files.CONFIG_MAX)
     return text, notes
 
 
+def check_places(found: Mapping[str, Any], path: str) -> None:
+    """Raise InputError where none of the folders is there that a broker.conf names for the log, or else for the store."""
+    for setting, name, instead in (
+        ("commitlogs", "storePathCommitLog", "its folders of segments by --commitlog"),
+        ("store", "storePathRootDir", "STORE itself"),
+    ):
+        if setting in found:
+            places = [found[setting]] if isinstance(found[setting], str) else found[setting]
+            if all(files.entry_of(place).kind != files.FOLDER for place in places):
+                shown = showing.escape(",".join(places))
+                raise errors.InputError(f"{path}: {name} is {shown}, where no folder is: name {instead}")
+            return
+
+
+def numbers_told(text: str, path: str) -> dict[str, str]:
+    """Return how a broker.conf, ``path`` as it is shown, has each number, by the names of settings."""
+    conf = read_properties(text)
+    return {
+        setting: f"{path}: {name} is {showing.escape(conf[name].strip(), 60)}"
+        for name, setting in _NUMBERS.items()
+        if name in conf
+    }
+
+
+def with_index_sizes(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of a broker.conf with both sizes of an IndexFile, where it has one: the other is the broker's default."""
+    names = ("hash_slots", "index_items")
+    return {**({name: OPTIONS[name].default for name in names} if found.keys() & set(names) else {}), **found}
+
+
+def given_as(told: Mapping[str, str], **numbers: int) -> str:
+    """Return how numbers were given, by the names of settings: as a broker.conf has those of ``told``, others as options."""
+    options = [f"--{name.replace('_', '-')} {number}" for name, number in numbers.items() if name not in told]
+    in_file = [told[name] for name in numbers if name in told]
+    return ", ".join([*in_file, " ".join(options)] if options else in_file)
+
+
 def unread(path: str, error: Exception) -> str:
     """Return that a file which an option names cannot be read, with the reason in a few words: ``error`` is what was raised."""
     told = (isinstance(error, OSError) and error.strerror) or showing.escape(str(error))

@@ -8,7 +8,15 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
-from rocketmq_reindex.jobs.command.broker_conf import read_conf, read_properties, settings_of
+from rocketmq_reindex.jobs.command.broker_conf import (
+    check_places,
+    given_as,
+    numbers_told,
+    read_conf,
+    read_properties,
+    settings_of,
+    with_index_sizes,
+)
 from rocketmq_reindex.jobs.store.settings import checked_paths
 from rocketmq_reindex.storage_format import errors, layouts, versions
 from rocketmq_reindex.storage_format.broker_start.rules import RELEASES
@@ -167,7 +175,7 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     odd = [f"{name}={escape(conf[name].strip(), 60)}" for name, matters in _NOT_KNOWN.items() if matters(conf.get(name, ""))]
     if odd:
         raise errors.InputError(f"{path}: has {', '.join(odd)}: preflight does not know what such a broker does at its start")
-    sizes = settings_of(text, path)
+    sizes = with_index_sizes(settings_of(text, path))
     start: dict[str, int | bool] = {setting: _number(conf, name, path) for name, setting in _NUMBERS.items() if name in conf}
     start |= {setting: _is_on(conf[name]) for name, setting in _SWITCHES.items() if name in conf}
     start["lmq"] = bool(sizes.get("lmq"))
@@ -207,9 +215,11 @@ _SIZES: Final = ("segment_size", "cq_file_size", "batch_cq_file_size", "hash_slo
 
 def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
     """The settings that options make, by the names of the parser. Raises UsageError and InputError."""
-    broker, places = BrokerSettings(), dict[str, Any]()
+    broker, places, told = BrokerSettings(), dict[str, Any](), dict[str, str]()
     if "broker_conf" in given:
-        broker, places = _read_conf(given["broker_conf"])
+        broker, places, told = _read_conf(given["broker_conf"])
+        if not given.keys() & {"store", "commitlogs"}:
+            check_places(places, escape(given["broker_conf"]))
     passed_over = () if "commitlogs" in given else places.get("commitlogs", ())
     if "store" in given or "commitlogs" in given:
         places = {}
@@ -232,7 +242,10 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
     return PreflightSettings(
         files.absolute(store),
         commitlogs=tuple(map(files.absolute, commitlogs)),
-        broker=_checked(dataclasses.replace(broker, **{name: given[name] for name in _SIZES if name in given})),
+        broker=_checked(
+            dataclasses.replace(broker, **{name: given[name] for name in _SIZES if name in given}),
+            {name: text for name, text in told.items() if name not in given},
+        ),
         abort=given["abort"] == "yes" if "abort" in given else None,
         broker_version=given.get("broker_version", versions.NEWEST),
         named="broker_version" in given,
@@ -246,24 +259,25 @@ parse_preflight: Final = options.reader("preflight", preflight_settings)
 """Return the settings in the words behind ``preflight``. Raises UsageError, and InputError for an unknown broker."""
 
 
-def _read_conf(path: str) -> tuple[BrokerSettings, dict[str, Any]]:
+def _read_conf(path: str) -> tuple[BrokerSettings, dict[str, Any], dict[str, str]]:
+    """Return what a broker.conf says, the folders in it, and how it has its numbers."""
     text, notes = read_conf(path, SETTINGS, CONF_MAX)
     broker, places = broker_settings(text, escape(path))
-    return dataclasses.replace(broker, notes=(*notes, *broker.notes)), places
+    return dataclasses.replace(broker, notes=(*notes, *broker.notes)), places, numbers_told(text, escape(path))
 
 
-def _checked(broker: BrokerSettings) -> BrokerSettings:
-    """Raise UsageError for sizes that no broker has."""
+def _checked(broker: BrokerSettings, told: Mapping[str, str]) -> BrokerSettings:
+    """Raise UsageError for sizes that no broker has. ``told``: how a broker.conf has its numbers."""
     for name, unit in (("cq_file_size", UNIT_SIZE), ("batch_cq_file_size", BATCH_UNIT_SIZE), ("segment_size", 1)):
         size = getattr(broker, name)
         if size is not None and (size < unit or size % unit or size > layouts.INT32_MAX):
             units = f"a multiple of {unit} " if unit > 1 else "a number of bytes above 0 and "
-            raise errors.UsageError(f"--{name.replace('_', '-')} {size}: take {units}below 2 GiB")
+            raise errors.UsageError(f"{given_as(told, **{name: size})}: take {units}below 2 GiB")
     slots, items = broker.hash_slots, broker.index_items
     if (slots is None) != (items is None):
         raise errors.UsageError("rmq-reindex preflight: --hash-slots and --index-items go together")
     if slots is not None and items is not None and not are_possible(slots, items):
         raise errors.UsageError(
-            f"--hash-slots {slots} --index-items {items}: take at least 1 slot and 2 items, and at most 2 GiB a file"
+            f"{given_as(told, hash_slots=slots, index_items=items)}: take at least 1 slot and 2 items, and at most 2 GiB a file"
         )
     return broker

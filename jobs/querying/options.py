@@ -5,7 +5,13 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
-from rocketmq_reindex.jobs.command.broker_conf import read_conf, settings_of
+from rocketmq_reindex.jobs.command.broker_conf import (
+    check_places,
+    given_as,
+    numbers_told,
+    read_conf,
+    settings_of,
+)
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.index.header import are_possible
@@ -41,11 +47,14 @@ class Query:
 
 
 def question(given: dict[str, Any]) -> Query:
-    """The question that options ask, by the names of the parser. Raises UsageError."""
-    conf: dict[str, Any] = {}
+    """The question that options ask, by the names of the parser. Raises UsageError, and InputError as ``check_places``."""
+    conf, told = dict[str, Any](), dict[str, str]()
     if "broker_conf" in given:
         path = given.pop("broker_conf")
-        conf = settings_of(read_conf(path)[0], showing.escape(path))
+        text, shown = read_conf(path)[0], showing.escape(path)
+        conf, told = settings_of(text, shown), numbers_told(text, shown)
+        if not given.keys() & {"store", "commitlogs"}:
+            check_places(conf, shown)
     if "store" in given or "commitlogs" in given:
         conf.pop("store", None)
         conf.pop("commitlogs", None)
@@ -59,11 +68,17 @@ def question(given: dict[str, Any]) -> Query:
         )
     except errors.InputError as error:
         raise errors.UsageError(str(error)) from None
+    told = {name: text for name, text in told.items() if name not in given}
+    named = given.keys() & {"hash_slots", "index_items"}
     slots = given.pop("hash_slots", conf.get("hash_slots"))
     items = given.pop("index_items", conf.get("index_items"))
-    if (slots is None) != (items is None):
+    if named and None in (slots, items):
         raise errors.UsageError("rmq-reindex query: --hash-slots and --index-items go together")
-    sizes = None if slots is None else IndexSizes(slots, items)
+    # Where a broker.conf has one of them, the files show both.
+    sizes = None if slots is None or items is None else IndexSizes(slots, items)
+    if sizes is not None and not are_possible(*sizes):
+        shown = given_as(told, hash_slots=sizes.slots, index_items=sizes.items)
+        raise errors.UsageError(f"{shown}: take at least 1 slot and 2 items, and at most 2 GiB a file")
     return _checked(Query(store, roots, sizes=sizes, **given))
 
 
@@ -102,6 +117,4 @@ def _checked(query: Query) -> Query:
             raise refuse(f"--{name} {value} is out of range")
     if "" in (query.topic, query.key, query.tag, query.id):
         raise refuse("a topic, a key, a tag and an id have at least one character")
-    if query.sizes is not None and not are_possible(*query.sizes):
-        raise refuse("take at least 1 slot and 2 items, and at most 2 GiB an IndexFile")
     return query

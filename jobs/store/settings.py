@@ -1,11 +1,12 @@
 """The store that a command is pointed at: its segments, the settings that all commands share, and queues in RocksDB."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table
+from rocketmq_reindex.jobs.command.broker_conf import given_as
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions
 from rocketmq_reindex.storage_format.index.header import are_possible
@@ -153,6 +154,8 @@ class StoreSettings:
     """path of --broker-conf, for the commands that are advised"""
     conf_notes: tuple[str, ...] = ()
     """what --broker-conf has that looks misspelt, or is not followed"""
+    conf_numbers: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """of the numbers that --broker-conf gives: how they stand there (``numbers_told``)"""
     protected: tuple[str, ...] = ()
     """more folders that nothing may be written to"""
     master: str = option_table.default_of("master")
@@ -216,14 +219,18 @@ class StoreSettings:
         store, *commitlogs = checked_paths(self.store, *self.commitlogs)
         return {"store": store, "commitlogs": tuple(commitlogs)}
 
+    def _told(self, *names: str) -> str:
+        """Return how numbers were given: in the file of --broker-conf, or as options."""
+        return given_as(self.conf_numbers, **{name: getattr(self, name) for name in names})
+
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with each setting by itself, and with those that contradict each other."""
         if self.cq_file_size < UNIT_SIZE or self.cq_file_size % UNIT_SIZE or self.cq_file_size > layouts.INT32_MAX:
-            yield f"--cq-file-size {self.cq_file_size}: take a multiple of {UNIT_SIZE} (one unit) below 2 GiB"
+            yield f"{self._told('cq_file_size')}: take a multiple of {UNIT_SIZE} (one unit) below 2 GiB"
         if self.batch_cq_file_size < BATCH_UNIT_SIZE or self.batch_cq_file_size % BATCH_UNIT_SIZE:
-            yield (f"--batch-cq-file-size {self.batch_cq_file_size}: take a multiple of {BATCH_UNIT_SIZE} (one batch unit)")
+            yield f"{self._told('batch_cq_file_size')}: take a multiple of {BATCH_UNIT_SIZE} (one batch unit)"
         if self.batch_cq_file_size > layouts.INT32_MAX:
-            yield f"--batch-cq-file-size {self.batch_cq_file_size}: a file has at most 2 GiB"
+            yield f"{self._told('batch_cq_file_size')}: a file has at most 2 GiB"
         if self.broker_version not in versions.RULES:
             yield f"--broker-version {self.broker_version!a}: take one of {', '.join(versions.VERSIONS)}"
         if self.batch_topics and not self.rules.batch_queues:
@@ -232,15 +239,12 @@ class StoreSettings:
                 f"{self.broker_version} does not know: leave it out"
             )
         if not are_possible(self.hash_slots, self.index_items):
-            yield (
-                f"--hash-slots {self.hash_slots} --index-items {self.index_items}: "
-                "take at least 1 slot and 2 items, and at most 2 GiB a file"
-            )
+            yield (f"{self._told('hash_slots', 'index_items')}: take at least 1 slot and 2 items, and at most 2 GiB a file")
         if self.segment_size > layouts.INT32_MAX:
-            yield f"--segment-size {self.segment_size}: a segment has at most 2 GiB"
-        for name, value in (("segment-size", self.segment_size), ("range-size", self.range_size)):
-            if value < 0:
-                yield f"--{name} {value}: take a number of bytes above 0"
+            yield f"{self._told('segment_size')}: a segment has at most 2 GiB"
+        for name in ("segment_size", "range_size"):
+            if getattr(self, name) < 0:
+                yield f"{self._told(name)}: take a number of bytes above 0"
         if self.engine not in (engines := option_table.OPTIONS["engine"].choices):
             yield f"--engine {self.engine!a}: take one of {', '.join(engines)}"
         if self.engine == "local" and self.master and not self.master.startswith("local"):

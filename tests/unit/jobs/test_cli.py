@@ -128,20 +128,22 @@ def test_help_and_version(words: list[str], capsys: pytest.CaptureFixture[str]) 
     assert "rmq-reindex" in capsys.readouterr().out
 
 
-CONF = "storePathRootDir=/from/conf\nmaxIndexNum=500\nmaxHashSlotNum=40\nenableLmq=true\nenableMultiDispatch=true\n"
+CONF = "maxIndexNum=500\nmaxHashSlotNum=40\nenableLmq=true\nenableMultiDispatch=true\n"
 
 
 def test_the_broker_conf_gives_way_to_words(tmp_path: Path) -> None:
-    conf = tmp_path / "broker.conf"
-    conf.write_text(CONF)
+    conf, own, x, y = (tmp_path / name for name in ("broker.conf", "own", "x", "y"))
+    for folder in (own, x, y):
+        folder.mkdir()
+    conf.write_text(text := f"{CONF}storePathRootDir={own}\n")
     given = parse_settings(["--out", "/o", "--broker-conf", str(conf), "--hash-slots", "7"])
-    assert (given.store, given.index_items, given.hash_slots, given.lmq) == ("/from/conf", 500, 7, True)
+    assert (given.store, given.index_items, given.hash_slots, given.lmq) == (str(own), 500, 7, True)
     other = parse_settings(["/copy", "--out", "/o", "--broker-conf", str(conf)])
     assert (other.store, other.commitlogs) == ("/copy", ())
-    assert "/from/conf" in other.inputs, "the broker's own store is no place for the output"
-    conf.write_text(CONF + "storePathCommitLog=/x,/y\n")
+    assert str(own) in other.inputs, "the broker's own store is no place for the output"
+    conf.write_text(f"{text}storePathCommitLog={x},{y}\n")
     roots = parse_settings(["--out", "/o", "--broker-conf", str(conf)])
-    assert (roots.store, roots.roots) == ("/from/conf", ("/x", "/y"))
+    assert (roots.store, roots.roots) == (str(own), (str(x), str(y)))
     copies = parse_settings(["--commitlog", "/copy", "--out", "/o", "--broker-conf", str(conf)])
     assert (copies.store, copies.roots) == ("", ("/copy",))
 
@@ -149,7 +151,7 @@ def test_the_broker_conf_gives_way_to_words(tmp_path: Path) -> None:
 def test_values_of_the_conf_are_checked_as_well(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("maxIndexNum=1\n")
-    with pytest.raises(UsageError, match="--index-items 1"):
+    with pytest.raises(UsageError, match=r"broker\.conf: maxIndexNum is 1, --hash-slots 5000000: take"):
         parse_settings(["/s", "--out", "/o", "--broker-conf", str(conf)])
 
 

@@ -107,7 +107,7 @@ def test_what_decides_the_bytes_is_in_the_manifest() -> None:
     fields = {field.name for field in dataclasses.fields(BuildSettings)}
     elsewhere = {"store", "out", "commitlogs", "overwrite", "range_size", "master", "engine", "dry_run", "json", "protected"}
     elsewhere |= {"progress", "log_format", "metrics", "store_name", "keep_zeros", "rocksdb", "accelerated"}
-    elsewhere |= {"timer_rocksdb", "crc_on_recover", "property_crc_forced", "broker_conf", "conf_notes"}
+    elsewhere |= {"timer_rocksdb", "crc_on_recover", "property_crc_forced", "broker_conf", "conf_notes", "conf_numbers"}
     elsewhere |= {"tables", "messages_table", "build_id", "incremental", "recheck", "snapshot", "allow_empty", "named"}
     assert set(told) == fields - elsewhere
     assert (told["until_offset"], told["until_time"]) == (None, None)

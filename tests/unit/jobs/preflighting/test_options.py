@@ -55,8 +55,9 @@ def conf(folder: Path, text: str) -> list[str]:
 
 
 def test_settings_of_a_broker_conf(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
     text = (
-        "storePathRootDir=/data/store\nstorePathCommitLog = /a,/b\n"
+        f"storePathRootDir=/data/store\nstorePathCommitLog = {tmp_path}/a,/b\n"
         "mappedFileSizeCommitLog=4096\nmappedFileSizeConsumeQueue=410\n"
         "maxHashSlotNum=5\nmaxIndexNum=9\ncommitLogRecoverMaxNum=14\ncheckCRCOnRecover=false\nenableAcceleratedRecovery=TRUE\n"
         "enableLmq=true\nenableMultiDispatch=true\nmessageIndexSafe=true\nmessageIndexEnable=no\nmessageDelayLevel=1s 2s\n"
@@ -64,7 +65,7 @@ def test_settings_of_a_broker_conf(tmp_path: Path) -> None:
     )
     found = parse_preflight(conf(tmp_path, text))
     broker = found.broker
-    assert (found.store, found.roots) == ("/data/store", ("/a", "/b"))
+    assert (found.store, found.roots) == ("/data/store", (f"{tmp_path}/a", "/b"))
     assert (broker.segment_size, broker.cq_file_size, broker.batch_cq_file_size) == (4096, 420, None)
     assert (broker.hash_slots, broker.index_items, broker.timer_log_size) == (5, 9, 520)
     assert (broker.timer_wheel, broker.simple_queues, broker.delay_levels) == (False, True, "1s 2s")
@@ -74,6 +75,14 @@ def test_settings_of_a_broker_conf(tmp_path: Path) -> None:
     }  # fmt: skip
     assert broker.start.keys() <= {field.name for field in dataclasses.fields(StartSettings)}
     assert len(broker.notes) == 2
+
+
+def test_the_other_size_of_an_index_file_is_the_default(tmp_path: Path) -> None:
+    """A broker.conf that has one of them is right: such a broker takes its default for the other."""
+    found = parse_preflight(["s", *conf(tmp_path, "maxHashSlotNum=5\n")]).broker
+    assert (found.hash_slots, found.index_items) == (5, 20_000_000)
+    found = parse_preflight(["s", "--hash-slots", "6", *conf(tmp_path, "maxIndexNum=9\n")]).broker
+    assert (found.hash_slots, found.index_items) == (6, 9)
 
 
 def test_options_win(tmp_path: Path) -> None:
@@ -102,15 +111,16 @@ def test_switches_that_are_off_are_followed(tmp_path: Path) -> None:
 
 
 def test_light_queues_need_both_switches(tmp_path: Path) -> None:
-    found = parse_preflight(conf(tmp_path, "storePathRootDir=/data/store\nenableMultiDispatch=true\n")).broker
+    found = parse_preflight(conf(tmp_path, f"storePathRootDir={tmp_path}\nenableMultiDispatch=true\n")).broker
     assert found.start["lmq"] is False
     assert any("enableMultiDispatch is on without enableLmq" in note for note in found.notes)
 
 
 def test_a_log_elsewhere_is_told_of(tmp_path: Path) -> None:
-    text = "storePathRootDir=/data/store\nstorePathCommitLog=/log\x1b/a\n"
-    words = conf(tmp_path, text)
-    assert parse_preflight(words).roots == ("/log\x1b/a",)
+    log = tmp_path / "log\x1b" / "a"
+    log.mkdir(parents=True)
+    words = conf(tmp_path, f"storePathRootDir=/data/store\nstorePathCommitLog={log}\n")
+    assert parse_preflight(words).roots == (str(log),)
     assert parse_preflight(words).broker.notes == ()
     given = parse_preflight(["/data/store", *words])
     assert given.roots == ("/data/store/commitlog",)
