@@ -146,6 +146,18 @@ class Parser(argparse.ArgumentParser):
             arg_string = _place(action, arg_string)
         return super()._get_value(action, arg_string)
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        if file is not sys.stdout:
+            super()._print_message(message, file)
+            return
+        # argparse passes over a stdout that is full.
+        from rocketmq_reindex.jobs.command.results import Output
+
+        with Output() as output:
+            sys.stdout.write(message)
+        if output.status:
+            self.exit(output.status)
+
     def error(self, message: str) -> NoReturn:
         # What stands behind the name of a command is for its own parser.
         words = self._given[:1] if self._subparsers is not None else self._given

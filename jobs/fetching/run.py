@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.fetching import (
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from rocketmq_reindex.jobs.store.contents import SegmentFile
 from rocketmq_reindex.jobs.store.lock import read_times, store_locked
-from rocketmq_reindex.jobs.store.settings import broker_config, check_is_store, check_no_store, check_swapped
+from rocketmq_reindex.jobs.store.settings import broker_config, check_is_store, check_no_store, check_swapped, several
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import counted, escape, redacted
 
@@ -221,7 +221,8 @@ class Fetch:
         segments = fetching_files.segments_in(self._roots)
         if named and not segments:
             shown = ", ".join(map(escape, named))
-            raise InputError(f"--commitlog {shown}: holds no segment: name the folder of the broker's log")
+            meant = several(named[0]) or ": name the folder of the broker's log"
+            raise InputError(f"--commitlog {shown}: holds no segment{meant}")
         return segments
 
     def _check_log(self, build: fetching_build.FoundBuild, segments: list[SegmentFile]) -> None:

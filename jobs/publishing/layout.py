@@ -71,6 +71,10 @@ def check_writable(option: str, path: str, mark: bytes, kind: str) -> None:
         raise errors.InputError(f"{option} {escape(path)}: is no regular file: name another")
     check_no_store_around(f"{option} {escape(path)}", path, "file")
     check_replaceable(option, path, mark, kind)
+    if reason := files.refuses(around):
+        raise errors.InputError(
+            f"{option} {escape(path)}: nothing can be written in {escape(around)} ({reason}): name another file"
+        )
 
 
 def check_replaceable(option: str, path: str, mark: bytes, kind: str) -> None:

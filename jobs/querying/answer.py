@@ -111,7 +111,7 @@ def answer(query: options.Query, search: querying_search.Search) -> Iterator[Ser
         is_found = True
         yield ServedMessage(message, None)
     if not is_found:
-        search.say_what_is_unknown(query.topic, query.id)
+        search.say_what_is_unknown(query.topic, query.id, query.tag)
 
 
 TakeMessages = Callable[[Iterator[ServedMessage], StoreLog, options.Query, Notes], int]

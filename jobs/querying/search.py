@@ -304,8 +304,11 @@ class Search:
         words = [self._store, *(word for root in self._roots for word in ("--commitlog", root))]
         return f"`{shell(['rmq-reindex', name, *map(redacted, words)])}`"
 
-    def say_what_is_unknown(self, topic: str | None, message_id: str | None) -> None:
-        """Say it where nothing was found, and no queue has the topic, or the id is none that a broker gives."""
+    def say_what_is_unknown(self, topic: str | None, message_id: str | None, tag: str | None) -> None:
+        """Say it where nothing was found, and no queue has the topic, the id is none that a broker gives, or tags are several.
+
+        ``FilterAPI.buildSubscriptionData`` takes ``a || b`` of a consumer for two tags.
+        """
         if topic is not None and (known := topics(self._store, self._notes)) and topic not in known:
             text = f"topic {escape(topic)}: the store has no queue of it{_near(topic, known)}"
             self._notes.add("unknown topic", text, lost=False)
@@ -314,6 +317,12 @@ class Search:
                 f"id {escape(message_id, 100)}: no message has it as its unique id, and a broker's id has 32 or 56 hex digits"
             )
             self._notes.add("unknown id", text, lost=False)
+        if tag is not None and "||" in tag:
+            text = (
+                f"tag {escape(tag, 100)}: was searched for as one text, which no message has: only consumers take || for "
+                "several tags: ask for each of them by itself"
+            )
+            self._notes.add("several tags", text, lost=False)
 
     def _with_files(self, topic: str, number: int) -> StoreQueue | None:
         folder = queue_folder(self._store, topic, number)

@@ -20,6 +20,7 @@ from rocketmq_reindex.udfs.scan.segments import (
     meant_by,
     no_folder,
     no_segments,
+    several,
 )
 
 # --------------------------------------------------------------------------------------------------------------------- segments
@@ -36,6 +37,7 @@ __all__ = [
     "entries_of",
     "list_segments",
     "meant_by",
+    "several",
 ]
 
 _PARTS = ("commitlog", "consumequeue", "batchconsumequeue", "index", "checkpoint", "config")

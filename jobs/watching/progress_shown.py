@@ -113,7 +113,7 @@ class Lines(Shown):
 
     def stage_started(self, stage: Stage) -> None:
         if stage.probe is not None:
-            size = f", {stage.total_bytes:,} bytes" if stage.total_bytes else ""
+            size = f", {counted(stage.total_bytes, 'byte')}" if stage.total_bytes else ""
             singular = stage.things if " " in stage.things else stage.things.removesuffix("s")
             self.line(f"{stage.name}: {counted(stage.total, singular, stage.things)}{size}")
             self._last[stage] = 0.0, 0, 0
@@ -131,7 +131,7 @@ class Lines(Shown):
 
 def _plain(stage: Stage, things: int, size: int) -> str:
     rate, left = stage.pace.rate, stage.pace.left
-    read = f", {size:,} bytes" if stage.total_bytes else ""
+    read = f", {counted(size, 'byte')}" if stage.total_bytes else ""
     speed = f", {rate * stage.total_bytes / 1e6:.0f} MB/s" if rate and stage.total_bytes else ""
     left_text = f", {left:.0f} s left" if left is not None else ""
     return f"{stage.name}: {_count(stage, things)}{read}{speed}{left_text}"

@@ -11,6 +11,9 @@ import pytest
 from tests.docs.worlds import whole
 
 COMMANDS = (
+    ("--help",),
+    ("--version",),
+    ("build", "--help"),
     ("info", "store"),
     ("info", "store", "--json"),
     ("query", "store", "--physical", "0"),

@@ -72,6 +72,16 @@ def no_segments(root: str, entries: list[files.Entry]) -> str:
     return ""
 
 
+def several(root: str) -> str:
+    """Return how to name several folders of segments, as the end of an error, where ``root`` is some with commas; "" otherwise.
+
+    In a broker.conf (``storePathCommitLog``) that is how a broker takes them.
+    """
+    folder, comma, _ = root.partition(",")
+    is_one = bool(comma) and files.entry_of(folder).kind == files.FOLDER
+    return ": name each folder by a --commitlog of its own" if is_one else ""
+
+
 def entries_of(roots: Iterable[str]) -> list[files.Entry]:
     """Return what lies in folders of segments. Raises InputError for what is no such folder, with what may be meant."""
     listed = []
@@ -79,6 +89,8 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
         kind = files.entry_of(root).kind
         if kind != files.FOLDER:
             fault = "is not there" if kind == files.ABSENT else "is not a folder"
+            if meant := several(root):
+                raise errors.InputError(f"{showing.escape(root)}: {fault}{meant}")
             store = files.parent(root)
             if files.base(root) == _FOLDER and not files.is_flat(store):
                 if wrong := no_folder(store):

@@ -23,12 +23,15 @@ def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_stage_begins_and_ends_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with Reporter([usual()]) as reporter, reporter.stage("scan", "ranges", 3, 5_000_000, lambda: (0, 0)):
+@pytest.mark.parametrize(
+    ("ranges", "size", "line"), [(3, 5_000_000, "scan: 3 ranges, 5,000,000 bytes"), (1, 1, "scan: 1 range, 1 byte")]
+)
+def test_a_stage_begins_and_ends_with_a_line(ranges: int, size: int, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with Reporter([usual()]) as reporter, reporter.stage("scan", "ranges", ranges, size, lambda: (0, 0)):
         pass
     printed = capsys.readouterr()
     first, last = printed.err.splitlines()
-    assert first == "scan: 3 ranges, 5,000,000 bytes"
+    assert first == line
     assert re.fullmatch(r"scan: done after \d+\.\d s", last)
     assert printed.out == ""
 
