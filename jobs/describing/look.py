@@ -320,11 +320,7 @@ class StoreLook:
     def _next(self) -> dict[str, Any]:
         result, settings = self._result, self._settings
         if not result.log["segments"]:
-            if (fetch := self._fetch_of_build()) is not None:
-                why = "this is what a build wrote, and no store: a fetch puts it into the store of its log"
-                return {"why": why, "commands": [showing.shell(fetch)]}
-            return {"why": "there is no log to build from: name its folder", "commands": [
-                showing.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
+            return self._without_log()
         if _FOREIGN in self._wrong:
             return {"why": "what lies in the folder of the log is no commitlog: name the right folder", "commands": [
                 showing.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
@@ -350,6 +346,15 @@ class StoreLook:
         commands = [showing.shell([*advice.opening("preflight", settings, ""), *version])]
         no_problem = "" if result.problems else "no problem was seen; "
         return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
+
+    def _without_log(self) -> dict[str, Any]:
+        if (fetch := self._fetch_of_build()) is not None:
+            why = "this is what a build wrote, and no store: a fetch puts it into the store of its log"
+            return {"why": why, "commands": [showing.shell(fetch)]}
+        if dledger := settings.log_of_dledger(self._store):
+            return {"why": dledger, "commands": []}
+        command = showing.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])
+        return {"why": "there is no log to build from: name its folder", "commands": [command]}
 
     def _fetch_of_build(self) -> list[str] | None:
         """Return the fetch of the build that was named in a store's place; None where none was.

@@ -17,6 +17,7 @@ from rocketmq_reindex.udfs.scan.segments import (
     check_unchanged,
     entries_of,
     list_segments,
+    log_of_dledger,
     meant_by,
     no_folder,
     no_segments,
@@ -36,6 +37,7 @@ __all__ = [
     "check_unchanged",
     "entries_of",
     "list_segments",
+    "log_of_dledger",
     "meant_by",
     "several",
 ]
@@ -104,6 +106,8 @@ def repeated(places: Sequence[tuple[str, ...]]) -> Iterator[int]:
 def check_has_parts(store: str) -> None:
     """Raise InputError for a folder with nothing in it that a store has."""
     if all(files.entry_of(files.join(store, part)).kind == files.ABSENT for part in _PARTS):
+        if wrong := log_of_dledger(store):
+            raise errors.InputError(wrong)
         raise errors.InputError(f"{showing.escape(store)}: is no store: it has none of {', '.join(_PARTS)}")
 
 

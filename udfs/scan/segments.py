@@ -72,6 +72,13 @@ def no_segments(root: str, entries: list[files.Entry]) -> str:
     return ""
 
 
+def log_of_dledger(store: str) -> str:
+    """Return that a store without a commitlog has a log of DLedger, as an error; "" for others."""
+    found = next((entry.path for entry in files.listing(store) if entry.name.startswith(_DLEDGER)), "")
+    told = "is a log of DLedger, which is not read: a broker copies it from its leader"
+    return f"{showing.escape(found)}: {told}" if found else ""
+
+
 def several(root: str) -> str:
     """Return how to name several folders of segments, as the end of an error, where ``root`` is some with commas; "" otherwise.
 
@@ -97,11 +104,8 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
                     raise errors.InputError(wrong)
                 if meant := meant_by(store):
                     raise errors.InputError(f"{showing.escape(store)}: is no store{meant}")
-                if dledger := next((e for e in files.listing(store) if e.name.startswith(_DLEDGER)), None):
-                    raise errors.InputError(
-                        f"{showing.escape(dledger.path)}: is a log of DLedger, which is not read: a broker copies it from its "
-                        "leader"
-                    )
+                if wrong := log_of_dledger(store):
+                    raise errors.InputError(wrong)
             raise errors.InputError(
                 f"{showing.escape(root)}: {fault}: STORE is the folder around commitlog/, --commitlog one of segments"
             )

@@ -315,6 +315,16 @@ def test_a_build_in_the_place_of_a_store(
     assert "--commitlog" in info(built, capsys)["next"]["commands"][0]
 
 
+def test_a_log_of_dledger_is_the_next_thing_to_know(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.rmtree(golden.path / "commitlog")
+    (golden.path / "dledger-n0" / "data").mkdir(parents=True)
+    found = info(golden.path, capsys)
+    assert found["next"] == {
+        "why": f"{golden.path}/dledger-n0: is a log of DLedger, which is not read: a broker copies it from its leader",
+        "commands": [],
+    }
+
+
 def test_builds_as_behind_a_uri(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "published").mkdir()
     (tmp_path / "published" / f"{1:010d}-{'0' * 32}.json").write_text('{"manifest": ""}')
