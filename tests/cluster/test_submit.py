@@ -120,6 +120,7 @@ def test_build_and_verify(
         assert cache.name.startswith("rmq-reindex-")
 
 
+@pytest.mark.slow
 def test_executors_whose_python_lacks_packages(
     submitter: Place, standalone: Cluster, compiled: dict[str, str], golden_store: Stores, tmp_path: Path
 ) -> None:

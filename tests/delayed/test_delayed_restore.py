@@ -38,7 +38,7 @@ def test_a_life_of_the_oldest_and_the_newest_version() -> None:
     assert sweep_lives([LIVES[0], LIVES[-1]], 79, 1, 2) == 0
 
 
-@pytest.mark.parametrize("version", [*LIVES])
+@pytest.mark.parametrize("version", [*(pytest.param(version, marks=pytest.mark.slow) for version in LIVES[:-1]), LIVES[-1]])
 def test_a_kill_that_left_the_older_offsets_alone(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A broker writes FILE anew when it has renamed FILE to FILE.bak. What a group consumed before does not come again."""
     store, saved, built, told = (tmp_path / name for name in ("store", "backup", "built", "told"))

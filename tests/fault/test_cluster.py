@@ -35,6 +35,7 @@ def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield found
 
 
+@pytest.mark.slow
 def test_stragglers_are_copied(standalone: Cluster, tmp_path: Path) -> None:
     """A worker stops for good while it scans, others sleep while they write: copies of their tasks end the run."""
     scene = Scene(tiny_store(tmp_path / "store"), tmp_path / "place" / "out", True)
@@ -74,6 +75,7 @@ def huge_log(folder: Path) -> None:
             segment.truncate(GIB)
 
 
+@pytest.mark.slow
 def test_executors_that_come_later_get_work(standalone: Cluster, tmp_path: Path) -> None:
     """Dynamic allocation: the session begins without any executor. The scan goes on when all of them are at work."""
     huge_log(tmp_path / "store" / "commitlog")

@@ -230,6 +230,7 @@ def holds(claim: Claim) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_two_processes_at_once(golden_store: Stores, delta: SparkSession, tmp_path: Path) -> None:
     """First runs to new tables with one id: the tables are made once, and their rows are those of one run."""
     place, outs = tmp_path / "tables", (tmp_path / "one", tmp_path / "two")

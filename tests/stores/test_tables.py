@@ -115,6 +115,7 @@ def test_within_the_policy(
     assert held.refused <= {("s3:GetObject", f"arn:aws:s3:::{root}/{name}") for name in (NAME, "_delta_log")}
 
 
+@pytest.mark.slow
 def test_in_an_hdfs(
     golden_store: Stores, started: Started, hdfs_place: str, hdfs_uris: tuple[str, str], tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
