@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.worker.setup import Batches
+from rocketmq_reindex.udfs.task import Batches
 
 # ----------------------------------------------------------------------------------------------------------------------- engine
 # An engine runs a function over numbers, keeps packed rows, and shuffles them once.

@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.local.pool import Pool
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.worker.setup import Batches
+from rocketmq_reindex.udfs.task import Batches
 from rocketmq_reindex.udfs.worker.tasks import Map, Number, Reduce, ScanRange, read_rows
 
 if TYPE_CHECKING:

@@ -15,10 +15,9 @@ from rocketmq_reindex.jobs.engines.engine import Engine, plan_shuffle
 from rocketmq_reindex.jobs.spark import gateway, session
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.udfs import handover
+from rocketmq_reindex.udfs import handover, task as worker
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.worker import setup as worker
-from rocketmq_reindex.udfs.worker.setup import Batches
+from rocketmq_reindex.udfs.task import Batches
 
 # -------------------------------------------------------------------------------------------------------------------- full_disk
 # A disk that Spark itself fills: its error names no folder.

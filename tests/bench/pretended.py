@@ -25,7 +25,7 @@ from rocketmq_reindex.udfs.order.decide import DecideOrder, OddQueue, OrderResul
 from rocketmq_reindex.udfs.order.placements import PlacementSpan
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.worker.setup import Batches
+from rocketmq_reindex.udfs.task import Batches
 from rocketmq_reindex.udfs.write.index import IndexFileResult, WriteIndex
 from rocketmq_reindex.udfs.write.queues import FOLDER, FilesResult, WriteQueues, entry_line, queue_path
 from tests.tools.encode import EPOCH

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+import zipimport
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from rocketmq_reindex.jobs.spark.daemon import daemon_ahead, name_daemon
 from rocketmq_reindex.udfs.worker.daemon import VARIABLE
@@ -55,6 +59,18 @@ def _is_gone(process: int) -> bool:
         return stat(process)[0] == "Z"
     except OSError:
         return True
+
+
+def _settled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        kept = getattr(zipimport.zipimporter.invalidate_caches, "keeps_directories", False)
+        yield pa.RecordBatch.from_pydict({"id": batch["id"], "frozen": [gc.get_freeze_count()], "kept": [kept]})
+
+
+def test_its_workers_repeat_nothing_for_a_task(spark: SparkSession) -> None:
+    """Not even in their first one, whoever wrote it: a query in SQL has many short ones."""
+    rows = spark.range(0, 8, 1, 8).mapInArrow(_settled, "id bigint, frozen bigint, kept boolean").collect()
+    assert {(row.frozen > 100_000, row.kept) for row in rows} == {(True, True)}
 
 
 @pytest.mark.parametrize("wanted", [True, False], ids=["ahead", "alone"])

@@ -29,7 +29,7 @@ from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, QUARANTINE, SEGMENTS
-from rocketmq_reindex.udfs.worker.setup import Batches
+from rocketmq_reindex.udfs.task import Batches
 from tests.golden.stores import GoldenStore
 from tests.spark.delta_rows import at_once, commit, job_with, of, only, outcome, read, rows, versions, words
 from tests.tools.faulty_processes import command, fired, running, wait_until

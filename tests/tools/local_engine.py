@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.worker.setup import Batches
+from rocketmq_reindex.udfs.task import Batches
 
 
 class InlineEngine:

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.udfs.messages.batches import nulls
 from rocketmq_reindex.udfs.sql.options import ROWS, SHOWN_DAMAGE, Bounds, Topics, Words
+from rocketmq_reindex.udfs.task import settle
 from rocketmq_reindex.udfs.times import EPOCH
 
 # --------------------------------------------------------------------------------------------------------------------- one line
@@ -290,6 +291,7 @@ class SourceReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition, and its damage as the option onDamage says. Raises RefusedError with onDamage
         fail."""
+        settle()
         with in_one_line():
             if partition is not None:
                 for batch in self.rows(partition):

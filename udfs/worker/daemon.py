@@ -10,6 +10,7 @@ does not know that variable, but only root can put a file into FOLDER.
 """
 
 import contextlib
+import gc
 import json
 import os
 import select
@@ -50,8 +51,11 @@ def _manager() -> Callable[[], None]:
     import rocketmq_reindex.udfs.write.index
     import rocketmq_reindex.udfs.write.queues  # noqa: F401
     from rocketmq_reindex.storage_format.kernels.crc32 import warm_up
+    from rocketmq_reindex.udfs.task import settle
 
     warm_up()
+    gc.collect()
+    settle()
     return cast("Callable[[], None]", manager)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from tests import ROOT
 
 PROGRAM = """
-import importlib, os, sys, zipfile, zipimport
-from rocketmq_reindex.udfs.worker import setup as worker
+import gc, importlib, os, sys, zipfile, zipimport
+from rocketmq_reindex.udfs import task as worker
 
 path = sys.argv[1]
 
@@ -21,11 +21,18 @@ def write(*names):
             archive.writestr(name + ".py", "VALUE = 1")
     os.replace(path + ".new", path)
 
+write("reindex_before")
+os.rename(path, path + ".before.zip")
+sys.path.insert(0, path + ".before.zip")
+import reindex_before
 reads = []
 read = zipimport._read_directory
 zipimport._read_directory = lambda archive: reads.append(archive) or read(archive)
-worker.keep_zip_directories()
-worker.keep_zip_directories()
+worker.settle()
+assert gc.get_freeze_count() > 1000
+worker.settle()
+importlib.invalidate_caches()
+assert reads == []
 write("reindex_first")
 sys.path.insert(0, path)
 import reindex_first
@@ -54,8 +61,9 @@ def test_a_zip_is_read_again_only_when_it_has_changed(tmp_path: Path) -> None:
 
 
 def test_it_is_what_spark_calls() -> None:
-    """Else the worker would go on reading: the name is Python's, the call is in pyspark's worker."""
-    util = importlib.util.find_spec("pyspark.worker_util")
-    assert util is not None
-    assert util.origin is not None
-    assert "invalidate_caches" in Path(util.origin).read_text()
+    """Else the worker would go on reading and collecting: the names are Python's, the calls are in pyspark's files."""
+    for module, call in (("pyspark.worker_util", "importlib.invalidate_caches()"), ("pyspark.daemon", "gc.collect()")):
+        spec = importlib.util.find_spec(module)
+        assert spec is not None
+        assert spec.origin is not None
+        assert call in Path(spec.origin).read_text()
