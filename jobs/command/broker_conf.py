@@ -1,5 +1,6 @@
 """Settings from a broker's own properties file (``MessageStoreConfig``)."""
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -118,8 +119,10 @@ def given_as(told: Mapping[str, str], **numbers: int) -> str:
 def unread(path: str, error: Exception) -> str:
     """Return that a file which an option names cannot be read, with the reason in a few words: ``error`` is what was raised."""
     told = (isinstance(error, OSError) and error.strerror) or showing.escape(str(error))
-    if files.entry_of(path).kind == files.FOLDER:
-        told = "it is a folder"
+    # Where its folder cannot be read, neither can be what it is.
+    with contextlib.suppress(OSError):
+        if files.entry_of(path).kind == files.FOLDER:
+            told = "it is a folder"
     told = told.removeprefix(f"{showing.escape(files.absolute(path))}: ").removesuffix(": give a file")
     return f"{showing.escape(path)}: cannot be read ({told})"
 
