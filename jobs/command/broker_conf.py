@@ -109,22 +109,31 @@ def with_index_sizes(found: Mapping[str, Any]) -> dict[str, Any]:
     return {**({name: OPTIONS[name].default for name in names} if found.keys() & set(names) else {}), **found}
 
 
-def given_as(told: Mapping[str, str], **numbers: int) -> str:
-    """Return how numbers were given, by the names of settings: as a broker.conf has those of ``told``, others as options."""
-    options = [f"--{name.replace('_', '-')} {number}" for name, number in numbers.items() if name not in told]
+def given_as(told: Mapping[str, str], defaults: Iterable[str] = (), **numbers: int) -> str:
+    """Return how numbers were given, by the names of settings: as a broker.conf has those of ``told``, others as options.
+
+    ``defaults`` are those that nobody gave.
+    """
     in_file = [told[name] for name in numbers if name in told]
-    return ", ".join([*in_file, " ".join(options)] if options else in_file)
+    words = {name: f"--{name.replace('_', '-')}" for name in numbers if name not in told}
+    options = [f"{word} {numbers[name]}" for name, word in words.items() if name not in defaults]
+    taken = [f"the default of {word} is {numbers[name]}" for name, word in words.items() if name in defaults]
+    return " and ".join([", ".join([*in_file, " ".join(options)] if options else in_file), *taken])
 
 
 def unread(path: str, error: Exception) -> str:
     """Return that a file which an option names cannot be read, with the reason in a few words: ``error`` is what was raised."""
-    told = (isinstance(error, OSError) and error.strerror) or showing.escape(str(error))
+    told = str(error)
+    if not isinstance(error, errors.ReindexError):
+        # The reason of an OSError of pyarrow holds the path as it is.
+        told = showing.escape((isinstance(error, OSError) and error.strerror) or told)
     # Where its folder cannot be read, neither can be what it is.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, errors.InputError):
         if files.entry_of(path).kind == files.FOLDER:
             told = "it is a folder"
-    told = told.removeprefix(f"{showing.escape(files.absolute(path))}: ").removesuffix(": give a file")
-    return f"{showing.escape(path)}: cannot be read ({told})"
+    for place in (files.absolute(path), path):
+        told = told.removeprefix(f"{showing.escape(place)}: ")
+    return f"{showing.escape(path)}: cannot be read ({told.removesuffix(': give a file')})"
 
 
 def read_properties(text: str) -> dict[str, str]:
@@ -200,6 +209,8 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
     if "commitlogs" in found:
         # MixAll.MULTI_PATH_SPLITTER
         found["commitlogs"] = tuple(root.strip() for root in found["commitlogs"].split(",") if root.strip())
+        if not found["commitlogs"]:
+            del found["commitlogs"]
     if conf.get("enableAcceleratedRecovery", "").strip().lower() == "true":
         found["accelerated"] = True
     if conf.get("timerRocksDBEnable", "").strip().lower() == "true":

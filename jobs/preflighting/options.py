@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -245,6 +245,7 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
         broker=_checked(
             dataclasses.replace(broker, **{name: given[name] for name in _SIZES if name in given}),
             {name: text for name, text in told.items() if name not in given},
+            {*_SIZES} - given.keys(),
         ),
         abort=given["abort"] == "yes" if "abort" in given else None,
         broker_version=given.get("broker_version", versions.NEWEST),
@@ -266,8 +267,8 @@ def _read_conf(path: str) -> tuple[BrokerSettings, dict[str, Any], dict[str, str
     return dataclasses.replace(broker, notes=(*notes, *broker.notes)), places, numbers_told(text, escape(path))
 
 
-def _checked(broker: BrokerSettings, told: Mapping[str, str]) -> BrokerSettings:
-    """Raise UsageError for sizes that no broker has. ``told``: how a broker.conf has its numbers."""
+def _checked(broker: BrokerSettings, told: Mapping[str, str], defaults: Set[str]) -> BrokerSettings:
+    """Raise UsageError for sizes that no broker has. ``told`` and ``defaults`` are as in ``given_as``."""
     for name, unit in (("cq_file_size", UNIT_SIZE), ("batch_cq_file_size", BATCH_UNIT_SIZE), ("segment_size", 1)):
         size = getattr(broker, name)
         if size is not None and (size < unit or size % unit or size > layouts.INT32_MAX):
@@ -277,7 +278,6 @@ def _checked(broker: BrokerSettings, told: Mapping[str, str]) -> BrokerSettings:
     if (slots is None) != (items is None):
         raise errors.UsageError("rmq-reindex preflight: --hash-slots and --index-items go together")
     if slots is not None and items is not None and not are_possible(slots, items):
-        raise errors.UsageError(
-            f"{given_as(told, hash_slots=slots, index_items=items)}: take at least 1 slot and 2 items, and at most 2 GiB a file"
-        )
+        shown = given_as(told, defaults, hash_slots=slots, index_items=items)
+        raise errors.UsageError(f"{shown}: take at least 1 slot and 2 items, and at most 2 GiB a file")
     return broker

@@ -74,7 +74,7 @@ class Notes:
 def reason(error: Exception) -> str:
     """Return in a few words why something could not be read."""
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+        return escape(error.strerror)
     return escape(str(error))
 
 

@@ -226,8 +226,9 @@ class StoreSettings:
         return {"store": store, "commitlogs": tuple(commitlogs)}
 
     def _told(self, *names: str) -> str:
-        """Return how numbers were given: in the file of --broker-conf, or as options."""
-        return given_as(self.conf_numbers, **{name: getattr(self, name) for name in names})
+        """Return how numbers were given: in the file of --broker-conf, as options, or not at all."""
+        defaults = [name for name in names if not self.is_named(name)]
+        return given_as(self.conf_numbers, defaults, **{name: getattr(self, name) for name in names})
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with each setting by itself, and with those that contradict each other."""

@@ -151,8 +151,14 @@ def test_the_broker_conf_gives_way_to_words(tmp_path: Path) -> None:
 def test_values_of_the_conf_are_checked_as_well(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("maxIndexNum=1\n")
+    words = ["/s", "--out", "/o", "--broker-conf", str(conf)]
+    default = "and the default of --hash-slots is 5000000: take at least 1 slot"
+    with pytest.raises(UsageError, match=rf"broker\.conf: maxIndexNum is 1 {default}"):
+        parse_settings(words)
+    with pytest.raises(UsageError, match=rf"^--index-items 0 {default}"):
+        parse_settings([*words, "--index-items", "0"])
     with pytest.raises(UsageError, match=r"broker\.conf: maxIndexNum is 1, --hash-slots 5000000: take"):
-        parse_settings(["/s", "--out", "/o", "--broker-conf", str(conf)])
+        parse_settings([*words, "--hash-slots", "5000000"])
 
 
 def test_an_error_of_the_input_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.broker_conf import check_names, read_conf, read_properties, settings_of
 from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.showing import escape
 
 
 @pytest.mark.parametrize(
@@ -66,6 +68,7 @@ def test_what_a_build_takes() -> None:
         "file_reserved_hours": 48,
     }
     assert settings_of("enableLmq=true\nstorePathRootDir=\n", "conf") == {}
+    assert settings_of("storePathCommitLog= , ,\n", "conf") == {}, "no folder is named"
 
 
 @pytest.mark.parametrize(
@@ -101,6 +104,34 @@ def test_a_file_that_is_no_text_is_refused_in_few_words(data: bytes, tmp_path: P
         read_conf(str(conf))
     said = f"--broker-conf {conf}: is not a broker.conf: it holds bytes that are no text: name its properties file"
     assert str(refused.value) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("big", "has 67,108,865 bytes where at most 67,108,864 are read: look at what lies there"),
+        ("{here}/big", "has 67,108,865 bytes where at most 67,108,864 are read: look at what lies there"),
+        ("big\x1b", "has 67,108,865 bytes where at most 67,108,864 are read: look at what lies there"),
+        (
+            "file://{here}/no\x1bsuch",
+            "Failed to open local file '{here}/no\\x1bsuch'. Detail: [errno 2] No such file or directory",
+        ),
+        ("n" * 300, "File name too long"),
+        ("file://{here}", "it is a folder"),
+        ("zzz://a/b", "is a URI of an unknown kind: take "),
+    ],
+)
+def test_why_it_cannot_be_read(name: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line, with the file named once."""
+    monkeypatch.chdir(tmp_path)
+    for big in ("big", "big\x1b"):
+        with open(big, "wb") as file:
+            file.truncate(files.CONFIG_MAX + 1)
+    path = name.format(here=tmp_path)
+    with pytest.raises(UsageError) as refused:
+        read_conf(path)
+    assert str(refused.value).startswith(f"--broker-conf {escape(path)}: cannot be read ({reason.format(here=tmp_path)}")
+    assert str(refused.value).isprintable()
 
 
 @pytest.mark.parametrize("text", ["brokerName=a\t\f\r\n", "# Gr\xf6\xdfe\nbrokerName=a\n"])

@@ -83,6 +83,10 @@ def test_the_other_size_of_an_index_file_is_the_default(tmp_path: Path) -> None:
     assert (found.hash_slots, found.index_items) == (5, 20_000_000)
     found = parse_preflight(["s", "--hash-slots", "6", *conf(tmp_path, "maxIndexNum=9\n")]).broker
     assert (found.hash_slots, found.index_items) == (6, 9)
+    with pytest.raises(UsageError, match=r"/broker\.conf: maxIndexNum is 1 and the default of --hash-slots is 5000000: take"):
+        parse_preflight(["s", *conf(tmp_path, "maxIndexNum=1\n")])
+    with pytest.raises(UsageError, match=r"/broker\.conf: maxIndexNum is 1, --hash-slots 5: take"):
+        parse_preflight(["s", "--hash-slots", "5", *conf(tmp_path, "maxIndexNum=1\n")])
 
 
 def test_options_win(tmp_path: Path) -> None:

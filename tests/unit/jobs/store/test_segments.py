@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.preflight import preflight
 from rocketmq_reindex.jobs.query import query
+from rocketmq_reindex.jobs.store.folders import failures_as_errors
 from rocketmq_reindex.jobs.store.settings import Commitlog, check_unchanged, list_segments
 from rocketmq_reindex.storage_format.errors import InputError
 
@@ -46,6 +48,13 @@ def test_spread_over_roots(tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     log = list_segments(roots(tmp_path / "a", tmp_path / "b", tmp_path / "c"), 0)
     assert [start for start, _, _ in told(log)] == [0, 100, 500]
+
+
+def test_a_reason_has_one_printable_line(tmp_path: Path) -> None:
+    """The reason of an OSError of pyarrow holds the path as it is."""
+    with pytest.raises(InputError) as refused, failures_as_errors("x"), files.Reader(f"file://{tmp_path}/no\x1bsuch"):
+        pass
+    assert str(refused.value).isprintable()
 
 
 def test_no_segments(tmp_path: Path) -> None:
