@@ -1,7 +1,7 @@
 """How names of the input, words and numbers are shown: safe in a log, an error, a report and a shell."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 NEAR_MAX: Final = 3
@@ -90,7 +90,7 @@ def near_names(word: str, names: Iterable[str], count: int = NEAR_MAX, similar: 
 
 
 # ---------------------------------------------------------------------------------------------------------------------- plurals
-# Numbers of things in sentences: ``1 queue``, ``2,000 queues``.
+# Numbers and lists of things in sentences: ``1 queue``, ``2,000 queues``, ``a, b and c``.
 
 
 def form(count: int, singular: str, plural: str) -> str:
@@ -102,3 +102,8 @@ def counted(count: int, noun: str, nouns: str = "") -> str:
     """Return a count and its noun, as ``1 unit`` or ``2,500 units``; ``nouns`` is the plural where it is not ``noun`` and
     an s."""
     return f"{count:,} {form(count, noun, nouns or f'{noun}s')}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """Return the parts of a list as in a sentence: ``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([*([", ".join(parts[:-1])] if parts[1:] else []), *parts[-1:]])

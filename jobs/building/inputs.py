@@ -27,7 +27,7 @@ from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges, settings as scan_settings
-from rocketmq_reindex.storage_format.showing import NEAR_MAX, counted, escape
+from rocketmq_reindex.storage_format.showing import NEAR_MAX, counted, escape, listed
 from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------------- empty_log
@@ -181,7 +181,7 @@ def _of_version(settings: BuildSettings, defaults: Sequence[str]) -> tuple[Build
             f"{escape(store)}: its files fit RocketMQ {fits} ({why}): the build is for {version}, as --broker-version says"
         )
     elif signs and not named_version:
-        fits = f"the newest of {' and '.join(found.versions)} that fit" if len(found.versions) > 1 else "taken from"
+        fits = f"the newest of {listed(found.versions)} that fit" if len(found.versions) > 1 else "taken from"
         notes.append(f"version: {found.best}, {fits} the files ({why}): --broker-version names another")
         settings = dataclasses.replace(settings, broker_version=found.best)
     return settings, notes, warnings

@@ -33,7 +33,7 @@ from rocketmq_reindex.storage_format.queue.lookup import UNIT
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
-from rocketmq_reindex.storage_format.showing import counted, escape
+from rocketmq_reindex.storage_format.showing import counted, escape, listed
 
 # ------------------------------------------------------------------------------------------------------------------ log_samples
 # Stretches of the log that a build was made from, with their digests: by them ``fetch`` knows the log again.
@@ -189,7 +189,7 @@ def vouched(settings: BuildSettings, checkpoint: Checkpoint) -> tuple[Checkpoint
     if old is None:
         return checkpoint, []
     warning = (
-        f"{escape(settings.store_folder)}: has a file abort, so {' and '.join(unbuilt(settings.only))} may lack what the "
+        f"{escape(settings.store_folder)}: has a file abort, so {listed(unbuilt(settings.only))} may lack what the "
         "broker had not written: the new checkpoint says no more of it than the old one, and the broker's next start "
         "dispatches again from there"
     )

@@ -21,7 +21,7 @@ from rocketmq_reindex.storage_format import digest, layouts
 from rocketmq_reindex.storage_format.broker_start.loading import WHEEL_SIZE
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE
-from rocketmq_reindex.storage_format.showing import counted, escape
+from rocketmq_reindex.storage_format.showing import counted, escape, listed
 from rocketmq_reindex.storage_format.timer.layout import SIZE, TimerCheckpoint
 
 # -------------------------------------------------------------------------------------------------------------------- log_proof
@@ -278,7 +278,7 @@ def _fault(store: str, there: tuple[str, ...], check: TimerCheckpoint) -> str:
         return f"{TIMER_CHECK} says that no message was taken"
     needed = [TIMER_CHECK, _WHEEL] if not check.log_flushed and _LOG not in there else [*TIMER_SET]
     if missing := [name for name in needed if name not in there]:
-        return f"without {' and '.join(missing)}"
+        return f"without {listed(missing)}"
     wheel = os.path.join(store, _WHEEL)
     if os.path.getsize(wheel) != WHEEL_SIZE:
         return f"{_WHEEL} has {counted(os.path.getsize(wheel), 'byte')} where {WHEEL_SIZE:,} belong"

@@ -21,7 +21,7 @@ from rocketmq_reindex.jobs.store.contents import SegmentFile
 from rocketmq_reindex.jobs.store.lock import read_times, store_locked
 from rocketmq_reindex.jobs.store.settings import broker_config, check_is_store, check_no_store, check_swapped, several
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.showing import counted, escape, redacted
+from rocketmq_reindex.storage_format.showing import counted, escape, listed, redacted
 
 
 @dataclass(repr=False)
@@ -246,7 +246,7 @@ class Fetch:
         new = read_times(files.join(build.folder, "checkpoint")) if old else None
         if old and new and store_signs.bounded(new, old, parts) != new:
             raise InputError(
-                f"{escape(self._store)}: has a file abort, so its {' and '.join(store_signs.unbuilt(parts))} may lack what "
+                f"{escape(self._store)}: has a file abort, so its {listed(store_signs.unbuilt(parts))} may lack what "
                 "the broker had not written, and by the build's checkpoint it would stay lost: build again from this store, "
                 "or with all parts"
             )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX, check_writable, write_whole
@@ -15,7 +16,7 @@ from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.store.folders import reason
 from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.showing import counted, escape
+from rocketmq_reindex.storage_format.showing import counted, escape, listed
 
 if TYPE_CHECKING:
     from rocketmq_reindex.jobs.reporting.model import Model
@@ -83,11 +84,11 @@ def make_page(source: str, store: str | None = None, summary: str | None = None,
 
     check_laid_out(source)
     model, folder = _model(source, summary)
-    if store and model.command == "verify" and not os.path.isdir(folder):
+    if store and model.command == "verify" and _is_gone(folder):
         # It was moved since.
         folder = store
     times, sampled = Times(), ""
-    commitlog = os.path.join(store or folder, "commitlog")
+    commitlog = files.join(store or folder, "commitlog")
     if os.path.isdir(commitlog):
         model.segments = model.segments or [(int(entry.name), entry.size) for entry in segments_of(commitlog)]
         times = message_times(model, folder, commitlog)
@@ -121,25 +122,49 @@ def make_page(source: str, store: str | None = None, summary: str | None = None,
     return render(model, times, sampled, chains, cut)
 
 
+def _is_gone(folder: str) -> bool:
+    """Return whether no folder is there. Where that cannot be found out, it is taken to be there: whoever reads it says why."""
+    try:
+        return files.entry_of(folder).kind != files.FOLDER
+    except (OSError, InputError):
+        return False
+
+
 def _lacking(model: Model, folder: str, commitlog: str, unread: list[str], *, has_times: bool) -> list[str]:
-    """Return a line on what cannot be drawn without files that are gone; none where the page is whole.
+    """Return a line on each reason why something cannot be drawn; none where the page is whole.
 
     ``folder`` has the queues and the index; ``unread`` says of IndexFiles why they could not be read.
     """
-    queues, index = (os.path.join(folder, name) for name in ("consumequeue", "index"))
-    lacking = {
-        "messages over time": (commitlog, queues) if model.messages > 0 and not has_times else (),
-        "the map of the log": (commitlog,) if model.records and not model.segments else (),
-        f"the slots' chains of {counted(len(unread), 'IndexFile')}": (index,) if unread else (),
-    }
-    parts = [part for part, places in lacking.items() if places]
-    if not parts:
-        return []
-    needed = (folder, *(place for places in lacking.values() for place in places))
-    gone = next((f"{escape(place)}: is not there" for place in needed if not os.path.isdir(place)), "")
-    told = gone or next(iter(unread), f"{escape(folder)}: has changed since")
-    where = f": --store names where the {'store is now' if model.command == 'verify' else 'log is'}" if gone else ""
-    return [f"{told}, so the page lacks {' and '.join(parts)}{where}"]
+    of_log = ["messages over time"] if model.messages > 0 and not has_times else []
+    of_log += ["the map of the log"] if model.records and not model.segments else []
+    of_index = [f"the slots' chains of {counted(len(unread), 'IndexFile')}"] if unread else []
+    if _is_gone(folder):
+        # Of a build its own reindex.json was read there.
+        causes = [(of_log + of_index, f"{escape(folder)}: is not there", "where the store is now")]
+    else:
+        index = os.path.join(folder, "index")
+        no_index = f"{escape(index)}: is not there" if _is_gone(index) else next(iter(unread), "")
+        causes = [(of_log, *_without_log(model, folder, commitlog)), (of_index, no_index, "")]
+    return [
+        f"{told}, so the page lacks {listed(parts)}{f': --store names {where}' if where else ''}"
+        for parts, told, where in causes
+        if parts
+    ]
+
+
+def _without_log(model: Model, folder: str, commitlog: str) -> tuple[str, str]:
+    """Return why what comes from the log cannot be drawn, and which folder --store can name instead; "" for none."""
+    shown, around = escape(commitlog), "the folder around commitlog/"
+    if _is_gone(commitlog):
+        return f"{shown}: is not there", around
+    if files.is_remote(commitlog):
+        return f"{shown}: is a URI, and a log is read from a disk alone", around
+    if not model.segments:
+        return f"{shown}: {'has no segments' if os.path.isdir(commitlog) else 'cannot be read'}", around
+    queues = os.path.join(folder, "consumequeue")
+    if _is_gone(queues):
+        return f"{escape(queues)}: is not there", ""
+    return f"{escape(queues)}: none of its units that were looked at leads to a record in {shown}", ""
 
 
 def _model(source: str, summary: str | None) -> tuple[Model, str]:
@@ -190,8 +215,6 @@ def _sampled(times: Times, model: Model) -> str:
 
 
 def _json(path: str, advice: str = "name what a build wrote, or the file of verify --report") -> dict[str, Any]:
-    from rocketmq_reindex import files
-
     try:
         content = json.loads(files.read_bytes(path, MANIFEST_MAX))
     except FileNotFoundError:

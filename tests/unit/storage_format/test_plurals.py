@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult, Warnings
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.store.settings import list_segments
-from rocketmq_reindex.storage_format.showing import counted, form
+from rocketmq_reindex.storage_format.showing import counted, form, listed
 from tests import ROOT
 from tests.tools.encode import Message
 from tests.tools.local_engine import local_build
@@ -78,3 +78,8 @@ def test_a_queue_of_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "has the offsets 0 to 1" in capsys.readouterr().err
     assert main(["query", str(tmp_path), "--topic", "U", "--queue", "0", "--time", "2100-01-01T00:00:00Z"]) == 0
     assert re.search(r"has the offsets 0 to 1: the last message was stored at \d{4}-", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(("parts", "text"), [([], ""), (["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")])
+def test_a_list_in_a_sentence(parts: list[str], text: str) -> None:
+    assert listed(parts) == text

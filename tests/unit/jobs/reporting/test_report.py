@@ -195,7 +195,7 @@ def test_what_a_page_lacks_is_told(built: Path, tmp_path: Path, capsys: pytest.C
         capsys.readouterr()
         assert main(["report", str(found), "--out", str(page), *words]) == 0
         said = capsys.readouterr().err
-        assert html.escape(said.removeprefix("note: ").rstrip("\n")) in page.read_text()
+        assert all(html.escape(line.removeprefix("note: ")) in page.read_text() for line in said.splitlines())
         return said.replace(f"{tmp_path}/", "")
 
     assert told() == ""
@@ -203,20 +203,67 @@ def test_what_a_page_lacks_is_told(built: Path, tmp_path: Path, capsys: pytest.C
     store.rename(moved)
     chains = "the slots' chains of 3 IndexFiles"
     assert told() == (
-        f"note: store: is not there, so the page lacks messages over time and the map of the log and {chains}: --store names "
+        f"note: store: is not there, so the page lacks messages over time, the map of the log and {chains}: --store names "
         "where the store is now\n"
     )
     assert told("--store", str(moved)) == ""
     assert page.read_bytes() == whole
     moved.rename(store)
     (store / "index").rename(moved)
-    assert told() == f"note: store/index: is not there, so the page lacks {chains}: --store names where the store is now\n"
+    assert told() == f"note: store/index: is not there, so the page lacks {chains}\n"
     moved.rename(store / "index")
     one = min((store / "index").iterdir())
     one.write_bytes(b"")
     assert told().startswith(f"note: store/index/{one.name}: ")
     (store / "commitlog").rename(moved)
-    assert "store/commitlog: is not there, so the page lacks the map of the log" in told()
+    no_log, no_chains = told().splitlines()
+    assert no_log == (
+        "note: store/commitlog: is not there, so the page lacks the map of the log: --store names the folder around commitlog/"
+    )
+    assert no_chains.startswith(f"note: store/index/{one.name}: ")
+    assert no_chains.endswith(", so the page lacks the slots' chains of 1 IndexFile")
+    moved.rename(store / "commitlog")
+    for part in ("consumequeue", "index"):
+        shutil.rmtree(store / part)
+        (store / part).mkdir()
+    assert told().splitlines()[0] == (
+        "note: store/consumequeue: none of its units that were looked at leads to a record in store/commitlog, so the page "
+        "lacks messages over time"
+    )
+
+
+def test_of_a_build_that_was_verified_the_log_is_elsewhere(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was moved, and what lies behind a URI is there, too."""
+    store, found, page = tmp_path / "store", tmp_path / "verify.json", tmp_path / "page.html"
+    place = f"file://{built}"
+    assert main(["verify", place, "--commitlog", f"{store}/commitlog", "--engine", "local", "--report", str(found)]) == 4
+
+    def figures(note: str, *words: str) -> int:
+        capsys.readouterr()
+        assert main(["report", str(found), "--out", str(page), *words]) == 0
+        assert capsys.readouterr().err == note
+        return page.read_text().count("<svg")
+
+    for folder in (place, str(built)):
+        found.write_text(json.dumps(json.loads(found.read_text()) | {"store": folder}))
+        names = "--store names the folder around commitlog/\n"
+        assert figures(f"note: {folder}/commitlog: is not there, so the page lacks the map of the log: {names}") == 1
+        assert "index items: give --store for topics" in page.read_text()
+        assert figures("", "--store", str(store)) == 2
+        assert "store times of " in page.read_text()
+
+
+@pytest.mark.usefixtures("built")
+def test_a_log_behind_a_uri_is_not_drawn(tmp_path: Path) -> None:
+    place, notes = f"file://{tmp_path}/store", list[str]()
+    (tmp_path / "verify.json").write_text(json.dumps(verified(store=place)))
+    make_page(str(tmp_path / "verify.json"), notes=notes)
+    assert notes[0] == (
+        f"{place}/commitlog: is a URI, and a log is read from a disk alone, so the page lacks messages over time and the map "
+        "of the log: --store names the folder around commitlog/"
+    )
 
 
 def test_an_empty_build(tmp_path: Path) -> None:
