@@ -122,7 +122,7 @@ def query(
     result.exit = status
     result.end(rows_text(rows))
     if status:
-        error = InputError(f"nothing found, and some of the store could not be read: {warnings[0]}")
+        error = InputError(f"nothing found, and some of the store could not be read: {notes.lost}")
         error.result = result
         raise error
     return result

@@ -149,6 +149,8 @@ def run_query(
 
     with failures_as_errors("STORE"):
         asked, stages = settings_of(), Stages(quiet, compiling.SCAN)
+        for note in asked.conf_notes:
+            notes.add("passed over in broker.conf", note, lost=False)
         with stages, Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan, progress=stages) as search:
             count = take(answer(asked, search), search.log, asked, notes)
         notes.close()

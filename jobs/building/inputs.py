@@ -230,7 +230,7 @@ def check_left(
     if any(summary.records for summary in accepted):
         return
     if read:
-        raise InputError(f"--exclude-topic: leaves nothing, it takes away all records of the log ({read:,}): {_ALL_THE_SAME}")
+        raise InputError(f"--exclude-topic: takes away every record of the log ({read:,}), so nothing is left: {_ALL_THE_SAME}")
     if settings.until_time != layouts.INT64_MAX and chain.later >= 0:
         raise InputError(
             f"--until-time: {show_time(settings.until_time)} lies before the log's first record"

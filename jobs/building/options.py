@@ -14,7 +14,7 @@ from rocketmq_reindex.udfs.times import delay_levels
 
 
 def build_settings(given: dict[str, Any]) -> BuildSettings:
-    """Return the settings that options make, by the names of the parser. Raises UsageError."""
+    """Return the settings that options make, by the names of the parser. Raises UsageError, and InputError as ``merged``."""
     values = merged(given)
     if not values["store"] and not values.get("commitlogs"):
         raise errors.UsageError("rmq-reindex build: name a STORE, or --commitlog folders: see --help")
@@ -22,7 +22,7 @@ def build_settings(given: dict[str, Any]) -> BuildSettings:
 
 
 parse_settings: Final = reader("build", build_settings)
-"""Return the settings that the arguments behind ``build`` make. Raises UsageError."""
+"""Return the settings that the arguments behind ``build`` make. Raises as ``build_settings``."""
 
 
 def merged(given: dict[str, Any]) -> dict[str, Any]:

@@ -349,7 +349,7 @@ class StoreLook:
 
     def _without_log(self) -> dict[str, Any]:
         if (fetch := self._fetch_of_build()) is not None:
-            why = "this is what a build wrote, and no store: a fetch puts it into the store of its log"
+            why = "this is what a build wrote, and no store: a fetch puts it into the broker's store (STORE)"
             return {"why": why, "commands": [showing.shell(fetch)]}
         if dledger := settings.log_of_dledger(self._store):
             return {"why": dledger, "commands": []}

@@ -41,6 +41,8 @@ class Query:
     scan: bool = False
     sizes: IndexSizes | None = None
     """slots and items of the IndexFiles, where they are given"""
+    conf_notes: tuple[str, ...] = ()
+    """what is passed over in the file of --broker-conf"""
 
     def in_time(self, time: int) -> bool:
         return (self.begin is None or time >= self.begin) and (self.end is None or time <= self.end)
@@ -48,10 +50,10 @@ class Query:
 
 def question(given: dict[str, Any]) -> Query:
     """The question that options ask, by the names of the parser. Raises UsageError, and InputError as ``check_places``."""
-    conf, told = dict[str, Any](), dict[str, str]()
+    conf, told, notes = dict[str, Any](), dict[str, str](), tuple[str, ...]()
     if "broker_conf" in given:
         path = given.pop("broker_conf")
-        text, shown = read_conf(path)[0], showing.escape(path)
+        (text, notes), shown = read_conf(path), showing.escape(path)
         conf, told = settings_of(text, shown), numbers_told(text, shown)
         if not given.keys() & {"store", "commitlogs"}:
             check_places(conf, shown)
@@ -79,11 +81,11 @@ def question(given: dict[str, Any]) -> Query:
     if sizes is not None and not are_possible(*sizes):
         shown = given_as(told, hash_slots=sizes.slots, index_items=sizes.items)
         raise errors.UsageError(f"{shown}: take at least 1 slot and 2 items, and at most 2 GiB a file")
-    return _checked(Query(store, roots, sizes=sizes, **given))
+    return _checked(Query(store, roots, sizes=sizes, conf_notes=notes, **given))
 
 
 parse_query: Final = options.reader("query", question)
-"""Return the question in the words behind ``query``. Raises UsageError."""
+"""Return the question in the words behind ``query``. Raises as ``question``."""
 
 
 def _checked(query: Query) -> Query:

@@ -319,8 +319,8 @@ class Search:
             self._notes.add("unknown id", text, lost=False)
         if tag is not None and "||" in tag:
             text = (
-                f"tag {escape(tag, 100)}: was searched for as one text, which no message has: only consumers take || for "
-                "several tags: ask for each of them by itself"
+                f"tag {escape(tag, 100)}: was searched for as one text: only consumers take || for several tags: ask for each "
+                "of them by itself"
             )
             self._notes.add("several tags", text, lost=False)
 

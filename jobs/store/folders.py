@@ -41,8 +41,8 @@ class Notes:
         self.say = say
         self._count: Counter[str] = Counter()
         self._seen: set[str] = set()
-        self.lost = False
-        """something that could not be read might have held what was asked for"""
+        self.lost = ""
+        """what could not be read first of all that might have held what was asked for"""
 
     @classmethod
     def silent(cls) -> Notes:
@@ -53,7 +53,7 @@ class Notes:
         """Add one note. ``text`` is escaped and has one line; the same text is given once."""
         if text in self._seen:
             return
-        self.lost = self.lost or lost
+        self.lost = self.lost or (text if lost else "")
         self._count[kind] += 1
         if self._count[kind] <= EACH_MAX:
             self._seen.add(text)

@@ -49,7 +49,7 @@ def foreign(head: bytes) -> str:
     if _has_units(head):
         return f"{shown}: a ConsumeQueue file?"
     if _has_entry(head):
-        return f"{shown}: a log of DLedger, which is not read?"
+        return f"{shown}: a log of DLedger? None is read"
     if _is_text(head):
         return f"{shown}: text?"
     return shown

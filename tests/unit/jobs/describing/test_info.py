@@ -303,11 +303,11 @@ def test_what_fetch_put_there(golden: GoldenStore, tmp_path: Path, capsys: pytes
 def test_a_build_in_the_place_of_a_store(
     only: str, golden: GoldenStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:  # fmt: skip
-    """It has no log, and none is missing: what is advised puts it into the store of its log."""
+    """It has no log, and none is missing: what is advised puts it into the broker's store, which has its log."""
     built, words = tmp_path / "built", ["--only", only] if only else []
     assert main(["build", str(golden.path), "--out", str(built), "--engine", "local", *words]) == 0
     found = info(built, capsys)
-    assert found["next"]["why"] == "this is what a build wrote, and no store: a fetch puts it into the store of its log"
+    assert found["next"]["why"] == "this is what a build wrote, and no store: a fetch puts it into the broker's store (STORE)"
     (command,) = found["next"]["commands"]
     assert main([str(golden.path) if word == "STORE" else word for word in shlex.split(command)[1:]]) == 0
     assert set(info(golden.path, capsys)["build"]["parts"]) >= {"index", "checkpoint"}
@@ -318,11 +318,16 @@ def test_a_build_in_the_place_of_a_store(
 def test_a_log_of_dledger_is_the_next_thing_to_know(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(golden.path / "commitlog")
     (golden.path / "dledger-n0" / "data").mkdir(parents=True)
+    (golden.path / "dledger-a-notes.txt").write_text("no log")
     found = info(golden.path, capsys)
     assert found["next"] == {
-        "why": f"{golden.path}/dledger-n0: is a log of DLedger, which is not read: a broker copies it from its leader",
+        "why": f"{golden.path}/dledger-n0: is a log of DLedger, which no command reads: if it is damaged, move it, "
+        "consumequeue/, index/ and checkpoint away and start the node, which copies the log from its leader",
         "commands": [],
     }
+    (golden.path / "dledger-n0" / "data").rmdir()
+    (golden.path / "dledger-n0").rmdir()
+    assert "--commitlog" in info(golden.path, capsys)["next"]["commands"][0]
 
 
 def test_builds_as_behind_a_uri(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,10 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex.jobs.api.looking import query
+from rocketmq_reindex.jobs.api.messages import QueryResult
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.storage_format.errors import InputError
 from tests.tools.batch_log import MADE, batch
 from tests.tools.encode import EPOCH, ROLLBACK, Message
 from tests.tools.local_engine import local_build
@@ -384,6 +387,26 @@ def test_sizes_of_the_index(tmp_path: Path, ask: Any) -> None:
     assert places(rows) == [put.offset for put in puts][-len(rows) :]
     assert rows
     assert ask(tmp_path, "--topic T --key all")[0] == rows
+
+
+def test_what_is_passed_over_in_a_broker_conf(tmp_path: Path, ask: Any) -> None:
+    """It is a warning as in other commands, and never why something was not found."""
+    store, conf = tmp_path / "store", tmp_path / "broker.conf"
+    make(store, keyed(9))
+    conf.write_text("brokerName=a\nmaxIndexNums=7\nenableDLegerCommitLog=true\n")
+    rows, told = ask(store, f"--topic T --key u3 --broker-conf {conf}")
+    assert len(rows) == 1
+    read = "of such a broker commitlog/ alone is read, not DLedger's own log (dledger-.../data)"
+    assert told.splitlines()[:2] == [
+        f"warning: {conf}: has maxIndexNums: is maxIndexNum meant? A broker passes over it",
+        f"warning: {conf}: has enableDLegerCommitLog=true: {read}",
+    ]
+    for path in (store / "index").iterdir():
+        path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(InputError, match=r"could not be read: .*/index/\d+: ") as refused:
+        query(str(store), broker_conf=str(conf), topic="T", key="u3")
+    assert isinstance(refused.value.result, QueryResult)
+    assert len(refused.value.result.warnings) > 2
 
 
 def test_index_files_of_two_sizes(tmp_path: Path, ask: Any) -> None:
