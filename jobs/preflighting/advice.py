@@ -33,8 +33,6 @@ TIMERS_LOST: Final = (
     "or move them away and rebuild with --write-delay, which makes all three from the log",
 )
 TIMERS_AGAIN: Final = "after a kill the broker's own store does the same; else restore the three timer files together"
-
-
 OF_REFUSAL: Final = {
     "log-file-size": "give the broker.conf of this store; a short last segment starts when zeros fill it up: keep a copy of it",
     "log-file-name": "move it out of the commitlog",

@@ -34,7 +34,7 @@ KINDS: Final = {
     "records-misplaced": "records that lie elsewhere in the log than they say: their units and items lead to other bytes",
     "messages-passed-over": "messages with a unit that no consumer is given who begins at the queue's min offset",
     "dispatch-stopped": "a topic cannot be a folder: the broker gives up after 30 seconds, and takes no messages any more",
-    "records-moved": "records whose unit gets a lower queue offset than their own: a group that is further on misses them",
+    "records-moved": "records whose unit gets a lower queue offset than their own: groups whose offset is between miss them",
     "queue-short": "queues whose max offset is below what the log holds: the next message gets an offset that is taken",
     "index-items-lost": "items of IndexFiles that the start deletes, and does not make again: no query by key finds them",
     "index-items-missing": "keys of the log without an item: no query by key finds them",
@@ -187,8 +187,8 @@ def _moved(queues: list[start_loading.QueueOutcome], rebuild: Advised) -> Loss:
     worst, total = max(queues, key=lambda queue: queue.moved), sum(queue.moved for queue in queues)
     text = (
         f"{counted(total, 'record')} of {counted(len(queues), 'queue')}, such as {escape(worst.topic)}/{worst.queue}: "
-        f"{form(total, 'its unit gets', 'their units get')} a lower queue offset than the record has, and a group that is "
-        "further on misses it"
+        f"{form(total, 'its unit gets a lower queue offset', 'their units get lower queue offsets')} than the record says: a "
+        "group whose offset is between the two misses it"
     )
     return Loss("records-moved", total, text, *rebuild)
 

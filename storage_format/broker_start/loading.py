@@ -97,7 +97,8 @@ class QueueOutcome:
     earlier_lives: int = 0
     """records without a unit in front of the one with which the queue began again at offset 0; in none of the others"""
     moved: int = 0
-    """records to which the start gives a unit at a lower queue offset than their own: a group that is further on gets none"""
+    """records to which the start gives a unit at a lower queue offset than their own: a group whose offset is between
+    the two misses it"""
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,8 @@ class _Run:
         end = self._units_end(rows)
         if end < len(rows.at):
             rows = start_store.chosen(rows, np.arange(end))
-        to_queues = start_kept.QueueRows.of(rows, rows.phy_offset)
+        elsewhere = (rows.at != rows.phy_offset).astype(np.uint8) * record_loop.ELSEWHERE
+        to_queues = start_kept.QueueRows.of(rows._replace(flags=rows.flags | elsewhere), rows.phy_offset)
         if not self._by_queue.takes(to_queues):
             self._append(to_queues)
 
@@ -192,7 +193,8 @@ class _Run:
             if number in self._without_files:
                 continue
             if isinstance(queue, queue_state.QueueState):
-                queue.append(rows.at[which], rows.size[which], rows.offset[which])
+                elsewhere = (rows.flags[which] & record_loop.ELSEWHERE) > 0
+                queue.append(rows.at[which], rows.size[which], rows.offset[which], elsewhere)
             else:
                 queue.append(rows.at[which], rows.size[which], rows.offset[which], rows.messages[which])
         self._appended += len(rows.queue)

@@ -126,32 +126,42 @@ class QueueState:
             self._state[k.TAIL_FROM] = end
             self._own.clear()
 
-    def append(self, phy_offset: start_kept.Int64s, size: Int32s, queue_offset: start_kept.Int64s) -> None:
-        """Dispatch records (``putMessagePositionInfo``), in their order."""
+    def append(
+        self, phy_offset: start_kept.Int64s, size: Int32s, queue_offset: start_kept.Int64s, elsewhere: npt.NDArray[np.bool_]
+    ) -> None:
+        """Dispatch records (``putMessagePositionInfo``), in their order. Those ``elsewhere`` lie where they do not say, and do
+        not count as moved."""
         made, moved, held = (int(self._state[at]) for at in (k.FILES_MADE, k.MOVED, k.TAIL))
         units = self._own
         units.make_room(len(size))
         k.append_units(phy_offset, size, queue_offset, self._size, self._state, units.phy_offset, units.size)
-        if self._given and self._state[k.MOVED] > moved:
-            self._state[k.MOVED] -= self._moved_before(phy_offset, queue_offset, held)
+        if self._state[k.MOVED] > moved and (self._given or elsewhere.any()):
+            self._state[k.MOVED] -= self._not_moved(phy_offset, queue_offset, elsewhere, held)
         if files_added := int(self._state[k.FILES_MADE]) - made:
             last = int(self._state[k.LAST_START])
             self._starts = self._starts + array("q", range(last - (files_added - 1) * self._size, last + 1, self._size))
 
-    def _moved_before(self, phy_offset: start_kept.Int64s, queue_offset: start_kept.Int64s, first: int) -> int:
-        """Return how many units in memory, from number ``first`` on, are below the offset of their record, and were so in the
-        given files."""
+    def _not_moved(
+        self, phy_offset: start_kept.Int64s, queue_offset: start_kept.Int64s, elsewhere: npt.NDArray[np.bool_], first: int
+    ) -> int:
+        """Return how many units in memory, from number ``first`` on, are below the offset of their record and are not counted:
+        their record lies elsewhere, or the given files had the same unit there."""
         held = int(self._state[k.TAIL])
-        of_units, order = self._own.phy_offset[first:held], np.argsort(phy_offset)
-        own_offsets = queue_offset[order][np.searchsorted(phy_offset[order], of_units)]
+        own_offset, own_size, order = self._own.phy_offset[first:held], self._own.size[first:held], np.argsort(phy_offset)
+        rows = order[np.searchsorted(phy_offset[order], own_offset)]
         places = int(self._state[k.TAIL_FROM]) + (self._own.count - held + np.arange(first, held)) * UNIT_SIZE
-        is_moved, count = own_offsets * UNIT_SIZE > places, 0
+        is_below = queue_offset[rows] * UNIT_SIZE > places
+        not_moved = is_below & elsewhere[rows]
         for file in self._given:
+            # To look at a file opens it.
+            if file.start > places[-1] or file.start + self._size <= places[0]:
+                continue
             units = file.data[: len(file.data) // UNIT_SIZE * UNIT_SIZE].view(UNIT)
-            inside = is_moved & (places >= file.start) & (places < file.start + len(units) * UNIT_SIZE)
-            same = units["phy_offset"][(places[inside] - file.start) // UNIT_SIZE] == of_units[inside]
-            count += int(np.count_nonzero(same))
-        return count
+            inside = np.flatnonzero(is_below & (places >= file.start) & (places < file.start + len(units) * UNIT_SIZE))
+            there = units[(places[inside] - file.start) // UNIT_SIZE]
+            not_moved[inside] |= (there["phy_offset"] == own_offset[inside]) & (there["size"] == own_size[inside])
+            file.let_go(0, file.size)
+        return int(np.count_nonzero(not_moved))
 
     @property
     def moved(self) -> int:

@@ -180,6 +180,8 @@ DAMAGED: Final = 16
 """its ``__CRC32#`` is wrong, which a broker does not ask"""
 STOPS: Final = 32
 """a broker that dispatches it dispatches no more: it names a light queue with an offset that is no number"""
+ELSEWHERE: Final = 64
+"""of ``kept.QueueRows``: the record lies where it does not say"""
 
 
 class LogRows(NamedTuple):
