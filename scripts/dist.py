@@ -117,7 +117,9 @@ def zipped(wheel: Path, target: Path) -> None:
         with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as made:
             for name in names:
                 # As of no day: the same sources give the same bytes.
-                made.writestr(zipfile.ZipInfo(name), Path(folder, name).read_bytes(), zipfile.ZIP_DEFLATED)
+                member = zipfile.ZipInfo(name)
+                member.external_attr = 0o644 << 16
+                made.writestr(member, Path(folder, name).read_bytes(), zipfile.ZIP_DEFLATED)
     aside.replace(target)
 
 

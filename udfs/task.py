@@ -5,7 +5,6 @@ By itself: a worker of Spark imports it for each task, and no engine.
 
 import gc
 import os
-import sys
 import zipimport
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -25,6 +24,7 @@ def run(function: Batches, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 def settle() -> None:
     """Spare this process, and its forks, what Spark's worker and daemon repeat for each task. A second call does nothing."""
     if _keep_zip_directories():
+        gc.collect()
         # The daemon's worker collects garbage after each task, among all that was ever imported: 0.1 s.
         gc.freeze()
 
@@ -46,10 +46,6 @@ def _keep_zip_directories() -> bool:
             forget(self)
             self.state_of_archive = state
 
-    for importer in sys.path_importer_cache.values():
-        if isinstance(importer, zipimport.zipimporter):
-            # It has just read the directory, and the forks of this process need not.
-            importer.state_of_archive = _state_of(importer.archive)  # type: ignore[attr-defined]
     invalidate_caches.keeps_directories = True  # type: ignore[attr-defined]
     zipimport.zipimporter.invalidate_caches = invalidate_caches  # type: ignore[method-assign]
     return True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
+import sys
 import tarfile
 import zipfile
 from importlib import metadata
@@ -32,6 +34,19 @@ def test_the_zip_is_the_tree() -> None:
             name: made.read(name) for name in made.namelist() if not name.endswith(".pyc")
         }
     assert (DIST / "rmq_reindex.py").read_bytes() == (ROOT / "jobs" / "cli.py").read_bytes()
+
+
+def test_what_is_compiled_is_the_same_for_the_wheel_and_the_zip() -> None:
+    """A driver has the one, executors the other: both find the loops that one of them compiled."""
+    stamps = set()
+    for path in (*DIST.glob("*.whl"), DIST / "rocketmq_reindex.zip", ROOT):
+        asked = f"import sys; sys.path.insert(0, {str(path)!r})\n"
+        asked += "from rocketmq_reindex.storage_format.kernels import cache_folder as c; print(c.__file__, c.at_start())"
+        done = subprocess.run([sys.executable, "-I", "-c", asked], capture_output=True, text=True, check=True)
+        file, stamp = done.stdout.split()
+        assert file.startswith(str(path))
+        stamps.add(stamp)
+    assert len(stamps) == 1
 
 
 def test_the_environment_has_what_the_jobs_import_and_not_spark() -> None:

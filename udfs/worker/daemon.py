@@ -10,7 +10,7 @@ does not know that variable, but only root can put a file into FOLDER.
 """
 
 import contextlib
-import gc
+import importlib
 import json
 import os
 import select
@@ -54,8 +54,9 @@ def _manager() -> Callable[[], None]:
     from rocketmq_reindex.udfs.task import settle
 
     warm_up()
-    gc.collect()
     settle()
+    # Its forks need not read the directories that have not changed since.
+    importlib.invalidate_caches()
     return cast("Callable[[], None]", manager)
 
 
