@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
 from tests.delayed.judge import Message, delivered, due
 from tests.delayed.life import SIZES, Life, Settings, queues
 from tests.delayed.log import read_log
@@ -154,8 +155,11 @@ def test_overdue_messages_come_in_the_order_in_which_they_are_due(version: str, 
         life.send(f"0\tT0\t0\ttag\tUNIQ_KEY={number:032X}\tTIMER_DELIVER_MS={now + 20_000 + 200 * number}" for number in order)
         life.step("sent")
         life.wait(lambda log: due(log).total() == steps, "all of them")
-        # The timer files of the control hold what was taken.
-        life.settle(2.5)
+        # The timer files of the control hold what was taken: TimerMessageStore.TimerFlushService writes timercheck last.
+        check = store / "config/timercheck"
+        life.wait(
+            lambda _: TimerCheckpoint.from_bytes(check.read_bytes()).queue_offset == steps, "timercheck that tells of all"
+        )
         assert not delivered(life.log())
     saved = backup(store, tmp_path)
     time.sleep(max(0.0, now / 1000 + 20 + 0.2 * steps - time.time()))
