@@ -45,11 +45,18 @@ def names() -> list[str]:
     return [spec.name for spec in _specs()]
 
 
+def _source(spec: ModuleSpec) -> bytes:
+    """Return a module's source, or its bytecode where that comes alone. A zip with both is imported by its bytecode."""
+    loader, path = cast("FileLoader", spec.loader), str(spec.origin)
+    with contextlib.suppress(OSError):
+        return loader.get_data(path.removesuffix("c"))
+    return loader.get_data(path)
+
+
 def _now() -> str:
     digest = hashlib.blake2b(digest_size=_DIGEST_SIZE)
     for spec in _specs():
-        # A zip may have bytecode beside its sources, and is imported by that.
-        source = cast("FileLoader", spec.loader).get_data(str(spec.origin).removesuffix("c"))
+        source = _source(spec)
         digest.update(b"%s %d\n%s" % (spec.name.encode(), len(source), source))
     return digest.hexdigest()
 
