@@ -109,18 +109,18 @@ def zipped(wheel: Path, target: Path) -> None:
 
     A Python of another version passes over it, and takes the sources.
     """
-    aside = target.with_name(target.name + ".part")
-    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as packed:
-        packed.extractall(folder)
-        compile_all(Path(folder), "-b")
-        names = sorted(path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.is_file())
-        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as made:
-            for name in names:
+    with tempfile.TemporaryDirectory() as aside:
+        tree, made = Path(aside) / "tree", Path(aside) / target.name
+        with zipfile.ZipFile(wheel) as packed:
+            packed.extractall(tree)
+        compile_all(tree, "-b")
+        with zipfile.ZipFile(made, "w") as archive:
+            for path in sorted(path for path in tree.rglob("*") if path.is_file()):
                 # As of no day: the same sources give the same bytes.
-                member = zipfile.ZipInfo(name)
+                member = zipfile.ZipInfo(path.relative_to(tree).as_posix())
                 member.external_attr = 0o644 << 16
-                made.writestr(member, Path(folder, name).read_bytes(), zipfile.ZIP_DEFLATED)
-    aside.replace(target)
+                archive.writestr(member, path.read_bytes(), zipfile.ZIP_DEFLATED)
+        put(made, target)
 
 
 def put(source: Path, target: Path) -> None:

@@ -89,6 +89,11 @@ def near_names(word: str, names: Iterable[str], count: int = NEAR_MAX, similar: 
     return [folded[name] for name in difflib.get_close_matches(word.casefold(), folded, count, similar)]
 
 
+def reason(error: BaseException) -> str:
+    """Return in a few words, escaped, why something could not be done: an OSError's own text may hold a name of the input."""
+    return escape((isinstance(error, OSError) and error.strerror) or str(error))
+
+
 # ---------------------------------------------------------------------------------------------------------------------- plurals
 # Numbers and lists of things in sentences: ``1 queue``, ``2,000 queues``, ``a, b and c``.
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.command.broker_conf import check_places, numbers_told, read_conf, settings_of, unread
+from rocketmq_reindex.jobs.command.broker_conf import numbers_told, read_conf, settings_of, unread, without_given
 from rocketmq_reindex.jobs.command.options import reader, watch_environment
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import has_bytes, topics_config
@@ -34,18 +34,12 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     conf, topics = given.pop("broker_conf", None), given.pop("topics_config", None)
     values: dict[str, Any] = {}
     if conf is not None:
-        text, notes = read_conf(conf)
-        values = settings_of(text, showing.escape(conf)) | {"broker_conf": conf, "conf_notes": notes}
+        (text, notes), shown = read_conf(conf), showing.escape(conf)
+        values = settings_of(text, shown) | {"broker_conf": conf, "conf_notes": notes}
         _check_delay_levels(values)
-        values["conf_numbers"] = {
-            name: told for name, told in numbers_told(text, showing.escape(conf)).items() if name not in given
-        }
+        values["conf_numbers"] = numbers_told(text, given, shown)
         values["protected"] = tuple(values[name] for name in ("store",) if name in values)
-        if "store" in given or "commitlogs" in given:
-            values.pop("store", None)
-            values.pop("commitlogs", None)
-        else:
-            check_places(values, showing.escape(conf))
+        values = without_given(values, given, shown)
     if topics is not None:
         values["batch_topics"] = read_batch_topics(topics)
     values |= watch_environment()

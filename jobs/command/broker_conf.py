@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from rocketmq_reindex import files
@@ -72,15 +72,20 @@ def read_conf(path: str, more: Iterable[str] = (), most: int = files.CONFIG_MAX)
     text = data.decode("utf-8", "replace")
     shown = showing.escape(path)
     notes = check_names(text, shown, more)
-    if read_properties(text).get("enableDLegerCommitLog", "").strip().lower() == "true":
+    if is_on(read_properties(text).get("enableDLegerCommitLog", "")):
         # DLedgerCommitLog: what such a broker had written before it had DLedger stays in commitlog/.
         read = "of such a broker commitlog/ alone is read, not DLedger's own log (dledger-.../data)"
         notes += (f"{shown}: has enableDLegerCommitLog=true: {read}",)
     return text, notes
 
 
-def check_places(found: Mapping[str, Any], path: str) -> None:
-    """Raise InputError where none of the folders is there that a broker.conf names for the log, or else for the store."""
+def without_given(found: Mapping[str, Any], given: Collection[str], path: str) -> dict[str, Any]:
+    """Return settings of a broker.conf, without its folders where ``given`` names the store or its log.
+
+    Raises InputError where it has to be by these, and none is there that it names for the log, or else for the store.
+    """
+    if {"store", "commitlogs"} & set(given):
+        return {setting: value for setting, value in found.items() if setting not in ("store", "commitlogs")}
     for setting, name, instead in (
         ("commitlogs", "storePathCommitLog", "its folders of segments by --commitlog"),
         ("store", "storePathRootDir", "STORE itself"),
@@ -90,16 +95,17 @@ def check_places(found: Mapping[str, Any], path: str) -> None:
             if all(files.entry_of(place).kind != files.FOLDER for place in places):
                 shown = showing.escape(",".join(places))
                 raise errors.InputError(f"{path}: {name} is {shown}, where no folder is: name {instead}")
-            return
+            break
+    return dict(found)
 
 
-def numbers_told(text: str, path: str) -> dict[str, str]:
-    """Return how a broker.conf, ``path`` as it is shown, has each number, by the names of settings."""
+def numbers_told(text: str, given: Collection[str], path: str) -> dict[str, str]:
+    """Return how a broker.conf, ``path`` as it is shown, has each number that is not ``given``, by the names of settings."""
     conf = read_properties(text)
     return {
         setting: f"{path}: {name} is {showing.escape(conf[name].strip(), 60)}"
         for name, setting in _NUMBERS.items()
-        if name in conf
+        if name in conf and setting not in given
     }
 
 
@@ -123,10 +129,7 @@ def given_as(told: Mapping[str, str], defaults: Iterable[str] = (), **numbers: i
 
 def unread(path: str, error: Exception) -> str:
     """Return that a file which an option names cannot be read, with the reason in a few words: ``error`` is what was raised."""
-    told = str(error)
-    if not isinstance(error, errors.ReindexError):
-        # The reason of an OSError of pyarrow holds the path as it is.
-        told = showing.escape((isinstance(error, OSError) and error.strerror) or told)
+    told = str(error) if isinstance(error, errors.ReindexError) else showing.reason(error)
     # Where its folder cannot be read, neither can be what it is.
     with contextlib.suppress(OSError, errors.InputError):
         if files.entry_of(path).kind == files.FOLDER:
@@ -134,6 +137,11 @@ def unread(path: str, error: Exception) -> str:
     for place in (files.absolute(path), path):
         told = told.removeprefix(f"{showing.escape(place)}: ")
     return f"{showing.escape(path)}: cannot be read ({told.removesuffix(': give a file')})"
+
+
+def is_on(value: str) -> bool:
+    """Return whether a switch is on (``MixAll.properties2Object``: Boolean.parseBoolean)."""
+    return value.strip().lower() == "true"
 
 
 def read_properties(text: str) -> dict[str, str]:
@@ -211,17 +219,16 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
         found["commitlogs"] = tuple(root.strip() for root in found["commitlogs"].split(",") if root.strip())
         if not found["commitlogs"]:
             del found["commitlogs"]
-    if conf.get("enableAcceleratedRecovery", "").strip().lower() == "true":
+    if is_on(conf.get("enableAcceleratedRecovery", "")):
         found["accelerated"] = True
-    if conf.get("timerRocksDBEnable", "").strip().lower() == "true":
+    if is_on(conf.get("timerRocksDBEnable", "")):
         found["timer_rocksdb"] = True
-    if conf.get("forceVerifyPropCRC", "").strip().lower() == "true":
+    if is_on(conf.get("forceVerifyPropCRC", "")):
         found["crc"], found["property_crc_forced"] = "all", True
     if conf.get("checkCRCOnRecover", "").strip().lower() == "false":
         found["crc_on_recover"] = False
     if lines := rocksdb_lines(conf):
         found["rocksdb"] = lines
-    switches = [conf.get(name, "false").strip().lower() == "true" for name in ("enableLmq", "enableMultiDispatch")]
-    if all(switches):
+    if all(is_on(conf.get(name, "")) for name in ("enableLmq", "enableMultiDispatch")):
         found["lmq"] = True
     return found

@@ -15,7 +15,7 @@ from typing import Any, Final
 from rocketmq_reindex.jobs.command.this_python import lacking
 from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError
 from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError
-from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.showing import escape, reason
 
 JVM_GONE = "Spark's JVM is gone (killed, or out of memory)"
 
@@ -119,7 +119,7 @@ def outcome(
         return ExitStatus.FAILED, f"{JVM_GONE}{more}"
     if isinstance(error, OSError):
         where = escape(str(error.filename)) if error.filename else place
-        return ExitStatus.FAILED, f"{where}: {error.strerror or escape(str(error))}{more}"
+        return ExitStatus.FAILED, f"{where}: {reason(error)}{more}"
     return ExitStatus.FAILED, _one_line(error, more)
 
 

@@ -312,7 +312,7 @@ class StoreLook:
         try:
             times = lock.read_times(path)
         except (OSError, errors.InputError) as error:
-            self._problem(f"{showing.escape(path)}: {folders.reason(error)}")
+            self._problem(f"{showing.escape(path)}: {showing.reason(error)}")
             return
         if not times.physic:
             self._problem("checkpoint: says nothing of the log: the next start after a crash reads all of it")
@@ -322,8 +322,7 @@ class StoreLook:
         if not result.log["segments"]:
             return self._without_log()
         if _FOREIGN in self._wrong:
-            return {"why": "what lies in the folder of the log is no commitlog: name the right folder", "commands": [
-                showing.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}  # fmt: skip
+            return self._with_a_log("what lies in the folder of the log is no commitlog: name the right folder")
         if result.broker:
             return {"why": "a broker runs here: stop it, or go on with a copy", "commands": []}
         if self._misnamed:
@@ -353,8 +352,10 @@ class StoreLook:
             return {"why": why, "commands": [showing.shell(fetch)]}
         if dledger := settings.log_of_dledger(self._store):
             return {"why": dledger, "commands": []}
-        command = showing.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])
-        return {"why": "there is no log to build from: name its folder", "commands": [command]}
+        return self._with_a_log("there is no log to build from: name its folder")
+
+    def _with_a_log(self, why: str) -> dict[str, Any]:
+        return {"why": why, "commands": [showing.shell(["rmq-reindex", "info", self._store, "--commitlog", "DIR"])]}
 
     def _fetch_of_build(self) -> list[str] | None:
         """Return the fetch of the build that was named in a store's place; None where none was.

@@ -21,7 +21,7 @@ from rocketmq_reindex.jobs.store.contents import SegmentFile
 from rocketmq_reindex.jobs.store.lock import read_times, store_locked
 from rocketmq_reindex.jobs.store.settings import broker_config, check_is_store, check_no_store, check_swapped, several
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.showing import counted, escape, listed, redacted
+from rocketmq_reindex.storage_format.showing import counted, escape, listed, reason, redacted
 
 
 @dataclass(repr=False)
@@ -145,7 +145,7 @@ class Fetch:
             where = f"{escape(str(error.filename))}: " if error.filename else ""
             raise InputError(
                 f"{escape(swap.folder)}: the fetch that it is of cannot be finished ({where}"
-                f"{escape(error.strerror or str(error))}): mend that and run it again, or remove this folder and fetch anew"
+                f"{reason(error)}): mend that and run it again, or remove this folder and fetch anew"
             ) from None
 
     def _already(

@@ -2,20 +2,21 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.broker_conf import (
-    check_places,
     given_as,
+    is_on,
     numbers_told,
     read_conf,
     read_properties,
     settings_of,
     with_index_sizes,
+    without_given,
 )
 from rocketmq_reindex.jobs.store.settings import checked_paths
 from rocketmq_reindex.storage_format import errors, layouts, versions
@@ -123,11 +124,6 @@ _SWITCHES: Final = {
 """Settings by their names in ``StartSettings``."""
 
 
-def _is_on(value: str) -> bool:
-    # MixAll.properties2Object: Boolean.parseBoolean.
-    return value.strip().lower() == "true"
-
-
 def _is_rocksdb(value: str) -> bool:
     return "defaultrocksdb" in value.lower()
 
@@ -137,14 +133,14 @@ def _is_set(value: str) -> bool:
 
 
 _NOT_KNOWN: Final[Mapping[str, Callable[[str], bool]]] = {
-    "enableDLegerCommitLog": _is_on,
-    "enableControllerMode": _is_on,
-    "duplicationEnable": _is_on,
+    "enableDLegerCommitLog": is_on,
+    "enableControllerMode": is_on,
+    "duplicationEnable": is_on,
     "storeType": _is_rocksdb,
-    "rocksdbCQDoubleWriteEnable": _is_on,
+    "rocksdbCQDoubleWriteEnable": is_on,
     "combineCQPreferCQType": _is_rocksdb,
-    "indexRocksDBEnable": _is_on,
-    "transRocksDBEnable": _is_on,
+    "indexRocksDBEnable": is_on,
+    "transRocksDBEnable": is_on,
     "readOnlyCommitLogStorePaths": _is_set,
     "messageStorePlugIn": _is_set,
 }
@@ -154,9 +150,9 @@ _NOTED: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
         lambda value: value.strip().upper() == "SLAVE",
         "is SLAVE: preflight does not know what the broker takes from its master",
     ),
-    "enableConsumeQueueExt": (_is_on, "is on: consumequeue_ext is not looked at"),
-    "timerRocksDBEnable": (_is_on, "is on: timer messages in RocksDB are not looked at"),
-    "indexFileWriteEnable": (lambda value: not _is_on(value), "is off: preflight speaks of IndexFiles as if it was on"),
+    "enableConsumeQueueExt": (is_on, "is on: consumequeue_ext is not looked at"),
+    "timerRocksDBEnable": (is_on, "is on: timer messages in RocksDB are not looked at"),
+    "indexFileWriteEnable": (lambda value: not is_on(value), "is off: preflight speaks of IndexFiles as if it was on"),
     "storePathConsumeQueue": (_is_set, "is no setting that a broker reads: STORE/consumequeue is"),
     "storePathIndex": (_is_set, "is no setting that a broker reads: STORE/index is"),
 }
@@ -177,17 +173,17 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
         raise errors.InputError(f"{path}: has {', '.join(odd)}: preflight does not know what such a broker does at its start")
     sizes = with_index_sizes(settings_of(text, path))
     start: dict[str, int | bool] = {setting: _number(conf, name, path) for name, setting in _NUMBERS.items() if name in conf}
-    start |= {setting: _is_on(conf[name]) for name, setting in _SWITCHES.items() if name in conf}
+    start |= {setting: is_on(conf[name]) for name, setting in _SWITCHES.items() if name in conf}
     start["lmq"] = bool(sizes.get("lmq"))
     notes = [f"{path}: {name} {why}" for name, (matters, why) in _NOTED.items() if name in conf and matters(conf[name])]
-    if _is_on(conf.get("enableMultiDispatch", "")) and not start["lmq"]:
+    if is_on(conf.get("enableMultiDispatch", "")) and not start["lmq"]:
         notes.append(f"{path}: enableMultiDispatch is on without enableLmq: the queues that records name are not looked at")
     names = ("segment_size", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "delay_levels")
     found = BrokerSettings(
         **{name: sizes[name] for name in names if name in sizes},
         start=start,
-        timer_wheel=_is_on(conf.get("timerWheelEnable", "true")),
-        timer_rocksdb=_is_on(conf.get("timerRocksDBEnable", "")),
+        timer_wheel=is_on(conf.get("timerWheelEnable", "true")),
+        timer_rocksdb=is_on(conf.get("timerRocksDBEnable", "")),
         simple_queues=_is_set(conf.get("storeType", "")),
         notes=tuple(notes),
     )
@@ -217,12 +213,9 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
     """The settings that options make, by the names of the parser. Raises UsageError and InputError."""
     broker, places, told = BrokerSettings(), dict[str, Any](), dict[str, str]()
     if "broker_conf" in given:
-        broker, places, told = _read_conf(given["broker_conf"])
-        if not given.keys() & {"store", "commitlogs"}:
-            check_places(places, escape(given["broker_conf"]))
+        broker, places, told = _read_conf(given["broker_conf"], given)
     passed_over = () if "commitlogs" in given else places.get("commitlogs", ())
-    if "store" in given or "commitlogs" in given:
-        places = {}
+    places = without_given(places, given, escape(given.get("broker_conf", "")))
     store = given.get("store", places.get("store", ""))
     if not store:
         raise errors.UsageError("rmq-reindex preflight: name a STORE: see --help")
@@ -244,7 +237,7 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
         commitlogs=tuple(map(files.absolute, commitlogs)),
         broker=_checked(
             dataclasses.replace(broker, **{name: given[name] for name in _SIZES if name in given}),
-            {name: text for name, text in told.items() if name not in given},
+            told,
             {*_SIZES} - given.keys(),
         ),
         abort=given["abort"] == "yes" if "abort" in given else None,
@@ -260,11 +253,11 @@ parse_preflight: Final = options.reader("preflight", preflight_settings)
 """Return the settings in the words behind ``preflight``. Raises UsageError, and InputError for an unknown broker."""
 
 
-def _read_conf(path: str) -> tuple[BrokerSettings, dict[str, Any], dict[str, str]]:
-    """Return what a broker.conf says, the folders in it, and how it has its numbers."""
+def _read_conf(path: str, given: Collection[str]) -> tuple[BrokerSettings, dict[str, Any], dict[str, str]]:
+    """Return what a broker.conf says, the folders in it, and how it has the numbers that are not ``given``."""
     text, notes = read_conf(path, SETTINGS, CONF_MAX)
     broker, places = broker_settings(text, escape(path))
-    return dataclasses.replace(broker, notes=(*notes, *broker.notes)), places, numbers_told(text, escape(path))
+    return dataclasses.replace(broker, notes=(*notes, *broker.notes)), places, numbers_told(text, given, escape(path))
 
 
 def _checked(broker: BrokerSettings, told: Mapping[str, str], defaults: Set[str]) -> BrokerSettings:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import errors, layouts
-from rocketmq_reindex.storage_format.showing import counted, escape
+from rocketmq_reindex.storage_format.showing import counted, escape, reason
 
 # ----------------------------------------------------------------------------------------------------------------------- layout
 # What a build leaves in DIR, by name, and the settings that its files' sizes come from.
@@ -71,9 +71,9 @@ def check_writable(option: str, path: str, mark: bytes, kind: str) -> None:
         raise errors.InputError(f"{option} {escape(path)}: is no regular file: name another")
     check_no_store_around(f"{option} {escape(path)}", path, "file")
     check_replaceable(option, path, mark, kind)
-    if reason := files.refuses(around):
+    if refusal := files.refuses(around):
         raise errors.InputError(
-            f"{option} {escape(path)}: nothing can be written in {escape(around)} ({reason}): name another file"
+            f"{option} {escape(path)}: nothing can be written in {escape(around)} ({refusal}): name another file"
         )
 
 
@@ -88,7 +88,7 @@ def check_replaceable(option: str, path: str, mark: bytes, kind: str) -> None:
         with open(path, "rb") as file:
             begin = file.read(_LOOKED_AT)
     except OSError as error:
-        raise errors.InputError(f"{option} {escape(path)}: {error.strerror}: name another file") from None
+        raise errors.InputError(f"{option} {escape(path)}: {reason(error)}: name another file") from None
     if begin and mark not in begin:
         raise errors.InputError(f"{option} {escape(path)}: holds something else than {kind}: name another file, or remove it")
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rocketmq_reindex.jobs.store.contents import StoreLog
-from rocketmq_reindex.jobs.store.folders import Notes, reason
+from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.showing import printable
+from rocketmq_reindex.storage_format.showing import printable, reason
 
 _LOW31: Final = 0x7FFFFFFF
 

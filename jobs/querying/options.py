@@ -5,13 +5,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
-from rocketmq_reindex.jobs.command.broker_conf import (
-    check_places,
-    given_as,
-    numbers_told,
-    read_conf,
-    settings_of,
-)
+from rocketmq_reindex.jobs.command.broker_conf import given_as, numbers_told, read_conf, settings_of, without_given
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.index.header import are_possible
@@ -49,17 +43,12 @@ class Query:
 
 
 def question(given: dict[str, Any]) -> Query:
-    """The question that options ask, by the names of the parser. Raises UsageError, and InputError as ``check_places``."""
+    """The question that options ask, by the names of the parser. Raises UsageError, and InputError as ``without_given``."""
     conf, told, notes = dict[str, Any](), dict[str, str](), tuple[str, ...]()
     if "broker_conf" in given:
         path = given.pop("broker_conf")
         (text, notes), shown = read_conf(path), showing.escape(path)
-        conf, told = settings_of(text, shown), numbers_told(text, shown)
-        if not given.keys() & {"store", "commitlogs"}:
-            check_places(conf, shown)
-    if "store" in given or "commitlogs" in given:
-        conf.pop("store", None)
-        conf.pop("commitlogs", None)
+        conf, told = without_given(settings_of(text, shown), given, shown), numbers_told(text, given, shown)
     store = given.pop("store", conf.get("store", ""))
     if not store:
         raise errors.UsageError("rmq-reindex query: name a STORE: see --help")
@@ -70,7 +59,6 @@ def question(given: dict[str, Any]) -> Query:
         )
     except errors.InputError as error:
         raise errors.UsageError(str(error)) from None
-    told = {name: text for name, text in told.items() if name not in given}
     named = given.keys() & {"hash_slots", "index_items"}
     slots = given.pop("hash_slots", conf.get("hash_slots"))
     items = given.pop("index_items", conf.get("index_items"))

@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, stale_tail as scan_stale_tail
-from rocketmq_reindex.storage_format.showing import counted, escape
+from rocketmq_reindex.storage_format.showing import counted, escape, reason
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail, has_data
 
@@ -129,7 +129,7 @@ def _blocks(
             yield from scan_segment(scanner, segment, end, progress, part)
             tail = stale_tail(segment, end, log.segments[number + 1 :], scanner.summary)
         except (OSError, InputError) as error:
-            notes.add("unreadable segment", f"{escape(segment.path)}: {folders.reason(error)}")
+            notes.add("unreadable segment", f"{escape(segment.path)}: {reason(error)}")
             continue
         broken = damage(scanner.summary)
         if tail is not None:

@@ -8,7 +8,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST, MANIFEST_MAX
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.showing import counted, escape
+from rocketmq_reindex.storage_format.showing import counted, escape, reason
 
 _HOW: Final = {
     "replica": "taken from replica {replica}: nothing is lost",
@@ -30,7 +30,7 @@ def explain(place: str) -> Iterator[str]:
     except FileNotFoundError:
         raise InputError(f"{escape(path)}: is not there: name the reindex.json of a repair") from None
     except OSError as error:
-        raise InputError(f"{escape(path)}: {escape(error.strerror or str(error))}: name the reindex.json of a repair") from None
+        raise InputError(f"{escape(path)}: {reason(error)}: name the reindex.json of a repair") from None
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise InputError(f"{escape(path)}: is no manifest of a repair: name its reindex.json") from None
     if not ranges:

@@ -13,10 +13,9 @@ from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX, check_writable, write_whole
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
-from rocketmq_reindex.jobs.store.folders import reason
 from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.showing import counted, escape, listed
+from rocketmq_reindex.storage_format.showing import counted, escape, listed, reason
 
 if TYPE_CHECKING:
     from rocketmq_reindex.jobs.reporting.model import Model

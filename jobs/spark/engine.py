@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.engines.engine import Engine, plan_shuffle
 from rocketmq_reindex.jobs.spark import gateway, session
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.udfs import handover, task as worker
+from rocketmq_reindex.udfs import handover, task
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.task import Batches
 
@@ -115,7 +115,7 @@ class SparkEngine:
 
     def over(self, function: Batches, count: int, ddl: str) -> DataFrame:
         """Return the rows that a function makes of the numbers below ``count``, a task each."""
-        return self.spark.range(0, count, 1, count).mapInArrow(lambda batches: worker.run(function, batches), ddl)
+        return self.spark.range(0, count, 1, count).mapInArrow(lambda batches: task.run(function, batches), ddl)
 
     def scan(self, function: Batches, tasks: int) -> list[bytes]:
         frame = self.over(function, tasks, handover.ROWS_DDL)
@@ -140,9 +140,9 @@ class SparkEngine:
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
         rows = self._rows(kind, left_out)
         if before is not None:
-            rows = rows.mapInArrow(lambda batches: worker.run(before, batches), handover.ROWS_DDL)
+            rows = rows.mapInArrow(lambda batches: task.run(before, batches), handover.ROWS_DDL)
         rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "sort_key")
-        return _texts(rows.mapInArrow(lambda batches: worker.run(reducer, batches), handover.RESULT_DDL))
+        return _texts(rows.mapInArrow(lambda batches: task.run(reducer, batches), handover.RESULT_DDL))
 
     def numbers(self, function: Batches, count: int) -> list[str]:
         return _texts(self.over(function, count, handover.RESULT_DDL))

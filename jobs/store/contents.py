@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.store.folders import Notes, entries, reason
+from rocketmq_reindex.jobs.store.folders import Notes, entries
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, file_size, quick_sizes
@@ -16,7 +16,7 @@ from rocketmq_reindex.storage_format.index.lookup import FOUND_ALL, LookupHeader
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.ranges import HEAD, foreign
-from rocketmq_reindex.storage_format.showing import escape, form
+from rocketmq_reindex.storage_format.showing import escape, form, reason
 
 # -------------------------------------------------------------------------------------------------------------------------- log
 # The commitlog of a store, whole or not: which segment holds an offset, and the message there.

@@ -10,7 +10,7 @@ from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError
-from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.showing import escape, reason
 
 # ------------------------------------------------------------------------------------------------------------------------ notes
 # Warnings about what could not be read, while the rest is shown: each kind a few times, then how often.
@@ -69,13 +69,6 @@ class Notes:
 
 # ---------------------------------------------------------------------------------------------------------------------- folders
 # Folders of a store that may be broken: what lies in them, and why it cannot be read, without an end to the run.
-
-
-def reason(error: Exception) -> str:
-    """Return in a few words why something could not be read."""
-    if isinstance(error, OSError) and error.strerror:
-        return escape(error.strerror)
-    return escape(str(error))
 
 
 def entries(folder: str, notes: Notes) -> list[files.Entry] | None:

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store.contents import EXPIRED, StoreLog
-from rocketmq_reindex.jobs.store.folders import Notes, entries, reason
+from rocketmq_reindex.jobs.store.folders import Notes, entries
 from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.queue.lookup import EMPTY, MISSING, PRE_BLANK, UNIT, QueueUnits, Unit
 from rocketmq_reindex.storage_format.record.message import Message
@@ -85,7 +85,7 @@ class StoreQueue:
             return None
 
     def _unread(self, path: str, error: Exception) -> None:
-        self._notes.add("unreadable queue file", f"{showing.escape(path)}: {reason(error)}")
+        self._notes.add("unreadable queue file", f"{showing.escape(path)}: {showing.reason(error)}")
 
     def span(self) -> OffsetSpan | None:
         """Return the queue offsets that the queue's files hold. None for a queue without a unit."""

@@ -246,7 +246,7 @@ class StoreSettings:
                 f"{self.broker_version} does not know: leave it out"
             )
         if not are_possible(self.hash_slots, self.index_items):
-            yield (f"{self._told('hash_slots', 'index_items')}: take at least 1 slot and 2 items, and at most 2 GiB a file")
+            yield f"{self._told('hash_slots', 'index_items')}: take at least 1 slot and 2 items, and at most 2 GiB a file"
         if self.segment_size > layouts.INT32_MAX:
             yield f"{self._told('segment_size')}: a segment has at most 2 GiB"
         for name in ("segment_size", "range_size"):

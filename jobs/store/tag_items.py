@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from rocketmq_reindex.jobs.store.contents import IndexFiles, OpenIndexFile, StoreLog
-from rocketmq_reindex.jobs.store.folders import reason
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, file_size
 from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.showing import reason
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 
 SAMPLES: Final = 16

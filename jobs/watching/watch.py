@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.command.option import Engine, Progress
 from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.clock import command_begin
 from rocketmq_reindex.storage_format.errors import error_lines, errors_of
-from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.showing import escape, reason
 from rocketmq_reindex.version import __version__
 
 if TYPE_CHECKING:
@@ -181,6 +181,5 @@ class Watch:
             seconds = self._reporter.seconds if self._reporter else StageSeconds()
             write_metrics(path, {"command": self._command, "store": self._store}, result, seconds, result.counts())
         except Exception as error:  # noqa: BLE001  the run itself went as it went
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else escape(str(error))
-            return f"--metrics {escape(path)}: not written: {reason}"
+            return f"--metrics {escape(path)}: not written: {reason(error)}"
         return ""

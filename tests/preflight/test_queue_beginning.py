@@ -21,8 +21,22 @@ from tests.tools.local_engine import local_build, local_repair
 from tests.tools.local_verify import local_verify
 from tests.tools.log_writer import LogWriter, Put, overwrite
 
+CONF = Conf(Sizes(1 << 14, 400, 50, 400))
 CASES = ((1 << 14, 400, 5, 300, 100), (1 << 16, 20_000, 5, 300, 0), (1 << 18, 40_000, 5, 3000, 0), (1 << 14, 4000, 0, 300, 100))
 """bytes of a segment, of a ConsumeQueue file, the first queue offset, records, bytes of a body"""
+
+
+def _sizes(version: str) -> dict[str, Any]:
+    """The options of commands for the stores here: those of CONF."""
+    return {"cq_file_size": 400, "hash_slots": 50, "index_items": 400, "broker_version": version[:3]}
+
+
+def _started(real: RealStores, store: Path, version: str, scratch: Path) -> tuple[dict[str, Any], list[int]]:
+    """What preflight says of a start, and where the messages lie that a consumer is given behind it. The store is left open."""
+    said = predict(store, version, CONF, scratch)
+    assert isinstance(said, dict), said
+    assert real.start(store, CONF).loads
+    return said, real.read(store).get(("TopicA", 0), [])
 
 
 def _write(store: Path, segment: int, first: int, count: int, body: int) -> list[Put]:
@@ -126,9 +140,8 @@ def test_a_topic_that_was_made_again(crashed: bool, version: str, tmp_path: Path
     """Its queue holds the later records, and they are served. A broker that makes the queue anew serves the earlier ones."""
     with LogWriter(tmp_path / "log" / "commitlog", 1 << 14) as writer:
         puts = [writer.append(Message(queue_offset=number)) for number in (*range(10), *range(5))]
-    places, conf = [put.offset for put in puts], Conf(Sizes(1 << 14, 400, 50, 400))
-    settings: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 400, "broker_version": version[:3]}
-    assert local_build(tmp_path / "log", tmp_path / "out", **settings).exit == 0
+    places = [put.offset for put in puts]
+    assert local_build(tmp_path / "log", tmp_path / "out", **_sizes(version)).exit == 0
     lay_out(tmp_path / "out", tmp_path / "log" / "commitlog", tmp_path / "whole")
     shutil.copytree(tmp_path / "log", tmp_path / "bare")
     given = {}
@@ -137,12 +150,10 @@ def test_a_topic_that_was_made_again(crashed: bool, version: str, tmp_path: Path
             store = tmp_path / name
             if crashed:
                 (store / "abort").touch()
-            said = predict(store, version, conf, tmp_path)
-            assert isinstance(said, dict), said
-            assert real.start(store, conf).loads
-            told = [(one["kind"], one["count"]) for one in (*said["losses"], *said["warnings"])]
-            given[name] = (said["exit"], told, real.read(store)["TopicA", 0])
+            said, there = _started(real, store, version, tmp_path)
             real.leave(store)
+            told = [(one["kind"], one["count"]) for one in (*said["losses"], *said["warnings"])]
+            given[name] = (said["exit"], told, there)
     assert given["whole"] == (0, [("earlier-lives", 10)], places[10:])
     # A record with the queue offset 0 gets the next unit, whatever stands there (ConsumeQueue.putMessagePositionInfo).
     assert given["bare"] == (4, [("records-hidden", 4)], places[:11])
@@ -152,26 +163,22 @@ def test_a_topic_that_was_made_again(crashed: bool, version: str, tmp_path: Path
 def test_a_record_out_of_line(version: str, tmp_path: Path) -> None:
     """Its queue goes on below it. Each broker serves all but one record of a repaired log, and preflight says so; or it serves
     all, some of them at other offsets."""
-    settings: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 400, "broker_version": version[:3]}
-    conf, offsets = Conf(Sizes(1 << 14, 400, 50, 400)), (*range(6), 8, 6, 7)
+    offsets = (*range(6), 8, 6, 7)
     with LogWriter(tmp_path / "own" / "commitlog", 1 << 14) as writer:
         puts = [writer.append(Message(queue_offset=offset, body=bytes(150))) for offset in offsets]
     shutil.copytree(tmp_path / "own", tmp_path / "damaged")
     spoil.bad_magic(tmp_path / "damaged", 5)
-    assert local_repair(tmp_path / "damaged", tmp_path / "repaired", **settings).exit == 3
+    assert local_repair(tmp_path / "damaged", tmp_path / "repaired", **_sizes(version)).exit == 3
     lay_out(tmp_path / "repaired", tmp_path / "repaired" / "commitlog", tmp_path / "built")
     shutil.copytree(tmp_path / "repaired" / "commitlog", tmp_path / "bare" / "commitlog")
     found = {}
     with RealStores(version, tmp_path / "real") as real:
-        complete(real, tmp_path / "own", conf.sizes)
+        complete(real, tmp_path / "own", CONF.sizes)
         shutil.rmtree(tmp_path / "own" / "commitlog")
         shutil.copytree(tmp_path / "repaired" / "commitlog", tmp_path / "own" / "commitlog")
         for name in ("own", "built", "bare"):
             store = tmp_path / name
-            said = predict(store, version, conf, tmp_path)
-            assert isinstance(said, dict), said
-            assert real.start(store, conf).loads
-            given = real.read(store)["TopicA", 0]
+            said, given = _started(real, store, version, tmp_path)
             real.leave(store)
             missing = [put.queue_offset for put in puts if put.queue_offset != 5 and put.offset not in given]
             told = [(loss["kind"], loss["count"]) for loss in (*said["losses"], *said["warnings"])]
@@ -191,32 +198,25 @@ def test_a_record_out_of_line(version: str, tmp_path: Path) -> None:
 def test_a_record_at_a_lower_offset(version: str, tmp_path: Path) -> None:
     """A broker that makes the queue anew gives record 8 at position 5, and the queue ends where the log does. A group that has
     had 5 and 6 before misses it. Whoever finds the broker's files at the next start, misses no more."""
-    settings: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 400, "broker_version": version[:3]}
-    conf, store, repaired = Conf(Sizes(1 << 14, 400, 50, 400)), tmp_path / "store", tmp_path / "repaired"
+    store, repaired = tmp_path / "store", tmp_path / "repaired"
     with LogWriter(tmp_path / "damaged" / "commitlog", 1 << 14) as writer:
         puts = [writer.append(Message(queue_offset=offset, body=bytes(150))) for offset in (*range(6), 8, 6, 7, 8, 9, 10)]
     spoil.bad_magic(tmp_path / "damaged", 5)
-    assert local_repair(tmp_path / "damaged", repaired, **settings).exit == 3
+    assert local_repair(tmp_path / "damaged", repaired, **_sizes(version)).exit == 3
     shutil.copytree(repaired / "commitlog", store / "commitlog")
     with RealStores(version, tmp_path / "real") as real:
-        said = predict(store, version, conf, tmp_path)
-        assert isinstance(said, dict), said
-        assert real.start(store, conf).loads
-        given = real.read(store)["TopicA", 0]
+        said, given = _started(real, store, version, tmp_path)
         real.close(store)
-        again = predict(store, version, conf, tmp_path)
+        again = predict(store, version, CONF, tmp_path)
         # 4.9 makes the units from there on anew, as they were. 5.x leaves out the first of them: the others move by one.
         overwrite(store / "consumequeue/TopicA/0", 4 * 20, bytes(20))
-        anew = predict(store, version, conf, tmp_path)
-        assert real.start(store, conf).loads
-        given_anew = real.read(store)["TopicA", 0]
+        anew, given_anew = _started(real, store, version, tmp_path)
         real.leave(store)
     assert given == [put.offset for put in (*puts[:5], *puts[6:])]
     assert given[5] == puts[6].offset
     assert (said["exit"], [(loss["kind"], loss["count"]) for loss in said["losses"]]) == (4, [("records-moved", 1)])
     assert isinstance(again, dict), again
     assert (again["losses"], again["exit"]) == ([], 0)
-    assert isinstance(anew, dict), anew
     told = {loss["kind"]: loss["count"] for loss in anew["losses"]}
     if version.startswith("4.9"):
         assert (given_anew, told) == (given, {})
@@ -228,16 +228,13 @@ def test_a_record_at_a_lower_offset(version: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
 def test_a_record_at_a_lower_offset_that_lies_elsewhere(version: str, tmp_path: Path) -> None:
     """It is counted once: its unit leads to other bytes, and some brokers cut it off at once."""
-    conf, store = Conf(Sizes(1 << 14, 400, 50, 400)), tmp_path / "store"
+    store = tmp_path / "store"
     with LogWriter(store / "commitlog", 1 << 14) as writer:
         puts = [writer.append(Message(queue_offset=offset)) for offset in (*range(5), 8)]
     overwrite(store / "commitlog", puts[-1].offset + 28, (1 << 20).to_bytes(8, "big"))
     with RealStores(version, tmp_path / "real") as real:
-        said = predict(store, version, conf, tmp_path)
-        assert real.start(store, conf).loads
-        given = real.read(store).get(("TopicA", 0), [])
+        said, given = _started(real, store, version, tmp_path)
         real.leave(store)
-    assert isinstance(said, dict), said
     assert given[:5] == [put.offset for put in puts[:5]]
     assert puts[-1].offset not in given
     assert said["queues"][0]["moved"] == 0
@@ -248,7 +245,7 @@ def test_a_record_at_a_lower_offset_that_lies_elsewhere(version: str, tmp_path: 
 def test_a_topic_that_a_broker_made_again(version: str, tmp_path: Path) -> None:
     """Its own files begin at the later record with offset 0. All of them are served, and preflight names no command for that.
     Of what else is missing it says what it says of any other store."""
-    conf, store = Conf(Sizes(1 << 14, 400, 50, 400)), tmp_path / "store"
+    store = tmp_path / "store"
     with LogWriter(store / "commitlog", 1 << 14) as writer:
         puts = [writer.append(Message(queue_offset=number, properties={"KEYS": "k"})) for number in (8, 9, *range(9))]
     log = tmp_path / "log"
@@ -258,21 +255,18 @@ def test_a_topic_that_a_broker_made_again(version: str, tmp_path: Path) -> None:
             topic = "TopicA" if put in puts[2:] else "TopicB"
             writer.append(Message(topic, queue_offset=put.queue_offset, properties={"KEYS": "k"}))
     with RealStores(version, tmp_path / "real") as real:
-        complete(real, log, conf.sizes)
+        complete(real, log, CONF.sizes)
         for name in ("consumequeue/TopicA", "index", "checkpoint"):
             shutil.copytree(log / name, store / name) if (log / name).is_dir() else shutil.copy(log / name, store / name)
         for without_index in (False, True):
             if without_index:
                 shutil.rmtree(store / "index")
-            said = predict(store, version, conf, tmp_path)
-            assert isinstance(said, dict), said
+            said, given = _started(real, store, version, tmp_path)
+            real.close(store)
             (warned,) = said["warnings"]
             assert (warned["kind"], warned["count"], warned["advice"], warned["commands"]) == ("earlier-lives", 2, [], [])
             assert [loss["kind"] for loss in said["losses"]] == (["index-items-missing"] if without_index else [])
             assert all("rmq-reindex verify" not in command for loss in said["losses"] for command in loss["commands"])
-            assert real.start(store, conf).loads
-            given = real.read(store)["TopicA", 0]
-            real.close(store)
             assert given == [put.offset for put in puts[2:]]
 
 
@@ -281,22 +275,17 @@ def test_a_queue_that_began_again_above_zero(version: str, tmp_path: Path) -> No
     """A build puts the queue in order, names what it drops and ends with 0. No consumer gets that, and preflight says so."""
     with LogWriter(tmp_path / "log" / "commitlog", 1 << 14) as writer:
         puts = [writer.append(Message(queue_offset=offset)) for offset in (*range(9), *range(3, 7))]
-    conf = Conf(Sizes(1 << 14, 400, 50, 400))
-    settings: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 400, "broker_version": version[:3]}
-    built, store = local_build(tmp_path / "log", tmp_path / "out", **settings), tmp_path / "store"
+    built, store = local_build(tmp_path / "log", tmp_path / "out", **_sizes(version)), tmp_path / "store"
     assert built.exit == 0
     assert [text for _, text, _ in built.events()] == [
         "queue TopicA/0: begun again below its end, older units from there on dropped: offset 3, units 6"
     ]
     lay_out(tmp_path / "out", tmp_path / "log" / "commitlog", store)
     with RealStores(version, tmp_path / "real") as real:
-        said = predict(store, version, conf, tmp_path)
-        assert isinstance(said, dict), said
-        assert real.start(store, conf).loads
-        given = real.read(store)["TopicA", 0]
+        said, given = _started(real, store, version, tmp_path)
         real.leave(store)
     assert given == [put.offset for put in (*puts[:3], *puts[9:])]
-    assert local_verify(tmp_path / "out", commitlogs=(str(tmp_path / "log" / "commitlog"),), **settings).exit == 0
+    assert local_verify(tmp_path / "out", commitlogs=(str(tmp_path / "log" / "commitlog"),), **_sizes(version)).exit == 0
     assert (said["exit"], [(loss["kind"], loss["count"]) for loss in said["losses"]]) == (4, [("records-hidden", 6)])
 
 
@@ -304,12 +293,11 @@ def test_a_queue_that_began_again_above_zero(version: str, tmp_path: Path) -> No
 def test_a_broker_gives_offsets_a_second_time(version: str, tmp_path: Path) -> None:
     """Where a ConsumeQueue has lost its end, and another goes up to the end of the log: nothing is dispatched again."""
     conf = Conf(Sizes(1 << 16, 400, 50, 400))
-    settings: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 400, "broker_version": version[:3]}
     log, store = tmp_path / "log", tmp_path / "store"
     with LogWriter(log / "commitlog", conf.sizes.segment) as writer:
         for queue, offset in (*((0, number) for number in range(10)), (1, 0)):
             writer.append(Message(queue_id=queue, queue_offset=offset))
-    assert local_build(log, tmp_path / "out", **settings).exit == 0
+    assert local_build(log, tmp_path / "out", **_sizes(version)).exit == 0
     lay_out(tmp_path / "out", log / "commitlog", store)
     overwrite(store / "consumequeue/TopicA/0", 7 * 20, bytes(3 * 20))
     with RealStores(version, tmp_path / "real") as real:
@@ -319,7 +307,7 @@ def test_a_broker_gives_offsets_a_second_time(version: str, tmp_path: Path) -> N
     again = [put.queue_offset for put in puts if put.topic == "TopicA" and put.sysflag & TRANSACTION_MASK in (0, COMMIT)]
     assert again == list(range(7, 7 + len(again)))
     assert len(again) > 3
-    built = local_build(store, tmp_path / "again", **settings)
+    built = local_build(store, tmp_path / "again", **_sizes(version))
     assert (built.exit, [text for _, text, _ in built.events()]) == (
         0, ["queue TopicA/0: begun again below its end, older units from there on dropped: offset 7, units 3"]
     )  # fmt: skip
