@@ -9,8 +9,6 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape
 
 # ------------------------------------------------------------------------------------------------------------------------- uris
-# Paths and URIs as text: join them, take them apart, compare them. Nothing is opened here.
-#
 # In a URI names are percent-encoded, and options follow ``?``; a plain path is taken as it is.
 
 SCHEMES: Final = ("s3", "gs", "abfss", "abfs", "hdfs", "webhdfs", "swebhdfs", "file")

@@ -100,7 +100,6 @@ def _shown(value: Any) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------- messages
-# The results of ``query`` and ``inspect``: messages, and what a file holds.
 
 
 @dataclass(frozen=True, repr=False)

@@ -186,7 +186,6 @@ class OddQueues:
 
 
 # -------------------------------------------------------------------------------------------------------------------- decisions
-# Apply the policies to damage and to queues out of order, from the summaries of ranges and the runs of queues.
 
 FEW_RUNS = 100_000
 """The driver decides on so many runs itself, at 40 bytes each: starting tasks takes longer."""

@@ -124,7 +124,6 @@ def name_index_files(staging: StagingFolder, written: WrittenFiles, left: Leftov
 
 
 # ------------------------------------------------------------------------------------------------------------------------- full
-# The steps of a build that depend on where it starts: a full build starts from the log alone.
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,6 @@ def _topic(topic: dict[str, Any], sampled: bool) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------------- store look
-# Look at a store: its log, queues, index, checkpoint, lock and earlier builds; and what to run next.
 
 _FOREIGN, _DAMAGE, _QUEUES, _INDEX = range(4)
 _LISTED: Final = 3

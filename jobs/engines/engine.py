@@ -12,7 +12,6 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.task import Batches
 
 # ----------------------------------------------------------------------------------------------------------------------- engine
-# An engine runs a function over numbers, keeps packed rows, and shuffles them once.
 
 
 class Engine(Protocol):

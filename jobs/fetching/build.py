@@ -168,7 +168,6 @@ def _left_out(manifest: Mapping[str, Any], end: int) -> list[str]:
 
 
 # ------------------------------------------------------------------------------------------------------------------------ build
-# Find a build, locally or behind a URI, and read its manifest: nothing in it is believed before it is checked.
 
 _QUEUE_FILE: Final = re.compile(r"(?:batch)?consumequeue/([^/]+)/([0-9]{1,10})/[0-9]{20}")
 _INDEX_FILE: Final = re.compile(r"index/[0-9]{17,19}")

@@ -85,8 +85,6 @@ def retire(store: Pinned, names: list[str], folder: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------------------- swap
-# Put the parts of a build in the place of a store's own, so that a kill at any moment leaves something to go on from.
-#
 # STORE/.rmq-reindex-fetch/new/...        the parts, complete and durable, before anything else is touched
 # STORE/.rmq-reindex-fetch/journal.json   which parts are to be put in; from then on the swap is finished, never undone
 # STORE/PART.previous                     what was there before; .previous.2 and so on are newer

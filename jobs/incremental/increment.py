@@ -109,7 +109,7 @@ def _write_lines(store: ScanStore, name: str, lines: Iterator[bytes]) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------------------- increment
-# ``build --incremental``: scan what is new, write what changes, keep the other files. The result is that of a full build.
+# The result is that of a full build.
 #
 # What a range of the log holds is stored in the scan store as soon as it is scanned, so the next run continues a run that died.
 # All that follows the scan (chain, damage, order of queues, plans) is done from all ranges, as in a full build. Files whose

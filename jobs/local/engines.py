@@ -68,7 +68,6 @@ def _quota(groups: Path, own: Path, there: int) -> int:
 
 
 # ----------------------------------------------------------------------------------------------------------------------- engine
-# The engine that runs on processes of this machine. It needs no Java.
 
 
 class LocalEngine:

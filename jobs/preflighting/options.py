@@ -202,7 +202,6 @@ def _number(conf: Mapping[str, str], name: str, path: str) -> int:
 
 
 # ---------------------------------------------------------------------------------------------------------------------- options
-# The options of ``rmq-reindex preflight``, and the settings that they make.
 
 CONF_MAX: Final = 1 << 20
 """bytes of a broker.conf that are read at most"""

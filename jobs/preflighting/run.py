@@ -235,7 +235,6 @@ def _number(count: int, noun: str) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------------------------- run
-# One preflight from beginning to end: list the folders, decide what loads, work out the start, say what is lost.
 
 
 class Preflight:

@@ -63,8 +63,6 @@ def joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 # ----------------------------------------------------------------------------------------------------------------------- output
-# Where a run writes, and how what it wrote becomes visible: all of it or nothing.
-#
 # In a local folder that is one rename (``jobs.publishing.local``). Behind a URI, and on mounts of object stores, where no
 # folder can be renamed, every build has a folder of its own and one small file names the one that counts
 # (``jobs.publishing.builds``).

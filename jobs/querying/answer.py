@@ -86,7 +86,6 @@ def row_of(served: ServedMessage, log: StoreLog, query: options.Query, notes: No
 
 
 # ----------------------------------------------------------------------------------------------------------------------- answer
-# The answer to a question: which search finds its messages.
 
 
 def answer(query: options.Query, search: querying_search.Search) -> Iterator[ServedMessage]:

@@ -82,7 +82,6 @@ class UnindexedTag:
 
 
 # ----------------------------------------------------------------------------------------------------------------------- search
-# Search a store, whole or broken: every way to ask for messages, each as an iterator of what is found.
 
 _OFFSET_ID: Final = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
 

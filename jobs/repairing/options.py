@@ -102,7 +102,6 @@ class RepairSettings(BuildSettings):
 
 
 # ---------------------------------------------------------------------------------------------------------------------- options
-# The options of ``rmq-reindex repair``, and the settings that they make.
 
 
 def repair_settings(given: dict[str, Any]) -> RepairSettings:

@@ -91,7 +91,6 @@ def bucket_keys(buckets: int, partitions: int) -> tuple[int, ...]:
 
 
 # ----------------------------------------------------------------------------------------------------------------------- engine
-# The engine that runs on Spark's DataFrames.
 
 
 class SparkEngine:

@@ -28,7 +28,6 @@ class ServedMessage(NamedTuple):
 
 
 # ------------------------------------------------------------------------------------------------------------------------ queue
-# Messages of one queue, through its ConsumeQueue or batch ConsumeQueue files.
 
 PLAIN: Final = "consumequeue"
 BATCH: Final = "batchconsumequeue"

@@ -47,7 +47,6 @@ def fit(signs: Sequence[Sign]) -> Fit:
 
 
 # --------------------------------------------------------------------------------------------------------------------- versions
-# Signs in a store of the version that wrote it.
 
 NEWEST_FILES: Final = 16
 """IndexFiles that are looked into at most: the last ones may hold no record with TAGS"""

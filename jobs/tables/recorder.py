@@ -95,8 +95,6 @@ def into_pool(spark: SparkSession) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------- recorder
-# ``--tables``: the rows that a run writes to the Delta tables, from its start to its end.
-#
 # The row in ``builds`` is written before the log is read and, with the outcome, last. Rows of other tables count once its state
 # is ``published``. A second run with the same ``--build-id`` (a scheduler's retry) replaces the rows of the first one.
 

@@ -27,7 +27,6 @@ from rocketmq_reindex.udfs.verify.listing import ANY_FILE
 from rocketmq_reindex.version import __version__
 
 # -------------------------------------------------------------------------------------------------------------------------- log
-# The log's part of a verify: which segments are read, and which damage they have.
 
 
 def sampled(segments: list[ranges.Segment], share: float) -> list[ranges.Segment]:

@@ -9,7 +9,6 @@ from typing import Final
 from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
 
 # ---------------------------------------------------------------------------------------------------------------------- listing
-# The folders of a store as a start lists them: names, kinds and sizes of what lies there.
 
 FILE, FOLDER, OTHER = "file", "folder", "other"
 

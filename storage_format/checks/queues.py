@@ -102,8 +102,6 @@ class QueueView:
 
 
 # ----------------------------------------------------------------------------------------------------------------------- queues
-# Compare the units that a log gives a queue with those that stand in its files: stretch by stretch, in order of position.
-#
 # Expected units are columns: position, physical offset, size, tagsCode, and for batch queues the other fields. What a file
 # holds has the same columns without the position, and zeros where there is no file.
 

@@ -11,8 +11,6 @@ from rocketmq_reindex.storage_format.kernels.clmul import CAN_FOLD, FOLD_MIN, ST
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
 
 # ------------------------------------------------------------------------------------------------------------------------ crc32
-# CRC-32 (IEEE, reflected, as ``java.util.zip.CRC32``) in steps of sixteen bytes, for use inside compiled loops.
-#
 # Long runs of bytes are folded by carry-less multiplication where the processor has it (``clmul``); tables do the rest.
 
 POLYNOMIAL: Final = 0xEDB88320

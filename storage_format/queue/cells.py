@@ -11,7 +11,7 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.kernels.jit import jit
 
 # ------------------------------------------------------------------------------------------------------------------------ cells
-# Packed cells: columns of many queues in one binary value. Nothing else of the messages passes through a Spark row.
+# Nothing else of the messages passes through a Spark row.
 #
 # little-endian
 # 0   int64   pieces p

@@ -100,8 +100,6 @@ def fewer_runs(columns: npt.NDArray[np.int64]) -> list[Run]:
 
 
 # ------------------------------------------------------------------------------------------------------------------------ order
-# Put the units of one queue in order, from its runs alone: which units stand, and where.
-#
 # A queue whose runs join into one is as it should be; for any other the policy (``--queue-order``) decides.
 
 BREAKS_MAX: Final = 250_000

@@ -190,8 +190,6 @@ class _Met:
 
 
 # ------------------------------------------------------------------------------------------------------------------- stale tail
-# Tell old records behind the log's end, a stale tail, from damage in the middle of the log.
-#
 # A broker that truncates its log moves the write position and zeroes nothing (``MappedFileQueue.truncateDirtyFiles``): after a
 # crash (``CommitLog.recoverNormally``, ``recoverAbnormally``), and where a slave drops what its master lacks. The log then goes
 # on over the old bytes. Behind its end lie the rest of the old record that was overwritten last, the gap, and whole old

@@ -112,8 +112,6 @@ def _ranks(steps: Longs, deletes: Flags) -> Longs:
 
 
 # ------------------------------------------------------------------------------------------------------------------------ files
-# A broker's timer files, so that it goes on with exactly the timer messages that are pending.
-#
 # The pending ones lie between others that were delivered. So it is not enough to say from which queue offset a broker takes
 # messages: each pending one becomes a unit of ``timerlog``, linked to its slot of ``timerwheel``, and ``config/timercheck``
 # says that the whole queue was taken.

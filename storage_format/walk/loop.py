@@ -209,8 +209,6 @@ def dispatch_lmq(
 
 
 # ------------------------------------------------------------------------------------------------------------------------- loop
-# The record loop: walk good records, and fill arrays with the units and index items that they give.
-#
 # It mirrors what RocketMQ (4.9 to 5.5) derives in ``CommitLog.checkMessageAndReturnSize`` and dispatches in ``ConsumeQueue``
 # and ``IndexService``.
 

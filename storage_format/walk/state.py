@@ -12,7 +12,6 @@ from rocketmq_reindex.storage_format.record import properties as p
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
 
 # ------------------------------------------------------------------------------------------------------------------------ state
-# What the record loop fills: arrays of queues, units and items, and the numbers that it keeps between calls.
 
 Bytes = npt.NDArray[np.uint8]
 State = npt.NDArray[np.int64]

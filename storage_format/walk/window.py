@@ -27,7 +27,6 @@ from rocketmq_reindex.storage_format.walk import state as w
 from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
 
 # ----------------------------------------------------------------------------------------------------------------------- window
-# The part of the log that a scan has in memory: a reused buffer that is read into, or a view of a mapped file.
 
 Bytes = npt.NDArray[np.uint8]
 ReadInto = Callable[[int, Bytes], None]

@@ -16,8 +16,6 @@ from rocketmq_reindex.storage_format import digest as storage_format_digest, err
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 
 # ------------------------------------------------------------------------------------------------------------------- scan store
-# The scan store: what earlier runs found in a log, kept below ``TABLES/_scans``, so that no range is scanned twice.
-#
 #     entries/KEY                 one scanned range (``ScanEntry`` as sealed JSON); written last, so it is whole or absent
 #     data/KEY-ATTEMPT.runs       its runs of queue offsets and topics: rows (``udfs.incremental.stored_rows``)
 #     data/KEY-ATTEMPT.units      its ConsumeQueue units: rows

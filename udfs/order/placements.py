@@ -18,9 +18,8 @@ from rocketmq_reindex.storage_format.topics import WAITING_TOPICS
 from rocketmq_reindex.udfs import handover
 
 # ------------------------------------------------------------------------------------------------------------------- placements
-# Where the units of queues out of order go, as packed arrays in staged files: these rows never pass through the driver.
-#
-# Little-endian. Each task that decides on order writes one file; the driver knows only where the rows of each queue begin:
+# These rows never pass through the driver. Little-endian. Each task that decides on order writes one file; the driver
+# knows only where the rows of each queue begin:
 #     int64   kept     x 5 x rows    (``Placement.kept``)
 #     int64   fills    x 3 x rows    (``Placement.fills``)
 

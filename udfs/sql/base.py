@@ -202,7 +202,6 @@ def pushed_numbers(column: str, filters: Iterable[Any]) -> set[int] | None:
 
 
 # ------------------------------------------------------------------------------------------------------------------------- base
-# What the three data sources share: the choice of columns, and damage as the option onDamage says.
 
 log: Final = logging.getLogger("rocketmq-reindex")
 """On an executor its lines are in the task's stderr."""

@@ -117,7 +117,6 @@ def holes_of(
 
 
 # -------------------------------------------------------------------------------------------------------------------- commitlog
-# The data source ``rocketmq-commitlog``: the records of a log as rows, by the scan that a build uses.
 
 BLOCK_ROWS: Final = 1 << 15
 
