@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.lock import LOCK, holder, read_times
-from rocketmq_reindex.jobs.store.queue import StoreQueue
+from rocketmq_reindex.jobs.store.queue import StoreQueue, behind_log
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
 from rocketmq_reindex.jobs.store.sizes import (
     LOOKED_AT,
@@ -296,7 +296,7 @@ def names_lost_segments(settings: BuildSettings, log: Commitlog) -> list[str]:
     store, end = settings.store_folder, max((segment.segment_end for segment in log.segments), default=0)
     if not store or files.is_remote(store) or not end:
         return []
-    last = -1
+    last, reach = -1, -1
     # What cannot be read here ends no build: it may not need these files at all.
     with contextlib.suppress(OSError, InputError), contextlib.closing(StoreLog(settings.roots, Notes.silent())) as opened:
         for _, name, unit_size in QUEUES:
@@ -304,14 +304,8 @@ def names_lost_segments(settings: BuildSettings, log: Commitlog) -> list[str]:
                 with contextlib.closing(StoreQueue(path, unit_size == BATCH_UNIT_SIZE, opened, Notes.silent())) as queue:
                     unit = queue.last_unit()
                     if unit is not None and unit.kind == UNIT:
-                        last = max(last, unit.phy_offset)
-    if last < end:
-        return []
-    note = (
-        f"the log's last segment ends at {end}, and a ConsumeQueue in {escape(store)} names a message at {last}: look first "
-        "for segments at the log's end: DIR lacks their messages"
-    )
-    return [note]
+                        last, reach = max((last, reach), (unit.phy_offset, unit.phy_offset + unit.size))
+    return [behind_log(f"units up to {reach}", end)] if last >= end else []
 
 
 def _is_default(settings: BuildSettings, name: str) -> bool:

@@ -15,6 +15,7 @@ from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching import build as fetching_build, record as fetching_record
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.store import contents, folders, lock, settings, sizes as store_sizes, versions as store_versions
+from rocketmq_reindex.jobs.store.queue import behind_log
 from rocketmq_reindex.storage_format import errors, showing, versions as storage_format_versions
 from rocketmq_reindex.version import __version__
 
@@ -245,10 +246,7 @@ class StoreLook:
     def _judge_queues(self, queues: describing_queues.QueueContents, log: contents.StoreLog) -> None:
         self._judge_batch_queues(log)
         if queues.last >= log.end:
-            self._problem(
-                f"commitlog: its segments end at {log.end}, and consumequeue/ has units up to {queues.reach}: look first for "
-                "segments at its end: after a start without them new messages take their offsets, and they cannot be put back"
-            )
+            self._problem(behind_log(f"units up to {queues.reach}", log.end))
         if not queues.looked_into:
             self._wrong.add(_QUEUES)
             self._problem("consumequeue/: no queue has a file")

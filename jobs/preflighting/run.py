@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.preflighting.model import Delivery, StoreFiles, Store
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.first_bytes import no_record
+from rocketmq_reindex.jobs.store.queue import behind_log
 from rocketmq_reindex.jobs.store.settings import check_no_store, meant_by
 from rocketmq_reindex.storage_format import layouts, topics
 from rocketmq_reindex.storage_format.broker_start import listing as start_listing, loading as start_loading, on_demand
@@ -365,10 +366,7 @@ class Preflight:
             return
         cut = sum(max(0, queue.units_cut - queue.units_added) for queue in prediction.queues)
         if cut and prediction.log is not None and not prediction.log.cut_bytes:
-            result.notes.append(
-                f"{counted(cut, 'unit')} cut, of messages behind the log's end at {prediction.log.max_offset}: look first for "
-                "a segment at that end: after a start without it new messages take their offsets, and it cannot be put back"
-            )
+            result.notes.append(behind_log(f"{counted(cut, 'unit')}, which the start cuts,", prediction.log.max_offset))
         if prediction.dispatch is not None and prediction.dispatch.hidden_records < 0 and prediction.log is not None:
             result.notes.append(
                 f"the log in front of {escape(prediction.log.start_segment)} was not read: whether its records have units and "

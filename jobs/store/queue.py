@@ -185,6 +185,14 @@ class OffsetSpan(NamedTuple):
     end: int
 
 
+def behind_log(units: str, end: int) -> str:
+    """Return what to say of queues that have ``units``, in words, of messages behind the log's end: segments may be missing."""
+    return (
+        f"consumequeue: has {units} behind the log's end at {end}: look first for segments at that end: a build lacks their "
+        "messages, and after a start without them new messages take their offsets, and they cannot be put back"
+    )
+
+
 def queue_folder(store: str, topic: str, queue: int) -> ListedFolder | None:
     """Return the folder of a queue in a store. None where the queue has no folder."""
     for kind in (PLAIN, BATCH):

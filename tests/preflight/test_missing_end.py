@@ -71,7 +71,7 @@ def _is_told_by_a_build(store: Path) -> bool:
     sizes = {"segment-size": SIZES.segment, "cq-file-size": SIZES.cq_file, "hash-slots": SIZES.hash_slots}
     words = [f"--{name}={size}" for name, size in (sizes | {"index-items": SIZES.index_items}).items()]
     settings = parse_settings([str(store), "--out", f"{store}.rebuilt", *words])
-    return any("DIR lacks their messages" in note for note in look_at(settings).notes)
+    return any("a build lacks their messages" in note for note in look_at(settings).notes)
 
 
 def _problems(store: Path) -> list[str]:

@@ -131,7 +131,7 @@ def test_segments_that_are_missing(store: Path) -> None:
     found = told(store)
     assert found.exit_status == 0
     assert found.log is not None
-    assert f"cut, of messages behind the log's end at {found.log['max_offset']}: look first" in found.notes[-1]
+    assert f"units, which the start cuts, behind the log's end at {found.log['max_offset']}: look first" in found.notes[-1]
 
 
 def test_a_damaged_last_record_is_no_segment_that_is_missing(store: Path) -> None:
