@@ -72,7 +72,7 @@ class UsedDigest:
         self._hasher, self._at, self._zeros = new_digest(), 0, 0
 
     def take(self, data: Bytes) -> int:
-        """Take in bytes (uint8). Returns how many of them there are up to the last one that is not zero."""
+        """Take in bytes (uint8). Return how many of them there are up to the last one that is not zero."""
         used = len(data) - int(np.argmax(data[::-1] != 0)) if data.any() else 0
         if used:
             zeros = bytes(min(self._zeros, _READ_BYTES))

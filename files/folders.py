@@ -228,7 +228,7 @@ _OF_A_KEY: Final = re.compile(r"- key '.*': ([^':\n]+)")
 def remove_tree(path: str) -> str:
     """Remove a folder or file, if there is one. Symbolic links are not followed. Raises nothing.
 
-    Returns why something of it is still there, as one line; "" when nothing is.
+    Return why something of it is still there, as one line; "" when nothing is.
     """
     system, inner = systems.resolve(path)
     if system is None:

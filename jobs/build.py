@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.watching.watch import Watch
 
 
 def build(arguments: Sequence[str]) -> int:
-    """One build. Returns the exit status."""
+    """Build, and return the exit status."""
     watch, as_json = Watch("build", json_log=wants_json_log(arguments)), "--json" in arguments
     planned = Output()
 

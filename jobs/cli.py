@@ -142,7 +142,7 @@ def _at_the_end() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry of ``rmq-reindex``; returns the exit status."""
+    """Run the command that the arguments name, and return its exit status."""
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_streams()
     ctrl_c, usual = _CtrlC(), signal.default_int_handler

@@ -30,7 +30,7 @@ class Pair:
 
 
 def unpack(into: Path) -> Path:
-    """Unpack what the demo uses: the commitlog, the truth (``rebuilt``) and the sizes. Returns the store's folder."""
+    """Unpack what the demo uses: the commitlog, the truth (``rebuilt``) and the sizes. Return the store's folder."""
     with tarfile.open(ARCHIVE) as archive:
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         used = tuple(f"{NAME}/{part}" for part in ("commitlog/", "rebuilt/", "scenario.json"))
@@ -39,14 +39,14 @@ def unpack(into: Path) -> Path:
 
 
 def tree(root: Path, kind: str) -> list[str]:
-    """The files of one kind, by name, as paths below ``root``."""
+    """Return the files of one kind, by name, as paths below ``root``."""
     top = root / kind
-    found = [top] if top.is_file() else [path for path in top.rglob("*") if path.is_file()]
-    return sorted(path.relative_to(root).as_posix() for path in found)
+    paths = [top] if top.is_file() else [path for path in top.rglob("*") if path.is_file()]
+    return sorted(path.relative_to(root).as_posix() for path in paths)
 
 
 def difference(expected: Path, built: Path) -> str:
-    """Where two files part, "" when they hold the same bytes."""
+    """Return where two files part, "" when they hold the same bytes."""
     one, other = expected.read_bytes(), built.read_bytes()
     if one == other:
         return ""
@@ -75,7 +75,7 @@ def compare(expected: Path, built: Path) -> list[Pair]:
 
 
 def show(pairs: list[Pair]) -> int:
-    """Print the table; returns the exit status."""
+    """Print the table; return the exit status."""
     print(f"\n{'built':<14}{'files':>5}{'bytes':>11}   same bytes as RocketMQ's")
     for kind, title in TITLES.items():
         mine = [pair for pair in pairs if pair.kind == kind]
@@ -90,7 +90,7 @@ def show(pairs: list[Pair]) -> int:
 
 
 def main() -> int:
-    """The whole demo; returns the exit status."""
+    """Run the whole demo, and return the exit status."""
     if not ARCHIVE.is_file():
         print(f"error: {ARCHIVE}: is not there: the demo runs in a clone of the project", file=sys.stderr)
         return 1

@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.fetching.options import parse_fetch
 
 
 def fetch(arguments: Sequence[str]) -> int:
-    """One fetch. Returns the exit status."""
+    """Fetch, and return the exit status."""
     return show(run_fetch(lambda: parse_fetch(arguments), Interrupts()).result, "--json" in arguments)
 
 

@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.describing.look import parse_info
 
 
 def info(arguments: Sequence[str]) -> int:
-    """One look at a store. Returns the exit status: 0 also where something is missing in the store."""
+    """Look at a store, and return the exit status: 0 also where something is missing in the store."""
     return show(run_info(lambda: parse_info(arguments)).result, "--json" in arguments)
 
 

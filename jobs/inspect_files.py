@@ -15,7 +15,7 @@ from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError, err
 
 
 def inspect(arguments: Sequence[str]) -> int:
-    """Inspect every file in turn. Returns the exit status: 1 where a file could not be read."""
+    """Inspect every file in turn. Return the exit status: 1 where a file could not be read."""
     with Output() as output:
         asked = parse_inspection(arguments)
         shown = 0
@@ -27,18 +27,18 @@ def inspect(arguments: Sequence[str]) -> int:
 
 
 def _show(path: str, asked: Inspection, apart: bool) -> int:
-    """Print one file, ``apart`` from the one before it by an empty line. Returns the exit status."""
+    """Print one file, ``apart`` from the one before it by an empty line. Return the exit status."""
     try:
         with failures_as_errors(path):
             with Stages(quiet=False, loop=compiling.SCAN, loops={"read": "", "check": compiling.INDEX}) as told:
-                found = look(path, asked, told)
+                inspected = look(path, asked, told)
             if apart:
                 print()
-            show_summary(found.summary, asked.json)
+            show_summary(inspected.summary, asked.json)
             if asked.records:
                 if not asked.json:
                     print()
-                show_rows(found.found.rows, asked.json)
+                show_rows(inspected.found.rows, asked.json)
             sys.stdout.flush()
     except OutputError:
         raise

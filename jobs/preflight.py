@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.preflighting.options import parse_preflight
 
 
 def preflight(arguments: Sequence[str]) -> int:
-    """One preflight. Returns the exit status: 0 where the start loses nothing, 4 where it loses or hides something."""
+    """Work out a start. Return the exit status: 0 where it loses nothing, 4 where it loses or hides something."""
     return show(run_preflight(lambda: parse_preflight(arguments)).result, "--json" in arguments)
 
 

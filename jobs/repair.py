@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.watching.watch import Watch
 
 
 def repair(arguments: Sequence[str]) -> int:
-    """One repair, or the explanation of one. Returns the exit status."""
+    """Repair a log, or explain a repair. Return the exit status."""
     manifest = None
     with Output() as output:
         manifest = explained(arguments)

@@ -24,17 +24,17 @@ def words(given: Sequence[str]) -> list[str]:
     ``--name=`` is left out: a job's parameter that is empty. ``options=TEXT`` is more words, split as a shell does. Raises
     UsageError where that cannot be split.
     """
-    found: list[str] = []
+    split: list[str] = []
     for word in given:
         if word.startswith("options="):
             text = word.removeprefix("options=")
             try:
-                found += shlex.split(text)
+                split += shlex.split(text)
             except ValueError as error:
                 raise UsageError(f"options: {escape(text, 200)}: {str(error).lower()}: quote words as a shell does") from None
         elif not (word.startswith("--") and word.endswith("=")):
-            found.append(word)
-    return found
+            split.append(word)
+    return split
 
 
 def check_verify(given: Sequence[str]) -> None:
@@ -43,8 +43,8 @@ def check_verify(given: Sequence[str]) -> None:
     Raises UsageError for one that verify could not make.
     """
     place = ""
-    found = words(given)
-    for word, after in zip(found, [*found, ""][1:], strict=True):
+    verify_words = words(given)
+    for word, after in zip(verify_words, [*verify_words, ""][1:], strict=True):
         name, equals, value = word.partition("=")
         if name == "--work":
             place = value if equals else after

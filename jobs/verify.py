@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.watching.watch import Watch
 
 
 def verify(arguments: Sequence[str]) -> int:
-    """One verify. Returns the exit status: 0 clean, 4 differences, 1 an error, 2 wrong usage."""
+    """Verify a store. Return the exit status: 0 clean, 4 differences, 1 an error, 2 wrong usage."""
     watch = Watch("verify", json_log=wants_json_log(arguments))
     result = run_verify(lambda: parse_verify(arguments), watch, Interrupts()).result
     return show(result, "--json" in arguments, on_stderr=False)

@@ -36,31 +36,31 @@ COMMA_LISTS: Final = frozenset({"only"})
 
 
 def keyword_of(action: argparse.Action) -> str:
-    """The keyword of an option: ``--on-damage`` is ``on_damage``."""
+    """Return the keyword of an option: ``--on-damage`` is ``on_damage``."""
     names = [name for name in action.option_strings if name.startswith("--")]
     return names[0].removeprefix("--").replace("-", "_") if names else action.dest
 
 
 def options_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
-    """The options of a parser by their keywords."""
-    found = {keyword_of(action): action for action in parser._actions}
-    return {keyword: action for keyword, action in found.items() if keyword not in NOT_OPTIONS}
+    """Return the options of a parser by their keywords."""
+    by_keyword = {keyword_of(action): action for action in parser._actions}
+    return {keyword: action for keyword, action in by_keyword.items() if keyword not in NOT_OPTIONS}
 
 
 def keywords_in(parser: argparse.ArgumentParser, text: str) -> dict[str, Any]:
-    """The keywords that options stand for, in a text as on the command line. Raises UsageError."""
+    """Return the keywords that options stand for, in a text as on the command line. Raises UsageError."""
     for action in parser._actions:
         action.required = False
     try:
-        found = vars(parser.parse_args(shlex.split(text)))
+        read = vars(parser.parse_args(shlex.split(text)))
     except ValueError as error:
         parser.error(str(error))
-    named = {keyword: found.get(action.dest) for keyword, action in options_of(parser).items()}
+    named = {keyword: read.get(action.dest) for keyword, action in options_of(parser).items()}
     return {keyword: value for keyword, value in named.items() if value is not None and value is not False}
 
 
 def given(command: str, keywords: Mapping[str, object]) -> dict[str, Any]:
-    """The options that keywords of a command stand for, by the names of the parser and with its types. Raises UsageError.
+    """Return the options that keywords of a command stand for, by the parser's names and with its types. Raises UsageError.
 
     A keyword that is None, and a switch that is False, is left out, as an option is. One that is required cannot be None.
     """
@@ -91,7 +91,7 @@ def given(command: str, keywords: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _read(parser: argparse.ArgumentParser, action: argparse.Action, value: object) -> Any:
-    """One value, as the parser reads the option's text."""
+    """Return one value, as the parser reads the option's text."""
     read = parser._get_value(action, _text(parser, action, value))
     parser._check_value(action, read)
     return read
@@ -135,17 +135,17 @@ def in_keywords(text: str, function: str) -> str:
     parser = command_options.parser_of(function)
     own = option_table.options_of(function)
     places = {option.metavar: "file" if option.nargs == "+" else name for name, option in own.items() if option.is_argument}
-    said = functools.partial(_said, options=option_table.OPTIONS | own, places=places)
+    as_keyword = functools.partial(_said, options=option_table.OPTIONS | own, places=places)
     lines = []
     for line in text.split("\n"):
-        rest = line.removeprefix(f"{parser.prog}: ").removesuffix(": see --help")
+        message = line.removeprefix(f"{parser.prog}: ").removesuffix(": see --help")
         begin = f"{function}: " if line.startswith(f"{parser.prog}: ") else ""
-        lines.append(begin + _SEEN.sub(said, rest))
+        lines.append(begin + _SEEN.sub(as_keyword, message))
     return "\n".join(lines)
 
 
 def _said(match: re.Match[str], options: Mapping[str, command_option.Option], places: Mapping[str, str]) -> str:
-    """A command as it is, or an option as a keyword, with its value where one follows."""
+    """Return a command as it is, or an option as a keyword, with its value where one follows."""
     if match["place"]:
         return places.get(match["place"], match[0])
     keyword = (match["name"] or "").replace("-", "_")
@@ -167,7 +167,7 @@ def _said(match: re.Match[str], options: Mapping[str, command_option.Option], pl
 
 
 def _is_value(keyword: str, option: command_option.Option, word: str, at_the_front: bool) -> bool:
-    """Whether the word behind an option is its value, and not the next word of the sentence."""
+    """Return whether the word behind an option is its value, and not the next word of the sentence."""
     if word[:1] in ("'", '"'):
         return True
     if option.choices:
@@ -206,8 +206,8 @@ def _argument_text(command: str, option: command_option.Option) -> str:
     for pattern, words in _SAID.items():
         text = re.sub(pattern, words, text)
     places = {"STORE": "store", "DIR": "to" if command == "fetch" else "out"}
-    text = re.sub(r"\b(STORE|DIR)\b([\w./]*\w)?", lambda found: f"``{places[found[1]]}{found[2] or ''}``", text)
-    text = re.sub(r"(?<![\w`-])--([a-z][a-z-]*)", lambda found: f"``{found[1].replace('-', '_')}``", text)
+    text = re.sub(r"\b(STORE|DIR)\b([\w./]*\w)?", lambda match: f"``{places[match[1]]}{match[2] or ''}``", text)
+    text = re.sub(r"(?<![\w`-])--([a-z][a-z-]*)", lambda match: f"``{match[1].replace('-', '_')}``", text)
     # The name of a setting of a broker stays as it is.
     return f"{text if re.match('[a-z]+[A-Z]', text) else text[0].upper() + text[1:]}."
 
@@ -221,10 +221,10 @@ def _explained(function: Callable[..., object]) -> str:
         for keyword in inspect.signature(function).parameters
     }
     # From Python 3.13 on the compiler takes the margin away.
-    said = inspect.cleandoc(function.__doc__ or "")
+    docstring = inspect.cleandoc(function.__doc__ or "")
     wrap = functools.partial(textwrap.fill, width=120, initial_indent=" " * 4, subsequent_indent=" " * 8)
     arguments = "\n".join(wrap(f"{keyword}: {text}", break_on_hyphens=False) for keyword, text in texts.items())
-    return said.replace("\nReturns:", f"\nArgs:\n{arguments}\n\nReturns:", 1)
+    return docstring.replace("\nReturns:", f"\nArgs:\n{arguments}\n\nReturns:", 1)
 
 
 def says_keywords(function: Callable[P, R]) -> Callable[P, R]:
@@ -249,7 +249,7 @@ AnyResult = TypeVar("AnyResult", bound=Result)
 
 
 def result_of(ended: Ended[AnyResult]) -> AnyResult:
-    """The result of a run. Raises ReindexError where the command would end with 1, 2 or 5, and KeyboardInterrupt."""
+    """Return the result of a run. Raises ReindexError where the command would end with 1, 2 or 5, and KeyboardInterrupt."""
     result, error = ended.result, ended.error
     result.keep_lists()
     if error is not None and (ended.interrupted or was_interrupted(error)):
@@ -269,7 +269,7 @@ def result_of(ended: Ended[AnyResult]) -> AnyResult:
 
 
 def options(command: Literal["build", "verify"], text: str) -> dict[str, Any]:
-    """The keyword arguments that options of the command line stand for, for a job or a notebook that is given a text.
+    """Return the keyword arguments that options of the command line stand for, for a job or a notebook that is given a text.
 
     Args:
         command: The function that they are for: ``build`` or ``verify``.

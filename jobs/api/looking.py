@@ -52,10 +52,10 @@ def inspect(
         from rocketmq_reindex.jobs.inspecting.options import look
 
         asked = inspection(api_keywords.given("inspect", keywords))
-        found = look(asked.files[0], asked)
-    rows = found.found.rows if records else ()
-    result = messages.InspectResult(found.file, found.kind, found.found.summary, rows)
-    result.end(summary_text(found.summary))
+        inspected = look(asked.files[0], asked)
+    rows = inspected.found.rows if records else ()
+    result = messages.InspectResult(inspected.file, inspected.kind, inspected.found.summary, rows)
+    result.end(summary_text(inspected.summary))
     return result
 
 

@@ -27,7 +27,7 @@ TEXT_SHOWN: Final = 80
 
 
 def arrow_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Messages as ``query --json`` gives them, as an Arrow table. Its columns are the same for any question and answer."""
+    """Return messages as ``query --json`` gives them, as an Arrow table. Its columns are always the same."""
     import numpy as np
     import pyarrow as pa
 
@@ -70,7 +70,7 @@ def arrow_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def _text(value: Any) -> str | None:
-    """A text that Arrow takes: a value of JSON is written as JSON, and half of a surrogate pair becomes ``?``."""
+    """Return a text that Arrow takes: a value of JSON is written as JSON, and half of a surrogate pair becomes ``?``."""
     if value is None:
         return None
     text = value if isinstance(value, str) else to_json(value)
@@ -78,7 +78,7 @@ def _text(value: Any) -> str | None:
 
 
 def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The first ROWS_SHOWN messages as an HTML table, and how many more there are. All texts are escaped."""
+    """Return the first ROWS_SHOWN messages as an HTML table, and how many more there are. All texts are escaped."""
     if not rows:
         return ""
     heads = ("topic", "queue_id", "queue_offset", "phy_offset", "store_time", "unique_key", "keys", "tags", "body")
@@ -89,8 +89,8 @@ def html_table(rows: Sequence[Mapping[str, Any]]) -> str:
         shown = [_shown(value) for value in (*values, keys, row["tags"])]
         shown.append(html.escape(preview(dict(row), TEXT_SHOWN)) if "body" in row else "")
         lines.append(f"<tr>{''.join(f'<td>{text}</td>' for text in shown)}</tr>")
-    more = len(rows) - ROWS_SHOWN
-    tail = f"<p>{counted(more, 'more message')}</p>" if more > 0 else ""
+    hidden = len(rows) - ROWS_SHOWN
+    tail = f"<p>{counted(hidden, 'more message')}</p>" if hidden > 0 else ""
     return f"<table>{''.join(lines)}</table>{tail}"
 
 
@@ -157,8 +157,8 @@ class FoundMessage:
     @property
     def unique_key(self) -> str | None:
         """The client's unique id, which RocketMQ's clients show as the message id. None where the message has none."""
-        found = self.fields["uniqueKey"]
-        return None if found is None else str(found)
+        key = self.fields["uniqueKey"]
+        return None if key is None else str(key)
 
     @property
     def keys(self) -> list[str]:
@@ -168,8 +168,8 @@ class FoundMessage:
     @property
     def tags(self) -> str | None:
         """The tags."""
-        found = self.fields["tags"]
-        return None if found is None else str(found)
+        tags = self.fields["tags"]
+        return None if tags is None else str(tags)
 
     @property
     def properties(self) -> dict[str, str]:
@@ -182,7 +182,7 @@ class FoundMessage:
         return self.fields.get("body")
 
     def to_dict(self) -> dict[str, Any]:
-        """The object that ``rmq-reindex query --json`` prints of the message."""
+        """Return the object that ``rmq-reindex query --json`` prints of the message."""
         return copy.deepcopy(dict(self.fields))
 
     def __repr__(self) -> str:
@@ -217,12 +217,12 @@ class QueryResult(Result):
         return self.messages[number]
 
     def to_dict(self) -> dict[str, Any]:
-        """The messages, each as ``rmq-reindex query --json`` prints it, and what the command says on stderr."""
+        """Return the messages, each as ``rmq-reindex query --json`` prints it, and what the command says on stderr."""
         messages = [message.to_dict() for message in self.messages]
         return {"messages": messages, "warnings": list(self.warnings), "searched": self.searched}
 
     def to_arrow(self) -> pa.Table:
-        """The messages as an Arrow table: a row for each, and the same columns whatever was asked and found.
+        """Return the messages as an Arrow table: a row for each, and the same columns whatever was asked and found.
 
         The columns are named as the fields of FoundMessage. ``store_time`` and ``born_time`` are timestamps in UTC, null before
         1677 and after 2262. ``properties`` is a map, ``keys`` a list, ``body`` a text as ``body=`` asked for it.
@@ -230,11 +230,11 @@ class QueryResult(Result):
         return arrow_table([message.fields for message in self.messages])
 
     def to_pandas(self) -> Any:
-        """The messages as a ``pandas.DataFrame`` with the columns of ``to_arrow()``; ``properties`` are dicts. Needs pandas."""
+        """Return the messages as a ``pandas.DataFrame``, with the columns of ``to_arrow()``; ``properties`` are dicts."""
         return self.to_arrow().to_pandas(maps_as_pydicts="strict")
 
     def _repr_html_(self) -> str:
-        """The messages, for notebooks, below the short table of any result, and the warnings."""
+        """Return the messages, for notebooks, below the short table of any result, and the warnings."""
         rows = html_table([message.fields for message in self.messages])
         warnings = "".join(f"<p>warning: {html.escape(printable(warning))}</p>" for warning in self.warnings)
         return super()._repr_html_() + rows + warnings
@@ -259,7 +259,7 @@ class InspectResult(Result):
         return self.summary[name]
 
     def to_dict(self) -> dict[str, Any]:
-        """The object that ``rmq-reindex inspect --json`` prints of the file. It has no records."""
+        """Return the object that ``rmq-reindex inspect --json`` prints of the file. It has no records."""
         return {"file": self.file, "kind": self.kind, **copy.deepcopy(dict(self.summary))}
 
     def _facts(self) -> dict[str, str]:

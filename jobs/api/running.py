@@ -216,11 +216,11 @@ def _run_with_engine(command: _Command[R, S], watch: Watch, interrupts: Interrup
     result: Any = command.result
     raised: BaseException | None = None
     try:
-        settings, said = with_engine(command.settings_of(), spark)
+        settings, engine_line = with_engine(command.settings_of(), spark)
         command.settings = settings
         with interrupts:
             command.begin(watch)
-            watch.says(said)
+            watch.says(engine_line)
             command.refuse()
             from rocketmq_reindex.jobs.watching.compiling import NOTE, kept
 

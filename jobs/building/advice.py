@@ -77,16 +77,16 @@ def options(settings: StoreSettings, topics_config: str = "") -> list[str]:
     ``topics_config`` is the file that the batch topics are from, if it is not STORE/config/topics.json.
     """
     # Sizes that stand in it are named all the same: they win over it, whatever it says by then.
-    found = ["--broker-conf", settings.broker_conf] if settings.broker_conf else []
+    words = ["--broker-conf", settings.broker_conf] if settings.broker_conf else []
     for name in ADVISED:
         value = getattr(settings, name)
         if value != default_of(name) or name in settings.named:
-            found += [f"--{name.replace('_', '-')}", str(value)]
-    found += ["--lmq"] if settings.lmq else []
-    found += ["--snapshot"] if settings.snapshot else []
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    words += ["--lmq"] if settings.lmq else []
+    words += ["--snapshot"] if settings.snapshot else []
     if settings.batch_topics:
-        found += ["--topics-config", topics_config or f"{settings.store or settings.store_folder}/config/topics.json"]
-    return found
+        words += ["--topics-config", topics_config or f"{settings.store or settings.store_folder}/config/topics.json"]
+    return words
 
 
 def repair(settings: StoreSettings, topics_config: str = "", out: str = DIR) -> str:

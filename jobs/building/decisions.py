@@ -51,9 +51,9 @@ class EmptyFile(NamedTuple):
 
 
 def segment_of(segments: list[ranges.Segment], offset: int) -> str:
-    """The name of the segment that has a phy_offset; "" when it lies before all of them."""
-    found = bisect_right(segments, offset, key=lambda segment: segment.start)
-    return segments[found - 1].name if found else ""
+    """Return the name of the segment that has a phy_offset; "" when it lies before all of them."""
+    number = bisect_right(segments, offset, key=lambda segment: segment.start)
+    return segments[number - 1].name if number else ""
 
 
 def _key(queue: OddQueue) -> tuple[str, int]:
@@ -121,7 +121,7 @@ class OddQueues:
         return bool(self._parts)
 
     def queues(self) -> Iterator[OddQueue]:
-        """The queues. Raises RefusedError at one that is out of order more often than damage can explain."""
+        """Yield the queues. Raises RefusedError at one that is out of order more often than damage can explain."""
         for queue in heapq.merge(*(map(OddQueue.from_json, files.lines(part)) for part in self._parts), key=_key):
             if queue.breaks:
                 raise RefusedError(
@@ -132,57 +132,57 @@ class OddQueues:
 
     def wrong_places(self) -> tuple[int, ...]:
         """Return the offsets of records whose queue offsets are sure to be wrong: of those out of line a repair mends these."""
-        return tuple(one.phy_offset for queue in self.queues() for one in queue.lost if one.is_wrong)
+        return tuple(record.phy_offset for queue in self.queues() for record in queue.lost if record.is_wrong)
 
     def decisions(self) -> Iterator[QueueDecision]:
-        """The decisions on all queues."""
+        """Return the decisions on all queues."""
         return (decision for queue in self.queues() for decision in _decisions(queue))
 
     def outcome(self, segments: list[ranges.Segment], name: str, most: int = INT64_MAX) -> OrderOutcome:
-        """What the decisions on all queues amount to; the plans are written under ``name``.
+        """Return what the decisions on all queues amount to; the plans are written under ``name``.
 
         A queue that would take more than ``most`` fills is not in them.
         """
-        found = OrderOutcome()
+        outcome = OrderOutcome()
         if not self:
-            return found
+            return outcome
         staging = self._staging
         units = PlanWriter(staging.temporary, files.join(staging.plans, f"placements-{name}"))
         batches = PlanWriter(staging.temporary, files.join(staging.plans, f"batch-placements-{name}"))
 
         def taken() -> Iterator[QueueDecision]:
             for queue in self.queues():
-                self._take(found, segments, queue)
+                self._take(outcome, segments, queue)
                 if queue.filled <= most:
                     (batches if queue.batch else units).put(queue.topic, queue.queue, queue.where)
                 yield from _decisions(queue)
 
         try:
-            found.warnings.add_decisions(taken())
-            found.lost.settle()
-            found.placements, found.batches = units.finish(), batches.finish()
+            outcome.warnings.add_decisions(taken())
+            outcome.lost.settle()
+            outcome.placements, outcome.batches = units.finish(), batches.finish()
         except BaseException:
             units.abandon()
             batches.abandon()
             raise
-        return found
+        return outcome
 
     @staticmethod
-    def _take(found: OrderOutcome, segments: list[ranges.Segment], queue: OddQueue) -> None:
+    def _take(outcome: OrderOutcome, segments: list[ranges.Segment], queue: OddQueue) -> None:
         """Add one queue; its records out of line that are not listed one by one are one more hole, with all their bytes."""
-        found.filled += queue.filled
+        outcome.filled += queue.filled
         if queue.opened >= 0:
-            found.opened.append(EmptyFile(queue.topic, queue.queue, queue.opened))
+            outcome.opened.append(EmptyFile(queue.topic, queue.queue, queue.opened))
         name = f"(queue {escape(queue.topic)}/{queue.queue})"
-        for one in queue.lost:
-            found.lost_records += 1
-            segment = segment_of(segments, one.phy_offset)
-            found.lost.add(ranges.Hole(segment, one.phy_offset, one.size, f"{r.OUT_OF_LINE} {name}"))
+        for record in queue.lost:
+            outcome.lost_records += 1
+            segment = segment_of(segments, record.phy_offset)
+            outcome.lost.add(ranges.Hole(segment, record.phy_offset, record.size, f"{r.OUT_OF_LINE} {name}"))
         if queue.more_lost:
             count, phy_offset, end, size = queue.more_lost
-            found.lost_records += count
+            outcome.lost_records += count
             reason = f"{r.OUT_OF_LINE} {name}: {counted(count, 'more record')}, up to offset {end}"
-            found.lost.add(ranges.Hole(segment_of(segments, phy_offset), phy_offset, size, reason))
+            outcome.lost.add(ranges.Hole(segment_of(segments, phy_offset), phy_offset, size, reason))
 
 
 # -------------------------------------------------------------------------------------------------------------------- decisions
@@ -285,7 +285,7 @@ class Decisions:
             self.warnings.warn(scanning.doubts(self.chain.doubt))
 
     def _order(self, cut: int) -> OddQueues:
-        """The queues out of order, with decisions on their records before the phy_offset ``cut``."""
+        """Return the queues out of order, with decisions on their records before the phy_offset ``cut``."""
         settings = self.settings
         # The holes behind a cut count as well.
         from_zero = bool(self.segments) and self.segments[0].start == 0
@@ -293,14 +293,14 @@ class Decisions:
         log = placement.LogEvidence(gaps, self.chain.rolled_back, settings.max_fill, from_zero)
         units_per_file = settings.cq_file_size // queue_units.UNIT_SIZE
         plain = DecideOrder(self.scan.staging, settings.queue_order, units_per_file, log, cut)
-        found: list[OrderResult] = []
+        results: list[OrderResult] = []
         if any(summary.units for summary in self.accepted):
             # 5.3 and 5.4 make such files as well, and then do not load.
             opens = settings.rules.opens_empty_queue_file
-            found += self._run(handover.RUNS, dataclasses.replace(plain, opens=opens))
+            results += self._run(handover.RUNS, dataclasses.replace(plain, opens=opens))
         if any(summary.batch_units for summary in self.accepted):
-            found += self._run(handover.BATCH_RUNS, dataclasses.replace(plain, units_per_file=1, batch=True))
-        return OddQueues(self.scan.staging, found)
+            results += self._run(handover.BATCH_RUNS, dataclasses.replace(plain, units_per_file=1, batch=True))
+        return OddQueues(self.scan.staging, results)
 
     def _run(self, kind: int, decide_order: DecideOrder) -> list[OrderResult]:
         """Decide from the runs of one kind: in this process when there are few, else in tasks."""
@@ -344,9 +344,9 @@ class Decisions:
                 f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
                 f" ({outcome.lost_records} in all):{advice}"
             )
-        most = self.chain.fills(self.settings.max_fill)
-        if outcome.filled > most:
-            explained = most - self.settings.max_fill
+        fills_max = self.chain.fills(self.settings.max_fill)
+        if outcome.filled > fills_max:
+            explained = fills_max - self.settings.max_fill
             raise RefusedError(
                 f"queues: {outcome.filled:,} missing offsets would have to be filled,"
                 f" more than --max-fill {self.settings.max_fill}{f' and {explained} for lost bytes' if explained else ''}"
@@ -355,12 +355,6 @@ class Decisions:
     def _report(self, holes: list[ranges.Hole], lost: FirstHoles) -> None:
         """Warn of damage, records out of line and the tail: the first ones, and the others as one."""
         ordered = sorted([*holes, *lost.first], key=lambda hole: (hole.offset, hole.reason))
-        for hole in ordered[:DAMAGE_MAX]:
-            self.warnings.add_damage(hole.segment, hole.offset, hole.length, hole.reason)
-        if rest := ordered[DAMAGE_MAX:]:
-            size = lost.more_bytes + sum(hole.length for hole in rest)
-            end = max(lost.more_end, *(hole.offset + hole.length for hole in rest))
-            reason = f"{counted(len(rest) + lost.more, 'more damaged place')}, up to offset {end}"
-            self.warnings.add_damage(rest[0].segment, rest[0].offset, size, reason)
+        self.warnings.add_damages(ordered, lost.more, lost.more_bytes, lost.more_end)
         if self.tail:
             self.warnings.add_damage(self.tail.segment, self.tail.offset, self.tail.length, self.tail.reason, lost=False)

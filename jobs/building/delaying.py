@@ -121,7 +121,7 @@ _TRANSACTIONS: Final = f"{HALF_TOPIC}@CID_RMQ_SYS_TRANS"
 def pass_halves(
     table: dict[str, Any], results: Sequence[JoinedResult], engine: Engine, staging: StagingFolder
 ) -> tuple[bool, list[str]]:  # fmt: skip
-    """Put the broker's own offset into the table of consumerOffset.json; returns whether it changed, and warnings.
+    """Put the broker's own offset into the table of consumerOffset.json; return whether it changed, and warnings.
 
     Without it a broker asks again about half messages that were committed after a check, and commits them twice.
     """

@@ -13,8 +13,8 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_signs import vouched
 from rocketmq_reindex.jobs.building.summary import BuildResult
-from rocketmq_reindex.jobs.publishing.layout import Leftovers
-from rocketmq_reindex.jobs.publishing.output import CONFIG, TOPICS, entries, few_parts, joined
+from rocketmq_reindex.jobs.publishing.layout import CONFIG, TOPICS, Leftovers
+from rocketmq_reindex.jobs.publishing.output import entries, few_parts, joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
@@ -38,7 +38,7 @@ def write_topics(
     """Draft the file from the accepted ranges; return its entry for the manifest, and warnings."""
     staging = scan.staging
     drafted: list[TopicsResult] = []
-    if any(found.unit_records for found in accepted):
+    if any(summary.unit_records for summary in accepted):
         reducer = DraftTopics(staging, frozenset(settings.batch_topics))
         drafted = TopicsResult.read(scan.engine.reduce(handover.TOPICS, scan.left_out(accepted), None, reducer))
     warnings = list[str]()
@@ -47,7 +47,7 @@ def write_topics(
             "delayed messages: a broker without config/delayOffset.json delivers all of them in the log again: keep that file"
         )
     warnings += _warnings(drafted)
-    newest = next((found.last_time for found in reversed(accepted) if found.records), 0)
+    newest = next((summary.last_time for summary in reversed(accepted) if summary.records), 0)
     digest, size = new_digest([]), 0
 
     def text() -> Iterator[bytes]:

@@ -51,8 +51,8 @@ def write_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummar
     if order.placements:
         reroute = Reroute(order.placements, scan.task.units_per_file, scan.task.keys)
     writer = WriteQueues(staging, settings.cq_file_size)
-    found = FilesResult.read(scan.engine.reduce(handover.UNITS, scan.left_out(accepted), reroute, writer))
-    return [*found, write_empty_files(staging, settings.cq_file_size, order.opened)] if order.opened else found
+    results = FilesResult.read(scan.engine.reduce(handover.UNITS, scan.left_out(accepted), reroute, writer))
+    return [*results, write_empty_files(staging, settings.cq_file_size, order.opened)] if order.opened else results
 
 
 def write_batches(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order) -> list[FilesResult]:
@@ -64,14 +64,14 @@ def write_batches(scan: Scan, settings: BuildSettings, accepted: list[RangeSumma
 
 
 def write_index(scan: Scan, settings: BuildSettings, index_plans: list[IndexFilePlan]) -> list[IndexFileResult]:
-    """Write the planned IndexFiles; returns them by number."""
+    """Write the planned IndexFiles; return them by number."""
     if not index_plans:
         return []
     path = handover.write_plan(scan.staging, "index", index_plans)
     seal = settings.checkpoint == "safe"
     writer = WriteIndex(scan.staging, path, settings.hash_slots, settings.index_items, settings.broker_version, seal)
-    found = IndexFileResult.read(scan.engine.numbers(writer, len(index_plans)))
-    return sorted(found, key=lambda result: result.number)
+    results = IndexFileResult.read(scan.engine.numbers(writer, len(index_plans)))
+    return sorted(results, key=lambda result: result.number)
 
 
 def write_both(
@@ -95,7 +95,7 @@ def write_both(
 def name_index_files(staging: StagingFolder, written: WrittenFiles, left: Leftovers) -> list[dict[str, Any]]:
     """Name each IndexFile after the phy_offset of the record that made it, but at least the name before + 1.
 
-    Returns the entries of the manifest. Where a rename would be a copy, files stay where they are, and their entries say where
+    Return the entries of the manifest. Where a rename would be a copy, files stay where they are, and their entries say where
     (``at``). ``left`` learns of files of failed attempts that could not be removed.
     """
     entries, name = [], -1
@@ -148,6 +148,12 @@ class FullBuild:
 
     def __init__(self, settings: BuildSettings, log: Commitlog) -> None:
         self.settings, self.log = settings, log
+        self.warnings = building_summary.Warnings()
+        """of these steps, also where one of them refuses the log"""
+        self.entries = list[dict[str, Any]]()
+        """entries of the manifest: of files that only these steps write"""
+        self.figures = dict[str, Any]()
+        """fields of the result that only these steps fill, by name"""
 
     def nothing_new(self, result: building_summary.BuildResult) -> bool:
         """Return whether DIR holds this build already; ``result`` then says what it holds. DIR's lock is held."""
@@ -169,15 +175,11 @@ class FullBuild:
         check_begins(self.settings, segments, chain)
 
     def mended(
-        self, scan: Scan, segments: list[Segment], chain: Chain, result: building_summary.BuildResult, reporter: Reporter
-    ) -> tuple[list[Segment], Chain]:
+        self, scan: Scan, segments: list[Segment], chain: Chain, reporter: Reporter
+    ) -> tuple[list[Segment], Chain]:  # fmt: skip
         """Return the segments and the chain that are built from; a repair mends the log first."""
-        _ = scan, result, reporter
+        _ = scan, reporter
         return segments, chain
-
-    def more_entries(self) -> list[dict[str, Any]]:
-        """Return entries of the manifest: of files that only these steps write."""
-        return []
 
     def plan_index(self, accepted: list[RangeSummary]) -> list[IndexFilePlan]:
         """Return which items each IndexFile holds."""

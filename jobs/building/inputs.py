@@ -80,7 +80,7 @@ def _records(target: str) -> int:
     if standing is None:
         return -1 if output.kept(target) else 0
     try:
-        manifest = json.loads(files.read_bytes(files.join(standing.folder, output.MANIFEST), layout.MANIFEST_MAX))
+        manifest = json.loads(files.read_bytes(files.join(standing.folder, layout.MANIFEST), layout.MANIFEST_MAX))
         return int(manifest["counts"]["records"])
     except (OSError, InputError, ValueError, KeyError, TypeError):
         return -1
@@ -172,18 +172,18 @@ def _of_version(settings: BuildSettings, defaults: Sequence[str]) -> tuple[Build
             # The files may have other sizes than those that were named for the new ones.
             named = IndexSizes(settings.hash_slots, settings.index_items)
             signs = of_store(store, log, newest_index_sizes(index_files(store)) or named)
-    found, named_version = fit(signs), settings.is_named("broker_version")
+    fitting, named_version = fit(signs), settings.is_named("broker_version")
     notes, warnings = _defaults("" if named_version or signs else version, defaults), list[str]()
     why = ", ".join(sign.text for sign in signs)
-    if named_version and version not in found.versions:
-        fits = " or ".join(found.versions)
+    if named_version and version not in fitting.versions:
+        fits = " or ".join(fitting.versions)
         warnings.append(
             f"{escape(store)}: its files fit RocketMQ {fits} ({why}): the build is for {version}, as --broker-version says"
         )
     elif signs and not named_version:
-        fits = f"the newest of {listed(found.versions)} that fit" if len(found.versions) > 1 else "taken from"
-        notes.append(f"version: {found.best}, {fits} the files ({why}): --broker-version names another")
-        settings = dataclasses.replace(settings, broker_version=found.best)
+        fits = f"the newest of {listed(fitting.versions)} that fit" if len(fitting.versions) > 1 else "taken from"
+        notes.append(f"version: {fitting.best}, {fits} the files ({why}): --broker-version names another")
+        settings = dataclasses.replace(settings, broker_version=fitting.best)
     return settings, notes, warnings
 
 
@@ -211,8 +211,8 @@ def check_begins(settings: BuildSettings, segments: Sequence[ranges.Segment], ch
     if settings.allow_empty:
         return
     first_bytes.check_is_log(segments, chain)
-    if settings.on_damage != "salvage" and (said := first_bytes.foreign_log(segments, chain)):
-        raise RefusedError(f"{said}, and has none: put the right file in its place; --on-damage salvage passes over it")
+    if settings.on_damage != "salvage" and (fault := first_bytes.foreign_log(segments, chain)):
+        raise RefusedError(f"{fault}, and has none: put the right file in its place; --on-damage salvage passes over it")
 
 
 def check_left(
@@ -258,7 +258,7 @@ def _check_globs(settings: BuildSettings, accepted: Sequence[ranges.RangeSummary
 
 
 def _stored(segments: Sequence[ranges.Segment], offset: int) -> str:
-    """When the record at ``offset`` was stored, in words; "" where that cannot be read."""
+    """Return when the record at ``offset`` was stored, in words; "" where that cannot be read."""
     message = _message(segments, offset)
     return f", stored at {show_time(message.store_time)}" if message else ""
 
@@ -268,12 +268,12 @@ def _has_record(segment: ranges.Segment) -> bool:
 
 
 def _message(segments: Sequence[ranges.Segment], offset: int) -> Message | None:
-    segment = next((one for one in segments if one.start <= offset < one.data_end), None)
+    segment = next((candidate for candidate in segments if candidate.start <= offset < candidate.data_end), None)
     if segment is None:
         return None
     with contextlib.closing(files.Pages(segment.path)) as pages:
-        found = message_at(pages, segment.start, offset)
-    return found if isinstance(found, Message) else None
+        message = message_at(pages, segment.start, offset)
+    return message if isinstance(message, Message) else None
 
 
 # ---------------------------------------------------------------------------------------------------------------------- notices

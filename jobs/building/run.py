@@ -26,7 +26,7 @@ from rocketmq_reindex.jobs.building import (
 )
 from rocketmq_reindex.jobs.engines import engine as engines_engine
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
-from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.jobs.publishing import layout, output
 from rocketmq_reindex.jobs.store.settings import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
@@ -140,7 +140,7 @@ class Build:
                     self.recorder = recorder = self._make_recorder(settings, result, reporter, engine, log)
                     work = _Work(steps, recorder, engine, staging, log, target)
                     # Where no folder can be renamed a build stays where it was written.
-                    manifest = files.join(staging.tree if files.no_rename(target) else target, output.MANIFEST)
+                    manifest = files.join(staging.tree if files.no_rename(target) else target, layout.MANIFEST)
                     with recorder.recording(manifest, lambda: self.published, lambda: steps.rows_written(result.left)):
                         try:
                             self._make(work)
@@ -185,7 +185,12 @@ class Build:
         scan.first(segments, planning.range_size(settings, log.size, segment_bytes, work.engine.cores), settings.until_offset)
         chain = scan.settle(segments)
         steps.check_begins(segments, chain)
-        segments, chain = steps.mended(scan, segments, chain, result, self.reporter)
+        try:
+            segments, chain = steps.mended(scan, segments, chain, self.reporter)
+        finally:
+            steps.warnings.add_to(result)
+            for name, figure in steps.figures.items():
+                setattr(result, name, figure)
         decided = decisions.Decisions(scan, settings, segments, chain)
         with self.reporter.step("decide"):
             try:
@@ -204,7 +209,7 @@ class Build:
         result.units = written.units
         result.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX
-        own_entries = steps.more_entries()
+        own_entries = steps.entries
         if settings.write_topics:
             entry, warnings = finishing.write_topics(scan, settings, accepted)
             own_entries.append(entry)

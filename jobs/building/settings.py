@@ -154,8 +154,8 @@ class BuildSettings(StoreSettings):
 
     def for_manifest(self) -> dict[str, Any]:
         """Return the settings that decide what is written, by the names of the manifest."""
-        found = {name: getattr(self, name) for name in option_table.MANIFEST}
+        values = {name: getattr(self, name) for name in option_table.MANIFEST}
         # A limit that is none is null; the place of a file is not told.
-        found |= {name: None for name in ("until_offset", "until_time") if found[name] == INT64_MAX}
-        found |= {"consumer_offsets": bool(self.consumer_offsets)}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+        values |= {name: None for name in ("until_offset", "until_time") if values[name] == INT64_MAX}
+        values |= {"consumer_offsets": bool(self.consumer_offsets)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

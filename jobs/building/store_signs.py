@@ -99,8 +99,8 @@ def check_broker(settings: BuildSettings) -> list[str]:
         return []
     running, unknown = brokers(settings)
     refused = [
-        f"{one}: its log may change while it is read: stop it, or build from a copy; --snapshot says that it does not change"
-        for one in running
+        f"{text}: its log may change while it is read: stop it, or build from a copy; --snapshot says that it does not change"
+        for text in running
     ]
     if refused and not settings.dry_run:
         raise InputError(refused[0])
@@ -241,30 +241,30 @@ def _look_at_queues(settings: BuildSettings, store: str, kind: tuple[str, str, i
     name, part, unit = kind
     size, option = getattr(settings, name), f"--{name.replace('_', '-')}"
     folder = files.join(store, part)
-    found = sampled_sizes(folder, unit) if store else UsualSizes((), unit)
-    if not found.usual and _is_default(settings, name):
+    shown = sampled_sizes(folder, unit) if store else UsualSizes((), unit)
+    if not shown.usual and _is_default(settings, name):
         sizes.defaults.append(f"{_KINDS[name]} of {counted(size // unit, 'unit')}")
-    if found.usual and found.usual != size:
-        text = f"{escape(folder)}: has files of {found.usual:,} bytes, a build makes files of {size:,}"
+    if shown.usual and shown.usual != size:
+        text = f"{escape(folder)}: has files of {shown.usual:,} bytes, a build makes files of {size:,}"
         if settings.is_named(name):
             sizes.warnings.append(f"{text}, as {option} says: a broker starts on files of its own setting alone")
             return
-        if settings.broker_conf or not found.is_certain:
-            wanted = f"give {option} {found.usual} (or {option} {size}, if the broker's setting has changed)"
+        if settings.broker_conf or not shown.is_certain:
+            wanted = f"give {option} {shown.usual} (or {option} {size}, if the broker's setting has changed)"
             sizes.refused.append(f"{text}: {wanted}")
             return
-        sizes.taken[name] = size = found.usual
+        sizes.taken[name] = size = shown.usual
         sizes.notes.append(f"{files.base(folder)}: files of {size:,} bytes, taken from the files")
-    if found.usual and found.others:
+    if shown.usual and shown.others:
         sizes.warnings.append(
-            f"{escape(folder)}: beside files of {size:,} bytes has others ({_few(found.others)} bytes): {option} is {size}"
+            f"{escape(folder)}: beside files of {size:,} bytes has others ({_few(shown.others)} bytes): {option} is {size}"
         )
 
 
 def _look_at_index(settings: BuildSettings, store: str, sizes: Sizes) -> None:
     made = settings.hash_slots, settings.index_items
-    found = index_files(store) if store else []
-    by_size = Counter(entry.size for entry in found if entry.size)
+    index = index_files(store) if store else []
+    by_size = Counter(entry.size for entry in index if entry.size)
     usual, size = _usual(by_size), file_size(*made)
     if not usual:
         if _is_default(settings, "hash_slots") and _is_default(settings, "index_items"):
@@ -276,7 +276,7 @@ def _look_at_index(settings: BuildSettings, store: str, sizes: Sizes) -> None:
         if settings.is_named("hash_slots") or settings.is_named("index_items"):
             sizes.warnings.append(f"{text}, as {options.format(*made)} says: a broker finds nothing in files of other settings")
             return
-        shown = index_sizes([entry for entry in found if entry.size == usual], look_into=False)
+        shown = index_sizes([entry for entry in index if entry.size == usual], look_into=False)
         if settings.broker_conf or shown is None:
             wanted = options.format(*shown) if shown else "--hash-slots and --index-items as in broker.conf"
             sizes.refused.append(f"{text}: give {wanted} (or {options.format(*made)}, if the broker's settings have changed)")
@@ -309,7 +309,7 @@ def names_lost_segments(settings: BuildSettings, log: Commitlog) -> list[str]:
 
 
 def _is_default(settings: BuildSettings, name: str) -> bool:
-    """Whether a size that matters is nobody's choice. What a --broker-conf leaves out has the broker's default."""
+    """Return whether a size that matters is nobody's choice. What a --broker-conf leaves out has the broker's default."""
     needed = name != "batch_cq_file_size" or bool(settings.batch_topics)
     return needed and not settings.broker_conf and not settings.is_named(name)
 

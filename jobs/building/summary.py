@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
 from rocketmq_reindex.storage_format.errors import ExitStatus
+from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs.times import now
 from rocketmq_reindex.version import __version__
@@ -46,6 +47,16 @@ class Warnings:
         what = "damage" if lost else "cut"
         self._warn_about(f"{what}: segment {segment}, offset {offset}, {counted(length, 'byte')}: {reason}", "damage", entry)
 
+    def add_damages(self, holes: Sequence[Hole], others: int = 0, others_bytes: int = 0, others_end: int = 0) -> None:
+        """Add lost places, in order: the first ones each, the rest as one, together with ``others`` that are not listed."""
+        for hole in holes[:DAMAGE_MAX]:
+            self.add_damage(hole.segment, hole.offset, hole.length, hole.reason)
+        if not_listed := holes[DAMAGE_MAX:]:
+            size = others_bytes + sum(hole.length for hole in not_listed)
+            end = max(others_end, *(hole.offset + hole.length for hole in not_listed))
+            reason = f"{counted(len(not_listed) + others, 'more damaged place')}, up to offset {end}"
+            self.add_damage(not_listed[0].segment, not_listed[0].offset, size, reason)
+
     def add_decisions(self, decisions: Iterable[tuple[str, str, int, int, int]]) -> None:
         """Add decisions about queues' order (kind, topic, queue id, queue offset, units), each with its warning."""
         rest: dict[str, list[int]] = {}
@@ -53,8 +64,8 @@ class Warnings:
             if number < DECISIONS_MAX:
                 self.add_decision(kind, topic, queue, offset, count)
             else:
-                more = rest.setdefault(kind.removeprefix("more "), [0, 0])
-                more[0], more[1] = more[0] + 1, more[1] + count
+                sums = rest.setdefault(kind.removeprefix("more "), [0, 0])
+                sums[0], sums[1] = sums[0] + 1, sums[1] + count
         for kind in sorted(rest):
             self.decisions.append({"kind": f"more {kind}", "topic": "", "queue": -1, "offset": -1, "count": rest[kind][1]})
             text = _DECISIONS.get(kind, kind)
@@ -151,7 +162,7 @@ class BuildResult(Result):
         self.warnings += self.left.warnings()
 
     def events(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """(event, text, entry) of the first warnings, and how many more there are."""
+        """Yield (event, text, entry) of the first warnings, and how many more there are."""
         for text in self.warnings[:WARNING_LINES_MAX]:
             event, entry = self.about.get(text, ("warning", {}))
             yield event, text, entry
@@ -177,11 +188,11 @@ class BuildResult(Result):
 
     def delay_line(self) -> str:
         """Return what is pending of delayed and timer messages, in one line."""
-        found = self.delay or {}
-        levels, timers = sum(level["pending"] for level in found["levels"]), found["timers"]["pending"]
+        delay = self.delay or {}
+        levels, timers = sum(level["pending"] for level in delay["levels"]), delay["timers"]["pending"]
         return (
             f"delayed  {counted(levels, 'message')} of delay levels and {counted(timers, 'timer message')} wait to be delivered"
-            f": their REAL_TOPIC has no copy of them; {counted(found['undecided_count'], 'message')} undecided"
+            f": their REAL_TOPIC has no copy of them; {counted(delay['undecided_count'], 'message')} undecided"
         )
 
     def to_text(self) -> str:
@@ -240,18 +251,18 @@ class RepairResult(BuildResult):
     bytes ``from_replica``, ``filled`` and ``kept``; and the number of ``segments``"""
 
     def parts_of_manifest(self) -> dict[str, Any]:
-        found = {} if self.repair is None else {"repair": self.repair}
-        return found | super().parts_of_manifest()
+        parts = {} if self.repair is None else {"repair": self.repair}
+        return parts | super().parts_of_manifest()
 
     def log_lines(self) -> list[str]:
-        found = self.repair
-        if found is None:
+        repair = self.repair
+        if repair is None:
             return []
-        if not found["ranges"]:
+        if not repair["ranges"]:
             what = "commitlog/ is as it was" if self.lost else "the log is undamaged, and commitlog/ is as it was"
             return [f"repaired nothing: {what}"]
-        restored, filled = counted(found["from_replica"], "byte"), counted(found["filled"], "byte")
-        ranges = counted(len(found["ranges"]), "damaged range")
+        restored, filled = counted(repair["from_replica"], "byte"), counted(repair["filled"], "byte")
+        ranges = counted(len(repair["ranges"]), "damaged range")
         return [f"repaired {ranges}: {restored} from a replica, fillers in the place of {filled}"]
 
     def _facts(self) -> dict[str, str]:

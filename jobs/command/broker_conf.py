@@ -52,7 +52,7 @@ def check_names(text: str, path: str, more: Iterable[str] = ()) -> tuple[str, ..
         has = ", ".join(showing.escape(name, 60) for name in list(conf)[:_NAMED]) or "no setting"
         meant = f"; {asked[0]}" if asked else ""
         raise errors.UsageError(f"--broker-conf {path}: holds no setting of a broker ({has}{meant}): name its properties file")
-    return tuple(f"{path}: has {one} A broker passes over it" for one in asked)
+    return tuple(f"{path}: has {fault} A broker passes over it" for fault in asked)
 
 
 def read_conf(path: str, more: Iterable[str] = (), most: int = files.CONFIG_MAX) -> tuple[str, tuple[str, ...]]:
@@ -145,8 +145,8 @@ def is_on(value: str) -> bool:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """``name = value`` lines as ``java.util.Properties.load`` takes them: comments, continued lines, escapes."""
-    found: dict[str, str] = {}
+    """Return ``name = value`` lines as ``java.util.Properties.load`` takes them: comments, continued lines, escapes."""
+    properties: dict[str, str] = {}
     joined: str | None = None
     for line in re.split(r"\r\n|\n|\r", text):
         line = line.lstrip(_BLANKS)
@@ -157,15 +157,15 @@ def read_properties(text: str) -> dict[str, str]:
         goes_on = (len(line) - len(line.rstrip("\\"))) & 1
         joined += line[:-1] if goes_on else line
         if not goes_on:
-            _take(joined, found)
+            _take(joined, properties)
             joined = None
     if joined is not None:
         # The file ends in a backslash: what stands before it counts.
-        _take(joined, found)
-    return found
+        _take(joined, properties)
+    return properties
 
 
-def _take(line: str, found: dict[str, str]) -> None:
+def _take(line: str, properties: dict[str, str]) -> None:
     if not line:
         return
     at = 0
@@ -174,11 +174,11 @@ def _take(line: str, found: dict[str, str]) -> None:
     value = line[at:].lstrip(_BLANKS)
     if value[:1] in ("=", ":"):
         value = value[1:].lstrip(_BLANKS)
-    found[_plain(line[:at])] = _plain(value)
+    properties[_plain(line[:at])] = _plain(value)
 
 
 def _plain(text: str) -> str:
-    """Without escapes."""
+    """Return a text without escapes."""
     return re.sub(
         r"\\(u[0-9a-fA-F]{4}|.)",
         lambda match: chr(int(match[1][1:], 16)) if len(match[1]) > 1 else _ESCAPES.get(match[1], match[1]),
@@ -197,9 +197,9 @@ def rocksdb_lines(conf: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def settings_of(text: str, path: str) -> dict[str, Any]:
-    """What a broker.conf says of sizes, roots, delay levels, LMQ, RocksDB and recovery, by the names of ``BuildSettings``."""
+    """Return what a broker.conf says of sizes, roots, delay levels, LMQ, RocksDB and recovery, by the names of settings."""
     conf = read_properties(text)
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, setting in _NUMBERS.items():
         if name in conf:
             if not re.fullmatch(r"[+-]?[0-9]{1,18}", conf[name].strip()):
@@ -207,28 +207,28 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
                 raise errors.UsageError(
                     f"{path}: {name} is {value}, not a number of at most 18 digits: a broker passes over it"
                 )
-            found[setting] = int(conf[name].strip())
-    if "cq_file_size" in found:
+            settings[setting] = int(conf[name].strip())
+    if "cq_file_size" in settings:
         # MessageStoreConfig.getMappedFileSizeConsumeQueue rounds up to whole units.
-        found["cq_file_size"] = -(-found["cq_file_size"] // UNIT_SIZE) * UNIT_SIZE
-    if "timer_precision" in found:
-        found["timer_precision"] = precision_ms(found["timer_precision"])
-    found |= {setting: conf[name].strip() for name, setting in _TEXTS.items() if conf.get(name, "").strip()}
-    if "commitlogs" in found:
+        settings["cq_file_size"] = -(-settings["cq_file_size"] // UNIT_SIZE) * UNIT_SIZE
+    if "timer_precision" in settings:
+        settings["timer_precision"] = precision_ms(settings["timer_precision"])
+    settings |= {setting: conf[name].strip() for name, setting in _TEXTS.items() if conf.get(name, "").strip()}
+    if "commitlogs" in settings:
         # MixAll.MULTI_PATH_SPLITTER
-        found["commitlogs"] = tuple(root.strip() for root in found["commitlogs"].split(",") if root.strip())
-        if not found["commitlogs"]:
-            del found["commitlogs"]
+        settings["commitlogs"] = tuple(root.strip() for root in settings["commitlogs"].split(",") if root.strip())
+        if not settings["commitlogs"]:
+            del settings["commitlogs"]
     if is_on(conf.get("enableAcceleratedRecovery", "")):
-        found["accelerated"] = True
+        settings["accelerated"] = True
     if is_on(conf.get("timerRocksDBEnable", "")):
-        found["timer_rocksdb"] = True
+        settings["timer_rocksdb"] = True
     if is_on(conf.get("forceVerifyPropCRC", "")):
-        found["crc"], found["property_crc_forced"] = "all", True
+        settings["crc"], settings["property_crc_forced"] = "all", True
     if conf.get("checkCRCOnRecover", "").strip().lower() == "false":
-        found["crc_on_recover"] = False
+        settings["crc_on_recover"] = False
     if lines := rocksdb_lines(conf):
-        found["rocksdb"] = lines
+        settings["rocksdb"] = lines
     if all(is_on(conf.get(name, "")) for name in ("enableLmq", "enableMultiDispatch")):
-        found["lmq"] = True
-    return found
+        settings["lmq"] = True
+    return settings

@@ -101,7 +101,7 @@ PLACE, UNPUBLISHED = "input or output", ": nothing was published"
 def outcome(
     error: BaseException, interrupts: Interrupts | None, place: str, more: str = "", *, has_jvm: bool = True
 ) -> tuple[int, str]:
-    """The exit status of an error, and its line. Errors of Spark and of tasks come here as well.
+    """Return the exit status of an error, and its line. Errors of Spark and of tasks come here as well.
 
     ``place`` stands for a file without a name, ``more`` is the end of the line. ``has_jvm``: the command may work with Spark's
     JVM.
@@ -124,7 +124,7 @@ def outcome(
 
 
 def was_interrupted(error: BaseException) -> bool:
-    """Whether a KeyboardInterrupt is an error or its cause: py4j raises an error of its own for it."""
+    """Return whether a KeyboardInterrupt is an error or its cause: py4j raises an error of its own for it."""
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, KeyboardInterrupt):
         seen = seen.__cause__ or seen.__context__
@@ -147,15 +147,15 @@ def innermost(error: BaseException) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The text of an error; where Spark's own words are empty, that of the innermost cause, as of a wrong setting."""
+    """Return the text of an error; where Spark's own words are empty, that of the innermost cause, as of a wrong setting."""
     text = str(error)
     return innermost(error).partition(": ")[2] or text if _EMPTY_WORDS.search(text) else text
 
 
 def _one_line(error: BaseException, more: str) -> str:
-    """The cause of a failed task: the last line of its Python traceback where there is one."""
-    if found := _RESULTS.search(_trace(error)):
-        return f"{found[1]} is too small: {escape(found[0], 600)}{more}"
+    """Return the cause of a failed task: the last line of its Python traceback where there is one."""
+    if match := _RESULTS.search(_trace(error)):
+        return f"{match[1]} is too small: {escape(match[0], 600)}{more}"
     lines = [line.strip() for line in _reason(error).splitlines() if line.strip()]
     for line in lines:
         for kind in ("InputError: ", "OSError: ", "FileNotFoundError: ", "PermissionError: "):

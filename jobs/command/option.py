@@ -117,8 +117,8 @@ def parse_window(policy: str) -> int:
 
     if policy == "capacity":
         return 0
-    found = re.fullmatch(r"window:(\d{1,12})(ms|s|m|h|d)", policy)
-    window = int(found[1]) * UNITS[found[2]] if found else 0
+    match = re.fullmatch(r"window:(\d{1,12})(ms|s|m|h|d)", policy)
+    window = int(match[1]) * UNITS[match[2]] if match else 0
     if not window:
         raise UsageError(f"--index-policy {policy!a}: take capacity, or window: and a time such as 30m, 1h or 1d")
     if window > INT64_MAX:

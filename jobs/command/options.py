@@ -117,10 +117,10 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*words, **settings)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        found, rest = self.parse_known_args(args, namespace)
-        if wrong := [*self._wrong, *self._unknown(rest)]:
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if wrong := [*self._wrong, *self._unknown(unknown)]:
             raise errors.UsageError("\n".join(wrong))
-        return found
+        return parsed
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self._given, self._wrong = [str(word) for word in (sys.argv[1:] if args is None else args)], []
@@ -174,7 +174,7 @@ class Parser(argparse.ArgumentParser):
         return f"{self.prog}: {showing.escape(message, 1000)}{meant or self._command_meant(message)}: see --help"
 
     def _unknown(self, words: list[str]) -> list[str]:
-        """A line for each option that the parser does not know, with those near it, and one for all else that is too much."""
+        """Return a line for each option that is not known, with those near it, and one for all else that is too much."""
         lines, rest, is_value = list[str](), list[str](), False
         options = {name.removeprefix("--"): name for name in self._option_string_actions if name.startswith("--")}
         for word in words:
@@ -190,7 +190,7 @@ class Parser(argparse.ArgumentParser):
         return [*lines, *([self._line(f"unrecognized arguments: {' '.join(rest)}")] if rest else [])]
 
     def _command_meant(self, message: str) -> str:
-        """Which command a misspelt one may stand for."""
+        """Return which command a misspelt one may stand for."""
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction) and self._given and "invalid choice" in message:
                 near = showing.near_names(self._given[0], action.choices, 2)
@@ -286,15 +286,15 @@ def variable(name: str) -> str:
 
 def watch_environment() -> dict[str, str]:
     """Return what the environment says, by names of settings. Raises UsageError."""
-    found = {name: os.environ[variable(name)] for name in _WATCHED if os.environ.get(variable(name))}
-    for name, value in found.items():
+    watched = {name: os.environ[variable(name)] for name in _WATCHED if os.environ.get(variable(name))}
+    for name, value in watched.items():
         if (choices := _WATCHED[name].choices) and value not in choices:
             raise errors.UsageError(f"{variable(name)} {value!a}: take {' or '.join(choices)}")
-    return found
+    return watched
 
 
 def wants_json_log(arguments: Sequence[str]) -> bool:
-    """Whether the words ask for a JSON log. Words that no parser takes count as well, since their error is logged, too."""
+    """Return whether the words ask for a JSON log: also words that no parser takes, since their error is logged, too."""
     asked = os.environ.get(variable("log_format"))
     for word, after in zip(arguments, [*arguments, ""][1:], strict=True):
         name, equals, value = word.partition("=")

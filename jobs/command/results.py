@@ -69,7 +69,7 @@ class Result:
         return [name for name in self.json_keys() if name not in self.OPTIONAL or getattr(self, name) is not None]
 
     def to_dict(self) -> dict[str, Any]:
-        """The object that the command prints with ``--json``, as plain dicts, lists, numbers and texts."""
+        """Return the object that the command prints with ``--json``, as plain dicts, lists, numbers and texts."""
         return {name: copy.deepcopy(getattr(self, name)) for name in self._keys()}
 
     def json_parts(self) -> Iterator[str]:
@@ -95,7 +95,7 @@ class Result:
         return [error_lines(self.error)] if self.error else []
 
     def _facts(self) -> dict[str, str]:
-        """What a short form shows, by label."""
+        """Return what a short form shows, by label."""
         return {}
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class Result:
         return f"<{type(self).__name__} exit_status={self.exit_status}{', ' if facts else ''}{facts}>"
 
     def _repr_html_(self) -> str:
-        """A short table, for notebooks."""
+        """Return a short table, for notebooks."""
         facts = {"exit status": str(self.exit_status), **self._facts()}
         rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in facts.items())
         return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"

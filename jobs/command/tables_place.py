@@ -18,7 +18,7 @@ _DBFS: Final = "/dbfs/"
 
 
 def given_place(place: str, scans: bool) -> str:
-    """``--tables`` as the command line gives it, in the form that all here take; ``file://`` is a folder like any other.
+    """Return ``--tables`` as the command line gives it, in the form that all here take; ``file://`` is a folder like any other.
 
     Without ``scans`` nothing but tables is written there: then it may be of a kind that Spark alone knows. Raises UsageError.
     """
@@ -37,7 +37,7 @@ def given_place(place: str, scans: bool) -> str:
 
 
 def spark_path(place: str) -> str:
-    """A place as Hadoop's ``Path`` takes it: decoded, without user and options.
+    """Return a place as Hadoop's ``Path`` takes it: decoded, without user and options.
 
     A local folder has its scheme, since Spark's default file system may be another.
     """
@@ -70,7 +70,7 @@ def table_path(place: str, name: str) -> str:
 
 
 def quoted(path: str) -> str:
-    """A Delta table by its path, in SQL."""
+    """Return a Delta table by its path, in SQL."""
     return f"delta.`{path.replace('`', '``')}`"
 
 

@@ -15,15 +15,15 @@ PLACES: Final = (
 
 
 def this_python() -> str:
-    """This Python as messages name it: its file, its version, its host."""
+    """Return how messages name this Python: its file, its version, its host."""
     return f"{sys.executable} (Python {platform.python_version()} on {platform.node()})"
 
 
 def lacking(error: ImportError) -> str:
-    """The line of a command whose own Python lacks a package, or has one made for another Python."""
+    """Return the line of a command whose own Python lacks a package, or has one made for another Python."""
     package = (error.name or "").partition(".")[0]
     if isinstance(error, ModuleNotFoundError) and package:
         return f"{this_python()} lacks {package}: {PLACES}"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = f" ({lines[-1]})" if lines else ""
-    return f"{this_python()} cannot load {package or 'a package'}{said}: {PLACES}"
+    reason = f" ({lines[-1]})" if lines else ""
+    return f"{this_python()} cannot load {package or 'a package'}{reason}: {PLACES}"

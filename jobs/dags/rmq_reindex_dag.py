@@ -84,7 +84,7 @@ Params = Mapping[str, Any]
 
 
 def more_words(params: Params, name: str) -> list[str]:
-    """The words of a parameter, as a shell splits them."""
+    """Return the words of a parameter, as a shell splits them."""
     try:
         return shlex.split(params[name])
     except ValueError as error:
@@ -103,7 +103,7 @@ def below(place: str, name: str) -> str:
 
 
 def work_of(out: str) -> str:
-    """A folder for what a verify keeps for a while: executors share it, as they share DIR.
+    """Return a folder for what a verify keeps for a while: executors share it, as they share DIR.
 
     A build behind a URI or in a volume has one in DIR. What is around DIR may be a whole bucket, or read-only.
     """
@@ -111,7 +111,7 @@ def work_of(out: str) -> str:
 
 
 def sampled(params: Params) -> bool:
-    """Whether a verify is of a sample, which is none that goes on from an earlier one."""
+    """Return whether a verify is of a sample, which is none that goes on from an earlier one."""
     return any(word.partition("=")[0] == "--sample" for word in more_words(params, "verify_options"))
 
 
@@ -131,12 +131,12 @@ def publish_words(params: Params) -> list[str]:
 
 
 def same_place(place: str) -> str:
-    """One name for a folder, however it is written."""
+    """Return one name for a folder, however it is written."""
     return place.partition("?")[0].rstrip("/") if "://" in place else os.path.normpath(place)
 
 
 def owners(stores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The store whose DAG alone writes a place: between its verify and its publish no other run may change what was built."""
+    """Return the store whose DAG alone writes a place: no other run may change what was built before it is published."""
     found: dict[str, str] = {}
     for name, store in stores.items():
         for place in {same_place(store[key]) for key in ("out", "publish_to") if store.get(key)}:
@@ -230,7 +230,7 @@ class RmqReindex(SparkSubmitOperator):
 
 
 def reindex_dag(name: str, site: Mapping[str, Any], schedule: str | None = None, **defaults: Any) -> DAG:
-    """A DAG whose parameters have these defaults."""
+    """Return a DAG whose parameters have these defaults."""
     dist = Path(site["dist"])
     python, application = dist / site["python"], dist / "rmq_reindex.py"
     py_files = dist / site["py_files"] if site["py_files"] else None

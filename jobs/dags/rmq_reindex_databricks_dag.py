@@ -35,7 +35,7 @@ WHOLE = "'--sample' not in params.verify_options"
 
 
 def incremental(where: str = "true") -> str:
-    """A template of the options for incremental runs, if there are tables and ``where`` is true."""
+    """Return a template of the options for incremental runs, if there are tables and ``where`` is true."""
     return "{% if params.tables and " + where + " %}--incremental {{ ('--tables=' ~ params.tables) | quoted }} {% endif %}"
 
 

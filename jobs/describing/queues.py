@@ -198,7 +198,7 @@ def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) ->
             span, unit = queue.span(), queue.last_unit()
             if span is not None and unit is not None:
                 messages[topic] += span.end - span.first
-                times.add(topic, _time(log, queue.units, queue.units.first_where(lambda one: one.phy_offset >= log.start)))
+                times.add(topic, _time(log, queue.units, queue.units.first_where(lambda unit: unit.phy_offset >= log.start)))
                 times.add(topic, _time(log, queue.units, queue.units.end - 1))
                 if unit.kind == UNIT and unit.phy_offset + unit.size > queues.reach:
                     queues.reach, queues.last = unit.phy_offset + unit.size, unit.phy_offset

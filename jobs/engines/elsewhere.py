@@ -40,14 +40,14 @@ def elsewhere(environment: Mapping[str, str]) -> dict[str, str]:
 
     An empty entry of PYTHONPATH would be the working folder: it is left out.
     """
-    found = {name: os.path.abspath(environment[name]) for name in PATHS if environment.get(name)}
+    places = {name: os.path.abspath(environment[name]) for name in PATHS if environment.get(name)}
     for name in CREDENTIALS:
         if environment.get(name, "~")[:1] not in ("", "~"):
-            found[name] = os.path.abspath(environment[name])
+            places[name] = os.path.abspath(environment[name])
     for name in LISTS:
         if environment.get(name):
-            found[name] = ",".join(os.path.abspath(path) for path in environment[name].split(",") if path)
+            places[name] = ",".join(os.path.abspath(path) for path in environment[name].split(",") if path)
     if "PYTHONPATH" in environment:
         paths = [os.path.abspath(path) for path in environment["PYTHONPATH"].split(os.pathsep) if path]
-        found["PYTHONPATH"] = os.pathsep.join(paths)
-    return found
+        places["PYTHONPATH"] = os.pathsep.join(paths)
+    return places

@@ -24,7 +24,7 @@ class Engine(Protocol):
         """Whether all tasks run on this machine, as far as is known."""
 
     def buckets(self, wanted: int, staging: StagingFolder) -> tuple[int, ...]:
-        """Fix the shuffle for this many buckets or more; returns each bucket's key.
+        """Fix the shuffle for this many buckets or more; return each bucket's key.
 
         ``staging`` is the folder of the run, where rows may be kept.
         """
@@ -38,7 +38,7 @@ class Engine(Protocol):
     def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
         """Shuffle the kept rows of one kind, without some ranges, by key, sorted by bucket and ``sort_key``.
 
-        Returns the results of the reducers.
+        Return the results of the reducers.
         """
 
     def numbers(self, function: Batches, count: int) -> list[str]:

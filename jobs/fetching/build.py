@@ -69,10 +69,12 @@ class ReadLog:
         sizes = {segment.start: segment.size for segment in self.segments if segment.start in there}
 
         def common(stretches: tuple[DigestedBytes, ...]) -> list[DigestedBytes]:
-            return [one for one in stretches if any(start <= one.low < start + size for start, size in sizes.items())]
+            return [
+                stretch for stretch in stretches if any(start <= stretch.low < start + size for start, size in sizes.items())
+            ]
 
-        if found := common(self.samples):
-            return found
+        if samples := common(self.samples):
+            return samples
         chunks = [chunk for chunk in self.chunks if self.end < 0 or chunk.high <= self.end]
         if self.end < 0 and len(chunks) > 1 and common(tuple(chunks[:-1])):
             # A broker may have written on in the last one. Where it is all there is, it shows an unchanged log at least.
@@ -131,8 +133,8 @@ def _sample(entry: Mapping[str, Any]) -> DigestedBytes:
 
 
 def _chunks(inputs: list[Mapping[str, Any]], kind: str) -> list[DigestedBytes]:
-    """The chunks with a digest that are not all zeros: those of a segment that is made ahead are the same in every store."""
-    found, zeros = list[DigestedBytes](), dict[int, str]()
+    """Return the chunks with a digest that are not all zeros: zeros of a segment made ahead are the same in every store."""
+    chunks, zeros = list[DigestedBytes](), dict[int, str]()
     for entry in inputs:
         start, size = _start(entry), _number(entry["size"])
         for number, digest in enumerate(entry["digests"]):
@@ -143,28 +145,28 @@ def _chunks(inputs: list[Mapping[str, Any]], kind: str) -> list[DigestedBytes]:
             if high - low not in zeros:
                 zeros[high - low] = new_digest([bytes(high - low)], kind).digest().hex()
             if _digest_of(digest) != zeros[high - low]:
-                found.append(DigestedBytes(low, high, digest))
-    return sorted(found, key=lambda chunk: chunk.low)
+                chunks.append(DigestedBytes(low, high, digest))
+    return sorted(chunks, key=lambda chunk: chunk.low)
 
 
 def _left_out(manifest: Mapping[str, Any], end: int) -> list[str]:
-    """What a build was asked to leave out of a log whose segments end at ``end``, as words for people."""
+    """Return what a build was asked to leave out of a log whose segments end at ``end``, as words for people."""
     settings = manifest["settings"]
     only = [part for part in option.PARTS if part in settings["only"]]
-    found = [f"only {', '.join(only)}"] if len(only) < len(option.PARTS) else []
+    left_out = [f"only {', '.join(only)}"] if len(only) < len(option.PARTS) else []
     for name, what in (("include_topics", "only topics"), ("exclude_topics", "no topics")):
         if globs := settings.get(name):
-            found.append(
+            left_out.append(
                 f"{what} {', '.join(showing.escape(str(glob), 80) for glob in globs[:5])}{' ...' if len(globs) > 5 else ''}"
             )
     if (offset := settings.get("until_offset")) is not None and _number(offset) < end:
-        found.append(f"up to offset {offset}")
+        left_out.append(f"up to offset {offset}")
     if (time := settings.get("until_time")) is not None:
-        found.append(f"up to time {show_time(int(time))}")
+        left_out.append(f"up to time {show_time(int(time))}")
     lost = list(filter(summary.is_lost, manifest.get("damage", ())))
     if settings.get("on_damage") == "stop" and lost:
-        found.append(f"up to damage at offset {_number(lost[0]['offset'])}")
-    return found
+        left_out.append(f"up to damage at offset {_number(lost[0]['offset'])}")
+    return left_out
 
 
 # ------------------------------------------------------------------------------------------------------------------------ build
@@ -208,7 +210,7 @@ class FoundBuild:
 
 
 def find_build(place: str) -> FoundBuild:
-    """The build in the folder ``place``, or the one that counts of those published there. Raises InputError."""
+    """Return the build in the folder ``place``, or the one that counts of those published there. Raises InputError."""
     if files.entry_of(files.join(place, MANIFEST)).kind == files.FILE:
         return _read(place)
     published = pointers.pointers(place)
@@ -224,9 +226,9 @@ def find_build(place: str) -> FoundBuild:
 def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
     path = files.join(folder, MANIFEST)
     data = files.read_bytes(path, MANIFEST_MAX)
-    if pointer and (found := _digest(data, pointer.kind, path)) != pointer.digest:
+    if pointer and (actual := _digest(data, pointer.kind, path)) != pointer.digest:
         raise errors.InputError(
-            f"{showing.escape(path)}: has digest {found} instead of {pointer.digest}: fetch again, or build again"
+            f"{showing.escape(path)}: has digest {actual} instead of {pointer.digest}: fetch again, or build again"
         )
     try:
         manifest = json.loads(data)
@@ -261,7 +263,7 @@ def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
 
 
 def _digest(manifest: bytes, kind: str, path: str) -> str:
-    """The digest of a manifest. Raises InputError for a kind that is not known."""
+    """Return the digest of a manifest. Raises InputError for a kind that is not known."""
     if kind not in KINDS:
         raise errors.InputError(
             f"{showing.escape(path)}: has digests of kind {showing.escape(kind)[:40]}: take a newer rmq-reindex"

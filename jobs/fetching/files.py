@@ -35,13 +35,13 @@ _DERIVED: Final = ("consumequeue", "batchconsumequeue")
 
 def segments_in(roots: Sequence[str]) -> list[SegmentFile]:
     """Return the segments in the folders ``roots`` by their start. Other files there are passed over. Raises OSError."""
-    found = []
+    segments = []
     for root in roots:
         for entry in entries_in(root):
             start = layouts.first_byte(entry.name)
             if start is not None and entry.kind == files.FILE:
-                found.append(SegmentFile(entry.path, start, entry.size))
-    return sorted(found, key=lambda segment: segment.start)
+                segments.append(SegmentFile(entry.path, start, entry.size))
+    return sorted(segments, key=lambda segment: segment.start)
 
 
 def check_wanted(build: FoundBuild, store: str, segments: Sequence[SegmentFile], *, partial: bool, empty: bool) -> None:
@@ -69,7 +69,7 @@ def check_wanted(build: FoundBuild, store: str, segments: Sequence[SegmentFile],
 
 
 def check_log(build: FoundBuild, roots: Sequence[str], segments: Sequence[SegmentFile]) -> list[str]:
-    """Raise InputError unless the build is proved to be of the log ``segments`` in the folders ``roots``. Returns warnings.
+    """Raise InputError unless the build is proved to be of the log ``segments`` in the folders ``roots``. Return warnings.
 
     A log that has grown since is taken, and one whose first segments have expired. A store without a log is taken, with a
     warning. Raises OSError where the log cannot be read.
@@ -127,7 +127,7 @@ def _check_segments(log: ReadLog, there: dict[int, SegmentFile], where: str) -> 
 
 def _check_stretch(stretch: DigestedBytes, segments: Sequence[SegmentFile], log: ReadLog) -> None:
     """Raise InputError where the store's log has other bytes."""
-    segment = next((one for one in segments if one.start <= stretch.low < one.start + one.size), None)
+    segment = next((s for s in segments if s.start <= stretch.low < s.start + s.size), None)
     if segment is None or stretch.high > segment.start + segment.size:
         path = escape(segment.path if segment else segments[-1].path)
         raise InputError(f"{path}: ends before offset {stretch.high}, up to which the build read it: was it cut?{_ADVICE}")
@@ -144,13 +144,13 @@ def _check_stretch(stretch: DigestedBytes, segments: Sequence[SegmentFile], log:
 
 
 def _has_bytes(segment: SegmentFile) -> bool:
-    """Whether a segment begins with anything: a broker makes segments of zeros ahead."""
+    """Return whether a segment begins with anything: a broker makes segments of zeros ahead."""
     with files.Reader(segment.path) as reader:
         return any(reader.read(0, min(64, segment.size)))
 
 
 def _derived(store: str) -> str:
-    """The store's first part with a file in it, "" for none."""
+    """Return the store's first part with a file in it, "" for none."""
     for part in _DERIVED:
         if next(queue_files(files.join(store, part)), None):
             return part
@@ -187,8 +187,8 @@ def fetch_all(
             running = given(2 * threads)
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
-                for one in done:
-                    count(one.result())
+                for fetched in done:
+                    count(fetched.result())
                 running |= given(len(done))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -196,7 +196,7 @@ def fetch_all(
 
 
 def part_of(path: str) -> str:
-    """The part that a file belongs to, by name in a store."""
+    """Return the part that a file belongs to, by name in a store."""
     return path if path.startswith("config/") else path.partition("/")[0]
 
 
@@ -289,14 +289,14 @@ def _fault(store: str, there: tuple[str, ...], check: TimerCheckpoint) -> str:
 
 
 def _log_end(folder: str) -> int:
-    """Where the last file of timerlog ends; 0 for none."""
+    """Return where the last file of timerlog ends; 0 for none."""
     entries = os.scandir(folder) if os.path.isdir(folder) else ()
     ends = [start + entry.stat().st_size for entry in entries if (start := layouts.first_byte(entry.name)) is not None]
     return max(ends, default=0)
 
 
 def choose(store: str, parts: list[str], laid: bool, notes: list[str]) -> list[str]:
-    """Of the ``parts`` of a build those to put in, as far as the timer set goes: all of it, or none.
+    """Return those of the ``parts`` of a build to put in, as far as the timer set goes: all of it, or none.
 
     ``laid`` is set where a fetch laid the build's own set out before. What is decided is added to ``notes``.
     Raises InputError where a start would pass over messages that wait, and the build cannot help.

@@ -44,24 +44,24 @@ class Pinned:
 
     @contextlib.contextmanager
     def inner(self, name: str) -> Iterator[Pinned]:
-        """The folder ``name`` in this one, while a block runs; this one for "". Raises as ``Pinned``."""
+        """Yield the folder ``name`` in this one, while a block runs; this one for "". Raises as ``Pinned``."""
         if not name:
             yield self
             return
-        found = Pinned(os.path.join(self.name, name), os.path.join(self.path, name))
+        inner = Pinned(os.path.join(self.name, name), os.path.join(self.path, name))
         try:
-            yield found
+            yield inner
         finally:
-            found.close()
+            inner.close()
 
     def status(self) -> os.stat_result:
-        """Owner, mode and inode of the folder."""
+        """Return owner, mode and inode of the folder."""
         return os.fstat(self._handle)
 
     def is_mine(self) -> bool:
-        """Whether this user made it, and nobody else may write to it."""
-        found = self.status()
-        return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        """Return whether this user made it, and nobody else may write to it."""
+        status = self.status()
+        return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
     def close(self) -> None:
         """Let go of the handle. ``path`` leads nowhere then."""
@@ -76,9 +76,9 @@ def shown() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if isinstance(error.filename, str) and (found := _OF_HANDLE.fullmatch(error.filename)):
+        if isinstance(error.filename, str) and (match := _OF_HANDLE.fullmatch(error.filename)):
             with contextlib.suppress(OSError):
-                error.filename = os.readlink(f"{_HANDLES}/{found[1]}") + found[2]
+                error.filename = os.readlink(f"{_HANDLES}/{match[1]}") + match[2]
         raise
 
 
@@ -117,12 +117,12 @@ class Copy:
 
     @classmethod
     def of(cls, path: str, fetch: int) -> Copy | None:
-        """What lies at ``path`` now. None for nothing, and for a symbolic link: what it leads to is not fetch's."""
+        """Return what lies at ``path`` now. None for nothing, and for a symbolic link: what it leads to is not fetch's."""
         try:
-            found = os.lstat(path)
+            status = os.lstat(path)
         except FileNotFoundError:
             return None
-        return None if stat.S_ISLNK(found.st_mode) else cls(found.st_ino, found.st_ctime_ns, fetch)
+        return None if stat.S_ISLNK(status.st_mode) else cls(status.st_ino, status.st_ctime_ns, fetch)
 
 
 @dataclass
@@ -135,18 +135,18 @@ class Record:
 
     @classmethod
     def read(cls, store: str) -> Record:
-        """The record in ``store``; an empty one where there is none, and, with a note, where it cannot be read."""
+        """Return the record in ``store``; an empty one where there is none, and, with a note, where it cannot be read."""
         path = os.path.join(store, RECORD)
         if not os.path.lexists(path):
             return cls()
         try:
             if os.path.islink(path):
                 raise ValueError("of no fetch")
-            found = json.loads(files.read_bytes(path, RECORD_MAX))
-            if found["format"] != _FORMAT:
+            content = json.loads(files.read_bytes(path, RECORD_MAX))
+            if content["format"] != _FORMAT:
                 raise ValueError("of another format")
-            laid = {str(part): _laid(one) for part, one in found["laid"].items()}
-            copies = {str(name): Copy(*(int(one[key]) for key in _COPY)) for name, one in found["copies"].items()}
+            laid = {str(part): _laid(entry) for part, entry in content["laid"].items()}
+            copies = {str(name): Copy(*(int(entry[key]) for key in _COPY)) for name, entry in content["copies"].items()}
             if any(not 0 < copy.fetch < _FETCHES_MAX for copy in copies.values()):
                 raise ValueError("of no fetch")
         except (errors.InputError, ValueError, OverflowError, KeyError, TypeError, AttributeError, RecursionError):
@@ -168,7 +168,7 @@ class Record:
         os.replace(made, os.path.join(store, RECORD))
 
     def is_copy(self, store: str, name: str) -> bool:
-        """Whether ``name`` in ``store``, whose path has no links, is still what a fetch put there.
+        """Return whether ``name`` in ``store``, whose path has no links, is still what a fetch put there.
 
         What lies behind a link is not in the store.
         """
@@ -178,7 +178,7 @@ class Record:
         return Copy.of(path, known.fetch) == known
 
     def is_laid(self, store: str, parts: list[str], build: str) -> bool:
-        """Whether ``store`` has ``parts`` as a fetch of ``build`` laid them out: no name, size or time differs."""
+        """Return whether ``store`` has ``parts`` as a fetch of ``build`` laid them out: no name, size or time differs."""
         places = {part: os.path.join(store, part) for part in parts}
         return all(os.path.lexists(place) and _is_as_laid(self.laid.get(part), build, place) for part, place in places.items())
 
@@ -195,16 +195,16 @@ def _is_as_laid(laid: Laid | None, build: str, place: str) -> bool:
 
 
 def files_of(place: str, kind: str = layouts.KIND) -> str:
-    """A digest of what lies at ``place``: the name, kind, size and time of each file below it, in a certain order.
+    """Return a digest of what lies at ``place``: the name, kind, size and time of each file below it, in a certain order.
 
     ``kind`` is one of ``storage_format.digest.KINDS``.
     """
     hasher, waiting = digest.new_digest(kind=kind), [""]
     while waiting:
         path = waiting.pop()
-        found = os.lstat(place + path)
-        size, time = (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else (0, 0)
-        hasher.update(f"{path}\0{stat.S_IFMT(found.st_mode)} {size} {time}\n".encode("utf-8", "surrogateescape"))
-        if stat.S_ISDIR(found.st_mode):
+        status = os.lstat(place + path)
+        size, time = (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else (0, 0)
+        hasher.update(f"{path}\0{stat.S_IFMT(status.st_mode)} {size} {time}\n".encode("utf-8", "surrogateescape"))
+        if stat.S_ISDIR(status.st_mode):
             waiting += sorted(f"{path}/{name}" for name in os.listdir(place + path))
     return hasher.digest().hex()

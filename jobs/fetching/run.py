@@ -73,7 +73,7 @@ class Fetch:
         result.build, result.to = redacted(self._build), self._store
 
     def run(self) -> list[str]:
-        """Fetch. Returns what was done, as lines for people. Raises InputError, OSError."""
+        """Fetch. Return what was done, as lines for people. Raises InputError, OSError."""
         given, result, store = self._settings, self._result, self._store
         if files.overlap(self._build, store):
             raise InputError(
@@ -151,7 +151,7 @@ class Fetch:
     def _already(
         self, build: fetching_build.FoundBuild, parts: list[str], swap: fetching_swap.Swap, record: fetching_record.Record
     ) -> list[str]:
-        """The store has the build. Was it this run that finished its swap?"""
+        """Return the lines for people where the store has the build: perhaps this run finished its swap."""
         if self._result.finished_earlier == build.name:
             return [f"finished an earlier fetch of this build: {', '.join(self._result.swapped)}", *self._pruned(swap)]
         self._result.already_there = True
@@ -162,7 +162,7 @@ class Fetch:
         return [there, *self._pruned(swap)]
 
     def _would_keep(self, parts: list[str], record: fetching_record.Record) -> list[str]:
-        """What a run would keep of the store's own parts, and which copies of earlier ones it would remove."""
+        """Return what a run would keep of the store's own parts, and which copies of earlier ones it would remove."""
         store, keep = self._store, self._settings.keep
         moved = tuple(part for part in parts if os.path.lexists(os.path.join(store, part)))
         others = tuple(part for part in fetching_swap.PARTS if part not in moved)
@@ -175,7 +175,7 @@ class Fetch:
         return kept + [f"would remove {escape(name)}" for name in names]
 
     def _pruned(self, swap: fetching_swap.Swap) -> list[str]:
-        """Remove what is not to be kept, now that all else is done. Returns what was kept and removed, as lines."""
+        """Remove what is not to be kept, now that all else is done. Return what was kept and removed, as lines."""
         result = self._result
         result.removed, notes = swap.prune(self._settings.keep)
         result.notes += notes

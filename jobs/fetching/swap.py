@@ -21,54 +21,54 @@ from rocketmq_reindex.storage_format.showing import escape
 
 
 def numbers(store: str, part: str) -> list[int]:
-    """The numbers of what lies in ``store`` under names of earlier parts, ascending; ``PART.previous`` is number 1."""
+    """Return the numbers of what lies in ``store`` under names of earlier parts, ascending; ``PART.previous`` is number 1."""
     folder, base = os.path.split(os.path.join(store, part))
-    found = (_number(base, name) for name in (os.listdir(folder) if os.path.isdir(folder) else ()))
-    return sorted(number for number in found if number)
+    numbers = (_number(base, name) for name in (os.listdir(folder) if os.path.isdir(folder) else ()))
+    return sorted(number for number in numbers if number)
 
 
 def _number(base: str, name: str) -> int:
-    """The number in the name of an earlier part; 0 where it is none."""
+    """Return the number in the name of an earlier part; 0 where it is none."""
     match = re.fullmatch(re.escape(base) + r"\.previous(?:\.([1-9][0-9]*))?", name)
     return 0 if match is None or match[1] == "1" else int(match[1] or 1)
 
 
 def is_name(part: str, name: str) -> bool:
-    """Whether a copy of ``part`` may have this name."""
+    """Return whether a copy of ``part`` may have this name."""
     return _number(part, name) > 0
 
 
 def name_of(part: str, number: int) -> str:
-    """The name of an earlier part, in its store."""
+    """Return the name of an earlier part, in its store."""
     return f"{part}.previous" + (f".{number}" if number > 1 else "")
 
 
 def next_name(store: str, part: str) -> str:
-    """The name for the store's own part, behind all that are there."""
+    """Return the name for the store's own part, behind all that are there."""
     return name_of(part, max(numbers(store, part), default=0) + 1)
 
 
 def copies(store: str, parts: tuple[str, ...], record: Record) -> list[str]:
-    """The copies of ``parts`` that fetches are known to have put there."""
+    """Return the copies of ``parts`` that fetches are known to have put there."""
     names = (name_of(part, number) for part in parts for number in numbers(store, part))
     return [name for name in names if record.is_copy(store, name)]
 
 
 def surplus_copies(store: str, parts: tuple[str, ...], record: Record, keep: int) -> tuple[list[str], list[str]]:
-    """The copies of each part but those of its newest ``keep`` fetches, and notes on what no fetch is known to have put there.
+    """Return the copies of each part but those of its newest ``keep`` fetches, and notes on what is not known to be a fetch's.
 
     A fetch has two of one part where a broker ran between a kill and the next fetch.
     """
-    found, notes = list[str](), list[str]()
+    surplus, notes = list[str](), list[str]()
     for part in parts:
         names = [name_of(part, number) for number in reversed(numbers(store, part))]
         ours = [name for name in names if record.is_copy(store, name)]
         fetches = sorted({record.copies[name].fetch for name in ours}, reverse=True)[:keep]
-        found += [name for name in ours if record.copies[name].fetch not in fetches]
+        surplus += [name for name in ours if record.copies[name].fetch not in fetches]
         if others := [name for name in names if name not in ours]:
             which = ", ".join(map(escape, others[:3])) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
             notes.append(f"{which}: not known to be as a fetch left it, so it stays: remove it when the broker is well")
-    return found, notes
+    return surplus, notes
 
 
 def retire(store: Pinned, names: list[str], folder: str) -> None:
@@ -128,7 +128,7 @@ class Swap:
         self._root.close()
 
     def _at(self, name: str) -> str:
-        """The path of what lies in the work folder. Raises InputError where that is none."""
+        """Return the path of what lies in the work folder. Raises InputError where that is none."""
         if self._work is None:
             self._work = Pinned(self.folder, os.path.join(self._root.path, FOLDER))
         return os.path.join(self._work.path, name)
@@ -139,7 +139,7 @@ class Swap:
             self._work = None
 
     def pending(self) -> dict[str, Any] | None:
-        """The journal of a swap that was started and not finished. Raises InputError for a file that is no journal."""
+        """Return the journal of a swap that was started and not finished. Raises InputError for a file that is no journal."""
         if not os.path.lexists(os.path.join(self._root.path, FOLDER)) or not os.path.lexists(self._at(JOURNAL)):
             return None
         name = os.path.join(self.folder, JOURNAL)
@@ -184,7 +184,7 @@ class Swap:
             raise InputError(f"{escape(self.folder)}: was replaced as it was made: see who writes to {escape(self.store)}")
 
     def begin(self, build: str, parts: list[str]) -> dict[str, Any]:
-        """All of ``new`` is there: write the journal. From here on the swap can only be finished."""
+        """Write the journal: all of ``new`` is there, and from here on the swap can only be finished. Return it."""
         give(self.new, self.store)
         # Else the journal could outlive, in a power cut, what it speaks of.
         files.sync(self._at(""))
@@ -200,7 +200,7 @@ class Swap:
         return journal
 
     def finish(self, journal: dict[str, Any]) -> dict[str, str]:
-        """Swap what is not swapped yet. Returns where the store's own parts are now, by part."""
+        """Swap what is not swapped yet. Return where the store's own parts are now, by part."""
         for part in journal["parts"]:
             new = os.path.join(self.new, part)
             if not os.path.lexists(new):
@@ -233,7 +233,7 @@ class Swap:
     def prune(self, keep: int) -> tuple[list[str], list[str]]:
         """Remove the work folder, and what fetches put aside but the newest ``keep`` of each part.
 
-        Returns what was removed, by name in the store, and notes on what stays.
+        Return what was removed, by name in the store, and notes on what stays.
         """
         surplus, notes = surplus_copies(self.store, PARTS, Record.read(self.store), keep)
         self.remove()
@@ -244,13 +244,13 @@ class Swap:
         return surplus, notes
 
     def _away(self, part: str) -> dict[str, Any]:
-        """What the store's own part is now, and where it is to be moved."""
-        found = os.lstat(os.path.join(self.store, part))
+        """Return what the store's own part is now, and where it is to be moved."""
+        status = os.lstat(os.path.join(self.store, part))
         name = next_name(self.store, part)
-        return {"part": part, "name": name, "inode": found.st_ino, "modified": found.st_mtime_ns}
+        return {"part": part, "name": name, "inode": status.st_ino, "modified": status.st_mtime_ns}
 
     def _moving(self, journal: dict[str, Any], part: str) -> str:
-        """The name to move the store's own part to, which the journal on the disk has.
+        """Return the name to move the store's own part to, which the journal on the disk has.
 
         Behind a kill a broker may have made a part anew, or somebody may have taken the name: then the journal gets another.
         """
@@ -261,7 +261,7 @@ class Swap:
         return str(away["name"])
 
     def _record(self, journal: dict[str, Any]) -> dict[str, str]:
-        """Write down what is laid out and what was moved away. Returns the latter by part."""
+        """Write down what is laid out and what was moved away. Return the latter by part."""
         record, moved = Record.read(self.store), dict[str, str]()
         record.copies = {name: copy for name, copy in record.copies.items() if record.is_copy(self.store, name)}
         number = max((copy.fetch for copy in record.copies.values()), default=0) + 1
@@ -281,9 +281,9 @@ class Swap:
         files.sync(self._at(""))
 
     def held(self) -> int:
-        """Bytes on the disk that an earlier fetch left, which ``clear`` gives back."""
-        found = (os.path.join(folder, name) for folder, _, names in os.walk(self.folder) for name in names)
-        return sum(os.lstat(path).st_blocks * 512 for path in found)
+        """Return the bytes on the disk that an earlier fetch left, which ``clear`` gives back."""
+        paths = (os.path.join(folder, name) for folder, _, names in os.walk(self.folder) for name in names)
+        return sum(os.lstat(path).st_blocks * 512 for path in paths)
 
     def remove(self) -> None:
         self._leave()
@@ -292,23 +292,23 @@ class Swap:
             raise InputError(f"{escape(self.folder)}: cannot be removed: remove it")
 
 
-def _checked(found: dict[str, Any]) -> dict[str, Any]:
-    """A journal, which names nothing but parts and copies of them. That of an older version says less.
+def _checked(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a journal, which names nothing but parts and copies of them. That of an older version says less.
 
     Raises ValueError, KeyError, TypeError, AttributeError for what is none.
     """
-    away, laid, kind = found.get("away", []), found.get("files", {}), found.get("digest", layouts.EARLIER_KIND)
-    texts, numbers = [found["build"], kind, *laid.values()], [one[key] for one in away for key in ("inode", "modified")]
-    copies = all(one["part"] in PARTS and is_name(one["part"], one["name"]) for one in away)
-    if not copies or not {*found["parts"], *laid} <= set(PARTS) or _types(texts) != {str} or _types(numbers) - {int}:
+    away, laid, kind = content.get("away", []), content.get("files", {}), content.get("digest", layouts.EARLIER_KIND)
+    texts, numbers = [content["build"], kind, *laid.values()], [entry[key] for entry in away for key in ("inode", "modified")]
+    copies = all(entry["part"] in PARTS and is_name(entry["part"], entry["name"]) for entry in away)
+    if not copies or not {*content["parts"], *laid} <= set(PARTS) or _types(texts) != {str} or _types(numbers) - {int}:
         raise ValueError("is no journal")
-    return {"build": found["build"], "parts": list(found["parts"]), "files": laid, "digest": kind, "away": away}
+    return {"build": content["build"], "parts": list(content["parts"]), "files": laid, "digest": kind, "away": away}
 
 
 def _types(values: list[Any]) -> set[type]:
     return {type(value) for value in values}
 
 
-def _is(found: os.stat_result, away: dict[str, Any]) -> bool:
-    """Whether it is what was to be moved. A rename changes neither."""
-    return (found.st_ino, found.st_mtime_ns) == (away["inode"], away["modified"])
+def _is(status: os.stat_result, away: dict[str, Any]) -> bool:
+    """Return whether it is what was to be moved. A rename changes neither."""
+    return (status.st_ino, status.st_mtime_ns) == (away["inode"], away["modified"])

@@ -12,7 +12,7 @@ from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.building import scanning, settings as building_settings, store_signs
 from rocketmq_reindex.jobs.incremental import carrying, last_build
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild, StandingFiles
-from rocketmq_reindex.jobs.publishing import output
+from rocketmq_reindex.jobs.publishing import local, output
 from rocketmq_reindex.jobs.publishing.layout import PUBLISHED
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
@@ -68,7 +68,7 @@ def put_back(store: ScanStore, target: str, hash_slots: int) -> bool:
         build = last_build.load(store, digest) if ending == last_build.MANIFEST_COPY else None
         copy = files.join(store.builds, name)
         if build is not None and file_digest(copy) == digest and _whole(store, build, target, hash_slots) == count:
-            output.put_back(target, copy)
+            local.put_back(target, copy)
             return True
     return False
 

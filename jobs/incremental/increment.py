@@ -22,8 +22,8 @@ from rocketmq_reindex.jobs.incremental.before import Before
 from rocketmq_reindex.jobs.incremental.carrying import IndexHistory, fingerprints, plan_with_history
 from rocketmq_reindex.jobs.incremental.last_build import IndexFile, LastBuild
 from rocketmq_reindex.jobs.publishing import output
-from rocketmq_reindex.jobs.publishing.layout import Leftovers, copy_whole
-from rocketmq_reindex.jobs.publishing.output import MANIFEST, entries, joined
+from rocketmq_reindex.jobs.publishing.layout import MANIFEST, Leftovers, copy_whole
+from rocketmq_reindex.jobs.publishing.output import entries, joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, showing
@@ -265,7 +265,7 @@ class Increment(FullBuild):
     # -- at the end -----------------------------------------------------------------------------------------------------
 
     def save(self, staging: StagingFolder, build_output: BuildOutput, result: BuildResult, has_rows: bool) -> bool:
-        """Store what this build was made from. Returns whether DIR holds the same build already."""
+        """Store what this build was made from. Return whether DIR holds the same build already."""
         self._count(result, len(self.memory.entries), self.memory.known, nothing_new=False)
         draft = dataclasses.replace(
             last_build.of_log(self.log, self.settings, self.fingerprint),

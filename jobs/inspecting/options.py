@@ -71,10 +71,10 @@ def kind_of(path: str) -> str:
     # With timerWheelSnapshotFlush there are copies with a position of timerlog in their names.
     if name == TIMER_WHEEL or name.startswith(f"{TIMER_WHEEL}."):
         return TIMER_WHEEL
-    found = _by_content(path, name)
-    if found is None:
+    kind = _by_content(path, name)
+    if kind is None:
         raise errors.InputError(f"{showing.escape(path)}: cannot tell its kind: give --kind {'|'.join(get_args(FileKind))}")
-    return found
+    return kind
 
 
 def _by_content(path: str, name: str) -> str | None:
@@ -142,7 +142,7 @@ class Inspection:
 
 
 def inspection(given: Mapping[str, Any]) -> Inspection:
-    """What options ask for, by the names of the parser. Raises UsageError."""
+    """Return what options ask for, by the names of the parser. Raises UsageError."""
     return Inspection(**{**given, "files": tuple(given["files"])}).check()
 
 
@@ -217,7 +217,7 @@ def show_summary(summary: dict[str, Any], as_json: bool) -> None:
 
 
 def summary_text(summary: dict[str, Any], width: int | None = None) -> str:
-    """The fields of a file as a text; lists of records (dicts) become tables of their own."""
+    """Return the fields of a file as a text; lists of records (dicts) become tables of their own."""
     from rocketmq_reindex.jobs.querying.table import cell, record_lines, row_lines
 
     lists = {name: value for name, value in summary.items() if isinstance(value, list) and value}

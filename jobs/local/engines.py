@@ -37,12 +37,12 @@ def cores_of(master: str) -> int:
 
     Raises UsageError for a master elsewhere.
     """
-    found = _LOCAL.fullmatch(master or "local[*]")
-    if found is None:
+    match = _LOCAL.fullmatch(master or "local[*]")
+    if match is None:
         raise UsageError(
             f"--master {escape(master)}: --engine local runs on this machine alone: take local[N], or --engine spark"
         )
-    return own_cores() if found[1] == "*" else int(found[1] or 1)
+    return own_cores() if match[1] == "*" else int(match[1] or 1)
 
 
 def own_cores() -> int:
@@ -101,10 +101,10 @@ class LocalEngine:
 
     def scan(self, function: Batches, tasks: int) -> list[bytes]:
         asked = [ScanRange(function, number, self._path()) for number in range(tasks)]
-        found = self._pool.run(asked)
+        results = self._pool.run(asked)
         with self._lock:
-            self._kept += [task.path for task, (_, wrote) in zip(asked, found, strict=True) if wrote]
-        return [data for summaries, _ in found for data in summaries]
+            self._kept += [task.path for task, (_, wrote) in zip(asked, results, strict=True) if wrote]
+        return [data for summaries, _ in results for data in summaries]
 
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
         return [data for batch in read_rows(self._kept, kind, left_out) for data in batch.column("data").to_pylist()]
@@ -117,14 +117,14 @@ class LocalEngine:
             wrote = self._pool.run(asked)
             sources = mapped = [task.path for task, made in zip(asked, wrote, strict=True) if made]
             without = ()
-        found = self._pool.run([Reduce(reducer, tuple(sources), kind, without, key) for key in range(self._partitions)])
+        results = self._pool.run([Reduce(reducer, tuple(sources), kind, without, key) for key in range(self._partitions)])
         _remove(mapped)
-        return [text for texts in found for text in texts]
+        return [text for texts in results for text in texts]
 
     def numbers(self, function: Batches, count: int) -> list[str]:
         # One IndexFile takes as long as many files of ConsumeQueues.
-        found = self._pool.run([Number(function, number) for number in range(count)], soon=True)
-        return [text for texts in found for text in texts]
+        results = self._pool.run([Number(function, number) for number in range(count)], soon=True)
+        return [text for texts in results for text in texts]
 
     def forget(self) -> None:
         _remove(self._kept)

@@ -35,7 +35,7 @@ _ONE_THREAD: Final = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "
 
 @contextlib.contextmanager
 def _blocked() -> Iterator[None]:
-    """Signals that end a run are blocked for this thread, and for good in the processes that it starts."""
+    """Block the signals that end a run for this thread, and for good in the processes that it starts."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
     try:
         yield
@@ -44,13 +44,13 @@ def _blocked() -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
-    """The environment of the processes: they work in another folder, and run the very package that this process runs."""
-    found = os.environ | elsewhere(os.environ) | _ONE_THREAD | {"PYTHONSAFEPATH": "1"}
+    """Return the environment of the processes: they work in another folder, and run the very package that this process runs."""
+    environment = os.environ | elsewhere(os.environ) | _ONE_THREAD | {"PYTHONSAFEPATH": "1"}
     root = os.path.dirname(os.path.dirname(os.path.abspath(version.__file__)))
     if os.path.basename(root) not in _PACKAGES:
         # A script may have found it by a path of its own.
-        found["PYTHONPATH"] = os.pathsep.join(filter(None, [found.get("PYTHONPATH"), root]))
-    return found
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), root]))
+    return environment
 
 
 @dataclass(frozen=True, order=True)
@@ -104,11 +104,11 @@ class Pool:
         if self._threads:
             return
         try:
-            said = receive(self._control)
+            answer = receive(self._control)
         except EOFError:
             raise WorkerLostError(f"the local engine does not start: {self._ended()}") from None
-        if said != READY:
-            raise said if isinstance(said, BaseException) else self._lost(said)
+        if answer != READY:
+            raise answer if isinstance(answer, BaseException) else self._lost(answer)
         self._threads = [
             threading.Thread(target=self._serve, args=(number,), name=f"worker-{number}", daemon=True)
             for number in range(self.cores)
@@ -163,15 +163,15 @@ class Pool:
             send(link, task)
             while isinstance(answer := receive(link), Waits):
                 object_store.tell(answer.text)
-            done, found, trace = answer
+            done, result, trace = answer
         except (OSError, EOFError):
             raise self._why() from None
         if not done:
-            raise _named(found) from _TraceError(trace)
-        return found  # type: ignore[no-any-return]  # the result of the task that was sent
+            raise _named(result) from _TraceError(trace)
+        return result  # type: ignore[no-any-return]  # the result of the task that was sent
 
     def _why(self) -> WorkerLostError:
-        """Why a worker is gone."""
+        """Return why a worker is gone."""
         with self._lock:
             if not self._reason and not self._closed:
                 with contextlib.suppress(OSError, EOFError):
@@ -185,7 +185,7 @@ class Pool:
         return WorkerLostError(f"a worker process has {_ending(said[1])}")
 
     def _ended(self) -> str:
-        """How the first process has ended."""
+        """Return how the first process has ended."""
         try:
             return f"it has {_ending(self._process.wait(_PATIENCE))}"
         except subprocess.TimeoutExpired:
@@ -229,14 +229,14 @@ class _TraceError(Exception):
 
 
 def _named(error: BaseException) -> BaseException:
-    """An error of a task as the driver raises it: a connection that is lost is one to a store."""
+    """Return an error of a task as the driver raises it: a connection that is lost is one to a store."""
     if isinstance(error, ConnectionError) and not error.filename:
         return InputError(f"input or output: {error.strerror or error}")
     return error
 
 
 def _ending(status: int) -> str:
-    """How a process has ended, by its exit status."""
+    """Return how a process has ended, by its exit status."""
     if status >= 0:
         return f"ended with status {status}"
     try:

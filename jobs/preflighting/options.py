@@ -163,7 +163,7 @@ SETTINGS: Final = frozenset({*_NUMBERS, *_SWITCHES, *_NOT_KNOWN, *_NOTED, "timer
 
 
 def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any]]:
-    """The settings in the text of a broker.conf, and what it says of folders (``store``, ``commitlogs``).
+    """Return the settings in the text of a broker.conf, and what it says of folders (``store``, ``commitlogs``).
 
     Raises UsageError for a number that is none, and InputError for a way to start that is not followed.
     """
@@ -179,7 +179,7 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     if is_on(conf.get("enableMultiDispatch", "")) and not start["lmq"]:
         notes.append(f"{path}: enableMultiDispatch is on without enableLmq: the queues that records name are not looked at")
     names = ("segment_size", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "delay_levels")
-    found = BrokerSettings(
+    settings = BrokerSettings(
         **{name: sizes[name] for name in names if name in sizes},
         start=start,
         timer_wheel=is_on(conf.get("timerWheelEnable", "true")),
@@ -188,10 +188,10 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
         notes=tuple(notes),
     )
     if "mappedFileSizeTimerLog" in conf:
-        found = dataclasses.replace(found, timer_log_size=_number(conf, "mappedFileSizeTimerLog", path))
+        settings = dataclasses.replace(settings, timer_log_size=_number(conf, "mappedFileSizeTimerLog", path))
     if "timerPrecisionMs" in conf:
-        found = dataclasses.replace(found, timer_precision=precision_ms(_number(conf, "timerPrecisionMs", path)))
-    return found, {name: sizes[name] for name in ("store", "commitlogs") if name in sizes}
+        settings = dataclasses.replace(settings, timer_precision=precision_ms(_number(conf, "timerPrecisionMs", path)))
+    return settings, {name: sizes[name] for name in ("store", "commitlogs") if name in sizes}
 
 
 def _number(conf: Mapping[str, str], name: str, path: str) -> int:
@@ -209,7 +209,7 @@ _SIZES: Final = ("segment_size", "cq_file_size", "batch_cq_file_size", "hash_slo
 
 
 def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
-    """The settings that options make, by the names of the parser. Raises UsageError and InputError."""
+    """Return the settings that options make, by the names of the parser. Raises UsageError and InputError."""
     broker, places, told = BrokerSettings(), dict[str, Any](), dict[str, str]()
     if "broker_conf" in given:
         broker, places, told = _read_conf(given["broker_conf"], given)

@@ -335,7 +335,7 @@ class Preflight:
         if self._settings.abort is not None and self._settings.abort != self._folders.has_abort():
             has_abort = "has no" if self._settings.abort else "has a"
             notes.append(f"the store {has_abort} file abort: this is the other case")
-        ends = itertools.pairwise((int(one.name), int(one.name) + one.size) for one in loading.segments)
+        ends = itertools.pairwise((int(segment.name), int(segment.name) + segment.size) for segment in loading.segments)
         if holes := [(before[1], after[0]) for before, after in ends if after[0] > before[1]]:
             notes.append(
                 f"commitlog: {counted(sum(end - begin for begin, end in holes), 'byte')} of the log have no segment, from "

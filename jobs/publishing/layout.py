@@ -167,7 +167,7 @@ class Leftovers:
         self._left: dict[str, _Left] = {}
 
     def remove(self, path: str) -> bool:
-        """Remove a folder or file. Returns whether nothing of it is left; raises nothing."""
+        """Remove a folder or file. Return whether nothing of it is left; raises nothing."""
         reason = files.remove_tree(path)
         if reason:
             self.add(path, reason)

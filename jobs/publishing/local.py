@@ -241,7 +241,7 @@ def _clear(remains: StagingFolder, target: str) -> None:
 def _give_back(tree: str, remains: StagingFolder, target: str) -> bool:
     """Move what is no build's out of a tree that may have been DIR, into the build that replaced it.
 
-    Returns whether nothing of it is left there. Each name is moved in one step, so a run that dies here loses nothing.
+    Return whether nothing of it is left there. Each name is moved in one step, so a run that dies here loses nothing.
     """
     if os.path.islink(remains.root) or os.path.islink(tree) or not os.path.isdir(tree):
         return True

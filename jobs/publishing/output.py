@@ -4,19 +4,13 @@ import contextlib
 import heapq
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing import builds, layout, local, pointers
-from rocketmq_reindex.jobs.publishing.layout import (
-    CONFIG as CONFIG,
-    MANIFEST as MANIFEST,
-    PUBLISHED as PUBLISHED,
-    TOPICS as TOPICS,
-    Leftovers,
-    Standing,
-)
+from rocketmq_reindex.jobs.publishing.layout import Leftovers, Standing
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -85,30 +79,25 @@ def check_places(inputs: list[str], out: str, overwrite: bool | None, *, may_lac
     return local.check_place(out, overwrite, may_lack_manifest=may_lack_manifest)
 
 
-@contextlib.contextmanager
-def locked(target: str) -> Iterator[None]:
+def locked(target: str) -> AbstractContextManager[None]:
     """Lock DIR for one run: a second one is refused. What killed runs left is cleared, also where this one has nothing to do.
 
     Behind a URI nothing is locked: each run has a build of its own.
     """
-    with contextlib.nullcontext() if files.no_rename(target) else local.locked(target):
-        yield
+    return contextlib.nullcontext() if files.no_rename(target) else local.locked(target)
 
 
-@contextlib.contextmanager
 def staging(
     target: str, overwrite: bool = True, trim: bool = False, leftovers: Leftovers | None = None
-) -> Iterator[StagingFolder]:
+) -> AbstractContextManager[StagingFolder]:
     """Make a new staging folder, which is removed whatever happens.
 
     Behind a URI ``leftovers`` learns of what could not be removed. Raises InputError when DIR may not be replaced: another run
     may have published there since it was checked.
     """
-    opened = (
-        builds.staging(target, trim, leftovers or Leftovers()) if files.no_rename(target) else local.staging(target, overwrite)
-    )
-    with opened as staging:
-        yield staging
+    if files.no_rename(target):
+        return builds.staging(target, trim, leftovers or Leftovers())
+    return local.staging(target, overwrite)
 
 
 def standing(target: str) -> Standing | None:
@@ -121,24 +110,17 @@ def lacks_manifest(target: str) -> bool:
     return not files.no_rename(target) and local.lacks_manifest(target)
 
 
-def put_back(target: str, manifest: str) -> None:
-    """Copy the manifest of the build in a local DIR, whose lock is held, from the file ``manifest`` to where it was."""
-    local.put_back(target, manifest)
-
-
 def kept(target: str) -> list[str]:
     """Return the digests of the manifests of all builds that are still there, where DIR keeps more than one."""
     return [pointer.digest for pointer in pointers.pointers(target)] if files.no_rename(target) else []
 
 
-@contextlib.contextmanager
-def sweeping(staging: StagingFolder, target: str) -> Iterator[bool]:
-    """Yield whether this run is the only one to DIR. Runs that start meanwhile know that something may be removed.
+def sweeping(staging: StagingFolder, target: str) -> AbstractContextManager[bool]:
+    """Tell whether this run is the only one to DIR, while this lasts: runs that start meanwhile know that something may go.
 
     Only what was seen before may be removed, and nothing of a build that is ``kept`` now.
     """
-    with builds.sweeping(staging, target) if staging.build else contextlib.nullcontext(True) as alone:
-        yield alone
+    return builds.sweeping(staging, target) if staging.build else contextlib.nullcontext(True)
 
 
 def others_sweep(staging: StagingFolder, target: str) -> bool:

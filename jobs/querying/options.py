@@ -43,7 +43,7 @@ class Query:
 
 
 def question(given: dict[str, Any]) -> Query:
-    """The question that options ask, by the names of the parser. Raises UsageError, and InputError as ``without_given``."""
+    """Return the question that options ask, by the parser's names. Raises UsageError, and InputError as ``without_given``."""
     conf, told, notes = dict[str, Any](), dict[str, str](), tuple[str, ...]()
     if "broker_conf" in given:
         path = given.pop("broker_conf")

@@ -171,23 +171,23 @@ class BehindEnd:
         """Take the torn record, which is so for the reason ``torn``; with ``extend`` all of the replica that goes farthest."""
         end = self.end
         assert end is not None
-        farthest = max(self.found, key=lambda one: (one.end, -one.replica), default=None)
-        first = next((one for one in self.found if one.torn_end >= 0), None)
+        farthest = max(self.found, key=lambda taken: (taken.end, -taken.replica), default=None)
+        first = next((taken for taken in self.found if taken.torn_end >= 0), None)
         if extend and farthest is not None and farthest.stretches and (not end.torn or farthest.torn_end >= 0):
-            one, stretches, self.extends = farthest, farthest.stretches, True
+            taken, stretches, self.extends = farthest, farthest.stretches, True
         elif first is not None:
-            one, stretches = first, [(first.begin, first.torn_end)]
+            taken, stretches = first, [(first.begin, first.torn_end)]
         else:
             return
-        self.taken, before = one.replica, end.last._replace(offset=one.before)
-        reasons = [torn] if end.torn else [TORN] if one.begin < end.offset else []
+        self.taken, before = taken.replica, end.last._replace(offset=taken.before)
+        reasons = [torn] if end.torn else [TORN] if taken.begin < end.offset else []
         reason = "; ".join([*reasons, *([EXTENDED] if self.extends else [])])
         segments = list(whole)
         for low, high in stretches:
             while segments[-1].segment_end <= low:
                 segments.append(_next_segment(segments[-1]))
                 self.new.append(segments[-1])
-            segment = next(one for one in segments if one.start <= low < one.segment_end)
+            segment = next(taken for taken in segments if taken.start <= low < taken.segment_end)
             place = repair.Place(low, high - low, reason)
             self.damage.append(repair.SegmentDamage(low, high - low, segment, (place,), before=before, ends_log=True))
 
@@ -239,7 +239,7 @@ def look_behind(
     plan = handover.write_plan(scan.staging, "log-end", [behind.end])
     listed = handover.write_plan(scan.staging, "replicas-behind", replicas)
     results = scan.engine.numbers(repair_replicas.LookBehind(plan, listed, scan.task.settings), len(replicas))
-    behind.found = sorted(repair_replicas.Behind.read(results), key=lambda one: one.replica)
+    behind.found = sorted(repair_replicas.Behind.read(results), key=lambda behind_end: behind_end.replica)
     behind.take(extend, chain.torn.reason if chain.torn else "", whole)
     return behind
 

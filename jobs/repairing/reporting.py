@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from rocketmq_reindex.jobs.building.decisions import segment_of
-from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Warnings
+from rocketmq_reindex.jobs.building.summary import Warnings
 from rocketmq_reindex.storage_format.repair import BLANK, Piece
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.showing import counted
@@ -89,12 +89,7 @@ def report(
     ranges += [_kept_entry(hole) for hole in kept]
     ranges.sort(key=lambda entry: int(entry["offset"]))
     lost = [entry for entry in ranges if entry["how"] != REPLICA]
-    for entry in lost[:DAMAGE_MAX]:
-        warnings.add_damage(entry["segment"], entry["offset"], entry["length"], entry["reason"])
-    if not_listed := lost[DAMAGE_MAX:]:
-        size, end = sum(entry["length"] for entry in not_listed), not_listed[-1]["offset"] + not_listed[-1]["length"]
-        reason = f"{counted(len(not_listed), 'more damaged place')}, up to offset {end}"
-        warnings.add_damage(not_listed[0]["segment"], not_listed[0]["offset"], size, reason)
+    warnings.add_damages([Hole(entry["segment"], entry["offset"], entry["length"], entry["reason"]) for entry in lost])
     return {
         "ranges": ranges,
         "from_replica": sum(entry["length"] for entry in ranges if entry["how"] == REPLICA),

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import scanning
@@ -16,7 +16,6 @@ from rocketmq_reindex.jobs.building.decisions import Decisions, too_much
 from rocketmq_reindex.jobs.building.full import FullBuild
 from rocketmq_reindex.jobs.building.planning import check_free, scan_settings
 from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from rocketmq_reindex.jobs.engines.engine import task_count
 from rocketmq_reindex.jobs.publishing.layout import REPAIRED
 from rocketmq_reindex.jobs.repairing import reporting
@@ -54,7 +53,6 @@ class RepairSteps(FullBuild):
     """Mends the log, and builds from the new one."""
 
     settings: RepairSettings
-    _entries: list[dict[str, Any]] | None = None
     _last: int = -1
     """offset of the log's last good record"""
 
@@ -97,12 +95,11 @@ class RepairSteps(FullBuild):
             )
 
     def mended(
-        self, scan: Scan, segments: list[Segment], chain: Chain, result: BuildResult, reporter: Reporter
-    ) -> tuple[list[Segment], Chain]:
-        assert isinstance(result, RepairResult)
+        self, scan: Scan, segments: list[Segment], chain: Chain, reporter: Reporter
+    ) -> tuple[list[Segment], Chain]:  # fmt: skip
         if not segments:
             raise InputError(f"{escape(', '.join(self.settings.roots))}: holds no segment: there is nothing to repair")
-        result.warnings += self._doubts(segments, chain)
+        self.warnings.warnings += self._doubts(segments, chain)
         with reporter.step("decide"):
             _refuse(chain, segments)
             whole = whole_segments(segments)
@@ -140,16 +137,17 @@ class RepairSteps(FullBuild):
                 _refuse_many(sum(gap.offsets for gap in lost), self.settings.max_fill)
                 mended, homeless = with_tombstones(mended, lost, {segment.start: segment.segment_end for segment in whole})
                 if homeless:
-                    result.warnings.append(
+                    self.warnings.warn(
                         f"--tombstones: {counted(homeless, 'lost queue offset')} without room for a record: they stay empty"
                     )
         if self.settings.replicas:
-            result.warnings += reporting.of_replicas(mended, self._last)
+            self.warnings.warnings += reporting.of_replicas(mended, self._last)
         written = self._write(scan, whole, mended, reporter)
-        self._entries = reporting.entries(mended, written)
-        result.repair, lost_bytes = reporting.report(whole, mended, kept, written)
-        lost_bytes.add_to(result)
-        result.warnings += [*behind.tell(result.repair), *differing.tell(result.repair, by_most)]
+        self.entries = reporting.entries(mended, written)
+        changes, lost_bytes = reporting.report(whole, mended, kept, written)
+        self.figures["repair"] = changes
+        lost_bytes.add_to(self.warnings)
+        self.warnings.warnings += [*behind.tell(changes), *differing.tell(changes, by_most)]
         new = [_in_tree(segment, scan.staging) for segment in whole]
         changed = [(mended_range.low, mended_range.high) for mended_range in mended] + [
             (hole.offset, hole.offset + hole.length) for hole in kept
@@ -160,9 +158,6 @@ class RepairSteps(FullBuild):
         chain = scan.rescan(new, sorted(changed), chain, dataclasses.replace(read, crc_mode=r.CRC_NONE) if kept else read)
         _check_whole(chain, kept)
         return new, chain
-
-    def more_entries(self) -> list[dict[str, Any]]:
-        return self._entries or []
 
     def _differing(
         self, scan: Scan, chain: Chain, segments: list[Segment], mended: list[mend.Mended]

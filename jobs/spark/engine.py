@@ -48,8 +48,8 @@ def _where(spark: Any, text: str) -> str:
     with contextlib.suppress(Exception):
         context = spark.sparkContext
         if not str(context.master).startswith("local"):
-            found = _HOST.search(text)
-            return f"Spark's own folder on {escape(found[1])}" if found else "Spark's own folder on an executor"
+            match = _HOST.search(text)
+            return f"Spark's own folder on {escape(match[1])}" if match else "Spark's own folder on an executor"
         utils = context._jvm.org.apache.spark.util.Utils
         return escape(min(map(str, utils.getConfiguredLocalDirs(context._jsc.sc().conf())), key=_free))
     return "Spark's own folder"
@@ -80,14 +80,14 @@ def bucket_keys(buckets: int, partitions: int) -> tuple[int, ...]:
 
     Spark's hash of an int is murmur3 (32 bits, seed 42), taken modulo the partitions.
     """
-    found: dict[int, int] = {}
+    keys: dict[int, int] = {}
     number = 0
-    while len(found) < min(buckets, partitions):
+    while len(keys) < min(buckets, partitions):
         target = mmh3.hash(struct.pack("<i", number), 42) % partitions
         if target < buckets:
-            found.setdefault(target, number)
+            keys.setdefault(target, number)
         number += 1
-    return tuple(found[bucket % partitions] for bucket in range(buckets))
+    return tuple(keys[bucket % partitions] for bucket in range(buckets))
 
 
 # ----------------------------------------------------------------------------------------------------------------------- engine

@@ -67,11 +67,11 @@ def check(python: str, needed: Sequence[str]) -> None:
     if python == sys.executable:
         return
     which = f"PYSPARK_PYTHON, on {escape(platform.node())}: {escape(python)}"
-    found = shutil.which(python)
-    if found is None:
+    place = shutil.which(python)
+    if place is None:
         raise InputError(f"{which} is no program: {_TO_DO_HERE}")
     try:
-        words = [found, "-c", _PROBE, *needed]
+        words = [place, "-c", _PROBE, *needed]
         done = subprocess.run(
             words, cwd=FOLDER, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False,
             timeout=_PATIENCE,
@@ -80,8 +80,8 @@ def check(python: str, needed: Sequence[str]) -> None:
         raise InputError(f"{which} does not run ({escape(str(error))}): {_TO_DO_HERE}") from error
     version, *lacking = done.stdout.split() or [""]
     if done.returncode != 0 or not re.fullmatch(r"\d+\.\d+", version):
-        said = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise InputError(f"{which} does not run ({escape(said, 300)}): {_TO_DO_HERE}")
+        last_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise InputError(f"{which} does not run ({escape(last_line, 300)}): {_TO_DO_HERE}")
     if version != _OWN:
         raise InputError(f"{which} {_other_version(version)}")
     if lacking:
@@ -105,17 +105,17 @@ def named(spark: Any) -> Iterator[None]:
 
 
 def _told(text: str) -> str | None:
-    """What is wrong with the Python, and what to do; None where the error is of something else."""
-    if found := _ABSENT.search(text):
-        return f"does not start ({escape(found[2])}): {_TO_DO}"
-    if found := _MINOR.search(text):
-        return _other_version(found[1])
-    if found := _MODULE.search(text):
-        package = found[1].partition(".")[0]
+    """Return what is wrong with the Python, and what to do; None where the error is of something else."""
+    if match := _ABSENT.search(text):
+        return f"does not start ({escape(match[2])}): {_TO_DO}"
+    if match := _MINOR.search(text):
+        return _other_version(match[1])
+    if match := _MODULE.search(text):
+        package = match[1].partition(".")[0]
         sent = f"give spark-submit --py-files {PACKAGE}.zip, or " if package == PACKAGE else ""
         return f"lacks {package}: {sent}{_TO_DO}"
-    if found := _LOADED.search(text):
-        return f"cannot load a package ({escape(found[1], 300)}): {_TO_DO}"
+    if match := _LOADED.search(text):
+        return f"cannot load a package ({escape(match[1], 300)}): {_TO_DO}"
     if _NO_DAEMON.search(text):
         return f"ends before it does anything: {_TO_DO}"
     return None
@@ -129,7 +129,7 @@ def _other_version(version: str) -> str:
 
 
 def _which(spark: Any, text: str) -> str:
-    """Name the Python of the workers, and the host where it failed."""
+    """Return the Python of the workers, and the host where it failed."""
     python = ""
     with contextlib.suppress(Exception):
         # A session without a SparkContext does not say.
@@ -247,12 +247,12 @@ def absolute_paths() -> None:
 
 def _elsewhere(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that hold paths, as a process in another folder must have them."""
-    found = elsewhere(environment)
+    environment_there = elsewhere(environment)
     python = environment.get("PYSPARK_PYTHON", "")
     if os.sep in python:
         # Links are kept: a virtual environment's python is one.
-        found["PYSPARK_PYTHON"] = os.path.abspath(python)
-    return found
+        environment_there["PYSPARK_PYTHON"] = os.path.abspath(python)
+    return environment_there
 
 
 def launch(settings: Mapping[str, str]) -> None:
@@ -278,7 +278,7 @@ def launch(settings: Mapping[str, str]) -> None:
 
 
 def does_not_start(error: Exception) -> InputError:
-    """The error of a session that does not come up, with what its JVM said first where that has ended."""
+    """Return the error of a session that does not come up, with what its JVM said first where that has ended."""
     reason = str(error) or type(error).__name__
     if _started and _started[0].first and isinstance(error, OSError | Py4JNetworkError | PySparkRuntimeError):
         reason = _UNCAUGHT.sub("", _started[0].first)

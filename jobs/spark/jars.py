@@ -32,8 +32,8 @@ class _Jar(NamedTuple):
     @property
     def spark(self) -> str:
         """The Spark that it is for alone, as ``4.1``; "" for any."""
-        found = _DELTA_SPARK.match(self.artifact)
-        return found[1] if found else ""
+        match = _DELTA_SPARK.match(self.artifact)
+        return match[1] if match else ""
 
 
 @functools.cache
@@ -60,14 +60,14 @@ def delta_packages() -> list[str]:
 
 
 def delta_jars() -> list[str]:
-    """Delta Lake's, where set-up fetched them; without these Spark must have been given some."""
+    """Return Delta Lake's jars, where set-up fetched them; without these Spark must have been given some."""
     if CHECKOUT is None:
         return []
     return [str(path.resolve()) for jar in _delta_ours() if (path := CHECKOUT / "jars" / jar.file).is_file()]
 
 
 def class_archive() -> Path | None:
-    """Where ``scripts/class_archive.py`` leaves the classes of Spark and Delta Lake as JAVA_HOME's JVM keeps them in memory.
+    """Return where ``scripts/class_archive.py`` leaves the classes of Spark and Delta Lake, as a JVM keeps them in memory.
 
     A JVM that maps the file need not find, parse and check 15,000 classes: half of the processor time of a short run.
     """
@@ -103,7 +103,7 @@ def check_delta(spark: Any, own: bool) -> None:
 
 
 def how_to_get_delta(own: bool) -> str:
-    """One line for a session without Delta Lake."""
+    """Return one line for a session without Delta Lake."""
     ours = _delta_ours()
     # Its other jar comes with it.
     asked, jars = f"--packages {':'.join(ours[0])}", " and ".join(jar.file for jar in ours)

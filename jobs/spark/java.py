@@ -30,7 +30,7 @@ _PROJECT = re.compile(r'^name = "rocketmq-reindex"$', re.MULTILINE)
 
 
 def _checkout(above: Path) -> Path | None:
-    """The folder above ``jobs`` where that is a checkout, known by the project's own pyproject.toml; None where it is not."""
+    """Return the folder above ``jobs`` where that is a checkout, known by the project's own pyproject.toml; else None."""
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if _PROJECT.search((above / "pyproject.toml").read_text(encoding="utf-8")):
             return above
@@ -41,21 +41,21 @@ CHECKOUT = _checkout(_ABOVE)
 
 
 def settings_folder() -> Path | None:
-    """Where spark-defaults.conf and log4j2.properties are: in the wheel, or in the checkout; None in a zip."""
+    """Return where spark-defaults.conf and log4j2.properties are: in the wheel, or in the checkout; None in a zip."""
     folder = _ABOVE / "conf"
     return folder if (folder / "spark-defaults.conf").exists() else None
 
 
 def java_version(home: str) -> str:
-    """The version that a JDK's ``release`` file names, or nothing."""
+    """Return the version that a JDK's ``release`` file names, or nothing."""
     with contextlib.suppress(OSError):
-        found = re.search(r'^JAVA_VERSION="?([\d.]+)', (Path(home) / "release").read_text(), re.MULTILINE)
-        return found[1] if found else ""
+        match = re.search(r'^JAVA_VERSION="?([\d.]+)', (Path(home) / "release").read_text(), re.MULTILINE)
+        return match[1] if match else ""
     return ""
 
 
 def fits() -> bool:
-    """Whether JAVA_HOME is a JDK that Spark runs on."""
+    """Return whether JAVA_HOME is a JDK that Spark runs on."""
     return java_version(os.environ.get("JAVA_HOME", "")).partition(".")[0] in JAVA_VERSIONS
 
 

@@ -57,7 +57,7 @@ FEW_ROWS = {
 
 def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
     """Return the settings of a session of our own: conf/spark-defaults.conf, and what ``master`` asks for."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     # Hadoop takes this property where the environment has no such variable.
     options = [f"-DHADOOP_USER_NAME={hadoop_user}"] if hadoop_user else []
     if master.startswith("local"):
@@ -67,7 +67,7 @@ def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
             options.append(_COLLECTOR)
         if delta := jars.delta_jars():
             # On the class path for every session, since the archive holds their classes and asks for the same class path.
-            found["spark.driver.extraClassPath"] = os.pathsep.join(delta)
+            settings["spark.driver.extraClassPath"] = os.pathsep.join(delta)
         archive = jars.class_archive()
         # A colon would part the paths of two archives.
         if archive is not None and archive.exists() and ":" not in str(archive):
@@ -75,16 +75,16 @@ def configuration(master: str, hadoop_user: str = "") -> dict[str, str]:
             options += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
         if os.environ.get("PYSPARK_PYTHON", sys.executable) == sys.executable:
             # Another Python may not have this package where its daemon starts.
-            found[_DAEMON] = "rocketmq_reindex.udfs.worker.daemon"
+            settings[_DAEMON] = "rocketmq_reindex.udfs.worker.daemon"
         # Nobody else calls. A cluster's executors must reach the driver, or the run would wait for them for ever.
-        found |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} | _LOCAL
+        settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"} | _LOCAL
     if (folder := java.settings_folder()) is not None:
         for line in (folder / "spark-defaults.conf").read_text().splitlines():
             name, _, value = line.strip().partition(" ")
             if name and not name.startswith("#"):
-                found[name] = value.strip()
+                settings[name] = value.strip()
         options.append(f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}")
-    return found | {"spark.driver.extraJavaOptions": " ".join(map(java.java_option, options))}
+    return settings | {"spark.driver.extraJavaOptions": " ".join(map(java.java_option, options))}
 
 
 def _quiet_about_pandas() -> None:

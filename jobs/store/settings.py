@@ -303,8 +303,8 @@ def rocksdb_queues(store: str) -> RocksDBQueues | None:
     queues = entries_in(files.join(store, QUEUES))
     topics = any(entry.kind == files.FOLDER for entry in queues)
     for name, entries in ((QUEUES, queues), (layouts.SEPARATE, entries_in(files.join(store, layouts.SEPARATE)))):
-        if found := layouts.rocksdb_files(entry.name for entry in entries if entry.kind == files.FILE):
-            return RocksDBQueues(files.join(store, name), tuple(found), topics)
+        if names := layouts.rocksdb_files(entry.name for entry in entries if entry.kind == files.FILE):
+            return RocksDBQueues(files.join(store, name), tuple(names), topics)
     return None
 
 
@@ -313,32 +313,32 @@ def of_build(settings: StoreSettings, only: Iterable[str]) -> list[str]:
     if QUEUES not in only:
         return []
     warnings = [f"--broker-conf: has {text}" for text in settings.rocksdb]
-    found = rocksdb_queues(settings.store_folder) if settings.store_folder else None
-    if found:
-        keep = ", and fetch does not put it there: keep these files" if found.in_place else ""
-        warnings.append(f"{found}: {UNREAD}{keep}")
+    in_rocksdb = rocksdb_queues(settings.store_folder) if settings.store_folder else None
+    if in_rocksdb:
+        keep = ", and fetch does not put it there: keep these files" if in_rocksdb.in_place else ""
+        warnings.append(f"{in_rocksdb}: {UNREAD}{keep}")
     return warnings
 
 
 def check_verified(store: str, only: Iterable[str], advice: str = "") -> list[str]:
     """Return notes on a store whose queues are to be compared. Raises InputError where they lie in RocksDB alone."""
-    found = rocksdb_queues(store) if QUEUES in only else None
-    if found is None:
+    in_rocksdb = rocksdb_queues(store) if QUEUES in only else None
+    if in_rocksdb is None:
         return []
-    if not found.beside:
-        raise errors.InputError(f"{found}: verify compares ConsumeQueue files alone{advice}")
-    return [f"{found}: only the ConsumeQueue files beside it are compared"]
+    if not in_rocksdb.beside:
+        raise errors.InputError(f"{in_rocksdb}: verify compares ConsumeQueue files alone{advice}")
+    return [f"{in_rocksdb}: only the ConsumeQueue files beside it are compared"]
 
 
 def check_swapped(store: str, parts: Iterable[str]) -> list[str]:
     """Return warnings on a store that gets new ``parts``. Raises InputError where RocksDB ConsumeQueues would be moved away."""
-    found = rocksdb_queues(store) if QUEUES in parts else None
-    if found is None:
+    in_rocksdb = rocksdb_queues(store) if QUEUES in parts else None
+    if in_rocksdb is None:
         return []
-    if found.in_place:
+    if in_rocksdb.in_place:
         raise errors.InputError(
-            f"{found}: a broker with storeType=defaultRocksDB serves from them, so nothing is put in their place: fetch a "
+            f"{in_rocksdb}: a broker with storeType=defaultRocksDB serves from them, so nothing is put in their place: fetch a "
             "build of --only index,checkpoint, with --partial; or, if its storeType becomes default, move these files away "
             "first"
         )
-    return [f"{found}: they stay; {UNREAD}"]
+    return [f"{in_rocksdb}: they stay; {UNREAD}"]

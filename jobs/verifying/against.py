@@ -76,14 +76,14 @@ class Against:
             return
         tasks = task_count(len(stretches), 2 * result.bytes, engine.cores)
         plan = handover.write_plan(staging, "stretches", stretches)
-        sizes = {f"log-{k}": sum(one.length for one in handover.share(stretches, k, tasks)) for k in range(tasks)}
+        sizes = {f"log-{k}": sum(stretch.length for stretch in handover.share(stretches, k, tasks)) for k in range(tasks)}
         with self.reporter.stage("compare log", *Work.of_tasks(staging, "bytes", sizes)):
             comparer = CompareLogs(staging, plan, tasks, store_scan(self.settings))
             differences = LogDifference.read(engine.numbers(comparer, tasks))
         ends = [log.segments[-1].data_end for log in logs]
         if differences:
-            first, count = min(one.first for one in differences), sum(one.bytes for one in differences)
-            filled = any(one.a for one in differences), any(one.b for one in differences)
+            first, count = min(part.first for part in differences), sum(part.bytes for part in differences)
+            filled = any(part.a for part in differences), any(part.b for part in differences)
             if all(filled):
                 self._tell_differing(differences, first, count)
             else:
@@ -96,12 +96,12 @@ class Against:
 
     def _tell_differing(self, differences: list[LogDifference], first: int, count: int) -> None:
         """Count bytes that differ, with the records that they are of."""
-        records = sorted(record for one in differences for record in one.records)
+        records = sorted(record for part in differences for record in part.records)
         text = f"from offset {first} on, {counted(count, 'byte')} in all"
-        rest = count - sum(record.bytes for record in records)
+        unlisted = count - sum(record.bytes for record in records)
         for record in records:
             self.tally.add("against-log-differs", record.bytes, "commitlog", record.first, record.text)
-        self.tally.add("against-log-differs", rest, "commitlog", first, text)
+        self.tally.add("against-log-differs", unlisted, "commitlog", first, text)
         if records:
             self.result.notes.append(f"{counted(len(records), 'record')} of A differ in B, {text}")
 
@@ -117,10 +117,10 @@ class Against:
             topics = {f"{folder}-{k}": len(names[k::tasks]) for k in range(tasks)}
             with self.reporter.stage(f"compare {folder}", *Work.of_tasks(staging, "topics", topics)):
                 results = against.AgainstResult.read(engine.numbers(comparer, tasks))
-            for found in results:
-                self.tally.merge(found.tally)
-                self.result.files["consumequeue"] += found.files
-                self.result.units += found.units
+            for result in results:
+                self.tally.merge(result.tally)
+                self.result.files["consumequeue"] += result.files
+                self.result.units += result.units
 
     def _index(self, engine: Engine, staging: StagingFolder, _: list[Commitlog]) -> None:
         """By name; where no name is in both, as a broker's own are named by its clock, in the order of names."""
@@ -142,15 +142,15 @@ class Against:
             numbers = {f"index-{k}": 1 for k in range(len(pairs))}
             with self.reporter.stage("compare index", *Work.of_tasks(staging, "files", numbers)):
                 results = against.AgainstResult.read(engine.numbers(comparer, len(pairs)))
-            for found in results:
-                self.tally.merge(found.tally)
+            for result in results:
+                self.tally.merge(result.tally)
 
     def _checkpoints(self) -> None:
         """Note where checkpoints differ. They say when each store was flushed, so that is no difference."""
         paths = [files.join(store, "checkpoint") for store in (self.a, self.b)]
         if all(files.entry_of(path).kind == files.FILE for path in paths):
-            one, other = (files.head(path, CHECKPOINT_LAYOUT.size) for path in paths)
-            if one != other:
+            a, b = (files.head(path, CHECKPOINT_LAYOUT.size) for path in paths)
+            if a != b:
                 self.result.notes.append("the checkpoints differ, as those of two brokers do")
         elif any(files.entry_of(path).kind == files.FILE for path in paths):
             self.result.notes.append("only one of the stores has a checkpoint")

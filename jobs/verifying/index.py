@@ -60,8 +60,8 @@ class IndexResult:
 
     def findings(self, settings: VerifySettings) -> PartFindings:
         """Return what the run takes over; ``settings`` say by which version."""
-        found, stretches = PartFindings(self.tally), _shown(self.lost)
-        found.figures = {
+        findings, stretches = PartFindings(self.tally), _shown(self.lost)
+        findings.figures = {
             "lost_keys": stretches[:LOST_LISTED],
             "items": self.keys,
             "items_there": self.keys - self.tally.counts.get("index-item-missing", 0),
@@ -71,15 +71,15 @@ class IndexResult:
                 lost_example(stretch) for stretch in stretches[: checks_differences.EXAMPLES_MAX]
             ]
         if settings.rules.tag_items:
-            self._judge_tags(found, "broker_version" in settings.named)
+            self._judge_tags(findings, "broker_version" in settings.named)
         else:
-            found.tally.merge(self.standing)
+            findings.tally.merge(self.standing)
         if self.repeats:
             items = f"{counted(self.repeats, 'item')} {'is' if self.repeats == 1 else 'are'} there twice"
-            found.notes.append(f"{items}: a broker dispatched its last record again at a start")
-        return found
+            findings.notes.append(f"{items}: a broker dispatched its last record again at a start")
+        return findings
 
-    def _judge_tags(self, found: PartFindings, named: bool) -> None:
+    def _judge_tags(self, findings: PartFindings, named: bool) -> None:
         """Tell records that lost their tag item from those that a broker before 5.4 indexed.
 
         From the first tag item to the last each record with TAGS has its own. Before that, and behind it, keys without tag
@@ -94,7 +94,7 @@ class IndexResult:
             ends_early = side is tags.behind and side.old == 1
             if side.is_older and not ends_early and (tags.standing or not named):
                 where = place if tags.standing else ""
-                found.notes.append(
+                findings.notes.append(
                     f"no items of TAGS for {counted(side.count, 'record')}{where}, as a broker before 5.4 leaves it: no query "
                     "by tag finds them in the index, until a build makes it anew"
                 )
@@ -103,12 +103,12 @@ class IndexResult:
         stretches = _shown(lost)
         missing = sum(stretch.records for stretch in lost)
         if missing:
-            found.tally.add("index-tag-missing", missing, "index", lost[0].first, "")
-            found.tally.examples["index-tag-missing"] = [
+            findings.tally.add("index-tag-missing", missing, "index", lost[0].first, "")
+            findings.tally.examples["index-tag-missing"] = [
                 lost_example(stretch, "tag item") for stretch in stretches[: checks_differences.EXAMPLES_MAX]
             ]
-        found.figures["lost_tags"] = stretches[:LOST_LISTED]
-        found.figures |= {"tag_items": tags.standing + missing, "tag_items_there": tags.standing}
+        findings.figures["lost_tags"] = stretches[:LOST_LISTED]
+        findings.figures |= {"tag_items": tags.standing + missing, "tag_items_there": tags.standing}
 
 
 def _shown(stretches: list[verify_tags.Lost]) -> list[dict[str, int]]:
@@ -137,10 +137,10 @@ class IndexComparison:
 
     def _entries(self) -> list[tuple[str, files.Entry]]:
         """Return the entries of index/ by their names in a store. No fetch brings what a build's manifest does not name."""
-        found, names = entries_in(files.join(self.settings.store, FOLDER)), self.settings.index_names
+        entries, names = entries_in(files.join(self.settings.store, FOLDER)), self.settings.index_names
         if self.settings.trimmed:
-            return [(names[entry.name], entry) for entry in found if entry.name in names]
-        return [(entry.name, entry) for entry in found]
+            return [(names[entry.name], entry) for entry in entries if entry.name in names]
+        return [(entry.name, entry) for entry in entries]
 
     def check_files(self, log_start: int) -> PartFindings:
         """Check each file by itself; ``checked`` then holds what is known of it."""
@@ -151,10 +151,10 @@ class IndexComparison:
                 tally.add("index-file-name", 1, f"index/{escape(name)}", 0, text)
         if listed:
             plan = handover.write_plan(scan.staging, "index-files", listed)
-            found = verify_index.IndexFileCheck.read(
+            checks = verify_index.IndexFileCheck.read(
                 scan.engine.numbers(verify_index.CheckIndex(scan.staging, plan, log_start), len(listed))
             )
-            self.checked = sorted(found, key=lambda check: check.number)
+            self.checked = sorted(checks, key=lambda check: check.number)
         for check in self.checked:
             tally.merge(check.tally)
         for before, after in checks_index.out_of_order(self._neighbours()):
@@ -240,7 +240,7 @@ class IndexComparison:
 
     def ends(self) -> list[checkpoint.IndexEnd]:
         """Return the ends of the files, in the order of the log, which the checkpoint must match. Only headers are read."""
-        found = []
+        ends = []
         for listed in self._listed:
             with files.Reader(listed.path) as reader:
                 size = reader.size()
@@ -252,9 +252,9 @@ class IndexComparison:
             full = header.index_count >= listed.items
             sealed = full and not any(last)
             items = max(0, header.index_count - 1)
-            found.append(checkpoint.IndexEnd(listed.name, header.end_time, items, full, sealed, header.end_place))
+            ends.append(checkpoint.IndexEnd(listed.name, header.end_time, items, full, sealed, header.end_place))
         # The names give the same order, but for a file that was renamed, which is a difference of its own.
-        return sorted(found, key=lambda file: file.end_place)
+        return sorted(ends, key=lambda file: file.end_place)
 
 
 def _spans(
@@ -287,13 +287,13 @@ def check_checkpoint(
     settings: VerifySettings, log: Commitlog, accepted: list[RangeSummary], index: IndexComparison
 ) -> PartFindings:
     """Compare the store's checkpoint (``StoreCheckpoint``) with what the log and the IndexFiles say."""
-    found, store = PartFindings(), settings.store
+    findings, store = PartFindings(), settings.store
     if files.entry_of(files.join(store, "abort")).kind != files.ABSENT:
-        found.tally.add("abort-file", 1, "abort", 0, "is there")
+        findings.tally.add("abort-file", 1, "abort", 0, "is there")
     path = files.join(store, "checkpoint")
     if files.entry_of(path).kind != files.FILE:
-        found.tally.add("checkpoint-missing", 1, "checkpoint", 0, "is not there")
-        return found
+        findings.tally.add("checkpoint-missing", 1, "checkpoint", 0, "is not there")
+        return findings
     with files.Reader(path) as reader:
         data = reader.read(0, min(reader.size(), CHECKPOINT_READ))
     if settings.trimmed:
@@ -311,22 +311,22 @@ def check_checkpoint(
         dispatched[-1].last_dispatched if dispatched else 0,
     )
     stored, differences, usual = checkpoint.compare_checkpoint(data, times, index.ends(), settings.rules)
-    found.tally.merge(differences)
-    found.figures["checkpoint"] = dataclasses.asdict(stored)
+    findings.tally.merge(differences)
+    findings.figures["checkpoint"] = dataclasses.asdict(stored)
     if usual:
-        found.notes.append(
+        findings.notes.append(
             f"the next crash deletes the last IndexFile ({counted(usual, 'item')}), as with any broker: "
             "a build seals it, then no crash does"
         )
     if 0 < stored.physic < min(times.last_time, times.last_unit_time) and "checkpoint-stale" not in differences.counts:
-        found.notes.append(
+        findings.notes.append(
             "the checkpoint's physicMsgTimestamp is older than the last record, as a clean stop right after it leaves it: "
             "the next crash dispatches more again"
         )
     if times.log_end < stored.master_flushed and "checkpoint-master" not in differences.counts:
         behind = stored.master_flushed - times.log_end
-        found.notes.append(
+        findings.notes.append(
             f"masterFlushedOffset {stored.master_flushed} lies {behind:,} bytes behind the log's end: "
             "the store is a replica's, which had not caught up with its master"
         )
-    return found
+    return findings

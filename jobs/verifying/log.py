@@ -53,28 +53,28 @@ def check_log(
     settings: options.VerifySettings, log: Commitlog, chain: scan_chain.Chain, unread: tuple[tuple[int, int], ...]
 ) -> PartFindings:
     """Count the damage of the log; ``unread`` are the offsets that a sample leaves out."""
-    found = PartFindings()
+    findings = PartFindings()
     for hole in chain.holes:
         if between(hole.offset, unread):
             continue  # not missing: left out of the sample
         kind = mend.MISSING_SEGMENT if hole.reason == r.MISSING_SEGMENT else "log-damage"
         text = f"offset {hole.offset}, {counted(hole.length, 'byte')}: {hole.reason}"
-        found.tally.add(kind, 1, f"commitlog/{hole.segment}", hole.offset, text)
-        found.damage.append(hole)
+        findings.tally.add(kind, 1, f"commitlog/{hole.segment}", hole.offset, text)
+        findings.damage.append(hole)
     if chain.stale:
-        found.notes.append(f"offset {chain.stale.offset}, {chain.stale.length:,} bytes: {chain.stale.reason}")
+        findings.notes.append(f"offset {chain.stale.offset}, {chain.stale.length:,} bytes: {chain.stale.reason}")
     elif chain.torn:
         torn = chain.torn
-        found.notes.append(
+        findings.notes.append(
             f"torn tail at offset {torn.offset}, {counted(torn.length, 'byte')}: a crash leaves it, a broker cuts it"
         )
     last = log.segments[-1] if log.segments else None
     if last and last.data_end == last.start and settings.rules.drops_empty_files:
-        found.notes.append(f"commitlog/{last.name} has no bytes: a broker of 5.x removes it")
+        findings.notes.append(f"commitlog/{last.name} has no bytes: a broker of 5.x removes it")
     elif last and last.data_end < last.segment_end:
         text = f"{last.data_end - last.start:,} of {last.segment_end - last.start:,} bytes"
-        found.tally.add("log-segment-short", 1, f"commitlog/{last.name}", last.data_end, text)
-    return found
+        findings.tally.add("log-segment-short", 1, f"commitlog/{last.name}", last.data_end, text)
+    return findings
 
 
 # ----------------------------------------------------------------------------------------------------------------------- memory
@@ -129,7 +129,7 @@ class VerifyMemory(ScanMemory):
         return RememberedVerify(task, self.store, self._fingerprint, self._recheck)
 
     def counts(self) -> dict[str, int]:
-        """What was read of the log, in bytes, and how many ranges were known, as the summary has it."""
+        """Return what was read of the log, in bytes, and how many ranges were known, as the summary has it."""
         return {"bytes_read": self.bytes_read, "ranges": len(self.entries), "ranges_known": self.known}
 
     def save(self) -> None:

@@ -95,7 +95,7 @@ class Mend:
         return advice.repair(self.build, self.topics_config)
 
     def _parts(self, kind: str) -> tuple[str, ...]:
-        """The parts that a build has to make anew."""
+        """Return the parts that a build has to make anew."""
         parts = KINDS[kind].mend
         return (QUEUES, INDEX, CHECKPOINT) if self.unclean and CHECKPOINT in parts else parts
 
@@ -223,5 +223,5 @@ class _Records:
 
     def _message(self, phy_offset: int) -> Message | None:
         self._log = self._log or StoreLog(self._settings.roots, Notes())
-        found = self._log.message(phy_offset)
-        return found if isinstance(found, Message) else None
+        message = self._log.message(phy_offset)
+        return message if isinstance(message, Message) else None

@@ -47,18 +47,18 @@ def check_order(
 
     A queue that would take more fills than a build makes by itself is in no plan.
     """
-    fills_max, found = chain.fills(settings.max_fill), PartFindings()
-    tally = found.tally
+    fills_max, findings = chain.fills(settings.max_fill), PartFindings()
+    tally = findings.tally
     try:
         odd = Decisions(scan, settings.mending_build(), segments, chain).odd_queues()
         outcome = odd.outcome(segments, "log", fills_max)
     except errors.RefusedError as error:
         tally.add("log-out-of-line", 1, "commitlog", 0, str(error))
-        return LogOrder(), found
+        return LogOrder(), findings
     for hole in outcome.lost.first:
         text = f"offset {hole.offset}, {counted(hole.length, 'byte')}: {hole.reason}"
         tally.add("log-out-of-line", 1, f"commitlog/{hole.segment}", hole.offset, text)
-    found.damage += outcome.lost.first
+    findings.damage += outcome.lost.first
     if not_listed := outcome.lost_records - len(outcome.lost.first):
         end = outcome.lost.more_end
         tally.add("log-out-of-line", not_listed, "commitlog", end, f"more, up to offset {end}")
@@ -66,15 +66,15 @@ def check_order(
     # What a build warns of: nothing tells whether these records are in line.
     if pending := [text for text, (_, entry) in outcome.warnings.about.items() if entry.get("kind") == "pending"]:
         others = f"; {counted(len(pending) - 1, 'more queue')} likewise" if len(pending) > 1 else ""
-        found.notes.append(f"{pending[0]}{others}")
+        findings.notes.append(f"{pending[0]}{others}")
     kinds = ("pending", "more pending")
-    found.figures["pending"] = sum(decision["count"] for decision in outcome.warnings.decisions if decision["kind"] in kinds)
+    findings.figures["pending"] = sum(decision["count"] for decision in outcome.warnings.decisions if decision["kind"] in kinds)
     if outcome.filled <= fills_max:
-        return LogOrder(outcome.placements, outcome.batches, wrong=wrong), found
+        return LogOrder(outcome.placements, outcome.batches, wrong=wrong), findings
     needed = outcome.filled - (fills_max - settings.max_fill)
     text = f"{outcome.filled:,} missing queue offsets: a build fills at most {fills_max} with --max-fill {settings.max_fill}"
     tally.add("log-queue-gaps", outcome.filled, "commitlog", 0, text)
-    return LogOrder(outcome.placements, outcome.batches, needed, wrong), found
+    return LogOrder(outcome.placements, outcome.batches, needed, wrong), findings
 
 
 # ----------------------------------------------------------------------------------------------------------------------- queues
@@ -91,11 +91,11 @@ class QueueResult:
 
     def take(self, results: list[queue_files.QueuesResult]) -> None:
         """Add the results of reducers."""
-        for found in results:
-            self.tally.merge(found.tally)
-            for name, count in found.counts.items():
+        for result in results:
+            self.tally.merge(result.tally)
+            for name, count in result.counts.items():
                 self.counts[name] = self.counts.get(name, 0) + count
-            self.queues += found.queues
+            self.queues += result.queues
             self.queues = heapq.nlargest(
                 QUEUES_LISTED, self.queues, key=lambda q: (q.differences > 0, q.units, q.topic, q.queue)
             )
@@ -149,13 +149,13 @@ class QueueComparison:
 
     def list_files(self) -> PartFindings:
         """List the files. Their rows go to the tasks that get the units of their queues."""
-        settings, found = self.settings, PartFindings(figures={"files": Counter(), "sizes": Counter()})
-        self._list(queue_files.FOLDER, settings.cq_file_size, False, found)
+        settings, findings = self.settings, PartFindings(figures={"files": Counter(), "sizes": Counter()})
+        self._list(queue_files.FOLDER, settings.cq_file_size, False, findings)
         if settings.batch_topics and not self.unread:
-            self._list(BATCH_FOLDER, settings.batch_cq_file_size, True, found)
-        return found
+            self._list(BATCH_FOLDER, settings.batch_cq_file_size, True, findings)
+        return findings
 
-    def _list(self, kind: str, file_size: int, batch: bool, found: PartFindings) -> None:
+    def _list(self, kind: str, file_size: int, batch: bool, findings: PartFindings) -> None:
         scan, settings = self.scan, self.settings
         folder = files.join(settings.store, kind)
         names = [entry.name for entry in entries_in(folder)]
@@ -167,14 +167,14 @@ class QueueComparison:
         )
         others, passed_over = list[str](), 0
         for listed in listing.ListingResult.read(scan.engine.scan(lister, tasks)):
-            found.tally.merge(listed.tally)
-            found.figures["files"]["consumequeue"] += listed.files
-            found.figures["sizes"]["consumequeue"] += listed.bytes
+            findings.tally.merge(listed.tally)
+            findings.figures["files"]["consumequeue"] += listed.files
+            findings.figures["sizes"]["consumequeue"] += listed.bytes
             others += listed.others
             passed_over += listed.passed_over
         if others:
-            more = f", and {passed_over - 1:,} more" if passed_over > 1 else ""
-            found.notes.append(f"{kind}/ also holds what a broker passes over: {min(others)}{more}")
+            others_counted = f", and {passed_over - 1:,} more" if passed_over > 1 else ""
+            findings.notes.append(f"{kind}/ also holds what a broker passes over: {min(others)}{others_counted}")
 
     def _task(self, kind: str, file_size: int, rules: versions.VersionRules) -> queue_files.QueueTask:
         settings = self.settings

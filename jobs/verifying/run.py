@@ -95,13 +95,13 @@ class Verify:
         self.result.not_checked = list(UNCHECKED)
 
     def _fit(self) -> bool:
-        """Go on with the version that fits best, if none was named; whether several versions left their signs."""
-        found = None if "broker_version" in self.settings.named else versions.fit(self.signs)
-        if found:
-            self.settings = dataclasses.replace(self.settings, broker_version=found.best)
-            self.result.fits, self.result.signs = list(found.versions), [sign.text for sign in self.signs]
+        """Go on with the version that fits best, if none was named. Return whether several versions left their signs."""
+        fitting = None if "broker_version" in self.settings.named else versions.fit(self.signs)
+        if fitting:
+            self.settings = dataclasses.replace(self.settings, broker_version=fitting.best)
+            self.result.fits, self.result.signs = list(fitting.versions), [sign.text for sign in self.signs]
         self.result.broker_version = self.settings.broker_version
-        return found is not None and found.mixed
+        return fitting is not None and fitting.mixed
 
     @contextlib.contextmanager
     def _timed(self, stage: str, beside: bool = False) -> Iterator[None]:
@@ -151,8 +151,8 @@ class Verify:
         wrong = list[int]()
         if self._decides_order and not unread:
             with self._timed("order"):
-                queues.order, found = verifying_queues.check_order(scan, settings, log.segments, chain)
-            self._take(found)
+                queues.order, findings = verifying_queues.check_order(scan, settings, log.segments, chain)
+            self._take(findings)
             self.log_findings.max_fill = queues.order.max_fill
             wrong += queues.order.wrong
         if chain.stale:
@@ -211,9 +211,9 @@ class Verify:
             for part in looked:
                 self._take(part.result())
 
-    def _take(self, found: verifying_summary.PartFindings) -> None:
-        self.tally.merge(found.tally)
-        self.result.add(found)
+    def _take(self, findings: verifying_summary.PartFindings) -> None:
+        self.tally.merge(findings.tally)
+        self.result.add(findings)
 
     def _scan_settings(self) -> ScanSettings:
         only = self.settings.only
@@ -255,4 +255,4 @@ def broker_notes(settings: options.VerifySettings) -> list[str]:
     if settings.snapshot:
         return []
     running, unknown = store_signs.brokers(settings, [settings.against] if settings.against else [])
-    return [f"{one}: what it writes meanwhile may look like differences, or end the run" for one in running] + unknown
+    return [f"{text}: what it writes meanwhile may look like differences, or end the run" for text in running] + unknown

@@ -123,13 +123,13 @@ class VerifyResult(Result):
     def __post_init__(self) -> None:
         self.left = Leftovers()
 
-    def add(self, found: PartFindings) -> None:
+    def add(self, findings: PartFindings) -> None:
         """Take over what a part found, but for its tally: of all damage the first DAMAGE_LISTED."""
-        self.notes += found.notes
-        for hole in found.damage[: DAMAGE_LISTED - len(self.damage)]:
+        self.notes += findings.notes
+        for hole in findings.damage[: DAMAGE_LISTED - len(self.damage)]:
             entry = {"segment": hole.segment, "offset": hole.offset, "length": hole.length, "reason": hole.reason}
             self.damage.append(entry)
-        for name, figure in found.figures.items():
+        for name, figure in findings.figures.items():
             setattr(self, name, getattr(self, name) | figure if name in ("files", "sizes") else figure)
 
     def warn(self, text: str) -> None:
@@ -219,8 +219,8 @@ class VerifyResult(Result):
             units = counted(entry["units"], "unit")
             there = f"{entry['there']:,} of {units} there" if entry["units"] else "the log has no unit of it"
             lines.append(f"    {name:<{width}}   {there:<28}{_of_queue(entry)}")
-        more = self.queues_differing - len(names)
-        return [*lines, f"    and {more:,} more"] if more else lines
+        hidden = self.queues_differing - len(names)
+        return [*lines, f"    and {hidden:,} more"] if hidden else lines
 
     def _head(self) -> list[str]:
         part = f" in {self.segments_read} of {counted(self.segments, 'segment')}" if self.sample < 1 else ""

@@ -39,12 +39,12 @@ def of_build(settings: VerifySettings) -> VerifySettings:
         pointers.check_laid_out(store)
     if not pointers.identity(settings.store):
         return settings
-    found = find_build(settings.store)
-    sizes = {name: size for name, size in found.sizes.items() if name not in settings.named}
-    names = {files.base(file.at): files.base(file.path) for file in found.wanted if file.path.startswith("index/")}
+    build = find_build(settings.store)
+    sizes = {name: size for name, size in build.sizes.items() if name not in settings.named}
+    names = {files.base(file.at): files.base(file.path) for file in build.wanted if file.path.startswith("index/")}
     changes = {
         **sizes,
-        "store": found.folder,
+        "store": build.folder,
         "named": settings.named | frozenset(SIZES),
         "trimmed": True,
         "index_names": names,
@@ -99,11 +99,11 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
     changes: dict[str, object] = {}
     for name, folder, unit in QUEUES:
         entries = islice(queue_files(files.join(settings.store, folder)), FILES_ASKED)
-        found = UsualSizes(entries, unit).usual if name not in settings.named else 0
-        if found and found != getattr(settings, name):
-            changes[name] = found
+        usual = UsualSizes(entries, unit).usual if name not in settings.named else 0
+        if usual and usual != getattr(settings, name):
+            changes[name] = usual
             if "consumequeue" in settings.only:
-                notes.append(f"{folder}: files of {found:,} bytes, taken from the files")
+                notes.append(f"{folder}: files of {usual:,} bytes, taken from the files")
     slots, items, known = _index_sizes(settings)
     changes |= {"hash_slots": slots, "index_items": items}
     if not known:
@@ -129,20 +129,20 @@ def _index_sizes(settings: VerifySettings) -> tuple[int, int, bool]:
     usual = settings.hash_slots, settings.index_items
     if {"hash_slots", "index_items"} <= given or "index" not in settings.only:
         return *usual, True
-    found = index_files(settings.store)
-    if not found:
+    index = index_files(settings.store)
+    if not index:
         return *usual, True
-    size = Counter(entry.size for entry in found).most_common(1)[0][0]
+    size = Counter(entry.size for entry in index).most_common(1)[0][0]
     if "hash_slots" in given or "index_items" in given:
         if "hash_slots" in given:
             return settings.hash_slots, max(2, (size - HEADER_SIZE - SLOT_SIZE * settings.hash_slots) // ITEM_SIZE), True
         return max(1, (size - HEADER_SIZE - ITEM_SIZE * settings.index_items) // SLOT_SIZE), settings.index_items, True
     if size == file_size(*usual):
         return *usual, True
-    guess = index_sizes([entry for entry in found if entry.size == size])
+    guess = index_sizes([entry for entry in index if entry.size == size])
     if guess:
         return *guess, True
-    if without_items(found):
+    if without_items(index):
         return *(_any_sizes(size) or usual), False
     raise InputError(f"index: files of {size:,} bytes, with unknown slots: give --hash-slots and --index-items")
 

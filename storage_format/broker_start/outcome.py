@@ -224,20 +224,20 @@ class _KeptCount:
     def _take_hidden(
         self, number: int, rows: start_kept.QueueRows, queue_rows: start_kept.Int64s, hidden: npt.NDArray[np.bool_]
     ) -> start_kept.Int64s:
-        """Count those of a queue's rows that have no unit. Returns the rows that are of no earlier life."""
+        """Count those of a queue's rows that have no unit. Return the rows that are of no earlier life."""
         earlier = hidden & (rows.at[queue_rows] < self._beginning(number))
         self._meet_beginning(number, rows, queue_rows)
         now = hidden & ~earlier
         if now.any():
             self._add_hidden(number, _Stretch.of(rows, queue_rows[now]))
         if earlier.any():
-            found = _Stretch.of(rows, queue_rows[earlier])
+            stretch = _Stretch.of(rows, queue_rows[earlier])
             kept = self._counts[number, _EARLIER_AT]
-            self._counts[number, _EARLIER] += found.records
+            self._counts[number, _EARLIER] += stretch.records
             self._counts[number, _EARLIER_AT] = (
-                min(kept[0], found.first), max(kept[1], found.end), min(kept[2], found.low), max(kept[3], found.high)
+                min(kept[0], stretch.first), max(kept[1], stretch.end), min(kept[2], stretch.low), max(kept[3], stretch.high)
             )  # fmt: skip
-            self._counts[number, _IS_LIGHT] = found.is_light
+            self._counts[number, _IS_LIGHT] = stretch.is_light
         return queue_rows[~earlier]
 
     def _meet_beginning(self, number: int, rows: start_kept.QueueRows, queue_rows: start_kept.Int64s) -> None:

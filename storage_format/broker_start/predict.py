@@ -188,15 +188,15 @@ class _Run:
         self._by_queue.hand_over(self._append, "dispatch to queues", self._progress)
 
     def _append(self, rows: start_kept.QueueRows) -> None:
-        for number, which in start_kept.by_queue(rows):
+        for number, own in start_kept.by_queue(rows):
             queue = self._by_number[number]
             if number in self._without_files:
                 continue
             if isinstance(queue, queue_state.QueueState):
-                elsewhere = (rows.flags[which] & record_loop.ELSEWHERE) > 0
-                queue.append(rows.at[which], rows.size[which], rows.offset[which], elsewhere)
+                elsewhere = (rows.flags[own] & record_loop.ELSEWHERE) > 0
+                queue.append(rows.at[own], rows.size[own], rows.offset[own], elsewhere)
             else:
-                queue.append(rows.at[which], rows.size[which], rows.offset[which], rows.messages[which])
+                queue.append(rows.at[own], rows.size[own], rows.offset[own], rows.messages[own])
         self._appended += len(rows.queue)
         # To count them asks each queue.
         if self._appended >= _HELD // 8:
@@ -241,8 +241,8 @@ class _Run:
             if "\0" in topic:
                 # A broker cannot make its files: Java opens no such path.
                 self._without_files.add(new)
-        more = np.zeros(len(self._by_number) - len(self._dispatched_to), np.bool_)
-        self._dispatched_to = np.concatenate((self._dispatched_to, more))
+        room = np.zeros(len(self._by_number) - len(self._dispatched_to), np.bool_)
+        self._dispatched_to = np.concatenate((self._dispatched_to, room))
         for number in np.unique(numbers[~self._dispatched_to[numbers]]).tolist():
             self._queues.setdefault(self._reader.queue_name(number), self._by_number[number])
         self._dispatched_to[numbers] = True

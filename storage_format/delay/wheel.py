@@ -195,7 +195,7 @@ def _walk(
 ) -> tuple[int, int]:  # fmt: skip
     """Return places and sizes of the records from ``data[at]`` on that were stored at ``since`` or later.
 
-    Returns where to go on, -1 at the end, and how many there are.
+    Return where to go on, -1 at the end, and how many there are.
     """
     count, rec = 0, record.rec
     while at < stretch.filled:

@@ -26,7 +26,7 @@ _DIGEST_SIZE: Final = 16
 
 def _modules(paths: Iterable[str], prefix: str) -> Iterator[ModuleSpec]:
     """Yield the modules below a package, in the order of their names. None is imported: an import may fail, and be left out."""
-    for module in sorted(pkgutil.iter_modules(paths, prefix), key=lambda found: found.name):
+    for module in sorted(pkgutil.iter_modules(paths, prefix), key=lambda module_info: module_info.name):
         spec = cast("PathEntryFinder | FileFinder", module.module_finder).find_spec(module.name)
         # Raises where the module has gone in the meantime.
         assert spec is not None

@@ -22,14 +22,14 @@ from rocketmq_reindex.storage_format.kernels.cache_folder import SUFFIX
 def _without(name: str) -> Iterator[None]:
     """Have imports of a package fail."""
     missing = object()
-    found: Any = sys.modules.get(name, missing)
+    imported: Any = sys.modules.get(name, missing)
     sys.modules[name] = None  # type: ignore[assignment]  # an import of it fails
     try:
         yield
     finally:
         del sys.modules[name]
-        if found is not missing:
-            sys.modules[name] = found
+        if imported is not missing:
+            sys.modules[name] = imported
 
 
 @contextlib.contextmanager

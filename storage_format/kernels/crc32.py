@@ -114,7 +114,7 @@ def _times(a: int, b: int) -> int:
 
 
 def _powers() -> Sums:
-    """x to the power of 8, 16, 32, ...: over 1, 2, 4, ... bytes."""
+    """Return x to the power of 8, 16, 32, ...: over 1, 2, 4, ... bytes."""
     # Plain Python: the first compiled loop that a process calls costs it 0.4 s, and many commands call none.
     times = getattr(_times, "py_func", _times)
     powers = [0x00800000]  # x^8, the highest bit being x^0

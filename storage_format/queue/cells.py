@@ -252,7 +252,7 @@ def cut_cells(
     counts: Int64s,
     columns: Int64s,
 ) -> list[tuple[int, bytes]]:
-    """Pieces as (bucket, cell), sorted by bucket, each cell of about CELL_BYTES at most.
+    """Return pieces as (bucket, cell), sorted by bucket, each cell of about CELL_BYTES at most.
 
     Piece i is ``counts[i]`` rows of ``columns`` from ``starts[i]`` on; it is of the queue (``names[name_number[i]]``,
     ``queue_ids[i]``) and goes to ``bucket[i]``.

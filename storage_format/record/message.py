@@ -110,7 +110,7 @@ class Message:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Properties from their text (``MessageDecoder.string2messageProperties``); ``record.properties`` says how it is read."""
+    """Return properties from their text (``MessageDecoder.string2messageProperties``), read as ``record.properties`` says."""
     properties: dict[str, str] = {}
     for piece in text.split("\x02"):
         name, split, value = piece.partition("\x01")

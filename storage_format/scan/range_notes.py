@@ -189,7 +189,7 @@ def pass_records(
 ) -> tuple[int, int]:  # fmt: skip
     """Pass over the records that start in ``data[at:limit]``, and are good but for that distance from their physical offsets.
 
-    Returns what stopped it (as ``check_record``) and where.
+    Return what stopped it (as ``check_record``) and where.
     """
     log = moved(stretch, distance)
     while at < limit:

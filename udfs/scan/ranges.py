@@ -67,7 +67,7 @@ class BlockCells:
     def pieces(self, units_per_file: int) -> tuple[Int64s, RowPieces]:
         """Return the units (``cells.UNIT_COLUMNS`` columns), cut by queue and file.
 
-        Returns for each piece the number of its file (int64), and the pieces.
+        Return for each piece the number of its file (int64), and the pieces.
         """
         queue, file_number, starts, counts = self._block.pieces(units_per_file)
         return file_number, RowPieces(queue, starts, counts, self._block.columns)

@@ -75,10 +75,10 @@ def no_segments(root: str, entries: list[files.Entry]) -> str:
 def log_of_dledger(store: str) -> str:
     """Return that a store without a commitlog has a log of DLedger, as an error; "" for others."""
     folders = (entry for entry in files.listing(store) if entry.kind == files.FOLDER)
-    found = next((entry.path for entry in folders if entry.name.startswith(_DLEDGER)), "")
+    folder = next((entry.path for entry in folders if entry.name.startswith(_DLEDGER)), "")
     to_do = "move it, consumequeue/, index/ and checkpoint away and start the node, which copies the log from its leader"
     told = f"is a log of DLedger, which no command reads: if it is damaged, {to_do}"
-    return f"{showing.escape(found)}: {told}" if found else ""
+    return f"{showing.escape(folder)}: {told}" if folder else ""
 
 
 def several(root: str) -> str:

@@ -192,13 +192,13 @@ def narrow_topics(topics: Topics, filters: Iterable[Any]) -> Topics | None:
 
 def pushed_numbers(column: str, filters: Iterable[Any]) -> set[int] | None:
     """Return the numbers that filters leave for a column; None when no filter names any."""
-    left: set[int] | None = None
+    allowed: set[int] | None = None
     for pushed in filters:
         if getattr(pushed, "attribute", ()) == (column,) and type(pushed).__name__ in ("EqualTo", "EqualNullSafe", "In"):
             value: Any = pushed.value
             numbers = {v for v in (value if isinstance(value, (tuple, list)) else (value,)) if type(v) is int}
-            left = numbers if left is None else left & numbers
-    return left
+            allowed = numbers if allowed is None else allowed & numbers
+    return allowed
 
 
 # ------------------------------------------------------------------------------------------------------------------------- base

@@ -101,7 +101,7 @@ class VerifyQueues:
         odd: Placements[queue_placement.PlacementTable],
     ) -> None:
         task = self.task
-        queue.files = found = queue_files.QueueFiles(task.folder, queue_files.FOLDER, key, queue.table, task.file_size)
+        queue.files = held = queue_files.QueueFiles(task.folder, queue_files.FOLDER, key, queue.table, task.file_size)
         name = key[0].decode("utf-8", "surrogateescape")
 
         def offset_of(phy_offset: int) -> int | None:
@@ -110,12 +110,10 @@ class VerifyQueues:
                 return None
             return head.queue_offset if (head.topic, head.queue_id) == (name, key[1]) else -1
 
-        view = QueueView(
-            found.read, found.spans, found.data_from, offset_of, found.path, task.log, task.unread, stale=task.stale
-        )
+        view = QueueView(held.read, held.spans, held.data_from, offset_of, held.path, task.log, task.unread, stale=task.stale)
         queue.checks = []
         logical = odd.get(key) if queue.runs else None
-        for order, table in self._orders(queue.runs, found, logical, _waits(key[0])):
+        for order, table in self._orders(queue.runs, held, logical, _waits(key[0])):
             # Where a broker appends in the wrong place, a unit does not stand at its record's offset.
             order_view = (
                 view
@@ -292,16 +290,16 @@ class VerifyBatches:
         if queue.checks:
             return queue.checks
         task = self.task
-        queue.files = found = queue_files.QueueFiles(
+        queue.files = held = queue_files.QueueFiles(
             task.folder, BATCH_FOLDER, key, queue.table, task.file_size, consume_queue.BATCH_UNIT
         )
-        queue.start = _first_left(found, task.log[0])
+        queue.start = _first_left(held, task.log[0])
 
         def offset_of(phy_offset: int) -> int | None:
             return None if heads.at(phy_offset) is None else -1
 
-        spans = tuple((max(low, queue.start), high) for low, high in found.spans if high > queue.start)
-        view = QueueView(found.read, spans, found.data_from, offset_of, found.path, task.log, task.unread, batch=True,
+        spans = tuple((max(low, queue.start), high) for low, high in held.spans if high > queue.start)
+        view = QueueView(held.read, spans, held.data_from, offset_of, held.path, task.log, task.unread, batch=True,
                          stale=task.stale)  # fmt: skip
         placement = odd.get(key)
         # A broker also writes units without a message.

@@ -78,7 +78,7 @@ class RowsWriter:
                 self._file.close()
 
     def take(self, batch: pa.RecordBatch) -> list[bytes]:
-        """Keep the rows of a batch of ``handover.ROWS``. Returns the data of its summaries, which are not kept."""
+        """Keep the rows of a batch of ``handover.ROWS``. Return the data of its summaries, which are not kept."""
         data = batch.column(batch.schema.get_field_index("data"))
         entries = np.zeros(len(data), ENTRY)
         for name in _PLAIN:
@@ -243,7 +243,7 @@ class Number:
 class ScanRange:
     """Runs a function over one number, and keeps its rows in the file ``path``.
 
-    Returns the data of its summaries, and whether there is a file.
+    Return the data of its summaries, and whether there is a file.
     """
 
     function: Batches
@@ -260,7 +260,7 @@ class ScanRange:
 class Map:
     """Runs a function over the rows of one kind in the file ``source``, and keeps what it makes of them in the file ``path``.
 
-    Returns whether there is a file.
+    Return whether there is a file.
     """
 
     function: Batches

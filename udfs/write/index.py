@@ -207,7 +207,7 @@ def chunks(stretches: tuple[BlockItems, ...]) -> Iterator[npt.NDArray[np.void]]:
 def _find_maker(stretch: BlockItems, items: int, makers: int) -> int:
     """Search the table of makers (dtype ``MAKER``) behind the ``items`` items of a block for the stretch's first item.
 
-    Returns the phy_offset of its maker, or -1 when the table does not have the item.
+    Return the phy_offset of its maker, or -1 when the table does not have the item.
     """
     size = ix.MAKER.itemsize
     with files.Reader(stretch.block) as reader:

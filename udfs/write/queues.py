@@ -223,7 +223,7 @@ class WriteBatches:
                 yield self._close(queue, counts)
 
     def _close(self, queue: _WrittenQueue, counts: FilesResult) -> Line:
-        """Finish the open file: the next units go to the next one. Returns its line of the manifest."""
+        """Finish the open file: the next units go to the next one. Return its line of the manifest."""
         assert queue.writer is not None
         queue.writer.finish(self.staging.stored(self.file_size))
         relative, used = _path(queue, self.file_size), queue.filled * queue_units.BATCH_UNIT_SIZE
