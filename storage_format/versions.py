@@ -1,14 +1,20 @@
-"""The RocketMQ versions that write different bytes, and in what they differ."""
+"""The RocketMQ versions: the lines that write different bytes, the releases that start in another way, and their rules.
+
+This file imports little, because options show what stands here.
+"""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+# ------------------------------------------------------------------------------------------------------------------------ lines
+# What a broker of one line writes, or reads, in another way than another. A line is one entry of RULES.
+
 
 @dataclass(frozen=True, kw_only=True)
 class VersionRules:
-    """What a broker of one version writes or reads in another way than another. A new version is one more line of RULES."""
+    """The rules of one line."""
 
     version: str
     """as ``--broker-version`` names it"""
@@ -90,3 +96,69 @@ def line_of(release: str) -> str:
     if numbers[0] < lines[0][0] or numbers > lines[-1]:
         raise ValueError(f"{release} is not known: take one of {', '.join(VERSIONS)}, or a release of 4.x to {NEWEST}.x")
     return next(version for version, line in zip(reversed(VERSIONS), lines, strict=True) if numbers <= line)
+
+
+# --------------------------------------------------------------------------------------------------------------------- releases
+# What the start of one release does in another way than another. A release is one entry of RELEASES.
+
+
+@dataclass(frozen=True)
+class StartRules:
+    """The rules of one release; of ``CommitLog``, ``ConsumeQueueStore`` and ``ConsumeQueue`` unless they say otherwise."""
+
+    release: str
+    line: VersionRules
+    """those of its line; a record's size is checked against the file before it is read where that has ``record_v2``"""
+    opens_abort: bool
+    """it does not start where a folder has the name ``abort`` (5.x)"""
+    index_folder_fails: bool
+    """a folder among IndexFiles keeps the store from loading; 4.9 loads none of the files behind it (``IndexService``)"""
+    timers: bool
+    """it has timer messages (``TimerMessageStore``, 5.0 on)"""
+    delivers_early: bool
+    """delayed messages are delivered before all is dispatched (``DefaultMessageStore.start``, 5.x)"""
+    negative_sizes: bool
+    """a filler with a negative size ends a segment (before 5.5.1)"""
+    dispatches_while_recovering: bool
+    """``recoverNormally`` dispatches; in 4.9 only ``ReputMessageService`` does"""
+    first_record_parses: bool
+    """a segment is begun with only where its first record is accepted (5.3.4 on)"""
+    limits_segments: bool
+    """``commitLogRecoverMaxNum`` (5.4.0 on)"""
+    logics_offset: bool
+    """an abnormal start looks at the checkpoint's logicsPhysicalOffset (5.5.0 on)"""
+    cuts_by_new_units: bool
+    """units are cut where those just dispatched reach the log's end, too (5.3.4 on)"""
+    searches_min_offset: bool
+    """``correctMinOffset`` looks at the last unit, then searches the first file by halves (5.x)"""
+    empty_file_fails: bool
+    """``correctMinOffset`` fails at a last file without units (5.3.3 to 5.4.0)"""
+    resets_empty_queue: bool
+    """``correctMinOffset`` sets a queue without files back (5.5.1)"""
+
+
+def _start_rules(release: str, number: int) -> StartRules:
+    return StartRules(
+        release,
+        RULES[line_of(release)],
+        opens_abort=number >= 1,
+        index_folder_fails=number >= 1,
+        timers=number >= 1,
+        delivers_early=number >= 1,
+        negative_sizes=number < 5,
+        dispatches_while_recovering=number >= 1,
+        first_record_parses=number >= 2,
+        limits_segments=number >= 3,
+        logics_offset=number >= 4,
+        cuts_by_new_units=number >= 2,
+        searches_min_offset=number >= 1,
+        empty_file_fails=1 <= number <= 3,
+        resets_empty_queue=number >= 5,
+    )
+
+
+RELEASES: Final = ("4.9.8", "5.3.3", "5.3.4", "5.4.0", "5.5.0", "5.5.1")
+"""The releases whose start is known here, oldest first."""
+LATEST: Final = {line_of(release): release for release in RELEASES}
+"""The newest release of each line: what ``--broker-version 5.5`` stands for."""
+START_RULES: Final = {release: _start_rules(release, number) for number, release in enumerate(RELEASES)}

@@ -261,7 +261,7 @@ class Delivery:
 
     def timers(self, prediction: Prediction) -> TimerOutcome | None:
         """Return what becomes of timer messages; None for a broker or a store without them."""
-        if self.settings.release.startswith("4.") or not self.settings.broker.timer_wheel:
+        if not self.settings.has_timers:
             return None
         head = self.files.head(self.listing.timer_check)
         check = None if head is None else TimerCheckpoint.from_bytes(head)

@@ -20,7 +20,6 @@ from rocketmq_reindex.jobs.command.broker_conf import (
 )
 from rocketmq_reindex.jobs.store.settings import checked_paths
 from rocketmq_reindex.storage_format import errors, layouts, versions
-from rocketmq_reindex.storage_format.broker_start.rules import RELEASES
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.showing import escape
@@ -28,11 +27,6 @@ from rocketmq_reindex.storage_format.timer.settings import precision_ms
 
 # --------------------------------------------------------------------------------------------------------------------- settings
 # What a preflight is asked, and the broker's settings that it goes by.
-
-LINES: Final = {
-    line: max((r for r in RELEASES if versions.line_of(r) == line), key=RELEASES.index) for line in versions.VERSIONS
-}
-"""The newest release of each line: what ``--broker-version 5.5`` stands for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +82,9 @@ class PreflightSettings:
     def release(self) -> str:
         """The release whose start is worked out: of those that are known, the newest of the line that is not newer."""
         named = self.broker_version
-        if named in LINES or named in RELEASES:
-            return LINES.get(named, named)
-        of_line = [release for release in RELEASES if versions.line_of(release) == versions.line_of(named)]
+        if named in versions.LATEST or named in versions.RELEASES:
+            return versions.LATEST.get(named, named)
+        of_line = [release for release in versions.RELEASES if versions.line_of(release) == versions.line_of(named)]
         return max(
             (release for release in of_line if versions.numbers_of(release) <= versions.numbers_of(named)),
             key=versions.numbers_of,
@@ -98,9 +92,14 @@ class PreflightSettings:
         )
 
     @property
+    def has_timers(self) -> bool:
+        """Whether the broker has timer messages."""
+        return self.broker.timer_wheel and versions.START_RULES[self.release].timers
+
+    @property
     def stands_for_another(self) -> bool:
         """Whether the start of a named release is not known, and that of another is worked out."""
-        return self.broker_version not in LINES and self.broker_version != self.release
+        return self.broker_version not in versions.LATEST and self.broker_version != self.release
 
     @property
     def roots(self) -> tuple[str, ...]:

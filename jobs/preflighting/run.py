@@ -292,8 +292,7 @@ class Preflight:
 
     def _folders_of(self) -> StoreFolders:
         settings = self._settings
-        timers = settings.broker.timer_wheel and not settings.release.startswith("4.")
-        return StoreFolders(settings.store, settings.roots, timers)
+        return StoreFolders(settings.store, settings.roots, settings.has_timers)
 
     def _check_rocksdb(self) -> None:
         """Raise InputError for queues of RocksDB, whose start is another."""

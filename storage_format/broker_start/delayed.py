@@ -17,6 +17,7 @@ from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_BITS, MAGIC_BLANK, TimerCheckpoint
 from rocketmq_reindex.storage_format.topics import SCHEDULE_TOPIC
+from rocketmq_reindex.storage_format.versions import START_RULES
 
 # --------------------------------------------------------------------------------------------------------------------- due walk
 # A pass over a segment that looks at heads and topics alone: the newest store time, and delayed records by level.
@@ -177,7 +178,7 @@ def _level(level: int, delay: int, kept: int, queue: QueueOutcome | None, due: i
     kept_or_0 = max(kept, 0)
     begins = min(max(kept_or_0, low), end)
     # DefaultMessageStore.start of 4.9 waits until all is dispatched, and then starts the delivery.
-    least = begins if release.startswith("4.") else min(begins, max(min(kept_or_0, recovered), low))
+    least = min(begins, max(min(kept_or_0, recovered), low)) if START_RULES[release].delivers_early else begins
     delivered_again = max(0, due) if kept < 0 else begins - least
     reached = queue.log_min if queue and queue.log_min >= 0 else low
     skipped = max(0, min(low, end) - max(kept_or_0, reached)) if kept >= 0 else 0

@@ -10,6 +10,7 @@ from typing import Final
 from rocketmq_reindex.storage_format import layouts, showing, topics
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, Listed, ListedQueue, Listing
 from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
+from rocketmq_reindex.storage_format.versions import START_RULES, StartRules
 
 # ------------------------------------------------------------------------------------------------------------------- prediction
 # What the start of a broker will do to a store: the statements of ``preflight``.
@@ -207,12 +208,12 @@ def load(listing: Listing, sizes: ConfiguredSizes, release: str) -> Loading:
 
     A broker stops at the first of them, and names it in its log. Mirrors ``DefaultMessageStore.load`` (4.9.8 to 5.5.1).
     """
-    work = _Loading(release.startswith("4."))
+    work = _Loading(START_RULES[release])
     work.check_places(listing)
     segments = work.mapped(listing.segments, sizes.segment, "log")
     queues = work.queues(listing, sizes)
     indexes = work.index(listing.indexes)
-    timer_log = () if work.old else work.timers(listing, sizes.timer_log)
+    timer_log = work.timers(listing, sizes.timer_log) if work.rules.timers else ()
     return Loading(
         tuple(work.refusals), segments, queues, indexes, timer_log,
         tuple(work.removed), tuple(work.passed_over), tuple(work.odd),
@@ -222,8 +223,8 @@ def load(listing: Listing, sizes: ConfiguredSizes, release: str) -> Loading:
 class _Loading:
     """What is found on the way."""
 
-    def __init__(self, old: bool) -> None:
-        self.old = old
+    def __init__(self, rules: StartRules) -> None:
+        self.rules = rules
         self.refusals: list[Refusal] = []
         self.removed: list[str] = []
         self.passed_over: list[str] = []
@@ -235,7 +236,7 @@ class _Loading:
     def check_places(self, listing: Listing) -> None:
         """What is opened by a name of its own (``StoreCheckpoint``, ``DefaultMessageStore.lockFile``)."""
         for entry, kind in ((listing.checkpoint, "checkpoint"), (listing.lock, "lock"), (listing.abort, "abort")):
-            if entry is not None and entry.kind != FILE and not (self.old and kind == "abort"):
+            if entry is not None and entry.kind != FILE and (kind != "abort" or self.rules.opens_abort):
                 self._refuse(
                     f"{kind}-not-a-file", entry.path, f"is {'a folder' if entry.kind == FOLDER else 'no regular file'}"
                 )
@@ -247,9 +248,9 @@ class _Loading:
         """Return the files that are mapped (``MappedFileQueue.doLoad``). ``part`` begins the kinds of refusals."""
         ordered, loaded = sorted(entries, key=_java_order), list[Listed]()
         for number, entry in enumerate(ordered, 1):
-            if entry.kind == FOLDER and not self.old:
+            if entry.kind == FOLDER and self.rules.line.drops_empty_files:
                 self.passed_over.append(entry.path)
-            elif entry.size == 0 and number == len(ordered) and not self.old:
+            elif entry.size == 0 and number == len(ordered) and self.rules.line.drops_empty_files:
                 self.removed.append(entry.path)
             elif entry.size != size or entry.kind != FILE:
                 fault = (
@@ -278,10 +279,10 @@ class _Loading:
             of_topic = list[tuple[int, str]]()
             for at, queue in listed:
                 number = parse_int(queue.name)
-                if number is None or (queue.batch and self.old):
+                if number is None or (queue.batch and not self.rules.line.batch_queues):
                     self.passed_over.append(queue.path)
                     continue
-                if not self.old:
+                if self.rules.line.batch_queues:
                     self._check_type(queue, listing.queue_types.get(queue.topic, topics.SIMPLE_QUEUE), disagree)
                 of_topic.append((at, queue.name))
             by_name = {name: at for at, name in of_topic}
@@ -339,7 +340,7 @@ class _Loading:
                 self.passed_over.append(entry.path)
             elif entry.kind == FILE:
                 loaded.append(entry)
-            elif self.old:
+            elif not self.rules.index_folder_fails:
                 # 4.9 loads no file behind it, and starts all the same.
                 self.passed_over.append(entry.path)
                 break

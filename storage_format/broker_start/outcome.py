@@ -19,12 +19,12 @@ from rocketmq_reindex.storage_format.broker_start import (
     queue_state,
     record_loop,
     recovery,
-    rules,
     store as start_store,
 )
 from rocketmq_reindex.storage_format.errors import ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.versions import START_RULES
 
 _QUEUES: Final = 64
 _NUMBERS: Final = tuple(one.name for one in dataclasses.fields(loading.QueueOutcome))[2:]
@@ -65,7 +65,7 @@ def outcome(
     progress.begin("compare", (size if count.whole else 0) + started.rows.bytes)
     if count.whole and below:
         with started.reader.handing_to(count.take_any):
-            start_kept.read_sound(below, recovery.counting_of(settings, rules.RULES[settings.release]), started.reader)
+            start_kept.read_sound(below, recovery.counting_of(settings, START_RULES[settings.release]), started.reader)
     for rows in started.rows.chunks():
         count.take(rows)
         progress.moved(start_kept.bytes_of(rows))
@@ -306,7 +306,7 @@ def _log(
                     int(np.count_nonzero(((rows.flags & record_loop.LIGHT) == 0) & (rows.at == rows.phy_offset)))
                 )
             ):
-                start_kept.read_sound(stretches, recovery.counting_of(settings, rules.RULES[settings.release]), started.reader)
+                start_kept.read_sound(stretches, recovery.counting_of(settings, START_RULES[settings.release]), started.reader)
             records = sum(counts)
     kept = {segment.name for segment in log.segments}
     return loading.LogOutcome(

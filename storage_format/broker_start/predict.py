@@ -17,13 +17,13 @@ from rocketmq_reindex.storage_format.broker_start import (
     queue_state,
     record_loop,
     recovery,
-    rules as start_rules,
     store as start_store,
 )
 from rocketmq_reindex.storage_format.errors import NoListener, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.versions import START_RULES
 
 _HELD: Final = 1 << 20
 """units of this start in memory, of all queues: 12 bytes each"""
@@ -47,8 +47,8 @@ def predict(
 
     Raises ValueError for a release that is not one of RELEASES. Mirrors ``DefaultMessageStore.load`` (4.9.8 to 5.5.1).
     """
-    if settings.release not in start_rules.RULES:
-        raise ValueError(f"no release {settings.release!a}: it is one of {', '.join(start_rules.RULES)}")
+    if settings.release not in START_RULES:
+        raise ValueError(f"no release {settings.release!a}: it is one of {', '.join(START_RULES)}")
     progress = progress or NoListener()
     run = _Run(store, settings, spool or start_kept.MemorySpool(), progress)
     try:
@@ -64,12 +64,10 @@ class _Run:
     def __init__(
         self, store: start_store.Store, settings: start_store.StartSettings, spool: start_kept.Spool, progress: ProgressListener
     ) -> None:
-        self._store, self._settings, self._rules = store, settings, start_rules.RULES[settings.release]
+        self._store, self._settings, self._rules = store, settings, START_RULES[settings.release]
         self._spool, self._progress = spool, progress
         self._times = recovery.read_times(store.checkpoint)
-        self._reader = start_store.LogReader(
-            "5.3" if self._rules.v2_records else "4.9", tuple(sorted(store.batch_topics)), progress
-        )
+        self._reader = start_store.LogReader(self._rules.line.version, tuple(sorted(store.batch_topics)), progress)
         self._numbers = own_units.QueueNumbers()
         self._queues: dict[tuple[str, int], queue_state.QueueState | batch_queue_state.BatchQueueState] = {
             (folder.topic, folder.queue): self._state_of(folder, start_store.FilesOf(store.queues, number, len(folder.files)))
@@ -233,7 +231,7 @@ class _Run:
         """Have a state for each queue up to the highest number, and count those numbered among the store's."""
         for new in range(len(self._by_number), int(numbers.max(initial=-1)) + 1):
             topic, queue = self._reader.queue_name(new)
-            batch = self._rules.v2_records and topic in self._store.batch_topics
+            batch = self._rules.line.batch_queues and topic in self._store.batch_topics
             made = self._queues.get((topic, queue))
             self._by_number.append(
                 made if made is not None else self._state_of(start_store.QueueFolder(topic, queue, (), batch), ())

@@ -13,13 +13,13 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.broker_start import (
     kept as start_kept,
     own_units,
-    rules as start_rules,
     store,
     unit_kernels as k,
 )
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
+from rocketmq_reindex.storage_format.versions import StartRules
 
 _EMPTY: Final = np.zeros(0, np.uint8)
 _NO_STARTS: Final = array("q")
@@ -227,7 +227,7 @@ class QueueState:
         blanks = int(np.count_nonzero(size == PRE_BLANK_SIZE))
         self._revived, self._revived_blanks = self._revived + len(size) - blanks, self._revived_blanks + blanks
 
-    def correct_min(self, lowest: int, rules: start_rules.StartRules, path: str) -> None:
+    def correct_min(self, lowest: int, rules: StartRules, path: str) -> None:
         """``correctMinOffset``. Raises LoadFailure where it throws; ``path`` is the queue's folder."""
         if not rules.searches_min_offset:
             end = self._end_of(0) if self._starts else 0

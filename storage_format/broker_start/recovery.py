@@ -6,10 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from rocketmq_reindex.storage_format.broker_start import queue_state, record_loop, rules as start_rules, store
+from rocketmq_reindex.storage_format.broker_start import queue_state, record_loop, store
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.versions import StartRules
 
 # --------------------------------------------------------------------------------------------------------------------- recovery
 # Where a recovery begins in the commitlog, and up to where it accepts it (``CommitLog.recoverNormally`` and such).
@@ -59,22 +60,22 @@ class End:
     code: int
 
 
-def reading_of(settings: store.StartSettings, rules: start_rules.StartRules) -> record_loop.Reading:
+def reading_of(settings: store.StartSettings, rules: StartRules) -> record_loop.Reading:
     """Return how the recovery reads records."""
-    crc = record_loop.CRC_PROPERTY if settings.force_verify_prop_crc and rules.v2_records else r.CRC_BODY
+    crc = record_loop.CRC_PROPERTY if settings.force_verify_prop_crc and rules.line.record_v2 else r.CRC_BODY
     return record_loop.Reading(
         crc=crc if settings.check_crc else r.CRC_NONE,
-        old=not rules.v2_records,
+        old=not rules.line.record_v2,
         negative_sizes=rules.negative_sizes,
         sound=False,
         lowest=INT64_MIN,
         highest=INT64_MAX,
-        tag_items=rules.tag_items,
+        tag_items=rules.line.tag_items,
         lmq=settings.lmq,
     )
 
 
-def counting_of(settings: store.StartSettings, rules: start_rules.StartRules) -> record_loop.Reading:
+def counting_of(settings: store.StartSettings, rules: StartRules) -> record_loop.Reading:
     """Return how records are read that are only counted: good is what ``verify`` and builds call good."""
     reading = reading_of(settings, rules)
     return reading._replace(crc=r.CRC_ALL if settings.check_crc else r.CRC_NONE, sound=True)
@@ -87,7 +88,7 @@ class SegmentChoice:
         self,
         segments: Sequence[store.StoreFile],
         settings: store.StartSettings,
-        rules: start_rules.StartRules,
+        rules: StartRules,
         times: CheckpointTimes,
         reader: store.LogReader,
     ) -> None:
@@ -135,7 +136,7 @@ class SegmentChoice:
             time, phy_offset = rec
         else:
             magic = int32_at(segment.data, r.AT_MAGIC)
-            if magic != r.MAGIC_V1 and (magic != r.MAGIC_V2 or not rules.v2_records):
+            if magic != r.MAGIC_V1 and (magic != r.MAGIC_V2 or not rules.line.record_v2):
                 return False
             v6 = int32_at(segment.data, r.AT_SYS_FLAG) & r.FLAG_BORN_HOST_V6
             time = int64_at(segment.data, r.AT_STORE_TIMESTAMP + (r.IPV6_EXTRA if v6 else 0))
@@ -178,7 +179,7 @@ def read_log(
     segments: Sequence[store.StoreFile],
     start: Start,
     settings: store.StartSettings,
-    rules: start_rules.StartRules,
+    rules: StartRules,
     reader: store.LogReader,
 ) -> End:
     """Read records into ``reader`` from ``start`` on, up to where the log is accepted."""

@@ -16,10 +16,9 @@ from rocketmq_reindex.jobs.building.summary import RepairResult
 from rocketmq_reindex.jobs.cli import COMMANDS
 from rocketmq_reindex.jobs.command.failures import ENDING
 from rocketmq_reindex.jobs.command.options import parser_of
-from rocketmq_reindex.storage_format.broker_start.rules import RELEASES
 from rocketmq_reindex.storage_format.checks.differences import KINDS, PARTS
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
-from rocketmq_reindex.storage_format.versions import VERSIONS
+from rocketmq_reindex.storage_format.versions import RELEASES, VERSIONS
 from rocketmq_reindex.udfs.sql import functions
 from rocketmq_reindex.udfs.sql.options import RANGE_SIZE, UNPACKED_MAX
 from rocketmq_reindex.udfs.tables.schema import TABLES

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.preflighting.options import LINES, parse_preflight
-from rocketmq_reindex.storage_format.broker_start.rules import RELEASES
+from rocketmq_reindex.jobs.preflighting.options import parse_preflight
 from rocketmq_reindex.storage_format.broker_start.store import StartSettings
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError, UsageError
+from rocketmq_reindex.storage_format.versions import LATEST, RELEASES
 
 
 def test_a_line_stands_for_its_newest_release() -> None:
-    assert LINES == {"5.5": "5.5.1", "5.4": "5.4.0", "5.3": "5.3.4", "4.9": "4.9.8"}
+    assert LATEST == {"5.5": "5.5.1", "5.4": "5.4.0", "5.3": "5.3.4", "4.9": "4.9.8"}
     assert parse_preflight(["store"]).release == "5.5.1"
     assert parse_preflight(["store", "--broker-version", "5.3"]).release == "5.3.4"
     for release in RELEASES:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.storage_format.broker_start.loading import DispatchOutcome
-from rocketmq_reindex.storage_format.broker_start.rules import RELEASES
 from rocketmq_reindex.storage_format.broker_start.store import Store
+from rocketmq_reindex.storage_format.versions import RELEASES
 from tests.tools.encode import Message
 from tests.tools.log_writer import LogWriter
 from tests.unit.storage_format.broker_start.stores import SEGMENT, file, queue, start, units

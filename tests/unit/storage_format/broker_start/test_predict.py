@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex.storage_format.broker_start.loading import DispatchOutcome, IndexOutcome, LogOutcome, QueueOutcome
-from rocketmq_reindex.storage_format.broker_start.rules import RELEASES
 from rocketmq_reindex.storage_format.broker_start.store import IndexFileData, Store
 from rocketmq_reindex.storage_format.record.layout import AT_PHYSICAL_OFFSET, BAD_POSITION, BAD_PROPERTY_CRC, REASONS
+from rocketmq_reindex.storage_format.versions import RELEASES
 from tests.tools.batch_log import batch
 from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from rocketmq_reindex.storage_format.broker_start.rules import RELEASES
-from rocketmq_reindex.storage_format.versions import VERSIONS, line_of
+from rocketmq_reindex.storage_format.versions import RELEASES, VERSIONS, line_of
 from tests import ROOT
 from tests.oracle import scenarios
 
