@@ -83,7 +83,9 @@ class Layout:
 # Names become numbers here and nowhere else: ``str.isdigit`` and ``\d`` take digits of any script, and Python's integers have
 # no bounds.
 
-FOLDERS: Final = ("consumequeue", "batchconsumequeue", "index", "config")
+QUEUES: Final = "consumequeue"
+BATCH_QUEUES: Final = "batchconsumequeue"
+FOLDERS: Final = (QUEUES, BATCH_QUEUES, "index", "config")
 """folders of a store beside ``commitlog``"""
 FIRST_BYTE_MAX: Final = INT64_MAX + 1 - 2**41
 """The largest first byte of a file that is taken: offsets counted on from there, over files and gaps, still fit 64 bits."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store import contents, first_bytes, folders
-from rocketmq_reindex.jobs.store.queue import BATCH, PLAIN, StoreQueue
+from rocketmq_reindex.jobs.store.queue import StoreQueue
 from rocketmq_reindex.jobs.store.settings import topics_config
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics as storage_format_topics
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits
@@ -249,12 +249,12 @@ def _time(log: contents.StoreLog, units: QueueUnits, position: int) -> int | Non
 
 def _folders(store: str, notes: folders.Notes) -> Iterator[tuple[str, str, bool]]:
     """Yield (topic, folder, whether of batch ConsumeQueue files) of each queue."""
-    for kind in (PLAIN, BATCH):
+    for kind in (layouts.QUEUES, layouts.BATCH_QUEUES):
         for topic in folders.entries(files.join(store, kind), notes) or []:
             if topic.kind == files.FOLDER:
                 for queue in folders.entries(topic.path, notes) or []:
                     if queue.kind == files.FOLDER and layouts.queue_id(queue.name) is not None:
-                        yield topic.name, queue.path, kind == BATCH
+                        yield topic.name, queue.path, kind == layouts.BATCH_QUEUES
 
 
 def _sample(

@@ -30,7 +30,7 @@ from rocketmq_reindex.storage_format.timer.layout import SIZE, TimerCheckpoint
 OVERRIDE: Final = "--other-log"
 _ALL_THE_SAME: Final = f"\n  {OVERRIDE} lays it out all the same: consumers may then get other messages, or none"
 _ADVICE: Final = f"\n  take the build of this store's log, or build again{_ALL_THE_SAME}"
-_DERIVED: Final = ("consumequeue", "batchconsumequeue")
+_DERIVED: Final = (layouts.QUEUES, layouts.BATCH_QUEUES)
 
 
 def segments_in(roots: Sequence[str]) -> list[SegmentFile]:
@@ -321,7 +321,7 @@ def choose(store: str, parts: list[str], laid: bool, notes: list[str]) -> list[s
             f"{', '.join(own.there)}: the store's own stays, the build's is left out: move all of it away to take the build's"
         )
         return [part for part in parts if part not in mine]
-    if own.loses and "consumequeue" in parts:
+    if own.loses and layouts.QUEUES in parts:
         raise InputError(
             f"{escape(os.path.join(store, own.there[0]))}: {_one_set(own)}, and by it a broker passes over the timer messages "
             f"that wait among {own.taken:,}: build with --write-delay, or restore {', '.join(TIMER_SET)} together from a backup"

@@ -17,13 +17,13 @@ from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild, StandingFiles
 from rocketmq_reindex.jobs.publishing.output import joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index.plan import BlockItems, EarlierFiles, IndexFilePlan, plan_index_files
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.udfs.incremental import stored_rows
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, begins_alike
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.write import queues as write_queues
 from rocketmq_reindex.udfs.write.index import ends, maker_of, staged_items
 
 # ---------------------------------------------------------------------------------------------------------------- index history
@@ -211,7 +211,7 @@ def timed_lines(lines: Iterable[bytes], built: StandingFiles) -> Iterator[bytes]
 
 def _queue_file(entry: dict[str, Any]) -> QueueFilePath:
     folder, topic, queue, start = entry["path"].split("/")
-    return QueueFilePath(topic.encode(), int(queue), int(start), folder == write_queues.BATCH_FOLDER)
+    return QueueFilePath(topic.encode(), int(queue), int(start), folder == layouts.BATCH_QUEUES)
 
 
 def keys_of(names: Iterable[tuple[bytes, int]]) -> stored_rows.Keys:
@@ -317,7 +317,7 @@ def carried_parts(
     staging: StagingFolder, store: ScanStore, last: LastBuild, to_write: stored_rows.QueueFilesToWrite, file_size: int
 ) -> list[str]:
     """Return parts of the manifest with the files that are not ``to_write``: they stay."""
-    parts = _Parts(staging, write_queues.FOLDER)
+    parts = _Parts(staging, layouts.QUEUES)
     for chunk in queue_files(store, last):
         queue_files_of_chunk = [_queue_file(line.entry) for line in chunk]
         keys = keys_of((file.topic, file.queue) for file in queue_files_of_chunk)

@@ -43,8 +43,8 @@ class Inspected(NamedTuple):
 # The kind of a file of a store: by its folders, its name, and at last by its first bytes.
 
 SEGMENT: Final = "segment"
-QUEUE: Final = "consumequeue"
-BATCH: Final = "batchconsumequeue"
+QUEUE: Final = layouts.QUEUES
+BATCH: Final = layouts.BATCH_QUEUES
 INDEX: Final = "index"
 CHECKPOINT: Final = "checkpoint"
 TIMER_CHECK: Final = "timercheck"

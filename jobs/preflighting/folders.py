@@ -308,7 +308,7 @@ class StoreFolders:
 
     def _all_queues(self) -> Sequence[ListedQueue]:
         columns = QueueColumns()
-        for part, batch in (("consumequeue", False), ("batchconsumequeue", True)):
+        for part, batch in ((layouts.QUEUES, False), (layouts.BATCH_QUEUES, True)):
             for queue in self._queues(part, batch):
                 columns.add(queue)
         return columns.queues()

@@ -85,8 +85,8 @@ def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -
 
     files = ConfiguredSizes(
         size("commitlog", broker.segment_size, listing.segments, 1, SEGMENT),
-        size("consumequeue", broker.cq_file_size, of_queues(False), UNIT_SIZE, UNITS * UNIT_SIZE),
-        size("batchconsumequeue", broker.batch_cq_file_size, of_queues(True), BATCH_UNIT_SIZE, UNITS * BATCH_UNIT_SIZE),
+        size(layouts.QUEUES, broker.cq_file_size, of_queues(False), UNIT_SIZE, UNITS * UNIT_SIZE),
+        size(layouts.BATCH_QUEUES, broker.batch_cq_file_size, of_queues(True), BATCH_UNIT_SIZE, UNITS * BATCH_UNIT_SIZE),
         broker.timer_log_size,
     )
     slots, items = broker.hash_slots, broker.index_items

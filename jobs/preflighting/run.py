@@ -296,7 +296,7 @@ class Preflight:
 
     def _check_rocksdb(self) -> None:
         """Raise InputError for queues of RocksDB, whose start is another."""
-        place = os.path.join(self._settings.store, "consumequeue")
+        place = os.path.join(self._settings.store, layouts.QUEUES)
         names = os.listdir(place) if os.path.isdir(place) else []
         rocksdb = layouts.rocksdb_files(name for name in names if not os.path.isdir(os.path.join(place, name)))
         if not rocksdb:

@@ -13,8 +13,9 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.store import folders, settings, tag_items
 from rocketmq_reindex.jobs.store.contents import EXPIRED, FILLER, NOTHING, IndexFiles, IndexSizes, StoreLog
-from rocketmq_reindex.jobs.store.queue import PLAIN, OffsetSpan, ServedMessage, StoreQueue, queue_folder, topics
+from rocketmq_reindex.jobs.store.queue import OffsetSpan, ServedMessage, StoreQueue, queue_folder, topics
 from rocketmq_reindex.storage_format.errors import InputError, NoListener, ProgressListener
+from rocketmq_reindex.storage_format.layouts import QUEUES
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.showing import counted, escape, near_names, redacted, shell
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
@@ -283,7 +284,7 @@ class Search:
         """Return a queue of the store. Raises InputError where it has no files: that says nothing of its messages."""
         queue = self._with_files(topic, number)
         if queue is None:
-            folder = files.join(self._store, PLAIN, topic, str(number))
+            folder = files.join(self._store, QUEUES, topic, str(number))
             fault = "is not there" if files.entry_of(folder).kind == files.ABSENT else "holds no file of the queue"
             size = sum(segment.size for segment in self.log.segments)
             if rocksdb := settings.rocksdb_queues(self._store):

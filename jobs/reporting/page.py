@@ -106,7 +106,7 @@ def _phy_offsets(folder: str, queue: Queue, file_size: int, step: int) -> list[i
             if start != opened:
                 if reader is not None:
                     reader.__exit__(None, None, None)
-                path = files.join(folder, "consumequeue", queue.topic, str(queue.number), f"{start * UNIT_SIZE:020d}")
+                path = files.join(folder, layouts.QUEUES, queue.topic, str(queue.number), f"{start * UNIT_SIZE:020d}")
                 reader, opened = files.Reader(path), start
             assert reader is not None
             (unit,) = np.frombuffer(reader.read((position - start) * UNIT_SIZE, UNIT_SIZE), UNIT)

@@ -29,8 +29,6 @@ class ServedMessage(NamedTuple):
 
 # ------------------------------------------------------------------------------------------------------------------------ queue
 
-PLAIN: Final = "consumequeue"
-BATCH: Final = "batchconsumequeue"
 _WHY: Final = {
     PRE_BLANK: "stands before the queue's first message (pre-blank)",
     EMPTY: "has no unit (zeros stand there)",
@@ -195,16 +193,16 @@ def behind_log(units: str, end: int) -> str:
 
 def queue_folder(store: str, topic: str, queue: int) -> ListedFolder | None:
     """Return the folder of a queue in a store. None where the queue has no folder."""
-    for kind in (PLAIN, BATCH):
+    for kind in (layouts.QUEUES, layouts.BATCH_QUEUES):
         folder = files.join(store, kind, topic, str(queue))
         if files.entry_of(folder).kind == files.FOLDER:
-            return ListedFolder(folder, kind == BATCH)
+            return ListedFolder(folder, kind == layouts.BATCH_QUEUES)
     return None
 
 
 def topics(store: str, notes: Notes) -> list[str]:
     """Return the names of all topics that have a queue."""
     names = set()
-    for kind in (PLAIN, BATCH):
+    for kind in (layouts.QUEUES, layouts.BATCH_QUEUES):
         names |= {entry.name for entry in entries(files.join(store, kind), notes) or [] if entry.kind == files.FOLDER}
     return sorted(names)

@@ -42,7 +42,7 @@ __all__ = [
     "several",
 ]
 
-_PARTS = ("commitlog", "consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
+_PARTS = ("commitlog", layouts.QUEUES, layouts.BATCH_QUEUES, "index", "checkpoint", "config")
 
 
 def broker_config(store: str, name: str) -> str:
@@ -271,7 +271,6 @@ def checked_paths(*places: str) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------------------- rocksdb
 # Stores whose ConsumeQueues lie in RocksDB: this project neither builds nor reads those, and moves none of them away.
 
-QUEUES: Final = "consumequeue"
 UNREAD: Final = "a broker with storeType=defaultRocksDB does not read the consumequeue/ of a build"
 _SHOWN: Final = 2
 
@@ -288,7 +287,7 @@ class RocksDBQueues:
     @property
     def in_place(self) -> bool:
         """Whether they lie where the file ConsumeQueues of a build go."""
-        return files.base(self.folder) == QUEUES
+        return files.base(self.folder) == layouts.QUEUES
 
     def __str__(self) -> str:
         shown = ", ".join(showing.escape(name) for name in self.names[-_SHOWN:])
@@ -300,9 +299,9 @@ def rocksdb_queues(store: str) -> RocksDBQueues | None:
 
     Mirrors the places of ``RocksDBConsumeQueueStore`` (5.5.0). ``rocksdbstore/``, which 5.4 and later always make, is none.
     """
-    queues = entries_in(files.join(store, QUEUES))
+    queues = entries_in(files.join(store, layouts.QUEUES))
     topics = any(entry.kind == files.FOLDER for entry in queues)
-    for name, entries in ((QUEUES, queues), (layouts.SEPARATE, entries_in(files.join(store, layouts.SEPARATE)))):
+    for name, entries in ((layouts.QUEUES, queues), (layouts.SEPARATE, entries_in(files.join(store, layouts.SEPARATE)))):
         if names := layouts.rocksdb_files(entry.name for entry in entries if entry.kind == files.FILE):
             return RocksDBQueues(files.join(store, name), tuple(names), topics)
     return None
@@ -310,7 +309,7 @@ def rocksdb_queues(store: str) -> RocksDBQueues | None:
 
 def of_build(settings: StoreSettings, only: Iterable[str]) -> list[str]:
     """Return warnings for a build of file ConsumeQueues whose broker seems to keep them in RocksDB."""
-    if QUEUES not in only:
+    if layouts.QUEUES not in only:
         return []
     warnings = [f"--broker-conf: has {text}" for text in settings.rocksdb]
     in_rocksdb = rocksdb_queues(settings.store_folder) if settings.store_folder else None
@@ -322,7 +321,7 @@ def of_build(settings: StoreSettings, only: Iterable[str]) -> list[str]:
 
 def check_verified(store: str, only: Iterable[str], advice: str = "") -> list[str]:
     """Return notes on a store whose queues are to be compared. Raises InputError where they lie in RocksDB alone."""
-    in_rocksdb = rocksdb_queues(store) if QUEUES in only else None
+    in_rocksdb = rocksdb_queues(store) if layouts.QUEUES in only else None
     if in_rocksdb is None:
         return []
     if not in_rocksdb.beside:
@@ -332,7 +331,7 @@ def check_verified(store: str, only: Iterable[str], advice: str = "") -> list[st
 
 def check_swapped(store: str, parts: Iterable[str]) -> list[str]:
     """Return warnings on a store that gets new ``parts``. Raises InputError where RocksDB ConsumeQueues would be moved away."""
-    in_rocksdb = rocksdb_queues(store) if QUEUES in parts else None
+    in_rocksdb = rocksdb_queues(store) if layouts.QUEUES in parts else None
     if in_rocksdb is None:
         return []
     if in_rocksdb.in_place:

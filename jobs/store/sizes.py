@@ -15,7 +15,7 @@ from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeade
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 
 INDEX_ASKED: Final = 4
-QUEUES: Final = (("cq_file_size", "consumequeue", UNIT_SIZE), ("batch_cq_file_size", "batchconsumequeue", BATCH_UNIT_SIZE))
+QUEUES: Final = (("cq_file_size", layouts.QUEUES, UNIT_SIZE), ("batch_cq_file_size", layouts.BATCH_QUEUES, BATCH_UNIT_SIZE))
 """of each kind of ConsumeQueue: the setting of its files' size, its folder in a store, and the size of a unit"""
 LOOKED_AT: Final = (20, 2)
 """So many topics, and queues of each. Behind a URI each costs a request or two:"""

@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.verifying import (
 from rocketmq_reindex.jobs.watching.progress import Reporter, Work
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.checks.differences import Tally
+from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, QUEUES
 from rocketmq_reindex.storage_format.showing import counted, escape, redacted
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.repair.differing import CompareLogs, LogDifference, overlap
@@ -107,7 +108,7 @@ class Against:
 
     def _queues(self, engine: Engine, staging: StagingFolder, logs: list[Commitlog]) -> None:
         start = max((log.segments[0].start for log in logs if log.segments), default=0)
-        for folder in ("consumequeue", against.BATCH_FOLDER):
+        for folder in (QUEUES, BATCH_QUEUES):
             names = against.topics_of(*(files.join(store, folder) for store in (self.a, self.b)))
             if not names:
                 continue

@@ -169,7 +169,7 @@ def advise(
     if light:
         text = f"{light} is a light queue, which a build drops without --lmq: verify with --lmq"
         mend.leave_out((QUEUES,), text, repairs=False)
-    batches = entries_in(files.join(settings.store, "batchconsumequeue"))
+    batches = entries_in(files.join(settings.store, layouts.BATCH_QUEUES))
     if (log.inner_batches or batches) and not settings.batch_topics:
         text = "there are batch queues, which a build drops without --topics-config: verify with it"
         mend.leave_out((QUEUES,), text, repairs=False)
@@ -212,7 +212,7 @@ class _Records:
         folder, topic, *_, file = example.where.split("/")
         start = layouts.first_byte(file)
         with contextlib.suppress(OSError, errors.InputError, ValueError):
-            if start is None or folder != "consumequeue":
+            if start is None or folder != layouts.QUEUES:
                 return ""
             with files.Reader(files.join(self._settings.store, *example.where.split("/"))) as reader:
                 (unit,) = np.frombuffer(reader.read(example.at * UNIT_SIZE - start, UNIT_SIZE), UNIT)

@@ -15,13 +15,13 @@ from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, PartFindings
 from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format import errors, versions
 from rocketmq_reindex.storage_format.checks.differences import Tally
+from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, QUEUES
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import Positions, mean_of
 from rocketmq_reindex.udfs.verify import listing, queue_files, queues as verify_queues
-from rocketmq_reindex.udfs.write.queues import BATCH_FOLDER
 
 # ------------------------------------------------------------------------------------------------------------------------ order
 # The order of the log's queues: a verify takes the very decisions of a build, and tells what a build would refuse.
@@ -150,9 +150,9 @@ class QueueComparison:
     def list_files(self) -> PartFindings:
         """List the files. Their rows go to the tasks that get the units of their queues."""
         settings, findings = self.settings, PartFindings(figures={"files": Counter(), "sizes": Counter()})
-        self._list(queue_files.FOLDER, settings.cq_file_size, False, findings)
+        self._list(QUEUES, settings.cq_file_size, False, findings)
         if settings.batch_topics and not self.unread:
-            self._list(BATCH_FOLDER, settings.batch_cq_file_size, True, findings)
+            self._list(BATCH_QUEUES, settings.batch_cq_file_size, True, findings)
         return findings
 
     def _list(self, kind: str, file_size: int, batch: bool, findings: PartFindings) -> None:
@@ -202,13 +202,11 @@ class QueueComparison:
         """Compare every queue of the log and of the store; ``rules`` are the broker's."""
         scan, settings, result = self.scan, self.settings, QueueResult()
         left_out, place = scan.left_out(accepted), (scan.staging, self._mean(accepted))
-        verify = verify_queues.VerifyQueues(
-            *place, self._task(queue_files.FOLDER, settings.cq_file_size, rules), self.order.placements
-        )
+        verify = verify_queues.VerifyQueues(*place, self._task(QUEUES, settings.cq_file_size, rules), self.order.placements)
         result.take(queue_files.QueuesResult.read(scan.engine.reduce(handover.UNITS, left_out, None, verify)))
         if settings.batch_topics and not self.unread:
             batches = verify_queues.VerifyBatches(
-                *place, self._task(BATCH_FOLDER, settings.batch_cq_file_size, rules), self.order.batches
+                *place, self._task(BATCH_QUEUES, settings.batch_cq_file_size, rules), self.order.batches
             )
             result.take(queue_files.QueuesResult.read(scan.engine.reduce(handover.BATCHES, left_out, None, batches)))
         return result

@@ -18,6 +18,7 @@ from rocketmq_reindex.jobs.engines.engine import plan_shuffle
 from rocketmq_reindex.jobs.spark.engine import bucket_keys
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.index.file import STAGED
+from rocketmq_reindex.storage_format.layouts import QUEUES
 from rocketmq_reindex.storage_format.queue.order import OrderDecision
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import handover
@@ -27,7 +28,7 @@ from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.task import Batches
 from rocketmq_reindex.udfs.write.index import IndexFileResult, WriteIndex
-from rocketmq_reindex.udfs.write.queues import FOLDER, FilesResult, WriteQueues, entry_line, queue_path
+from rocketmq_reindex.udfs.write.queues import FilesResult, WriteQueues, entry_line, queue_path
 from tests.tools.encode import EPOCH
 
 RECORD = 1_042
@@ -167,16 +168,16 @@ class PretendedEngine:
                     for name, queue_id in self._queues(partition, self.shape.queues):
                         for number in range(files_each):
                             used = min(writer.file_size, (each * 20 - number * writer.file_size))
-                            path = queue_path(FOLDER, name, queue_id, number * writer.file_size)
+                            path = queue_path(QUEUES, name, queue_id, number * writer.file_size)
                             lines.append(entry_line(path, writer.file_size, used, DIGEST, used // 20))
                     text = "".join(f"{line}\n" for _, line in sorted(lines))
-                    Path(folder, f"{FOLDER}-{partition}").write_text(text, encoding="ascii")
+                    Path(folder, f"{QUEUES}-{partition}").write_text(text, encoding="ascii")
 
             apart(work)
             found = []
             for partition in range(self.partitions):
                 count = len(range(partition, self.shape.queues, self.partitions)) * files_each
-                part = files.join(folder, f"{FOLDER}-{partition}")
+                part = files.join(folder, f"{QUEUES}-{partition}")
                 found.append(FilesResult(part, count, count).to_json())
             return found
 

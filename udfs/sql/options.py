@@ -144,8 +144,6 @@ class Bounds:
 # A path that is no store is an error: with no rows, a join with the log would call every message lost.
 
 COMMITLOG: Final = "commitlog"
-PLAIN: Final = "consumequeue"
-BATCH: Final = "batchconsumequeue"
 INDEX: Final = "index"
 
 
@@ -169,7 +167,7 @@ def queue_folders(path: str) -> list[tuple[str, bool]]:
     """
     separate = files.join(path, layouts.SEPARATE)
     try:
-        folders = _folders(path, (PLAIN, BATCH), _has_queues)
+        folders = _folders(path, (layouts.QUEUES, layouts.BATCH_QUEUES), _has_queues)
     except InputError:
         if files.entry_of(separate).kind != files.FOLDER:
             raise
@@ -180,7 +178,7 @@ def queue_folders(path: str) -> list[tuple[str, bool]]:
         # A broker with rocksdbCQDoubleWriteEnable writes ConsumeQueue files as well.
         if folder == separate or (names and not any(entry.kind == files.FOLDER for entry in entries)):
             raise InputError(f"{escape(folder)}: holds ConsumeQueues in RocksDB: this source reads ConsumeQueue files alone")
-    return [(folder, _named(folder, BATCH)) for folder in folders]
+    return [(folder, _named(folder, layouts.BATCH_QUEUES)) for folder in folders]
 
 
 def _folders(path: str, names: tuple[str, ...], holds: Callable[[str], bool]) -> list[str]:

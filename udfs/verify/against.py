@@ -21,7 +21,7 @@ from rocketmq_reindex.storage_format.index.header import (
     SLOT_SIZE,
     IndexHeader,
 )
-from rocketmq_reindex.storage_format.layouts import first_byte
+from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, first_byte
 from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.showing import counted, escape
@@ -31,7 +31,6 @@ from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 CHUNK: Final = 8 << 20
 """Bytes that are compared at once."""
-BATCH_FOLDER: Final = "batchconsumequeue"
 
 
 @dataclass
@@ -76,7 +75,7 @@ class CompareQueues:
     def _pair(self, path: str, result: AgainstResult) -> None:
         entry_a, entry_b = files.entry_of(files.join(self.a, path)), files.entry_of(files.join(self.b, path))
         result.files += 1
-        tally, shown, unit = result.tally, escape(path), BATCH_UNIT if self.folder == BATCH_FOLDER else UNIT
+        tally, shown, unit = result.tally, escape(path), BATCH_UNIT if self.folder == BATCH_QUEUES else UNIT
         if files.ABSENT in (entry_a.kind, entry_b.kind):
             present = entry_b if entry_a.kind == files.ABSENT else entry_a
             units, store = _units(present, unit), "B" if present is entry_b else "A"

@@ -222,7 +222,6 @@ EMPTY_ENDS: Final = "empty ends"
 """Count of queues with an empty file at their end."""
 IDLE: Final = "idle"
 """Count of queues with units of expired records only."""
-FOLDER: Final = "consumequeue"
 
 
 @dataclass(frozen=True)

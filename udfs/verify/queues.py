@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_reindex.storage_format.checks.queues import QueueView, UnitChecker
+from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, QUEUES
 from rocketmq_reindex.storage_format.queue import cells, consume_queue, order as queue_order, placement as queue_placement
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.storage_format.topics import WAITING_TOPICS
@@ -18,7 +19,6 @@ from rocketmq_reindex.udfs.order.placements import Placements
 from rocketmq_reindex.udfs.staging import BucketsPosition, StagingFolder
 from rocketmq_reindex.udfs.verify import queue_files
 from rocketmq_reindex.udfs.verify.listing import FILES_FIRST, RUNS_NEXT
-from rocketmq_reindex.udfs.write.queues import BATCH_FOLDER
 
 # ----------------------------------------------------------------------------------------------------------------------- queues
 # Compare the files of ConsumeQueues with the units of the log: one task gets all of a queue, in the order of the log.
@@ -101,7 +101,7 @@ class VerifyQueues:
         odd: Placements[queue_placement.PlacementTable],
     ) -> None:
         task = self.task
-        queue.files = held = queue_files.QueueFiles(task.folder, queue_files.FOLDER, key, queue.table, task.file_size)
+        queue.files = held = queue_files.QueueFiles(task.folder, QUEUES, key, queue.table, task.file_size)
         name = key[0].decode("utf-8", "surrogateescape")
 
         def offset_of(phy_offset: int) -> int | None:
@@ -291,7 +291,7 @@ class VerifyBatches:
             return queue.checks
         task = self.task
         queue.files = held = queue_files.QueueFiles(
-            task.folder, BATCH_FOLDER, key, queue.table, task.file_size, consume_queue.BATCH_UNIT
+            task.folder, BATCH_QUEUES, key, queue.table, task.file_size, consume_queue.BATCH_UNIT
         )
         queue.start = _first_left(held, task.log[0])
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_reindex import files
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.digest import Digest, new_digest
 from rocketmq_reindex.storage_format.queue import cells, consume_queue, placement as queue_placement, units as queue_units
 from rocketmq_reindex.storage_format.topics import path_component
@@ -45,7 +46,7 @@ class FilesResult(TaskResult):
 
 
 def queue_path(folder: str, name: str, queue_id: int, start: int) -> str:
-    """Return the path below the output folder of a queue's file: ``FOLDER/TOPIC/QUEUE/START``.
+    """Return the path below the output folder of a queue's file: ``consumequeue/TOPIC/QUEUE/START``.
 
     ``start`` is the logical offset of its first byte. Raises ValueError for a topic that cannot be the name of a folder.
     """
@@ -73,7 +74,6 @@ def write_part(staging: StagingFolder, folder: str, lines: Iterable[Line]) -> st
 # ----------------------------------------------------------------------------------------------------------------------- queues
 # Write whole ConsumeQueue files from the cells of a bucket.
 
-FOLDER = "consumequeue"
 """``StorePathConfigHelper.getStorePathConsumeQueue``"""
 LINES_MAX = 20_000
 """Lines in one part of the manifest: a task may write very many small files."""
@@ -89,11 +89,11 @@ def write_empty_files(staging: StagingFolder, file_size: int, positions: Iterabl
     """
     lines = []
     for name, queue_id, position in positions:
-        relative = queue_path(FOLDER, name, queue_id, position * queue_units.UNIT_SIZE)
+        relative = queue_path(layouts.QUEUES, name, queue_id, position * queue_units.UNIT_SIZE)
         with files.writing(staging.temporary, files.join(staging.tree, relative)) as writer:
             writer.finish(staging.stored(file_size))
         lines.append(entry_line(relative, file_size, 0, new_digest([]).digest().hex(), 0))
-    return FilesResult(write_part(staging, FOLDER, lines), len(lines))
+    return FilesResult(write_part(staging, layouts.QUEUES, lines), len(lines))
 
 
 @dataclass(frozen=True)
@@ -122,12 +122,12 @@ class WriteQueues:
             yield self._result(lines, counts)
 
     def _result(self, lines: list[Line], counts: FilesResult) -> pa.RecordBatch:
-        return handover.batch([dataclasses.replace(counts, part=write_part(self.staging, FOLDER, lines))])
+        return handover.batch([dataclasses.replace(counts, part=write_part(self.staging, layouts.QUEUES, lines))])
 
     def _write(self, key: FileKey, parts: list[Rows], counts: FilesResult, folders: set[str]) -> Line:
         raw, queue_id, file_number = key
         start, used, image = consume_queue.file_units(self.file_size // queue_units.UNIT_SIZE, file_number, parts)
-        relative = queue_path(FOLDER, raw.decode(), queue_id, start)
+        relative = queue_path(layouts.QUEUES, raw.decode(), queue_id, start)
         target = files.join(self.staging.tree, relative)
         folder = files.parent(target)
         if folder not in folders:
@@ -150,7 +150,6 @@ class WriteQueues:
 # ---------------------------------------------------------------------------------------------------------------------- batches
 # Write the files of batch ConsumeQueues. The units of a queue come in the order of the log and fill its files in turn.
 
-BATCH_FOLDER = "batchconsumequeue"
 """``StorePathConfigHelper.getStorePathBatchConsumeQueue``"""
 
 
@@ -202,7 +201,7 @@ class WriteBatches:
                     queue.writer.abandon()
             raise
         if lines:
-            yield handover.batch([dataclasses.replace(counts, part=write_part(self.staging, BATCH_FOLDER, lines))])
+            yield handover.batch([dataclasses.replace(counts, part=write_part(self.staging, layouts.BATCH_QUEUES, lines))])
 
     def _append(self, queue: _WrittenQueue, units: npt.NDArray[np.int64], counts: FilesResult) -> Iterator[Line]:
         if not self.empty:
@@ -240,4 +239,4 @@ class WriteBatches:
 
 
 def _path(queue: _WrittenQueue, file_size: int) -> str:
-    return queue_path(BATCH_FOLDER, queue.name, queue.queue_id, queue.file_number * file_size)
+    return queue_path(layouts.BATCH_QUEUES, queue.name, queue.queue_id, queue.file_number * file_size)
