@@ -170,15 +170,17 @@ def floors() -> str:
 
 
 def packages(package: str) -> str:
-    """Each package and file of one of the four, the upper layer first, with what its docstring says first."""
+    """Each package and file of one of the four, the upper layer first: what its docstring says first, and its own files."""
     rows = []
     for name in (name for layer in layers_of(package) for name in layer):
         place = ROOT / package / name
         file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
         text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
         first = " ".join(text.split("\n\n", maxsplit=1)[0].split()).replace("``", "`")
-        rows.append((f"`{package}/{name}{'' if place.is_dir() else '.py'}`", first))
-    return table(("package", "what it is"), rows)
+        inner = ", ".join(sorted(f"`{path.stem}`" for path in place.glob("*.py") if path.stem != "__init__"))
+        rows.append((f"`{package}/{name}{'' if place.is_dir() else '.py'}`", first, inner))
+    shown = 3 if any(inner for _, _, inner in rows) else 2
+    return table(("package", "what it is", "its files")[:shown], [row[:shown] for row in rows])
 
 
 MADE: Final[dict[str, Callable[..., str]]] = {

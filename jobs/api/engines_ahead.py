@@ -1,4 +1,4 @@
-"""What runs a job's functions: which engine, and its start while Python still imports the job.
+"""Choose the engine of a run, and start it while Python still imports what the run needs.
 
 Nothing slow is imported here.
 """

@@ -48,7 +48,7 @@ class Level:
     pending: int
     undecided: Rows
     reasons: npt.NDArray[np.int64]
-    """of each, the number of its reason in ``decide.REASONS``"""
+    """of each, the number of its reason in ``delay.waiting.REASONS``"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Evidence:
 
 
 def merge(results: Sequence[JoinedResult], last_gap: int, last_time: int) -> Evidence:
-    """Merge the results of all tasks; see ``decide.doubtful``. Of the levels only undecided messages are held."""
+    """Merge the results of all tasks; see ``delay.waiting.doubtful``. Of the levels only undecided messages are held."""
     highest, delivered, pending = dict[int, int](), dict[int, int](), dict[int, int]()
     undecided: dict[int, list[tuple[Rows, npt.NDArray[np.int64]]]] = {}
     timed: list[tuple[Rows, npt.NDArray[np.int64]]] = [(np.zeros(0, EVIDENCE), np.zeros(0, np.int64))]

@@ -119,7 +119,7 @@ def inputs(log: Commitlog, summaries: Iterable[RangeSummary], until: int) -> lis
 
 
 def path_of(line: bytes) -> str:
-    """Return the path in a line of a part (``queue_files.entry_line``)."""
+    """Return the path in a line of a part (``udfs.write.queues.entry_line``)."""
     path, _, _ = line.removeprefix(_PATH).partition(b'"')
     # Only text with something escaped needs a parser.
     return str(json.loads(line.partition(b"\t")[0])["path"]) if b"\\" in path else path.decode()

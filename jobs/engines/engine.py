@@ -30,7 +30,7 @@ class Engine(Protocol):
         """
 
     def scan(self, function: Batches, tasks: int) -> list[bytes]:
-        """Run a function over the numbers below ``tasks``. Keeps rows (``schemas.ROWS``), and returns the data of summaries."""
+        """Run a function over the numbers below ``tasks``, keep rows (``handover.ROWS``), return the data of summaries."""
 
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
         """Return the data of the kept rows of one kind, without some ranges. Use it only for few rows."""

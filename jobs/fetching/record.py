@@ -1,4 +1,4 @@
-"""What earlier fetches did to a store, in a folder that is held by a handle."""
+"""The record of what earlier fetches did to a store, and folders that are held by handles while a fetch works in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes of a session: where they work, and a Python that cannot run the tasks."""
+"""The processes of a Spark session: the folder they work in, and the error of a Python that cannot run their tasks."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""What mends what a verify found: a repair where the log is damaged, else a build. Where it would lose something, none is."""
+"""Advise what mends the differences that a verify found: a repair where the log is damaged, else a build, or nothing."""
 
 import contextlib
 import dataclasses

@@ -64,7 +64,7 @@ class Units:
 
 
 class Wheel:
-    """The wheel of one start, whose ``timerlog`` ends at ``end`` (``start.delayed.log_end``).
+    """The wheel of one start, whose ``timerlog`` ends at ``end`` (``broker_start.delayed.log_end``).
 
     ``wheel`` are the bytes of ``timerwheel``, None where there is none; ``step`` is ``timerPrecisionMs``.
     """

@@ -94,7 +94,7 @@ def _is_what_runs() -> bool:
 # ----------------------------------------------------------------------------------------------------------------- cache folder
 # Where compiled record loops are kept: numba unpickles what lies there, so nobody else may be able to write it.
 #
-# This module and ``cache_files`` are the only ones here that look at files (``pyproject.toml`` says so): numba asks for them
+# This module and ``compiler`` are the only ones here that look at files (``pyproject.toml`` says so): numba asks for them
 # when ``storage_format.kernels.jit`` is imported, in every process, before anything else could hand the folder in.
 
 VARIABLE: Final = "NUMBA_CACHE_DIR"

@@ -306,7 +306,7 @@ def kept_at(kept: Int64s, phy_offsets: Int64s) -> list[list[int]]:
 class PlacementTable:
     """The placement of a plain queue, applied to its units block by block.
 
-    ``waiting``: the queue is of a topic from which the broker itself delivers (``names.WAITING_TOPICS``): a new message for
+    ``waiting``: the queue is of a topic from which the broker itself delivers (``topics.WAITING_TOPICS``): a new message for
     each unit. So a fill gets a size at which no message can be read: ``ScheduleMessageService``, ``TimerMessageStore`` and
     ``TransactionalMessageServiceImpl`` pass over it. In any other topic that would lose messages, as a client drops what
     follows in the batch.

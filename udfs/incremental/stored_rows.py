@@ -263,7 +263,8 @@ def carry(staging: StagingFolder, source: str, target: str, size: int, used: int
 class Carry:
     """Takes over files of the folder ``source``: those in the parts whose numbers it is given; leaves ``FilesResult``.
 
-    A part has the lines of a manifest's part (``queue_files.entry_line``). A file goes to its path in the tree, or to ``made``.
+    A part has the lines of a manifest's part (``udfs.write.queues.entry_line``). A file goes to its path in the tree, or to
+    ``made``.
     """
 
     staging: StagingFolder
