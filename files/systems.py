@@ -268,9 +268,9 @@ def _webhdfs(uri: Uri) -> pafs.FileSystem:
         @staticmethod
         def _process_info(info: dict[str, Any]) -> dict[str, Any]:
             # In place: a listing ignores the result.
-            found: dict[str, Any] = WebHDFS._process_info(info)
-            found["mtime"] = found.get("modificationTime", 0) / 1000
-            return found
+            info_of_file: dict[str, Any] = WebHDFS._process_info(info)
+            info_of_file["mtime"] = info_of_file.get("modificationTime", 0) / 1000
+            return info_of_file
 
         def _open(self, path: str, mode: str = "rb", *words: Any, **more: Any) -> Any:
             found = super()._open(path, mode, *words, **more)

@@ -47,12 +47,12 @@ def tree(root: Path, kind: str) -> list[str]:
 
 def difference(expected: Path, built: Path) -> str:
     """Return where two files part, "" when they hold the same bytes."""
-    one, other = expected.read_bytes(), built.read_bytes()
-    if one == other:
+    theirs, ours = expected.read_bytes(), built.read_bytes()
+    if theirs == ours:
         return ""
-    if len(one) != len(other):
-        return f"has {len(other)} bytes, RocketMQ's has {len(one)}"
-    return f"differs first at byte {next(k for k in range(len(one)) if one[k] != other[k])}"
+    if len(theirs) != len(ours):
+        return f"has {len(ours)} bytes, RocketMQ's has {len(theirs)}"
+    return f"differs first at byte {next(k for k in range(len(theirs)) if theirs[k] != ours[k])}"
 
 
 def compare(expected: Path, built: Path) -> list[Pair]:

@@ -65,7 +65,7 @@ def given(command: str, keywords: Mapping[str, object]) -> dict[str, Any]:
     A keyword that is None, and a switch that is False, is left out, as an option is. One that is required cannot be None.
     """
     parser = command_options.parser_of(command)
-    options, found = options_of(parser), dict[str, Any]()
+    options, by_name = options_of(parser), dict[str, Any]()
     for keyword, value in keywords.items():
         switched = keyword == "progress" and isinstance(value, bool)
         if keyword in NOT_KEYWORDS or switched:
@@ -78,16 +78,16 @@ def given(command: str, keywords: Mapping[str, object]) -> dict[str, Any]:
                 if not isinstance(value, bool):
                     # A text such as "no" would switch it on.
                     raise argparse.ArgumentError(action, f"invalid value: {value!r}")
-                found |= {action.dest: True} if value else {}
+                by_name |= {action.dest: True} if value else {}
             elif isinstance(action, argparse._AppendAction) or action.nargs == "+":
                 several = isinstance(value, Iterable) and not isinstance(value, str | bytes | os.PathLike)
                 values = cast(Iterable[object], value) if several else [value]
-                found[action.dest] = [_read(parser, action, each) for each in values]
+                by_name[action.dest] = [_read(parser, action, each) for each in values]
             else:
-                found[action.dest] = _read(parser, action, value)
+                by_name[action.dest] = _read(parser, action, value)
         except argparse.ArgumentError as error:
             parser.error(str(error))
-    return found
+    return by_name
 
 
 def _read(parser: argparse.ArgumentParser, action: argparse.Action, value: object) -> Any:

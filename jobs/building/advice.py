@@ -44,7 +44,7 @@ def place_beside(store: str, ending: str, taken: Collection[str] = ()) -> str:
     """
     named = files.absolute(store) if files.base(store) in (".", "..") else store
     endings = (ending if number == 1 else f"{ending}-{number}" for number in itertools.count(1))
-    return next(place for place in (files.beside(named, one) for one in endings) if place not in taken and not _stands(place))
+    return next(place for place in (files.beside(named, end) for end in endings) if place not in taken and not _stands(place))
 
 
 def _stands(place: str) -> bool:

@@ -246,13 +246,13 @@ def check_left(
 
 
 def _check_globs(settings: BuildSettings, accepted: Sequence[ranges.RangeSummary]) -> None:
-    found = [summary.unmatched_globs for summary in accepted]
+    of_ranges = [summary.unmatched_globs for summary in accepted]
     for option, globs in (("--include-topic", settings.include_topics), ("--exclude-topic", settings.exclude_topics)):
         for glob in globs:
-            if any(unmatched is None or glob not in unmatched for unmatched in found):
+            if any(unmatched is None or glob not in unmatched for unmatched in of_ranges):
                 # It matches a topic, or a range is known from a run that did not note this.
                 continue
-            names = scan_settings.near(glob, (name for unmatched in found if unmatched for name in unmatched[glob]))
+            names = scan_settings.near(glob, (name for unmatched in of_ranges if unmatched for name in unmatched[glob]))
             such = f": did you mean {' or '.join(map(escape, names[:NEAR_MAX]))}?" if names else ""
             raise InputError(f"{option} {escape(glob)}: matches no topic of the log{such}")
 

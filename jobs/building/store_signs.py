@@ -70,9 +70,9 @@ def log_samples(segments: Sequence[Segment], accepted: Sequence[RangeSummary]) -
     return {"end": end, "samples": samples}
 
 
-def spread(last: int, most: int) -> list[int]:
+def spread(last: int, count: int) -> list[int]:
     """Return at most ``most`` numbers from 0 to ``last``, both among them, evenly spread."""
-    return sorted({last * k // (most - 1) for k in range(most)})
+    return sorted({last * k // (count - 1) for k in range(count)})
 
 
 def _end_of(segment: Segment, record: int) -> int:

@@ -59,17 +59,17 @@ class Warnings:
 
     def add_decisions(self, decisions: Iterable[tuple[str, str, int, int, int]]) -> None:
         """Add decisions about queues' order (kind, topic, queue id, queue offset, units), each with its warning."""
-        rest: dict[str, list[int]] = {}
+        others: dict[str, list[int]] = {}
         for number, (kind, topic, queue, offset, count) in enumerate(decisions):
             if number < DECISIONS_MAX:
                 self.add_decision(kind, topic, queue, offset, count)
             else:
-                sums = rest.setdefault(kind.removeprefix("more "), [0, 0])
+                sums = others.setdefault(kind.removeprefix("more "), [0, 0])
                 sums[0], sums[1] = sums[0] + 1, sums[1] + count
-        for kind in sorted(rest):
-            self.decisions.append({"kind": f"more {kind}", "topic": "", "queue": -1, "offset": -1, "count": rest[kind][1]})
+        for kind in sorted(others):
+            self.decisions.append({"kind": f"more {kind}", "topic": "", "queue": -1, "offset": -1, "count": others[kind][1]})
             text = _DECISIONS.get(kind, kind)
-            self.warnings.append(f"more queues: {text}: {counted(rest[kind][0], 'more decision')}, units {rest[kind][1]}")
+            self.warnings.append(f"more queues: {text}: {counted(others[kind][0], 'more decision')}, units {others[kind][1]}")
 
     def add_decision(self, kind: str, topic: str, queue: int, offset: int, count: int) -> None:
         """Add one decision about a queue's order, and its warning."""

@@ -79,24 +79,24 @@ def read_conf(path: str, more: Iterable[str] = (), most: int = files.CONFIG_MAX)
     return text, notes
 
 
-def without_given(found: Mapping[str, Any], given: Collection[str], path: str) -> dict[str, Any]:
+def without_given(settings: Mapping[str, Any], given: Collection[str], path: str) -> dict[str, Any]:
     """Return settings of a broker.conf, without its folders where ``given`` names the store or its log.
 
     Raises InputError where it has to be by these, and none is there that it names for the log, or else for the store.
     """
     if {"store", "commitlogs"} & set(given):
-        return {setting: value for setting, value in found.items() if setting not in ("store", "commitlogs")}
+        return {setting: value for setting, value in settings.items() if setting not in ("store", "commitlogs")}
     for setting, name, instead in (
         ("commitlogs", "storePathCommitLog", "its folders of segments by --commitlog"),
         ("store", "storePathRootDir", "STORE itself"),
     ):
-        if setting in found:
-            places = [found[setting]] if isinstance(found[setting], str) else found[setting]
+        if setting in settings:
+            places = [settings[setting]] if isinstance(settings[setting], str) else settings[setting]
             if all(files.entry_of(place).kind != files.FOLDER for place in places):
                 shown = showing.escape(",".join(places))
                 raise errors.InputError(f"{path}: {name} is {shown}, where no folder is: name {instead}")
             break
-    return dict(found)
+    return dict(settings)
 
 
 def numbers_told(text: str, given: Collection[str], path: str) -> dict[str, str]:
@@ -109,10 +109,10 @@ def numbers_told(text: str, given: Collection[str], path: str) -> dict[str, str]
     }
 
 
-def with_index_sizes(found: Mapping[str, Any]) -> dict[str, Any]:
+def with_index_sizes(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of a broker.conf with both sizes of an IndexFile, where it has one: the other is the broker's default."""
     names = ("hash_slots", "index_items")
-    return {**({name: OPTIONS[name].default for name in names} if found.keys() & set(names) else {}), **found}
+    return {**({name: OPTIONS[name].default for name in names} if settings.keys() & set(names) else {}), **settings}
 
 
 def given_as(told: Mapping[str, str], defaults: Iterable[str] = (), **numbers: int) -> str:

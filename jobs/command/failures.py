@@ -152,10 +152,10 @@ def _reason(error: BaseException) -> str:
     return innermost(error).partition(": ")[2] or text if _EMPTY_WORDS.search(text) else text
 
 
-def _one_line(error: BaseException, more: str) -> str:
+def _one_line(error: BaseException, ending: str) -> str:
     """Return the cause of a failed task: the last line of its Python traceback where there is one."""
     if match := _RESULTS.search(_trace(error)):
-        return f"{match[1]} is too small: {escape(match[0], 600)}{more}"
+        return f"{match[1]} is too small: {escape(match[0], 600)}{ending}"
     lines = [line.strip() for line in _reason(error).splitlines() if line.strip()]
     for line in lines:
         for kind in ("InputError: ", "OSError: ", "FileNotFoundError: ", "PermissionError: "):
@@ -164,9 +164,9 @@ def _one_line(error: BaseException, more: str) -> str:
     # py4j's own words for a call that was sent and has no answer: where Java answers with an error they go on with its trace.
     kind, unanswered = type(error).__name__, len(lines) == 1 and lines[0].startswith("An error occurred while calling")
     if kind == "Py4JNetworkError" or (kind == "Py4JError" and unanswered):
-        return f"{JVM_GONE}{more}"
+        return f"{JVM_GONE}{ending}"
     named = [line for line in lines if "Error: " in line and not line.startswith(("at ", "org.apache"))]
     # A task that did not end by a Python error: the last cause that Spark names.
     aborted = [line.rpartition("Exception: ")[2] for line in lines if "Job aborted" in line and "Exception: " in line]
     named = named or aborted
-    return f"{type(error).__name__}: {escape((named or lines or ['no message'])[0], 600)}{more}"
+    return f"{type(error).__name__}: {escape((named or lines or ['no message'])[0], 600)}{ending}"

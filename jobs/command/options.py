@@ -90,8 +90,8 @@ def epilog(command: str) -> str:
     examples = "\n".join(f"  {example}" for example in about.examples)
     statuses = "\n".join(f"  {status}  {STATUSES[status]}" for status in about.statuses)
     name = "example" if len(about.examples) == 1 else "examples"
-    more = f"man rmq-reindex-{command}, and docs/reference/{command}.md in the sources"
-    return f"{name}:\n{examples}\n\nexit status:\n{statuses}\n\nmore: {more}"
+    manuals = f"man rmq-reindex-{command}, and docs/reference/{command}.md in the sources"
+    return f"{name}:\n{examples}\n\nexit status:\n{statuses}\n\nmore: {manuals}"
 
 
 # ---------------------------------------------------------------------------------------------------------------------- options
@@ -175,7 +175,7 @@ class Parser(argparse.ArgumentParser):
 
     def _unknown(self, words: list[str]) -> list[str]:
         """Return a line for each option that is not known, with those near it, and one for all else that is too much."""
-        lines, rest, is_value = list[str](), list[str](), False
+        lines, surplus, is_value = list[str](), list[str](), False
         options = {name.removeprefix("--"): name for name in self._option_string_actions if name.startswith("--")}
         for word in words:
             name = word.partition("=")[0]
@@ -185,9 +185,9 @@ class Parser(argparse.ArgumentParser):
                 meant = f" (did you mean {' or '.join(near)}?)" if near else ""
                 lines.append(self._line(f"unrecognized arguments: {name}", meant))
             elif not is_option and not is_value:
-                rest.append(word)
+                surplus.append(word)
             is_value = is_option and "=" not in word
-        return [*lines, *([self._line(f"unrecognized arguments: {' '.join(rest)}")] if rest else [])]
+        return [*lines, *([self._line(f"unrecognized arguments: {' '.join(surplus)}")] if surplus else [])]
 
     def _command_meant(self, message: str) -> str:
         """Return which command a misspelt one may stand for."""

@@ -137,12 +137,12 @@ def same_place(place: str) -> str:
 
 def owners(stores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the store whose DAG alone writes a place: no other run may change what was built before it is published."""
-    found: dict[str, str] = {}
+    owner: dict[str, str] = {}
     for name, store in stores.items():
         for place in {same_place(store[key]) for key in ("out", "publish_to") if store.get(key)}:
-            if found.setdefault(place, name) != name:
-                raise ValueError(f"{name}: {place} is written by the DAG of {found[place]}: give each store folders of its own")
-    return found
+            if owner.setdefault(place, name) != name:
+                raise ValueError(f"{name}: {place} is written by the DAG of {owner[place]}: give each store folders of its own")
+    return owner
 
 
 def look_at(needed: list[Path]) -> None:
@@ -219,8 +219,8 @@ class RmqReindex(SparkSubmitOperator):
             super().execute(context)
         except AirflowException as error:
             # The hook gives the exit status nowhere else. In cluster deploy mode it is not the command's: then all is retried.
-            found = re.search(r"Error code is: (\d+)", str(error))
-            status = int(found[1]) if found else 1
+            match = re.search(r"Error code is: (\d+)", str(error))
+            status = int(match[1]) if match else 1
             if status == PUBLISHED_WITH_LOSS and self.application_args[0] == "build":
                 self.log.warning("built, but damaged parts of the log are missing: see the summary above")
             elif status in FINAL:
@@ -255,7 +255,7 @@ def reindex_dag(name: str, site: Mapping[str, Any], schedule: str | None = None,
     unknown = ", ".join(defaults.keys() - PARAMS.keys())
     if unknown:
         raise ValueError(f"{name}: no such parameter: {unknown}")
-    params = {key: Param(defaults.get(key, it.value), it.description, **it.schema) for key, it in PARAMS.items()}
+    params = {key: Param(defaults.get(key, param.value), param.description, **param.schema) for key, param in PARAMS.items()}
     dag = DAG(
         name,
         description="Rebuild ConsumeQueue, IndexFiles and checkpoint, verify them, publish them",

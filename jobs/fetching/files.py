@@ -120,7 +120,7 @@ def _check_segments(log: ReadLog, there: dict[int, SegmentFile], where: str) -> 
         raise InputError(
             f"{escape(ours.path)}: has {ours.size:,} bytes, the segment that the build read has {theirs.size:,}:{_ADVICE}"
         )
-    end, needed = max(one.start + one.size for one in there.values()), log.end
+    end, needed = max(s.start + s.size for s in there.values()), log.end
     if needed > end:
         raise InputError(f"{where}: ends at offset {end}, the log that was built at {needed}: was it cut?{_ADVICE}")
 

@@ -158,9 +158,10 @@ class Record:
         fields: dict[str, Any] = {
             "format": _FORMAT,
             "laid": {
-                part: {"build": one.build, "files": one.files, "digest": one.kind} for part, one in sorted(self.laid.items())
+                part: {"build": laid.build, "files": laid.files, "digest": laid.kind}
+                for part, laid in sorted(self.laid.items())
             },
-            "copies": {name: asdict(one) for name, one in sorted(self.copies.items())},
+            "copies": {name: asdict(copy) for name, copy in sorted(self.copies.items())},
         }
         made = os.path.join(temporary, "record")
         files.write_bytes(temporary, made, [json.dumps(fields).encode()])
@@ -183,9 +184,9 @@ class Record:
         return all(os.path.lexists(place) and _is_as_laid(self.laid.get(part), build, place) for part, place in places.items())
 
 
-def _laid(found: Any) -> Laid:
+def _laid(content: Any) -> Laid:
     """Raise KeyError, TypeError, AttributeError for what is none. A record without a kind is older than xxh3."""
-    return Laid(str(found["build"]), str(found["files"]), str(found.get("digest", layouts.EARLIER_KIND)))
+    return Laid(str(content["build"]), str(content["files"]), str(content.get("digest", layouts.EARLIER_KIND)))
 
 
 def _is_as_laid(laid: Laid | None, build: str, place: str) -> bool:

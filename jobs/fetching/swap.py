@@ -66,8 +66,8 @@ def surplus_copies(store: str, parts: tuple[str, ...], record: Record, keep: int
         fetches = sorted({record.copies[name].fetch for name in ours}, reverse=True)[:keep]
         surplus += [name for name in ours if record.copies[name].fetch not in fetches]
         if others := [name for name in names if name not in ours]:
-            which = ", ".join(map(escape, others[:3])) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
-            notes.append(f"{which}: not known to be as a fetch left it, so it stays: remove it when the broker is well")
+            first_others = ", ".join(map(escape, others[:3])) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+            notes.append(f"{first_others}: not known to be as a fetch left it, so it stays: remove it when the broker is well")
     return surplus, notes
 
 

@@ -174,10 +174,10 @@ def look(path: str, asked: Inspection, told: errors.ProgressListener | None = No
     """
     entry = files.entry_of(path)
     if entry.kind != files.FILE:
-        what, more = "is no file", "; rmq-reindex info looks at a whole one"
+        what, hint = "is no file", "; rmq-reindex info looks at a whole one"
         if entry.kind == files.ABSENT:
-            what, more = "is not there", ""
-        raise errors.InputError(f"{showing.escape(path)}: {what}: give files of a store{more}")
+            what, hint = "is not there", ""
+        raise errors.InputError(f"{showing.escape(path)}: {what}: give files of a store{hint}")
     kind = asked.kind or kind_of(path)
     return InspectedFile(showing.redacted(path), kind, _inspect(kind, path, asked, told or errors.NoListener()))
 

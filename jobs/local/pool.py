@@ -181,8 +181,8 @@ class Pool:
                 self._reason = self._reason or f"the processes of the local engine are gone: {self._ended()}"
             return WorkerLostError(self._reason or "the run has ended")
 
-    def _lost(self, said: tuple[int, int]) -> WorkerLostError:
-        return WorkerLostError(f"a worker process has {_ending(said[1])}")
+    def _lost(self, death: tuple[int, int]) -> WorkerLostError:
+        return WorkerLostError(f"a worker process has {_ending(death[1])}")
 
     def _ended(self) -> str:
         """Return how the first process has ended."""
@@ -243,5 +243,5 @@ def _ending(status: int) -> str:
         name = f" ({signal.Signals(-status).name})"
     except ValueError:
         name = ""
-    more = ": memory may have run out" if status == -signal.SIGKILL else ""
-    return f"been ended by signal {-status}{name}{more}"
+    why = ": memory may have run out" if status == -signal.SIGKILL else ""
+    return f"been ended by signal {-status}{name}{why}"

@@ -66,10 +66,10 @@ def check(python: str, needed: Sequence[str]) -> None:
     """
     if python == sys.executable:
         return
-    which = f"PYSPARK_PYTHON, on {escape(platform.node())}: {escape(python)}"
+    whose = f"PYSPARK_PYTHON, on {escape(platform.node())}: {escape(python)}"
     place = shutil.which(python)
     if place is None:
-        raise InputError(f"{which} is no program: {_TO_DO_HERE}")
+        raise InputError(f"{whose} is no program: {_TO_DO_HERE}")
     try:
         words = [place, "-c", _PROBE, *needed]
         done = subprocess.run(
@@ -77,15 +77,15 @@ def check(python: str, needed: Sequence[str]) -> None:
             timeout=_PATIENCE,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:
-        raise InputError(f"{which} does not run ({escape(str(error))}): {_TO_DO_HERE}") from error
+        raise InputError(f"{whose} does not run ({escape(str(error))}): {_TO_DO_HERE}") from error
     version, *lacking = done.stdout.split() or [""]
     if done.returncode != 0 or not re.fullmatch(r"\d+\.\d+", version):
         last_line = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-        raise InputError(f"{which} does not run ({escape(last_line, 300)}): {_TO_DO_HERE}")
+        raise InputError(f"{whose} does not run ({escape(last_line, 300)}): {_TO_DO_HERE}")
     if version != _OWN:
-        raise InputError(f"{which} {_other_version(version)}")
+        raise InputError(f"{whose} {_other_version(version)}")
     if lacking:
-        raise InputError(f"{which} lacks {escape(', '.join(lacking))}: {_TO_DO_HERE}")
+        raise InputError(f"{whose} lacks {escape(', '.join(lacking))}: {_TO_DO_HERE}")
 
 
 @contextlib.contextmanager

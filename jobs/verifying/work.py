@@ -149,5 +149,5 @@ def _index_sizes(settings: VerifySettings) -> tuple[int, int, bool]:
 
 def _any_sizes(size: int) -> tuple[int, int] | None:
     """Return slots and items that a file of this size may have: while it holds no item, any fit."""
-    items, rest = divmod(size - HEADER_SIZE - SLOT_SIZE, ITEM_SIZE)
-    return (1 + rest // SLOT_SIZE, items) if items >= 2 and rest % SLOT_SIZE == 0 else None
+    items, remainder = divmod(size - HEADER_SIZE - SLOT_SIZE, ITEM_SIZE)
+    return (1 + remainder // SLOT_SIZE, items) if items >= 2 and remainder % SLOT_SIZE == 0 else None

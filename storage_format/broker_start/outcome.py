@@ -108,12 +108,12 @@ class _Stretch(NamedTuple):
     is_light: bool
 
     @staticmethod
-    def of(rows: start_kept.QueueRows, which: start_kept.Int64s) -> _Stretch:
+    def of(rows: start_kept.QueueRows, chosen: start_kept.Int64s) -> _Stretch:
         """Return those of the rows that are named."""
-        at, offsets = rows.at[which], rows.offset[which]
+        at, offsets = rows.at[chosen], rows.offset[chosen]
         return _Stretch(
-            len(which), int(at.min()), int((at + rows.size[which]).max()), int(offsets[offsets >= 0].min(initial=INT64_MAX)),
-            int((offsets + rows.messages[which]).max()), bool(rows.flags[which[0]] & record_loop.LIGHT),
+            len(chosen), int(at.min()), int((at + rows.size[chosen]).max()), int(offsets[offsets >= 0].min(initial=INT64_MAX)),
+            int((offsets + rows.messages[chosen]).max()), bool(rows.flags[chosen[0]] & record_loop.LIGHT),
         )  # fmt: skip
 
 
@@ -183,15 +183,15 @@ class _KeptCount:
         """Note whether the next rows go on where their queues ended."""
         if not self.in_order or not len(rows.queue):
             return
-        which = np.lexsort((rows.at, rows.queue))
-        queue, first = rows.queue[which], rows.offset[which]
-        behind = first + rows.messages[which]
+        in_order = np.lexsort((rows.at, rows.queue))
+        queue, first = rows.queue[in_order], rows.offset[in_order]
+        behind = first + rows.messages[in_order]
         self._next = np.concatenate((self._next, np.full(max(0, int(queue[-1]) + 1 - len(self._next)), -1, np.int64)))
         begins = np.concatenate(([True], queue[1:] != queue[:-1]))
         expected = np.where(begins, self._next[queue], np.roll(behind, 1))
         odd = np.flatnonzero((expected >= 0) & (first != expected))
         # A build takes a queue that began again, as the broker did.
-        self.in_order = all(first[k] == 0 and rows.at[which[k]] <= self._beginning(int(queue[k])) for k in odd.tolist())
+        self.in_order = all(first[k] == 0 and rows.at[in_order[k]] <= self._beginning(int(queue[k])) for k in odd.tolist())
         ends = np.concatenate((begins[1:], [True]))
         self._next[queue[ends]] = behind[ends]
 
@@ -246,13 +246,13 @@ class _KeptCount:
             is_beginning = (rows.at[queue_rows] == self._beginning(number)) & (rows.offset[queue_rows] == 0)
             self._counts[number, _IS_MET] = is_beginning.any()
 
-    def _add_hidden(self, number: int, found: _Stretch) -> None:
+    def _add_hidden(self, number: int, stretch: _Stretch) -> None:
         counts = self._counts[number]
-        counts[_HIDDEN] += found.records
-        counts[_LOW], counts[_HIGH] = min(counts[_LOW], found.low), max(counts[_HIGH], found.high)
-        if not found.is_light:
-            self._first, self._end = min(self._first, found.first), max(self._end, found.end)
-            self._hidden += found.records
+        counts[_HIDDEN] += stretch.records
+        counts[_LOW], counts[_HIGH] = min(counts[_LOW], stretch.low), max(counts[_HIGH], stretch.high)
+        if not stretch.is_light:
+            self._first, self._end = min(self._first, stretch.first), max(self._end, stretch.end)
+            self._hidden += stretch.records
 
     def end(self, progress: ProgressListener) -> None:
         """All rows were taken. Records in front of a beginning that was not met are hidden like others."""

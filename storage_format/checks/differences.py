@@ -21,8 +21,8 @@ def no_differences(pending: int) -> str:
     """Return the verdict on a store without differences, of whose records ``pending`` have no unit all the same."""
     if not pending:
         return "no differences"
-    which = f"{counted(pending, 'pending record')} at a queue's end {form(pending, 'has', 'have')} no unit"
-    return f"no differences, but {which}: no consumer gets {form(pending, 'it', 'them')}"
+    whose = f"{counted(pending, 'pending record')} at a queue's end {form(pending, 'has', 'have')} no unit"
+    return f"no differences, but {whose}: no consumer gets {form(pending, 'it', 'them')}"
 
 
 class Kind(NamedTuple):

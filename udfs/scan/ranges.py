@@ -140,17 +140,17 @@ def topic_rows(scanner: RangeScanner, number: int, keys: tuple[int, ...]) -> Ite
     entries = names.topics()
     if not len(entries):
         return
-    queues, many = np.zeros(len(names.texts), np.int64), np.zeros(len(names.texts), np.int64)
+    queues, queue_counts = np.zeros(len(names.texts), np.int64), np.zeros(len(names.texts), np.int64)
     count = scanner.queue_count
     name, highest = scanner.queues.name[:count], scanner.queues.queue_id[:count].astype(np.int64)
     np.maximum.at(queues, name, np.where(highest < QUEUES_MAX, highest + 1, 0))
-    np.maximum.at(many, name, highest >= QUEUES_MAX)
+    np.maximum.at(queue_counts, name, highest >= QUEUES_MAX)
     texts = [names.texts[k].encode() for k in entries]
-    ids, ones = np.zeros(len(entries), np.int32), np.ones(len(entries), np.int64)
-    bucket = bucket_of(names.crc[entries], ids, np.zeros_like(ones), len(keys))
-    columns = np.stack([queues[entries], many[entries]])
+    ids, counted_once = np.zeros(len(entries), np.int32), np.ones(len(entries), np.int64)
+    bucket = bucket_of(names.crc[entries], ids, np.zeros_like(counted_once), len(keys))
+    columns = np.stack([queues[entries], queue_counts[entries]])
     rows = np.arange(len(entries))
-    for target, cell in cut_cells(bucket, texts, rows, ids, rows, ones, columns):
+    for target, cell in cut_cells(bucket, texts, rows, ids, rows, counted_once, columns):
         yield handover.Row(handover.TOPICS, target, keys[target], number, cell)
 
 

@@ -124,7 +124,7 @@ class VerifyQueues:
         queue.runs = []
 
     def _orders(
-        self, parts: list[Int64s], found: queue_files.QueueFiles, logical: queue_placement.PlacementTable | None, waits: bool
+        self, parts: list[Int64s], held: queue_files.QueueFiles, logical: queue_placement.PlacementTable | None, waits: bool
     ) -> list[tuple[str, queue_placement.PlacementTable | None]]:
         """Return the orders that the queue may have: one, or several for a queue out of order. ``logical``: where that puts
         it."""
@@ -162,7 +162,7 @@ class VerifyQueues:
         # A deleted topic takes its queues' files along: there is only what a broker dispatched since then.
         falls = [k for k in range(1, len(runs)) if runs[k].first < runs[k - 1].stop]
         if falls:
-            first = found.first_offset(self.task.log[0])
+            first = held.first_offset(self.task.log[0])
             anew = {falls[-1], *(k for k in falls if runs[k].phy_offset == first)}
             orders += [(queue_files.REMADE, table(queue_order.order_broker(runs[k:], 0))) for k in sorted(anew)]
         return orders
@@ -317,12 +317,12 @@ class VerifyBatches:
         result.add(key, check, queue.files, order, queue.listed, self.task)
 
 
-def _first_left(found: queue_files.QueueFiles, log_start: int) -> int:
+def _first_left(held: queue_files.QueueFiles, log_start: int) -> int:
     """Return the position of the first unit whose record has not expired: the units of the log begin there."""
-    for low, high in found.spans:
+    for low, high in held.spans:
         for position in range(low, high, 1 << 16):
-            phy_offset, size = found.read(position, min(1 << 16, high - position))[:2]
+            phy_offset, size = held.read(position, min(1 << 16, high - position))[:2]
             has_record = ~((phy_offset >= 0) & (size >= RECORD_MIN) & (phy_offset + size <= log_start))
             if has_record.any():
                 return position + int(np.argmax(has_record))
-    return found.end
+    return held.end
