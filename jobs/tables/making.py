@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.udfs.scan.segments import Commitlog
 
 
-def recorder_of(
-    settings: BuildSettings, summary: BuildResult, reporter: Reporter, engine: Engine, log: Commitlog
-) -> Unrecorded:
+def recorder_of(settings: BuildSettings, result: BuildResult, reporter: Reporter, engine: Engine, log: Commitlog) -> Unrecorded:
     """Return what records a run in the Delta tables of ``--tables``, or what records nothing.
 
     Only a run with ``--tables`` imports what writes its rows.
@@ -43,7 +41,7 @@ def recorder_of(
     from rocketmq_reindex.jobs.spark.engine import SparkEngine
     from rocketmq_reindex.jobs.tables.recorder import Recorder
 
-    return Recorder(settings, summary, reporter, engine, log) if isinstance(engine, SparkEngine) else Unrecorded()
+    return Recorder(settings, result, reporter, engine, log) if isinstance(engine, SparkEngine) else Unrecorded()
 
 
 # ----------------------------------------------------------------------------------------------------------------------- hadoop

@@ -55,38 +55,38 @@ class Attempt:
 
 def build_row(
     settings: building_settings.BuildSettings,
-    summary: building_summary.BuildResult,
+    result: building_summary.BuildResult,
     log: Commitlog,
     state: str,
     attempt: Attempt,
     ended: datetime | None,
 ) -> pa.Table:
-    """Return the row in ``builds``, with the figures that the summary has now."""
+    """Return the row in ``builds``, with the figures that the result has now."""
     over = ended is not None
     row = {
         "build": settings.build_id,
         "attempt": attempt.number,
         "state": state,
-        "exit": summary.exit if over else None,
-        "error": text(summary.error) if over and summary.error else None,
-        "version": summary.version,
+        "exit": result.exit if over else None,
+        "error": text(result.error) if over and result.error else None,
+        "version": result.version,
         "startedAt": attempt.started,
         "endedAt": ended,
-        "sessionSeconds": summary.seconds["session"],
-        "buildSeconds": summary.seconds["build"] if over else None,
+        "sessionSeconds": result.seconds["session"],
+        "buildSeconds": result.seconds["build"] if over else None,
         "inputs": [text(root) for root in settings.roots],
         "out": text(files.absolute(settings.out)),
         "settings": json.dumps(settings.for_manifest()),
         "segments": len(log.segments),
-        "bytes": summary.bytes,
-        "records": summary.records,
-        "units": summary.units,
-        "items": summary.items,
-        "queueFiles": summary.files["consumequeue"],
-        "indexFiles": summary.files["index"],
-        "damagedPlaces": len(summary.damage),
-        "decisions": summary.decisions,
-        "warnings": [text(warning) for warning in summary.warnings],
+        "bytes": result.bytes,
+        "records": result.records,
+        "units": result.units,
+        "items": result.items,
+        "queueFiles": result.files["consumequeue"],
+        "indexFiles": result.files["index"],
+        "damagedPlaces": len(result.damage),
+        "decisions": result.decisions,
+        "warnings": [text(warning) for warning in result.warnings],
         "store": text(settings.store_name or settings.store_folder or ",".join(settings.roots)),
         "host": socket.gethostname(),
         "user": _legible(_user()),
@@ -202,25 +202,25 @@ class Built:
 
 
 class Frames:
-    """Makes the rows of a run from what ``summary`` holds at that moment. ``settings`` name the build."""
+    """Makes the rows of a run from what ``result`` holds at that moment. ``settings`` name the build."""
 
     def __init__(
         self,
         settings: building_settings.BuildSettings,
-        summary: building_summary.BuildResult,
+        result: building_summary.BuildResult,
         engine: SparkEngine,
         log: Commitlog,
     ) -> None:
-        self._settings, self._summary, self._engine, self._log = settings, summary, engine, log
+        self._settings, self._result, self._engine, self._log = settings, result, engine, log
         self._build = settings.build_id
 
-    def of_run(self, summary: building_summary.BuildResult, state: str, attempt: Attempt, ended: datetime | None) -> DataFrame:
+    def of_run(self, result: building_summary.BuildResult, state: str, attempt: Attempt, ended: datetime | None) -> DataFrame:
         """Return the row in ``builds``."""
-        return self._of(build_row(self._settings, summary, self._log, state, attempt, ended)).coalesce(1)
+        return self._of(build_row(self._settings, result, self._log, state, attempt, ended)).coalesce(1)
 
     def segments(self, built: Built) -> DataFrame:
         """Return the rows in ``segments``."""
-        damage, summaries = self._summary.damage, built.scan.summaries.values()
+        damage, summaries = self._result.damage, built.scan.summaries.values()
         made = segment_rows(self._build, self._log, summaries, built.accepted, built.until, damage)
         return self._of(made).coalesce(1)
 
@@ -232,7 +232,7 @@ class Frames:
 
     def quarantine(self) -> DataFrame:
         """Return the rows in ``quarantine``, for which tasks read the first bytes of the damage."""
-        places = self._of(quarantine_rows(self._build, self._log, self._summary.damage))
+        places = self._of(quarantine_rows(self._build, self._log, self._result.damage))
         return places.mapInArrow(lambda batches: task.run(read_first_bytes, batches), QUARANTINE.ddl)
 
     def messages(self, built: Built) -> DataFrame:
