@@ -34,11 +34,11 @@ def _show(path: str, asked: Inspection, apart: bool) -> int:
                 inspected = look(path, asked, told)
             if apart:
                 print()
-            show_summary(inspected.summary, asked.json)
+            show_summary(inspected.to_dict(), asked.json)
             if asked.records:
                 if not asked.json:
                     print()
-                show_rows(inspected.found.rows, asked.json)
+                show_rows(inspected.records, asked.json)
             sys.stdout.flush()
     except OutputError:
         raise

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.api import sql
     from rocketmq_reindex.jobs.api.keywords import options
     from rocketmq_reindex.jobs.api.looking import inspect, query
-    from rocketmq_reindex.jobs.api.messages import FoundMessage, InspectResult, QueryResult
+    from rocketmq_reindex.jobs.api.messages import FoundMessage, QueryResult
     from rocketmq_reindex.jobs.api.preflight import preflight
     from rocketmq_reindex.jobs.api.with_engine import build, repair, verify
     from rocketmq_reindex.jobs.api.without_engine import fetch, info, report
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.command.results import Result
     from rocketmq_reindex.jobs.describing.look import InfoResult
     from rocketmq_reindex.jobs.fetching.run import FetchResult
+    from rocketmq_reindex.jobs.inspecting.options import InspectResult
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
     from rocketmq_reindex.jobs.reporting.make import ReportResult
     from rocketmq_reindex.jobs.verifying.summary import VerifyResult
@@ -43,10 +44,11 @@ _MODULES = {
     "preflight": "jobs.api.preflight",
     **dict.fromkeys(("inspect", "query"), "jobs.api.looking"),
     "options": "jobs.api.keywords",
-    **dict.fromkeys(("FoundMessage", "InspectResult", "QueryResult"), "jobs.api.messages"),
+    **dict.fromkeys(("FoundMessage", "QueryResult"), "jobs.api.messages"),
     **dict.fromkeys(("BuildResult", "RepairResult"), "jobs.building.summary"),
     "FetchResult": "jobs.fetching.run",
     "InfoResult": "jobs.describing.look",
+    "InspectResult": "jobs.inspecting.options",
     "PreflightResult": "jobs.preflighting.run",
     "ReportResult": "jobs.reporting.make",
     "Result": "jobs.command.results",

@@ -6,7 +6,7 @@ from typing import Any
 from rocketmq_reindex.jobs.api import keywords as api_keywords, messages
 from rocketmq_reindex.jobs.api.running import run_query
 from rocketmq_reindex.jobs.command import option
-from rocketmq_reindex.jobs.inspecting.options import inspection, summary_text
+from rocketmq_reindex.jobs.inspecting.options import InspectResult, inspection, look, summary_text
 from rocketmq_reindex.jobs.querying.answer import row_of, rows_text
 from rocketmq_reindex.jobs.querying.options import Query, question
 from rocketmq_reindex.jobs.store.contents import StoreLog
@@ -28,7 +28,7 @@ def inspect(
     index_items: api_keywords.Size | None = None,
     first_offset: api_keywords.Size | None = None,
     segment_size: api_keywords.Size | None = None,
-) -> messages.InspectResult:
+) -> InspectResult:
     """Say what one file of a store holds, and what is wrong with it, as ``rmq-reindex inspect`` does.
 
     Returns:
@@ -49,13 +49,9 @@ def inspect(
     keywords = dict(locals())
     keywords["files"] = [keywords.pop("file")]
     with failures_as_errors(str(file)):
-        from rocketmq_reindex.jobs.inspecting.options import look
-
         asked = inspection(api_keywords.given("inspect", keywords))
-        inspected = look(asked.files[0], asked)
-    rows = inspected.found.rows if records else ()
-    result = messages.InspectResult(inspected.file, inspected.kind, inspected.found.summary, rows)
-    result.end(summary_text(inspected.summary))
+        result = look(asked.files[0], asked)
+    result.end(summary_text(result.to_dict()))
     return result
 
 

@@ -1,11 +1,11 @@
-"""The results of ``query`` and ``inspect``: messages, what a file holds, and both as tables."""
+"""The result of ``query``: messages, and as tables."""
 
 from __future__ import annotations
 
 import copy
 import datetime as dt
 import html
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -241,27 +241,3 @@ class QueryResult(Result):
 
     def _facts(self) -> dict[str, str]:
         return {"found": counted(len(self.messages), "message"), "warnings": str(len(self.warnings))}
-
-
-@dataclass(repr=False)
-class InspectResult(Result):
-    """What one file of a store holds. ``summary`` has the fields of its kind: ``result["units"]``."""
-
-    file: str
-    kind: str
-    """``segment``, ``consumequeue``, ``batchconsumequeue``, ``index``, ``checkpoint``, ``timercheck``,
-    ``timerlog`` or ``timerwheel``"""
-    summary: Mapping[str, Any]
-    records: Iterable[dict[str, Any]]
-    """with ``records=True`` every record, unit or item, one at a time and again for each iteration; else empty"""
-
-    def __getitem__(self, name: str) -> Any:
-        return self.summary[name]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the object that ``rmq-reindex inspect --json`` prints of the file. It has no records."""
-        return {"file": self.file, "kind": self.kind, **copy.deepcopy(dict(self.summary))}
-
-    def _facts(self) -> dict[str, str]:
-        plain = {name: str(value) for name, value in self.summary.items() if isinstance(value, int | str)}
-        return {"file": self.file, "kind": self.kind, **dict(list(plain.items())[:6])}

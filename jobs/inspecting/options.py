@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, Final, NamedTuple, get_args
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option import FileKind
 from rocketmq_reindex.jobs.command.options import reader
+from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.querying.bodies import to_json
 from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
@@ -154,20 +156,32 @@ parse_inspection: Final = reader("inspect", inspection)
 # One file of a store: its kind, and what it holds.
 
 
-class InspectedFile(NamedTuple):
-    """A file that was inspected; ``file`` is its path without a password."""
+@dataclass(repr=False)
+class InspectResult(Result):
+    """What one file of a store holds. ``summary`` has the fields of its kind: ``result["units"]``."""
 
     file: str
+    """its path, without a password"""
     kind: str
-    found: Inspected
+    """``segment``, ``consumequeue``, ``batchconsumequeue``, ``index``, ``checkpoint``, ``timercheck``,
+    ``timerlog`` or ``timerwheel``"""
+    summary: Mapping[str, Any]
+    records: Iterable[dict[str, Any]]
+    """with ``records=True`` every record, unit or item, one at a time and again for each iteration; else empty"""
 
-    @property
-    def summary(self) -> dict[str, Any]:
-        """What ``--json`` prints of the file."""
-        return {"file": self.file, "kind": self.kind, **self.found.summary}
+    def __getitem__(self, name: str) -> Any:
+        return self.summary[name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object that ``rmq-reindex inspect --json`` prints of the file. It has no records."""
+        return {"file": self.file, "kind": self.kind, **copy.deepcopy(dict(self.summary))}
+
+    def _facts(self) -> dict[str, str]:
+        plain = {name: str(value) for name, value in self.summary.items() if isinstance(value, int | str)}
+        return {"file": self.file, "kind": self.kind, **dict(list(plain.items())[:6])}
 
 
-def look(path: str, asked: Inspection, told: errors.ProgressListener | None = None) -> InspectedFile:
+def look(path: str, asked: Inspection, told: errors.ProgressListener | None = None) -> InspectResult:
     """Inspect one file; ``told`` is told how far that is.
 
     Raises InputError and UnreadableError for a file that is none of a store, and OSError.
@@ -179,7 +193,8 @@ def look(path: str, asked: Inspection, told: errors.ProgressListener | None = No
             what, hint = "is not there", ""
         raise errors.InputError(f"{showing.escape(path)}: {what}: give files of a store{hint}")
     kind = asked.kind or kind_of(path)
-    return InspectedFile(showing.redacted(path), kind, _inspect(kind, path, asked, told or errors.NoListener()))
+    inspected = _inspect(kind, path, asked, told or errors.NoListener())
+    return InspectResult(showing.redacted(path), kind, inspected.summary, inspected.rows if asked.records else ())
 
 
 def _inspect(kind: str, path: str, asked: Inspection, told: errors.ProgressListener) -> Inspected:
