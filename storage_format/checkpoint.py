@@ -20,6 +20,8 @@ CHECKPOINT_LAYOUT: Final = Layout(
 )
 """``StoreCheckpoint`` of 5.5; an older version writes the first of them (``versions.VersionRules``), zeros follow where it
 made the file"""
+_MARGIN: Final = 3000
+"""milliseconds that a broker goes back before the times of its checkpoint"""
 _BEFORE_OFFSET: Final = CHECKPOINT_LAYOUT.columns.index("logics_offset")
 
 
@@ -38,6 +40,11 @@ class Checkpoint:
     master_flushed: int = 0
     confirm_offset: int = 0
     logics_offset: int = 0
+
+    @property
+    def lowest_time(self) -> int:
+        """``StoreCheckpoint.getMinTimestamp``."""
+        return max(0, min(self.physic, self.logics) - _MARGIN)
 
     def to_bytes(self) -> bytes:
         """Return the whole file: SIZE bytes."""

@@ -1,4 +1,4 @@
-"""The result of ``query``: messages, and as tables."""
+"""The result of ``query``: messages, also as tables."""
 
 from __future__ import annotations
 

@@ -52,11 +52,7 @@ class IndexResult:
             self.tags.add(result.tags)
             self.standing.merge(result.standing)
         for stretch in sorted((lost for result in results for lost in result.lost), key=lambda lost: lost.first):
-            # A stretch that ends where a task's share of the log ends may go on in the next share.
-            if self.lost and self.lost[-1].closes and stretch.opens:
-                self.lost[-1].join(stretch)
-            else:
-                self.lost.append(stretch)
+            verify_tags.put(self.lost, stretch)
 
     def findings(self, settings: VerifySettings) -> PartFindings:
         """Return what the run takes over; ``settings`` say by which version."""

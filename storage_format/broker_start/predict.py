@@ -19,6 +19,7 @@ from rocketmq_reindex.storage_format.broker_start import (
     recovery,
     store as start_store,
 )
+from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
 from rocketmq_reindex.storage_format.errors import NoListener, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
@@ -66,7 +67,7 @@ class _Run:
     ) -> None:
         self._store, self._settings, self._rules = store, settings, START_RULES[settings.release]
         self._spool, self._progress = spool, progress
-        self._times = recovery.read_times(store.checkpoint)
+        self._times, _ = read_checkpoint(store.checkpoint or b"")
         self._reader = start_store.LogReader(self._rules.line.version, tuple(sorted(store.batch_topics)), progress)
         self._numbers = own_units.QueueNumbers()
         self._queues: dict[tuple[str, int], queue_state.QueueState | batch_queue_state.BatchQueueState] = {

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from rocketmq_reindex.storage_format.broker_start import queue_state, record_loop, store
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import layout as r
@@ -16,30 +15,8 @@ from rocketmq_reindex.storage_format.versions import StartRules
 # Where a recovery begins in the commitlog, and up to where it accepts it (``CommitLog.recoverNormally`` and such).
 
 REASONS: Final = {**r.REASONS, record_loop.BAD_SUM: r.REASONS[r.BAD_LENGTHS], r.NO_ROOM: r.REASONS[r.NO_ROOM]}
-_MARGIN: Final = 3000
 _LARGE: Final = 1 << 26
 """bytes of an array that a small heap may have no room for; a broker takes messages of 4 MiB (``maxMessageSize``)"""
-
-
-@dataclass(frozen=True)
-class CheckpointTimes:
-    """What a recovery asks the checkpoint for: milliseconds since 1970, and absolute offsets; 0 where there is none."""
-
-    physic: int
-    logics: int
-    index: int
-    logics_offset: int
-
-    @property
-    def lowest(self) -> int:
-        """``StoreCheckpoint.getMinTimestamp``."""
-        return max(0, min(self.physic, self.logics) - _MARGIN)
-
-
-def read_times(data: bytes | None) -> CheckpointTimes:
-    """Return the longs of a checkpoint file; one that is too short is mapped with zeros behind it."""
-    longs = np.frombuffer((data or b"")[:48].ljust(48, b"\0"), ">i8").tolist()
-    return CheckpointTimes(longs[0], longs[1], longs[2], longs[5])
 
 
 @dataclass(frozen=True)
@@ -89,7 +66,7 @@ class SegmentChoice:
         segments: Sequence[store.StoreFile],
         settings: store.StartSettings,
         rules: StartRules,
-        times: CheckpointTimes,
+        times: Checkpoint,
         reader: store.LogReader,
     ) -> None:
         self._segments, self._settings, self._rules, self._times, self._reader = segments, settings, rules, times, reader
@@ -145,13 +122,13 @@ class SegmentChoice:
             return False
         safe = settings.message_index and settings.message_index_safe
         if not rules.first_record_parses:
-            return time <= (min(times.lowest, times.index) if safe else times.lowest)
+            return time <= (min(times.lowest_time, times.index) if safe else times.lowest_time)
         if safe and time > times.index:
             return False
         if not settings.abnormal:
             return phy_offset <= max_physic
         if not rules.logics_offset:
-            return time <= times.lowest
+            return time <= times.lowest_time
         return time <= times.logics if times.logics_offset <= 0 else phy_offset <= times.logics_offset
 
 

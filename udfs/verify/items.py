@@ -22,7 +22,7 @@ from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 from rocketmq_reindex.udfs.verify.index import CHUNK, CHUNK_ITEMS
-from rocketmq_reindex.udfs.verify.tags import Lost, TagsFound, listed
+from rocketmq_reindex.udfs.verify.tags import Lost, TagsFound, listed, put
 
 # ------------------------------------------------------------------------------------------------------------------ index items
 # Where the index items of the log and of the IndexFiles are read from, for a comparison of stretches of the log.
@@ -287,10 +287,7 @@ def _missing(expected: checks_items.Expected, rows: Int64s, progress: _Progress)
             int(phy_offset[0]), int(phy_offset[-1]), int(time.min()), int(time.max()), len(part), len(np.unique(phy_offset)),
             bool(part[0] == 0), bool(part[-1] == len(expected.phy_offset) - 1),
         )  # fmt: skip
-        if stretch.opens and progress.lost and progress.lost[-1].closes:
-            progress.lost[-1].join(stretch)
-        else:
-            progress.lost.append(stretch)
+        put(progress.lost, stretch)
 
 
 def _ends_before(table: CheckedIndexFile, time: int | None) -> list[int | None]:

@@ -45,6 +45,14 @@ class Lost:
         self.closes = other.closes
 
 
+def put(stretches: list[Lost], following: Lost) -> None:
+    """Put one more stretch behind the others; one that ends where a task's share of the log ends may go on in it."""
+    if stretches and stretches[-1].closes and following.opens:
+        stretches[-1].join(following)
+    else:
+        stretches.append(following)
+
+
 def listed(stretches: list[Lost]) -> list[Lost]:
     """Return the first LOST_MAX stretches, and the others as one more."""
     if len(stretches) <= LOST_MAX:
