@@ -13,7 +13,6 @@ from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.delay.evidence import DECIDED, EVIDENCE, HALF, SCHEDULED, TIMED, Rows
 from rocketmq_reindex.storage_format.delay.waiting import OPEN, SETTLED, UNCLEAR, join, last_check
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------------- join
@@ -21,7 +20,7 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 
 
 @dataclass
-class JoinedResult(TaskResult):
+class JoinedResult(handover.TaskResult):
     """What the records of one bucket say."""
 
     delivered: list[list[int]]

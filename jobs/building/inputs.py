@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -113,10 +112,10 @@ def look_at(settings: BuildSettings) -> Inputs:
     files or of ranges.
     """
     # A wrong STORE is told before what stands at DIR.
-    log = list_segments(settings.roots, settings.segment_size, may_be_short=settings.may_be_short)
+    log = list_segments(settings.roots, settings.segment_size, may_be_short=settings.mends)
     # An incremental run may know what it left in DIR.
     inputs, known = list(settings.inputs), settings.incremental
-    overwrite = settings.overwrite if settings.may_overwrite else None
+    overwrite = None if settings.mends else settings.overwrite
     target = output.check_places(inputs, settings.out, overwrite, may_lack_manifest=known)
     check_place(settings.tables, (settings.out, *settings.inputs))
     layout.check_no_store_around(f"--tables {escape(settings.tables)}", settings.tables)
@@ -168,7 +167,7 @@ def _of_version(settings: BuildSettings, defaults: Sequence[str]) -> tuple[Build
     store, version = settings.store_folder, settings.broker_version
     signs = list[Sign]()
     if store:
-        with closing(StoreLog(settings.roots, Notes.silent())) as log:
+        with contextlib.closing(StoreLog(settings.roots, Notes.silent())) as log:
             # The files may have other sizes than those that were named for the new ones.
             named = IndexSizes(settings.hash_slots, settings.index_items)
             signs = of_store(store, log, newest_index_sizes(index_files(store)) or named)

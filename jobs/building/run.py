@@ -7,7 +7,6 @@ The steps that differ in an incremental build and in a repair are those of ``Ful
 import contextlib
 import time
 from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +43,7 @@ class Unrecorded:
 
     def recording(
         self, manifest: str, published: Callable[[], bool], complete: Callable[[], None]
-    ) -> AbstractContextManager[None]:
+    ) -> contextlib.AbstractContextManager[None]:
         """Return a context for the whole run; its end records the outcome.
 
         ``manifest`` is the path of the manifest once ``published()`` is true; ``complete`` is called when all rows are written.

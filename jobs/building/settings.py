@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from rocketmq_reindex.jobs.command import option, option_table
 from rocketmq_reindex.jobs.command.tables_place import given_place
@@ -21,6 +21,8 @@ class BuildSettings(StoreSettings):
     What each means, the table of options says.
     """
 
+    mends: ClassVar[bool] = False
+    """whether the log is written anew, mended: segments may be short, what a broker refuses is damage, and DIR is new"""
     out: str = field(kw_only=False)
     only: tuple[str, ...] = option_table.default_of("only")
     index_policy: str = option_table.default_of("index_policy")
@@ -50,31 +52,6 @@ class BuildSettings(StoreSettings):
     def window(self) -> int:
         """Milliseconds of ``--index-policy window:...``, 0 for ``capacity``."""
         return option.parse_window(self.index_policy)
-
-    @property
-    def strict_lmq(self) -> bool:
-        """Whether a record whose light queues stop a broker is damage: a build passes over its light queues alone."""
-        return False
-
-    @property
-    def need_crc(self) -> bool:
-        """Whether a record without ``__CRC32#`` is damage."""
-        return False
-
-    @property
-    def may_be_short(self) -> bool:
-        """Whether segments in the middle of the log may be shorter than a segment."""
-        return False
-
-    @property
-    def mends(self) -> bool:
-        """Whether the log is written anew, mended."""
-        return False
-
-    @property
-    def may_overwrite(self) -> bool:
-        """Whether ``--overwrite`` is an option of the command."""
-        return True
 
     @property
     def partial(self) -> bool:

@@ -11,7 +11,6 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import FrozenInstanceError
 from typing import Any, ClassVar
 
 from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
@@ -36,12 +35,12 @@ class Result:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._ended:
-            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
         # Spark takes no number of another class.
         super().__setattr__(name, int(value) if name == "exit" else value)
 
     def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError(f"cannot delete field {name!r}")
+        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     def keep_lists(self) -> None:
         """Make lists of what is made on demand, and holds all that it is made of."""

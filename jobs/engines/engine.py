@@ -5,7 +5,6 @@ side.
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -51,7 +50,7 @@ class Engine(Protocol):
         """End what other threads wait for, as far as the engine can: the run has failed."""
 
 
-Engines = Callable[[], AbstractContextManager[Engine]]
+Engines = Callable[[], contextlib.AbstractContextManager[Engine]]
 """Opens the engine of a run, and closes it"""
 
 

@@ -4,7 +4,6 @@ import contextlib
 import heapq
 import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any, Final
 
@@ -79,7 +78,7 @@ def check_places(inputs: list[str], out: str, overwrite: bool | None, *, may_lac
     return local.check_place(out, overwrite, may_lack_manifest=may_lack_manifest)
 
 
-def locked(target: str) -> AbstractContextManager[None]:
+def locked(target: str) -> contextlib.AbstractContextManager[None]:
     """Lock DIR for one run: a second one is refused. What killed runs left is cleared, also where this one has nothing to do.
 
     Behind a URI nothing is locked: each run has a build of its own.
@@ -89,7 +88,7 @@ def locked(target: str) -> AbstractContextManager[None]:
 
 def staging(
     target: str, overwrite: bool = True, trim: bool = False, leftovers: Leftovers | None = None
-) -> AbstractContextManager[StagingFolder]:
+) -> contextlib.AbstractContextManager[StagingFolder]:
     """Make a new staging folder, which is removed whatever happens.
 
     Behind a URI ``leftovers`` learns of what could not be removed. Raises InputError when DIR may not be replaced: another run
@@ -115,7 +114,7 @@ def kept(target: str) -> list[str]:
     return [pointer.digest for pointer in pointers.pointers(target)] if files.no_rename(target) else []
 
 
-def sweeping(staging: StagingFolder, target: str) -> AbstractContextManager[bool]:
+def sweeping(staging: StagingFolder, target: str) -> contextlib.AbstractContextManager[bool]:
     """Tell whether this run is the only one to DIR, while this lasts: runs that start meanwhile know that something may go.
 
     Only what was seen before may be removed, and nothing of a build that is ``kept`` now.

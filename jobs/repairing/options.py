@@ -22,6 +22,7 @@ from rocketmq_reindex.storage_format.errors import UsageError
 class RepairSettings(BuildSettings):
     """What a repair takes and writes."""
 
+    mends = True
     replicas: tuple[str, ...] = ()
     """folders or URIs of replicas and backups: each a store, or a folder of segments; the first that fits is taken"""
     extend: bool = False
@@ -29,26 +30,6 @@ class RepairSettings(BuildSettings):
     link: option.Link = option_table.default_of("link")
     tombstones: bool = False
     include_broken: bool = False
-
-    @property
-    def strict_lmq(self) -> bool:
-        return self.lmq
-
-    @property
-    def need_crc(self) -> bool:
-        return self.property_crc_forced
-
-    @property
-    def may_be_short(self) -> bool:
-        return True
-
-    @property
-    def mends(self) -> bool:
-        return True
-
-    @property
-    def may_overwrite(self) -> bool:
-        return False
 
     def check(self) -> RepairSettings:
         """Return these settings with paths in their usual form. Raises UsageError for values that no repair can have."""

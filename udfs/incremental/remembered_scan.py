@@ -12,7 +12,6 @@ from rocketmq_reindex.files.digests import ReadDigest, digest_of, file_digest
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.incremental import scan_store
 from rocketmq_reindex.udfs.incremental.stored_rows import RowWriter, rows_again, stored_rows
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
@@ -25,7 +24,7 @@ WRITTEN_LATER = (handover.UNITS, handover.BATCHES)
 
 
 @dataclass
-class RememberedRange(TaskResult):
+class RememberedRange(handover.TaskResult):
     """The data of a SUMMARY row: one range of this run."""
 
     number: int

@@ -30,7 +30,6 @@ from rocketmq_reindex.storage_format.queue.order import (
 )
 from rocketmq_reindex.storage_format.queue.placement import LogEvidence
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.order.placements import PlacementSpan, PlacementWriter, Queue
 from rocketmq_reindex.udfs.staging import StagingFolder
 
@@ -111,7 +110,7 @@ class MoreLost(NamedTuple):
 
 
 @dataclass
-class OrderResult(TaskResult):
+class OrderResult(handover.TaskResult):
     """One result of ``DecideOrder``: a part, or the count of units before the first ones."""
 
     part: str = ""
@@ -121,7 +120,7 @@ class OrderResult(TaskResult):
 
 
 @dataclass
-class OddQueue(TaskResult):
+class OddQueue(handover.TaskResult):
     """One queue out of order.
 
     Where ``breaks`` is not 0, the queue is out of order more often than damage can explain, and the rest has its defaults.

@@ -18,7 +18,6 @@ from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.repair.replicas import Walker, message_of
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
@@ -67,7 +66,7 @@ class DifferingRecord(NamedTuple):
 
 
 @dataclass
-class LogDifference(TaskResult):
+class LogDifference(handover.TaskResult):
     """A stretch of the log that differs."""
 
     first: int

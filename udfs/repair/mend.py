@@ -14,7 +14,6 @@ from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.repair.replicas import Replica, Walker, message_of, record_bytes
 from rocketmq_reindex.udfs.repair.segments import KeptBytes
 
@@ -23,7 +22,7 @@ NEIGHBOURS: Final = 16
 
 
 @dataclass
-class Mended(TaskResult):
+class Mended(handover.TaskResult):
     """What stands in the place of one damaged stretch [offset, offset + length).
 
     ``low`` and ``high`` bound the bytes that are replaced: more than the stretch where it is too small for any record, and a

@@ -15,7 +15,6 @@ from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.repair import RecordAt, SegmentDamage
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as scan_settings
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader
 
 # ---------------------------------------------------------------------------------------------------------------------- walking
@@ -186,7 +185,7 @@ class ReplicaEnd(NamedTuple):
 
 
 @dataclass
-class Behind(TaskResult):
+class Behind(handover.TaskResult):
     """What the replica ``replica`` (from 1) has behind the end of the log; nothing where its record before that is another.
 
     ``stretches`` are [low, high) of the log, one for each segment, up to the end of the last record.

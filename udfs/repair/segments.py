@@ -20,7 +20,6 @@ from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.repair.replicas import Walker
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
@@ -52,7 +51,7 @@ class SegmentPlan:
 
 
 @dataclass
-class WrittenSegment(TaskResult):
+class WrittenSegment(handover.TaskResult):
     """A segment that was written: its entry of the manifest, how it came there, and the digest of each range of new bytes."""
 
     entry: dict[str, Any]
@@ -178,7 +177,7 @@ _RECORDS_AT_ONCE: Final = 100
 
 
 @dataclass
-class KeptBytes(TaskResult):
+class KeptBytes(handover.TaskResult):
     """What was kept of the bytes from ``low`` on: their digest ("" where no file has them), entries of the manifest, records
     listed.
     """

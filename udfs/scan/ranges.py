@@ -25,7 +25,6 @@ from rocketmq_reindex.storage_format.scan.stale_tail import DamagedStretch, Doub
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, SCHEDULE_TOPIC, is_own, is_usual, topic_entry
 from rocketmq_reindex.storage_format.walk.state import BatchArrays, UnitArrays
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------------- rows
@@ -339,7 +338,7 @@ NAMES_MAX = 20
 
 
 @dataclass
-class TopicsResult(TaskResult):
+class TopicsResult(handover.TaskResult):
     """What one task drafted."""
 
     part: str

@@ -26,7 +26,6 @@ from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 CHUNK: Final = 8 << 20
@@ -34,7 +33,7 @@ CHUNK: Final = 8 << 20
 
 
 @dataclass
-class AgainstResult(TaskResult):
+class AgainstResult(handover.TaskResult):
     """What one task found in two stores' queues or IndexFiles."""
 
     tally: Tally = field(default_factory=Tally)

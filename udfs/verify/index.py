@@ -18,7 +18,6 @@ from rocketmq_reindex.storage_format.index.file import IndexView, open_index
 from rocketmq_reindex.storage_format.index.header import file_size
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 CHUNK_ITEMS: Final = 1 << 16
@@ -66,7 +65,7 @@ class ListedIndexFile:
 
 
 @dataclass
-class IndexFileCheck(TaskResult):
+class IndexFileCheck(handover.TaskResult):
     """What is known of one IndexFile. One that is not ``readable`` has only its size and its differences."""
 
     number: int

@@ -19,7 +19,6 @@ from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE,
 from rocketmq_reindex.storage_format.layouts import INT64_MIN
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 from rocketmq_reindex.udfs.verify.index import CHUNK, CHUNK_ITEMS
 from rocketmq_reindex.udfs.verify.tags import Lost, TagsFound, listed, put
@@ -141,7 +140,7 @@ NONE_BEFORE: Final = INT64_MIN - 1
 
 
 @dataclass
-class ItemsResult(TaskResult):
+class ItemsResult(handover.TaskResult):
     """What one task found in its stretches of the log."""
 
     tally: Tally = field(default_factory=Tally)

@@ -19,7 +19,6 @@ from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.walk.state import UnitArrays
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.scan.ranges import QUEUE_BUCKETS, BlockCells, RowPieces, ScanTask
 
 # ------------------------------------------------------------------------------------------------------------------------- scan
@@ -68,7 +67,7 @@ OTHERS_MAX = 10
 
 
 @dataclass
-class ListingResult(TaskResult):
+class ListingResult(handover.TaskResult):
     """The data of a SUMMARY row: what one task listed."""
 
     tally: Tally = field(default_factory=Tally)

@@ -18,7 +18,6 @@ from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import BlockItems, IndexFilePlan
 from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 CHUNK_ITEMS = 1 << 20
@@ -28,7 +27,7 @@ _PACKED_ITEMS = 1 << 14
 
 
 @dataclass
-class IndexFileResult(TaskResult):
+class IndexFileResult(handover.TaskResult):
     """One IndexFile that was written."""
 
     number: int

@@ -16,7 +16,6 @@ from rocketmq_reindex.storage_format.digest import Digest, new_digest
 from rocketmq_reindex.storage_format.queue import cells, consume_queue, placement as queue_placement, units as queue_units
 from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.handover import TaskResult
 from rocketmq_reindex.udfs.order.placements import Placements
 from rocketmq_reindex.udfs.staging import StagingFolder
 
@@ -28,7 +27,7 @@ Line = tuple[str, str]
 
 
 @dataclass
-class FilesResult(TaskResult):
+class FilesResult(handover.TaskResult):
     """Files that a task wrote, or took over from an earlier build."""
 
     part: str
