@@ -87,6 +87,18 @@ QUEUES: Final = "consumequeue"
 BATCH_QUEUES: Final = "batchconsumequeue"
 FOLDERS: Final = (QUEUES, BATCH_QUEUES, "index", "config")
 """folders of a store beside ``commitlog``"""
+DEFAULT_SEGMENT: Final = 1 << 30
+"""bytes of a segment (``mappedFileSizeCommitLog``)"""
+DEFAULT_QUEUE_FILE: Final = 300_000 * 20
+"""bytes of a ConsumeQueue file (``mappedFileSizeConsumeQueue``)"""
+DEFAULT_BATCH_FILE: Final = 300_000 * 46
+"""bytes of a batch ConsumeQueue file (``mappedFileSizeBatchConsumeQueue``)"""
+DEFAULT_SLOTS: Final = 5_000_000
+"""``maxHashSlotNum``"""
+DEFAULT_ITEMS: Final = 20_000_000
+"""``maxIndexNum``"""
+DEFAULT_TIMER_LOG: Final = 100 << 20
+"""bytes of a file of timerlog (``mappedFileSizeTimerLog``)"""
 FIRST_BYTE_MAX: Final = INT64_MAX + 1 - 2**41
 """The largest first byte of a file that is taken: offsets counted on from there, over files and gaps, still fit 64 bits."""
 _FIRST_BYTE: Final = re.compile(r"[0-9]{20}")

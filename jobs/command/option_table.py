@@ -9,7 +9,6 @@ from rocketmq_reindex.jobs.command import option as o
 from rocketmq_reindex.jobs.command.option import Option
 from rocketmq_reindex.storage_format import layouts, versions
 from rocketmq_reindex.storage_format.checks import differences
-from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS
 from rocketmq_reindex.storage_format.queue.units import FILL_MAX
 from rocketmq_reindex.udfs.times import DELAY_LEVELS
 
@@ -140,15 +139,16 @@ OPTIONS: Final = _of(
     SIZES,
     segment_size=Option("size of a whole segment", "BYTES", int, 0, _FILES, conf="mappedFileSizeCommitLog")
     .but("inspect", help="size of a whole segment, in bytes", shown="that of the first segment beside the file"),
-    cq_file_size=Option("size of a ConsumeQueue file, a multiple of 20", "BYTES", int, 6_000_000, _OR,
+    cq_file_size=Option("size of a ConsumeQueue file, a multiple of 20", "BYTES", int, layouts.DEFAULT_QUEUE_FILE, _OR,
         conf="mappedFileSizeConsumeQueue")
     .but("preflight", help="size of a ConsumeQueue file", shown=_FILES).but("verify", shown=_FILES),
-    batch_cq_file_size=Option("size of a batch ConsumeQueue file, a multiple of 46", "BYTES", int, 13_800_000, _OR,
-        conf="mapperFileSizeBatchConsumeQueue")
+    batch_cq_file_size=Option("size of a batch ConsumeQueue file, a multiple of 46", "BYTES", int, layouts.DEFAULT_BATCH_FILE,
+        _OR, conf="mapperFileSizeBatchConsumeQueue")
     .but("preflight", help="size of a batch ConsumeQueue file", shown=_FILES).but("verify", shown=_FILES),
-    hash_slots=Option("number of slots of an IndexFile", "N", int, DEFAULT_SLOTS, _OR, conf="maxHashSlotNum")
+    hash_slots=Option("number of slots of an IndexFile", "N", int, layouts.DEFAULT_SLOTS, _OR, conf="maxHashSlotNum")
     .but(_LOOK, shown=_FILES).but("inspect", shown="taken from the file"),
-    index_items=Option("number of items of an IndexFile, as maxIndexNum", "N", int, DEFAULT_ITEMS, _OR, conf="maxIndexNum")
+    index_items=Option("number of items of an IndexFile, as maxIndexNum", "N", int, layouts.DEFAULT_ITEMS, _OR,
+        conf="maxIndexNum")
     .but(_LOOK, shown=_FILES).but("inspect", shown="taken from the file"),
     first_offset=Option("offset of the file's first byte: of a segment in the log, of a ConsumeQueue file in its queue", "N",
         int, shown="by the file's name, or by a segment's records"),

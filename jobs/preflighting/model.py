@@ -39,7 +39,7 @@ from rocketmq_reindex.storage_format.broker_start.loading import (
 from rocketmq_reindex.storage_format.delay.waiting import TimerCounts, TimerStart, count
 from rocketmq_reindex.storage_format.delay.wheel import Wheel, slot_step
 from rocketmq_reindex.storage_format.index.file import guess_sizes
-from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS, file_size
+from rocketmq_reindex.storage_format.index.header import file_size
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.showing import counted
@@ -48,8 +48,6 @@ from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
 # ------------------------------------------------------------------------------------------------------------------------ sizes
 # The sizes of a store's files: as they were given, or else as the files themselves show.
 
-SEGMENT: Final = 1 << 30
-UNITS: Final = 300_000
 _INDEX_ASKED: Final = 4
 
 
@@ -84,15 +82,15 @@ def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -
         return (file for queue in listing.queues if queue.batch == batch for file in queue.files or ())
 
     files = ConfiguredSizes(
-        size("commitlog", broker.segment_size, listing.segments, 1, SEGMENT),
-        size(layouts.QUEUES, broker.cq_file_size, of_queues(False), UNIT_SIZE, UNITS * UNIT_SIZE),
-        size(layouts.BATCH_QUEUES, broker.batch_cq_file_size, of_queues(True), BATCH_UNIT_SIZE, UNITS * BATCH_UNIT_SIZE),
+        size("commitlog", broker.segment_size, listing.segments, 1, layouts.DEFAULT_SEGMENT),
+        size(layouts.QUEUES, broker.cq_file_size, of_queues(False), UNIT_SIZE, layouts.DEFAULT_QUEUE_FILE),
+        size(layouts.BATCH_QUEUES, broker.batch_cq_file_size, of_queues(True), BATCH_UNIT_SIZE, layouts.DEFAULT_BATCH_FILE),
         broker.timer_log_size,
     )
     slots, items = broker.hash_slots, broker.index_items
     if slots is None or items is None:
         slots, items = _index_sizes(listing.indexes, lambda entry: maps.get(os.path.join(store, entry.path), entry.size))
-        if (slots, items) != (DEFAULT_SLOTS, DEFAULT_ITEMS):
+        if (slots, items) != (layouts.DEFAULT_SLOTS, layouts.DEFAULT_ITEMS):
             notes.append(f"index: {counted(slots, 'slot')} and {counted(items, 'item')} a file, taken from the files")
     return StoreSizes(files, slots, items, tuple(notes))
 
@@ -118,7 +116,7 @@ def _index_sizes(entries: Sequence[Listed], bytes_of: Callable[[Listed], object]
         guess = guess_sizes(bytes_of(entry))  # type: ignore[arg-type]  # an array, which the caller maps
         if guess is not None:
             return guess
-    return DEFAULT_SLOTS, DEFAULT_ITEMS
+    return layouts.DEFAULT_SLOTS, layouts.DEFAULT_ITEMS
 
 
 # ---------------------------------------------------------------------------------------------------------------------- release

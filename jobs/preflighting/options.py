@@ -43,7 +43,7 @@ class BrokerSettings:
     """``messageDelayLevel``"""
     start: Mapping[str, int | bool] = field(default_factory=dict)
     """by the names of ``StartSettings``: what a broker.conf says of the start itself"""
-    timer_log_size: int = 100 << 20
+    timer_log_size: int = layouts.DEFAULT_TIMER_LOG
     """``mappedFileSizeTimerLog``"""
     timer_precision: int | None = None
     """milliseconds of a slot (``timerPrecisionMs``)"""

@@ -149,7 +149,7 @@ class StoreSettings:
     """``timerPrecisionMs``"""
     timer_roll_window: int = 2 * 24 * 3600
     """``timerRollWindowSlot``"""
-    timer_log_size: int = 100 << 20
+    timer_log_size: int = layouts.DEFAULT_TIMER_LOG
     """``mappedFileSizeTimerLog``, in bytes"""
     file_reserved_hours: int = 72
     """``fileReservedTime``: how long the broker keeps a segment at least"""

@@ -173,7 +173,7 @@ class ConfiguredSizes:
     segment: int
     queue: int
     batch: int
-    timer_log: int = 100 << 20
+    timer_log: int = layouts.DEFAULT_TIMER_LOG
 
 
 @dataclass(frozen=True, slots=True)

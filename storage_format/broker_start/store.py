@@ -8,6 +8,7 @@ from typing import Any, Final, overload
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.broker_start import record_loop
 from rocketmq_reindex.storage_format.errors import ProgressListener
 from rocketmq_reindex.storage_format.kernels.words import int32_at
@@ -122,15 +123,15 @@ class StartSettings:
     """one of RELEASES"""
     abnormal: bool
     """there is an ``abort`` file"""
-    segment_size: int = 1 << 30
+    segment_size: int = layouts.DEFAULT_SEGMENT
     """``mappedFileSizeCommitLog``"""
-    cq_file_size: int = 300_000 * 20
+    cq_file_size: int = layouts.DEFAULT_QUEUE_FILE
     """``getMappedFileSizeConsumeQueue()``: the bytes of a file, a multiple of 20"""
-    batch_cq_file_size: int = 300_000 * 46
+    batch_cq_file_size: int = layouts.DEFAULT_BATCH_FILE
     """``mappedFileSizeBatchConsumeQueue``, a multiple of 46"""
-    hash_slots: int = 5_000_000
+    hash_slots: int = layouts.DEFAULT_SLOTS
     """``maxHashSlotNum``"""
-    index_items: int = 20_000_000
+    index_items: int = layouts.DEFAULT_ITEMS
     """``maxIndexNum``"""
     recover_max_segments: int = 10
     """``commitLogRecoverMaxNum`` (5.4.0 on)"""

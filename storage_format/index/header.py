@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from typing import Final
 
-from rocketmq_reindex.storage_format.layouts import INT32, INT32_MAX, INT64, Field, Layout
+from rocketmq_reindex.storage_format.layouts import DEFAULT_ITEMS, DEFAULT_SLOTS, INT32, INT32_MAX, INT64, Field, Layout
 
 # ----------------------------------------------------------------------------------------------------------------------- header
 # Layout of an IndexFile (RocketMQ ``IndexFile``, ``IndexHeader``, 4.9 to 5.5): a hash index from ``topic#key`` to physical
@@ -77,10 +77,6 @@ def are_possible(slots: int, items: int) -> bool:
 # ------------------------------------------------------------------------------------------------------------------------ sizes
 # Guess slots and items of an IndexFile from a few reads, where its settings are not known (``file.guess_sizes`` reads it all).
 
-DEFAULT_SLOTS: Final = 5_000_000
-"""``maxHashSlotNum``"""
-DEFAULT_ITEMS: Final = 20_000_000
-"""``maxIndexNum``"""
 _LOOKED_AT: Final = 64
 
 

@@ -6,6 +6,8 @@ By itself: each start reads it, and it imports no numpy.
 from dataclasses import dataclass
 from typing import Final
 
+from rocketmq_reindex.storage_format.layouts import DEFAULT_TIMER_LOG
+
 # --------------------------------------------------------------------------------------------------------------------- settings
 # The settings of a broker that its timer files depend on. No numpy here: every command reads its settings first.
 
@@ -32,7 +34,7 @@ class TimerSettings:
     """timerPrecisionMs"""
     roll_window_slots: int = 2 * 24 * 3600
     """timerRollWindowSlot"""
-    log_file_size: int = 100 << 20
+    log_file_size: int = DEFAULT_TIMER_LOG
     """mappedFileSizeTimerLog"""
     reserved_hours: int = 72
     """fileReservedTime: how long a record lives at least"""

@@ -18,7 +18,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import errors, findings, layouts, showing
 from rocketmq_reindex.storage_format.checks.index import ITEM_FAULTS, check_index
 from rocketmq_reindex.storage_format.index.file import IndexView, guess_sizes, open_index
-from rocketmq_reindex.storage_format.index.header import DEFAULT_ITEMS, DEFAULT_SLOTS, HEADER_SIZE, IndexHeader, file_size
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, file_size
 from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, FAULTS, HAS_UNIT, QueueFile, read_queue_file
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.udfs.messages import batches as arrow
@@ -289,7 +289,7 @@ class IndexReader(base.SourceReader):
         partitions: list[InputPartition] = []
         if self.bounds.empty:
             return partitions
-        sizes = (self.slots, self.items) if self.slots else (DEFAULT_SLOTS, DEFAULT_ITEMS)
+        sizes = (self.slots, self.items) if self.slots else (layouts.DEFAULT_SLOTS, layouts.DEFAULT_ITEMS)
         for entry in files.listing(self.located):
             if entry.kind != files.FILE or not layouts.is_index_file(entry.name) or not entry.size:
                 continue
