@@ -169,9 +169,9 @@ def write(
 
 def finish(
     scan: Scan, settings: BuildSettings, log: Commitlog, accepted: list[RangeSummary], plans: list[IndexFilePlan],
-    written: full.WrittenFiles, left: Leftovers,
+    written: full.WrittenFiles, leftovers: Leftovers,
 ) -> tuple[list[dict[str, Any]], dict[str, int] | None, list[str]]:  # fmt: skip
-    """Name the IndexFiles and write the checkpoint. ``left`` learns of what could not be removed.
+    """Name the IndexFiles and write the checkpoint. ``leftovers`` learns of what could not be removed.
 
     Return their entries for the manifest, the fields of the checkpoint, and warnings.
     """
@@ -179,7 +179,7 @@ def finish(
     for part in ("consumequeue", "index"):
         if part in settings.only:
             files.make_folder(files.join(staging.tree, part))
-    entries = full.name_index_files(staging, written, left)
+    entries = full.name_index_files(staging, written, leftovers)
     if "checkpoint" not in settings.only:
         return entries, None, []
     checkpoint, warnings = vouched(settings, make_checkpoint(settings, log, accepted, plans))

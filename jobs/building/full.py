@@ -92,17 +92,17 @@ def write_both(
     return written
 
 
-def name_index_files(staging: StagingFolder, written: WrittenFiles, left: Leftovers) -> list[dict[str, Any]]:
+def name_index_files(staging: StagingFolder, written: WrittenFiles, leftovers: Leftovers) -> list[dict[str, Any]]:
     """Name each IndexFile after the phy_offset of the record that made it, but at least the name before + 1.
 
     Return the entries of the manifest. Where a rename would be a copy, files stay where they are, and their entries say where
-    (``at``). ``left`` learns of files of failed attempts that could not be removed.
+    (``at``). ``leftovers`` learns of files of failed attempts that could not be removed.
     """
     entries, name = [], -1
     if staging.build:
         # Attempts that failed left files as well.
         made = {files.base(result.made) for result in written.index}
-        left.remove_all(files.join(staging.made, name) for name in set(files.names(staging.made)) - made)
+        leftovers.remove_all(files.join(staging.made, name) for name in set(files.names(staging.made)) - made)
     elif written.index:
         files.make_folder(files.join(staging.tree, "index"))
     for result in written.index:
@@ -199,11 +199,11 @@ class FullBuild:
         _ = staging, build_output, result, has_rows
         return False
 
-    def published(self, staging: StagingFolder, left: Leftovers) -> None:
-        """The build has been published. ``left`` removes what no build needs any longer."""
+    def published(self, staging: StagingFolder, leftovers: Leftovers) -> None:
+        """The build has been published. ``leftovers`` removes what no build needs any longer."""
 
-    def rows_written(self, left: Leftovers) -> None:
-        """All rows of the published build are in the Delta tables. ``left`` removes what said that they are missing."""
+    def rows_written(self, leftovers: Leftovers) -> None:
+        """All rows of the published build are in the Delta tables. ``leftovers`` removes what said that they are missing."""
 
 
 def to_write(

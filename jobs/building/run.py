@@ -132,7 +132,7 @@ class Build:
             steps = self._make_steps(settings, target, log, reporter)
             if steps.nothing_new(result):
                 return
-            with output.staging(target, settings.overwrite, not settings.keep_zeros, result.left) as staging:
+            with output.staging(target, settings.overwrite, not settings.keep_zeros, result.leftovers) as staging:
                 steps.check_room(staging)
                 with self.engines() as engine:
                     up = result.seconds["session"] = reporter.elapsed()
@@ -140,7 +140,7 @@ class Build:
                     work = _Work(steps, recorder, engine, staging, log, target)
                     # Where no folder can be renamed a build stays where it was written.
                     manifest = files.join(staging.tree if files.no_rename(target) else target, layout.MANIFEST)
-                    with recorder.recording(manifest, lambda: self.published, lambda: steps.rows_written(result.left)):
+                    with recorder.recording(manifest, lambda: self.published, lambda: steps.rows_written(result.leftovers)):
                         try:
                             self._make(work)
                         finally:
@@ -165,9 +165,9 @@ class Build:
         store_signs.check_broker(settings)
         with self.reporter.step("publish"):
             self._tree, self._target = output.identity(staging.tree), target
-            output.publish(staging, target, settings.overwrite, self.result.left)
+            output.publish(staging, target, settings.overwrite, self.result.leftovers)
             output.settle(target)
-        work.steps.published(staging, self.result.left)
+        work.steps.published(staging, self.result.leftovers)
 
     def _scan(self, work: _Work) -> scanning.Scan:
         settings, engine, staging = self.settings, work.engine, work.staging
@@ -221,7 +221,7 @@ class Build:
                 result.warnings += warnings
         with self.reporter.step("finish"):
             recorder.built_from(scan, accepted, until)
-            entries, checkpoint, warnings = finishing.finish(scan, settings, log, accepted, plans, written, result.left)
+            entries, checkpoint, warnings = finishing.finish(scan, settings, log, accepted, plans, written, result.leftovers)
             own_entries += entries
             result.warnings += warnings
             samples, read = store_signs.log_samples(segments, accepted), scan.summaries.values()

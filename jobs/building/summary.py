@@ -139,7 +139,7 @@ class BuildResult(Result):
     def __post_init__(self) -> None:
         self.about: dict[str, tuple[str, dict[str, Any]]] = {}
         """by warning: whether it is about damage or a decision, and the entry; not in the JSON object"""
-        self.left = Leftovers()
+        self.leftovers = Leftovers()
 
     @property
     def lost(self) -> bool:
@@ -158,8 +158,8 @@ class BuildResult(Result):
 
     def tell_leftovers(self) -> None:
         """Add what could not be removed, with a warning for each folder. Call it once, when nothing more will be removed."""
-        self.not_removed = self.left.entries()
-        self.warnings += self.left.warnings()
+        self.not_removed = self.leftovers.entries()
+        self.warnings += self.leftovers.warnings()
 
     def events(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Yield (event, text, entry) of the first warnings, and how many more there are."""

@@ -280,11 +280,11 @@ class Increment(FullBuild):
             last_build.mark_rows_missing(self.store, self._saved)
         return stands
 
-    def rows_written(self, left: Leftovers) -> None:
+    def rows_written(self, leftovers: Leftovers) -> None:
         if self._saved:
-            last_build.mark_rows_written(self.store, self._saved, left)
+            last_build.mark_rows_written(self.store, self._saved, leftovers)
 
-    def published(self, staging: StagingFolder, left: Leftovers) -> None:
+    def published(self, staging: StagingFolder, leftovers: Leftovers) -> None:
         """Remove from the store what no build needs any longer; what was published stays, whatever happens here.
 
         While another run is under way nothing is removed: it may use what earlier runs left, and is adding to it.
@@ -294,7 +294,7 @@ class Increment(FullBuild):
         with output.sweeping(staging, self.target) as alone:
             if alone:
                 needed = last_build.needed(self.store, self._saved, output.kept(self.target))
-                left.remove_all(files.join(self.store.root, name) for name in names if name not in needed)
+                leftovers.remove_all(files.join(self.store.root, name) for name in names if name not in needed)
 
 
 def steps_of(settings: BuildSettings, target: str, log: Commitlog, reporter: Reporter) -> FullBuild:

@@ -304,9 +304,9 @@ def are_rows_missing(store: ScanStore, build: LastBuild) -> bool:
     return files.entry_of(_rows_mark(store, build)).kind != files.ABSENT
 
 
-def mark_rows_written(store: ScanStore, build: LastBuild, left: Leftovers) -> None:
+def mark_rows_written(store: ScanStore, build: LastBuild, leftovers: Leftovers) -> None:
     """All rows of the build are in the Delta tables. Where the mark cannot be removed, the next run writes them again."""
-    left.remove(_rows_mark(store, build))
+    leftovers.remove(_rows_mark(store, build))
 
 
 def _rows_mark(store: ScanStore, build: LastBuild) -> str:

@@ -49,11 +49,11 @@ class Against:
             self.result.notes += check_verified(store, self.settings.only)
         self.settings, notes = verifying_work.take_sizes(verifying_work.of_build(self.settings))
         self.result.notes += notes
-        left, work = self.result.left, self.settings.work
+        leftovers, work = self.result.leftovers, self.settings.work
         with (
             self.result.telling_leftovers(),
             self.engines() as engine,
-            verifying_work.work_folder(work, left, engine.is_here) as staging,
+            verifying_work.work_folder(work, leftovers, engine.is_here) as staging,
         ):
             up = self.result.seconds["session"] = self.reporter.elapsed()
             for part, compare in (("log", self._logs), ("consumequeue", self._queues), ("index", self._index)):

@@ -101,15 +101,15 @@ class VerifyMemory(ScanMemory):
     """The ranges of one run, and the store that they are in."""
 
     def __init__(
-        self, store: ScanStore, scan: scan_settings.ScanSettings, recheck: bool, left: Leftovers, *, compares: bool = True
+        self, store: ScanStore, scan: scan_settings.ScanSettings, recheck: bool, leftovers: Leftovers, *, compares: bool = True
     ) -> None:
-        """``left`` removes what no run needs any longer; ``compares`` as in ``VerifyScan``."""
+        """``leftovers`` removes what no run needs any longer; ``compares`` as in ``VerifyScan``."""
         rows = f"{_ROWS}, {'and' if compares else 'without'} units"
         fingerprint = fingerprint_of(f"{__version__} {rows}", scan, ANY_FILE, topics=False)
         super().__init__(store, fingerprint, recheck)
         self._uses = files.join(store.builds, fingerprint)
         self._run = files.join(store.builds, f"{_RUN}{uuid.uuid4().hex}")
-        self._left = left
+        self._leftovers = leftovers
 
     def __enter__(self) -> VerifyMemory:
         """Say that a run is under way, so that others remove nothing.
@@ -123,7 +123,7 @@ class VerifyMemory(ScanMemory):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._left.remove(self._run)
+        self._leftovers.remove(self._run)
 
     def wrap(self, task: ScanTask) -> RememberedVerify:
         return RememberedVerify(task, self.store, self._fingerprint, self._recheck)
@@ -138,7 +138,7 @@ class VerifyMemory(ScanMemory):
         used += [f"data/{kept.name}" for entry in self.entries.values() for kept in entry.data.values()]
         size = sum(entry.reach - entry.low for entry in self.entries.values())
         files.write_bytes(self.store.temporary, self._uses, sealed(json.dumps([used, size]).encode()))
-        self._left.remove(self._run)
+        self._leftovers.remove(self._run)
         # What a run that begins from here on writes is not among these.
         folders = (self.store.entries, self.store.data, self.store.temporary)
         there = [(folder, name) for folder in folders for name in files.names(folder)]
@@ -157,9 +157,9 @@ class VerifyMemory(ScanMemory):
                     # What that run used is not known now: a later one removes what nobody uses.
                     return
             else:
-                self._left.remove(entry.path)
+                self._leftovers.remove(entry.path)
         unused = [files.join(folder, name) for folder, name in there if f"{files.base(folder)}/{name}" not in needed]
-        self._left.remove_all(unused)
+        self._leftovers.remove_all(unused)
 
 
 def scans_of(settings: options.VerifySettings) -> ScanStore | None:

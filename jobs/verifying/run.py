@@ -69,16 +69,16 @@ class Verify:
         self.settings, notes = verifying_work.take_sizes(self.settings)
         self.result.notes += notes
         if scans:
-            compares, left = QUEUES in self.settings.only, self.result.left
+            compares, leftovers = QUEUES in self.settings.only, self.result.leftovers
             self.memory = verifying_log.VerifyMemory(
-                scans, self._scan_settings(), self.settings.recheck, left, compares=compares
+                scans, self._scan_settings(), self.settings.recheck, leftovers, compares=compares
             )
         known = self.memory or contextlib.nullcontext()
-        left, work = self.result.left, self.settings.work
+        leftovers, work = self.result.leftovers, self.settings.work
         with (
             self.result.telling_leftovers(),
             self.engines() as engine,
-            verifying_work.work_folder(work, left, engine.is_here) as staging,
+            verifying_work.work_folder(work, leftovers, engine.is_here) as staging,
             known,
         ):
             up = self.result.seconds["session"] = self.reporter.elapsed()

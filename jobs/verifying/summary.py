@@ -121,7 +121,7 @@ class VerifyResult(Result):
     error: str | None = None
 
     def __post_init__(self) -> None:
-        self.left = Leftovers()
+        self.leftovers = Leftovers()
 
     def add(self, findings: PartFindings) -> None:
         """Take over what a part found, but for its tally: of all damage the first DAMAGE_LISTED."""
@@ -142,8 +142,8 @@ class VerifyResult(Result):
         try:
             yield
         finally:
-            self.not_removed = self.left.entries()
-            self.notes += self.left.warnings()
+            self.not_removed = self.leftovers.entries()
+            self.notes += self.leftovers.warnings()
 
     def events(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Yield (event, text, entry) for each kind of difference and for each note."""

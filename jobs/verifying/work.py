@@ -57,8 +57,8 @@ def of_build(settings: VerifySettings) -> VerifySettings:
 
 
 @contextlib.contextmanager
-def work_folder(place: str, left: Leftovers, is_here: bool = True) -> Iterator[StagingFolder]:
-    """Make a folder for this run alone, which ``left`` removes whatever happens.
+def work_folder(place: str, leftovers: Leftovers, is_here: bool = True) -> Iterator[StagingFolder]:
+    """Make a folder for this run alone, which ``leftovers`` removes whatever happens.
 
     On object stores and their mounts it shows signs of life, so that a later build to the same DIR can remove what a killed
     verify left in DIR/work. ``is_here``: all tasks run on this machine. Raises InputError where no folder can be made.
@@ -83,7 +83,7 @@ def work_folder(place: str, left: Leftovers, is_here: bool = True) -> Iterator[S
             staging.make()
             yield staging
     finally:
-        left.remove(folder)
+        leftovers.remove(folder)
 
 
 # ------------------------------------------------------------------------------------------------------------------------ sizes

@@ -157,7 +157,7 @@ def test_what_a_verify_knows_and_needs_no_longer_is_told(s3_place: str) -> None:
 
     with s3_door(os.environ["AWS_ENDPOINT_URL"], no_delete) as (endpoint, _):
         scans, scan = ScanStore(through(root, endpoint)), store_scan(VerifySettings("store"))
-        with summary.telling_leftovers(), VerifyMemory(scans, scan, False, summary.left) as memory:
+        with summary.telling_leftovers(), VerifyMemory(scans, scan, False, summary.leftovers) as memory:
             memory.save()
     said = [
         re.search(r": (run|old)\S* could not be removed \(.*ACCESS_DENIED.*\): 1 file, (\d+) bytes stay there", text)

@@ -183,7 +183,7 @@ def test_work_may_lie_in_a_store_only_where_builds_hand_on_theirs(tmp_path: Path
 
 def test_a_work_folder_that_stays_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     summary = VerifyResult()
-    with summary.telling_leftovers(), work_folder(str(tmp_path), summary.left) as staging:
+    with summary.telling_leftovers(), work_folder(str(tmp_path), summary.leftovers) as staging:
         (Path(staging.root) / "one").write_bytes(b"1")
         monkeypatch.setattr(files, "remove_tree", lambda _: "Access Denied")
     assert summary.counts()["files_not_removed"] == 1
