@@ -65,6 +65,7 @@ def test_sums_are_exact(order: str, store: Path, tmp_path: Path, monkeypatch: py
     assert (full.exit, full.units, full.records) == (capped.exit, capped.units, capped.records)
     with monkeypatch.context() as patch:
         patch.setattr(summaries, "DECISIONS_MAX", 50)
+        patch.setattr(summaries, "DAMAGE_MAX", 30)
         patch.setattr(driver, "DAMAGE_MAX", 30)
         least = [local_build(store, tmp_path / f"least{size}", range_size=size, **settings) for size in (0, 3000)]
     assert sums(least[0].decisions) == sums(full.decisions)
