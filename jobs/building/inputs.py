@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.publishing import layout, output
 from rocketmq_reindex.jobs.store import first_bytes, settings as store_settings
 from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog, message_at
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, list_segments
+from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, check_is_folder, list_segments
 from rocketmq_reindex.jobs.store.sizes import index_files, newest_index_sizes
 from rocketmq_reindex.jobs.store.versions import Sign, fit, of_store
 from rocketmq_reindex.storage_format import checkpoint, layouts, versions
@@ -111,7 +111,9 @@ def look_at(settings: BuildSettings) -> Inputs:
     Raises InputError for folders that cannot be used, a running broker, a log without segments, and sizes that do not fit, of
     files or of ranges.
     """
-    # A wrong STORE is told before what stands at DIR.
+    # A wrong STORE is told before what stands at DIR, and beside --commitlog, too: sizes and topics are taken from it.
+    if settings.store:
+        check_is_folder(settings.store)
     log = list_segments(settings.roots, settings.segment_size, may_be_short=settings.mends)
     # An incremental run may know what it left in DIR.
     inputs, known = list(settings.inputs), settings.incremental
