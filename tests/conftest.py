@@ -42,3 +42,11 @@ def golden_store(golden_root: Path) -> Callable[[str], GoldenStore]:
 def golden(golden_root: Path) -> Callable[[str], Path]:
     """golden(name): the folder of the unpacked store. Read it, do not change it."""
     return lambda name: unpack(name, golden_root).path
+
+
+@pytest.fixture
+def inline_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands with ``--engine local`` run their tasks in this process: for tests of what they say, not of that engine."""
+    from tests.tools.local_engine import InlineEngines
+
+    monkeypatch.setattr("rocketmq_reindex.jobs.local.engines.LocalEngines", InlineEngines)

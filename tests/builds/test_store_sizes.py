@@ -24,6 +24,8 @@ from tests.tools.local_verify import local_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
+pytestmark = pytest.mark.usefixtures("inline_local")
+
 CQ, SLOTS, ITEMS = SMALL["cq_file_size"], SMALL["hash_slots"], SMALL["index_items"]
 
 

@@ -24,6 +24,8 @@ from tests.tools.compare import SMALL
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
+pytestmark = pytest.mark.usefixtures("inline_local")
+
 SIZES = ("--cq-file-size", "400", "--hash-slots", "50", "--index-items", "60")
 ASKED = ("--engine", "local", "--broker-version", "5.3", *SIZES)
 

@@ -26,6 +26,8 @@ from tests.tools.local_engine import local_build
 from tests.tools.local_verify import local_verify
 from tests.tools.make_log import random_log
 
+pytestmark = pytest.mark.usefixtures("inline_local")
+
 TIB = 1 << 40
 NAME = "0" * 20
 PLACES = (

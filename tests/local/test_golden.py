@@ -20,6 +20,8 @@ from tests.tools.faulty_processes import PATIENCE, ROOT, command
 from tests.tools.local_engine import local_build, run_build
 
 Stores = Callable[[str], GoldenStore]
+KINDS = ("basic-5.5", "transactions-delay", "v2-ipv6-batch")
+"""Between them they have what the engine moves from process to process; tests/golden builds all stores in one process."""
 NO_SPARK = """
 import sys
 import importlib.abc
@@ -40,7 +42,7 @@ def without_java(folder: Path) -> dict[str, str]:
     return os.environ | {"PATH": str(folder), "JAVA_HOME": str(folder / "no-java"), "TMPDIR": str(folder)}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name if name in KINDS else pytest.param(name, marks=pytest.mark.slow) for name in NAMES])
 def test_equals_the_brokers_rebuild(name: str, golden_store: Stores, tmp_path: Path) -> None:
     store, out = golden_store(name), tmp_path / "out"
     settings = {"range_size": CUTS[name], "crc": "all", **store.broker_settings()}

@@ -1,6 +1,6 @@
 """Builds of random stores of the real RocketMQ are the real store's own rebuild, byte for byte.
 
-tests/smoke has those of 5.5.0, ``make oracle`` many more of each version.
+tests/smoke has eight more of 5.5.0, ``make oracle`` many more of each version.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from tests.tools.engines import engines_of
 from tests.tools.local_engine import run_build
 
 SEED = 5_000
-COUNT = {"5.5.1": 6, "5.4.0": 5, "5.3.4": 3, "5.3.3": 4, "4.9.8": 6}
+COUNT = {"5.5.1": 6, "5.5.0": 30, "5.4.0": 5, "5.3.4": 3, "5.3.3": 4, "4.9.8": 6}
+FEATURES = 25
+"""``Feature`` in tests/oracle/src: those of 5.x."""
 BY_ENGINE = {"5.5.1": 2, "5.4.0": 1, "4.9.8": 1}
 """Of each version, from the first on."""
 TRUNCATED = {"5.5.1": 4, "5.4.0": 4, "4.9.8": 4}
@@ -53,6 +55,15 @@ def test_equals_the_real_rebuild(version: str, scenarios: Stores, tmp_path: Path
     left = [scenario for scenario in scenarios(version) if not scenario.unusable]
     assert len(left) >= COUNT[version] - 1
     assert [words for scenario in left for words in judge(scenario, tmp_path / "out")] == []
+
+
+def test_the_scenarios_are_of_all_kinds(scenarios: Stores) -> None:
+    """Each feature is there, and is left out; and no two scenarios are of one kind."""
+    kinds = [frozenset[str](scenario.settings["features"]) for scenario in scenarios("5.5.0")]
+    everything = frozenset[str]().union(*kinds)
+    assert len(everything) == FEATURES
+    assert frozenset[str]().union(*(everything - kind for kind in kinds)) == everything
+    assert len(set(kinds)) == len(kinds)
 
 
 @pytest.mark.parametrize("version", TRUNCATED)

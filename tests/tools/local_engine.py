@@ -118,6 +118,26 @@ def local_repair(store: Path | str, out: Path, engine: Engine | None = None, **s
     return told
 
 
+class InlineEngines:
+    """Stands for ``LocalEngines``: the engine of ``--engine local``, in this process: it starts at once."""
+
+    def __init__(self, command: str, master: str = "") -> None:
+        _ = command, master
+
+    def start(self) -> None:
+        """Nothing is to be started."""
+
+    def __enter__(self) -> InlineEngines:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is to be ended."""
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[Engine]:
+        yield InlineEngine()
+
+
 def single(engine: Engine) -> Engines:
     """Opens ``engine`` for a run, and leaves it open."""
 

@@ -13,6 +13,8 @@ from rocketmq_reindex.jobs import task
 from tests.golden.stores import GoldenStore
 from tests.tools.bundle import wheel_tasks
 
+pytestmark = pytest.mark.usefixtures("inline_local")
+
 
 @pytest.mark.parametrize(
     ("given", "expected"),

@@ -15,6 +15,8 @@ from rocketmq_reindex.jobs.api.keywords import _COMMAND, NOT_OPTIONS, in_keyword
 from rocketmq_reindex.jobs.command.option_table import OPTIONS
 from tests.docs.pages import ROOT
 
+pytestmark = pytest.mark.usefixtures("inline_local")
+
 FLAG = re.compile(r"(?<![\w-])--([a-z][a-z-]*)")
 
 

@@ -25,6 +25,8 @@ from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
+pytestmark = pytest.mark.usefixtures("inline_local")
+
 HOLD = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); sys.stdin.read()"
 """as a broker holds it"""
 

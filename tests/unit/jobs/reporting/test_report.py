@@ -24,6 +24,8 @@ from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message, random_log
 
+pytestmark = pytest.mark.usefixtures("inline_local")
+
 HOSTILE = "<script>$x^2$&\"'"
 TAGGED: list[dict[str, str]] = [{"TAGS": "tag"}, {}, {}, {}]
 SIZES: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}

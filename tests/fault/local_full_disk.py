@@ -1,6 +1,6 @@
 """Builds by processes of this machine on a small disk that is really full, or that somebody else fills as the scan begins.
 
-``unshare -m python -m tests.local.full_disk STORE FOLDER PLACE`` tells each build as a line of JSON.
+``unshare -m python -m tests.fault.local_full_disk STORE FOLDER PLACE`` tells each build as a line of JSON.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         return
     store, disk = wide_store(tmp_path / "store"), tmp_path / "disk"
     disk.mkdir()
-    asked = [*WORDS, sys.executable, "-m", "tests.local.full_disk", str(store), str(disk), str(tmp_path / "runs")]
+    asked = [*WORDS, sys.executable, "-m", "tests.fault.local_full_disk", str(store), str(disk), str(tmp_path / "runs")]
     done = subprocess.run(asked, stdout=subprocess.PIPE, text=True, cwd=ROOT, timeout=PATIENCE, check=True)
     whole, little, filled = map(json.loads, done.stdout.splitlines())
     assert (whole["summary"]["exit"], whole["names"], whole["processes"]) == (0, ["out"], [])
