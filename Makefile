@@ -23,11 +23,12 @@ test-setup:  # with RocketMQ 5.5.0's own jars: the newest of which Maven Central
 oracles: setup  # RocketMQ of all versions
 	@for version in 5.5.0 5.5.1 5.4.0 5.3.4 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
 
-full-setup: oracles dist  # an HDFS, S3 servers, Spark's jars for S3, a browser, the pages of docs/, Airflow in .venv-airflow
+full-setup: oracles dist  # an HDFS, S3 servers, Spark's jars for S3, DuckDB and Polars, a browser, the pages of docs/, Airflow in .venv-airflow
 	@$(ENV) tests/hdfs/run build
 	@$(ENV) tests/s3a/build
 	@$(ENV) tests/s3proxy/run build
 	@scripts/s3-servers
+	@scripts/frames
 	@scripts/browser >/dev/null
 	@scripts/docs
 	@scripts/airflow
@@ -144,4 +145,4 @@ clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	find rocketmq_reindex storage_format files udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove what set-up made, too, and the logs of bench and fuzz
-	rm -rf .mutants .venv .venv-tools .venv-airflow .venv-airflow-2 .venv-docs .venv-servers .venv-lowest .venv-newest .venv-delta .venv-spark-* .docs jars .java-home .maven .fuzz .bench
+	rm -rf .mutants .venv .venv-tools .venv-airflow .venv-airflow-2 .venv-docs .venv-servers .venv-frames .venv-lowest .venv-newest .venv-delta .venv-spark-* .docs jars .java-home .maven .fuzz .bench

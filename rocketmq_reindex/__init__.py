@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rocketmq_reindex.jobs.api import sql
     from rocketmq_reindex.jobs.api.keywords import options
-    from rocketmq_reindex.jobs.api.looking import inspect, query
+    from rocketmq_reindex.jobs.api.looking import inspect, messages, query
     from rocketmq_reindex.jobs.api.messages import FoundMessage, QueryResult
     from rocketmq_reindex.jobs.api.preflight import preflight
     from rocketmq_reindex.jobs.api.with_engine import build, repair, verify
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 __all__ = [
     "BuildResult", "FetchResult", "FoundMessage", "InfoResult", "InputError", "InspectResult", "PreflightResult", "QueryResult",
     "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "UsageError", "VerifyResult", "__version__",
-    "build", "fetch", "info", "inspect", "options", "preflight", "query", "repair", "report", "sql", "verify",
+    "build", "fetch", "info", "inspect", "messages", "options", "preflight", "query", "repair", "report", "sql", "verify",
 ]  # fmt: skip
 
 _MODULES = {
     **dict.fromkeys(("build", "repair", "verify"), "jobs.api.with_engine"),
     **dict.fromkeys(("fetch", "info", "report"), "jobs.api.without_engine"),
     "preflight": "jobs.api.preflight",
-    **dict.fromkeys(("inspect", "query"), "jobs.api.looking"),
+    **dict.fromkeys(("inspect", "messages", "query"), "jobs.api.looking"),
     "options": "jobs.api.keywords",
     **dict.fromkeys(("FoundMessage", "QueryResult"), "jobs.api.messages"),
     **dict.fromkeys(("BuildResult", "RepairResult"), "jobs.building.summary"),

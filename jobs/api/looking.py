@@ -1,9 +1,14 @@
-"""``query`` and ``inspect`` of the Python API: they look at messages and files, and write nothing."""
+"""``query``, ``messages`` and ``inspect`` of the Python API: they look at messages and files, and write nothing."""
 
-from collections.abc import Iterator
-from typing import Any
+from __future__ import annotations
 
-from rocketmq_reindex.jobs.api import keywords as api_keywords, messages
+import datetime as dt
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from rocketmq_reindex import files
+from rocketmq_reindex.jobs.api import keywords as api_keywords, messages as results
 from rocketmq_reindex.jobs.api.running import run_query
 from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.inspecting.options import InspectResult, inspection, look, summary_text
@@ -12,7 +17,11 @@ from rocketmq_reindex.jobs.querying.options import Query, question
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors
 from rocketmq_reindex.jobs.store.queue import ServedMessage
-from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.udfs.times import parse_time
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # ---------------------------------------------------------------------------------------------------------------------- inspect
 # ``inspect`` of the Python API.
@@ -81,7 +90,7 @@ def query(
     hash_slots: api_keywords.Size | None = None,
     index_items: api_keywords.Size | None = None,
     broker_conf: api_keywords.PathLike | None = None,
-) -> messages.QueryResult:
+) -> results.QueryResult:
     """Find messages in a store, whole or broken, without a broker and without Spark, as ``rmq-reindex query`` does.
 
     Ask by one of ``key``, ``tag``, ``queue``, ``id`` and ``physical``. Times are a ``datetime`` with its zone, milliseconds
@@ -114,7 +123,7 @@ def query(
 
     notes = Notes(warnings.append, searched.append)
     status = run_query(lambda: question(api_keywords.given("query", keywords)), notes, keep, quiet=True)
-    result = messages.QueryResult(tuple(map(messages.FoundMessage, rows)), tuple(warnings), " ".join(searched))
+    result = results.QueryResult(tuple(map(results.FoundMessage, rows)), tuple(warnings), " ".join(searched))
     result.exit = status
     result.end(rows_text(rows))
     if status:
@@ -122,3 +131,105 @@ def query(
         error.result = result
         raise error
     return result
+
+
+# --------------------------------------------------------------------------------------------------------------------- messages
+# ``messages`` of the Python API: all of a log, where ``query`` looks for a few.
+
+
+def messages(
+    store: api_keywords.PathLike | None = None,
+    *,
+    commitlog: api_keywords.Paths | None = None,
+    topics: str | Sequence[str] = (),
+    keys: str | Sequence[str] = (),
+    since: api_keywords.Time | None = None,
+    until: api_keywords.Time | None = None,
+    columns: Sequence[str] = (),
+    body: Literal["unpacked", "stored", "none"] = "unpacked",
+    max_body: int = 4 << 20,
+    damage: Literal["rows", "skip", "fail"] = "rows",
+) -> pa.RecordBatchReader:
+    """Read the messages of a log as Arrow batches, in the order of the log, without a broker, a JVM or Spark.
+
+    The log is read once, by all processors, and never held in memory as a whole. No ConsumeQueue and no index is needed. Each
+    row is a record as it was stored: a record of a system topic stays one, and a batch (``SYS_FLAG`` has its bit) is one row.
+
+    Args:
+        store: The store: a folder or URI. Its segments are in ``store/commitlog``.
+        commitlog: Folders of segments, instead of ``store/commitlog``; one, or a sequence.
+        topics: Only these topics: names or globs; one, or a sequence. Default: all.
+        keys: Only messages with one of these keys, or with one of them as unique key; one, or a sequence. The whole log is
+            scanned: ``query`` finds a key by the index.
+        since: Only messages stored at this time or later: a ``datetime`` with its zone, milliseconds since 1970, or an ISO
+            text with its zone.
+        until: Only messages stored before this time.
+        columns: Names of columns, in their order. Default: all.
+        body: ``"unpacked"`` (zlib, LZ4 and Zstandard are undone), ``"stored"`` (as it is in the log), or ``"none"`` for no
+            column ``body``.
+        max_body: Bytes of the longest unpacked body; a longer one, and one that is broken, is null.
+        damage: ``"rows"``: a damaged stretch is a row with ``damage``, ``commitLogOffset`` and ``msgSize``, all else null.
+            ``"skip"``: it is left out, and so is the column. ``"fail"``: it ends the reading with RefusedError.
+
+    Returns:
+        A ``pyarrow.RecordBatchReader``. DuckDB and Polars take it as it is, ``read_pandas()`` makes a DataFrame of it. Its
+        columns are those of the data source ``rocketmq-commitlog``.
+
+    Raises:
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        InputError: The store has no log that can be read (exit status 1).
+        RefusedError: While it is read: damage, with ``damage="fail"`` (exit status 5).
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> reader = rr.messages("store", topics="TopicA", columns=["queueId", "consumeQueueOffset", "body"])
+        >>> sum(batch.num_rows for batch in reader)
+        522
+    """
+    from rocketmq_reindex.jobs.querying.message_rows import MessageRows
+
+    asked = MessageRows(
+        "" if store is None else _path(store),
+        tuple(map(_path, _several(commitlog))),
+        tuple(map(str, _several(topics))),
+        tuple(map(str, _several(keys))),
+        _milliseconds("since", since),
+        _milliseconds("until", until),
+        tuple(_several(columns)),
+        body,
+        max_body,
+        damage,
+    )
+    schema = asked.schema()
+    with failures_as_errors("STORE"):
+        batches = asked.read(schema)
+
+    def named() -> Iterator[pa.RecordBatch]:
+        with failures_as_errors("STORE"):
+            yield from batches
+
+    import pyarrow as pa
+
+    return pa.RecordBatchReader.from_batches(schema, named())
+
+
+def _path(place: api_keywords.PathLike) -> str:
+    try:
+        return files.checked(os.fsdecode(place))
+    except InputError as error:
+        raise UsageError(f"messages: {error}") from None
+
+
+def _several(value: Any) -> Sequence[Any]:
+    """Return a keyword that is one value or a sequence of them as a sequence."""
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str | bytes | os.PathLike) else tuple(value)
+
+
+def _milliseconds(name: str, time: api_keywords.Time | None) -> int | None:
+    if time is None:
+        return None
+    if isinstance(time, dt.datetime) and time.tzinfo is None:
+        raise UsageError(f"messages: {name}: {time.isoformat()} has no time zone: give one")
+    return parse_time(time.isoformat() if isinstance(time, dt.datetime) else str(time), f"messages: {name}")

@@ -26,8 +26,8 @@ from rocketmq_reindex.jobs.tables.making import is_conflict, literal
 from rocketmq_reindex.storage_format import digest, errors, showing
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import task
+from rocketmq_reindex.udfs.messages.log_rows import BLOCK_ROWS
 from rocketmq_reindex.udfs.scan.segments import Commitlog
-from rocketmq_reindex.udfs.sql.commitlog import BLOCK_ROWS
 from rocketmq_reindex.udfs.tables.rows import STRETCH, ManifestFiles, MessageRows, read_first_bytes
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS
 

@@ -19,8 +19,8 @@ from rocketmq_reindex.jobs.command.options import parser_of
 from rocketmq_reindex.storage_format.checks.differences import KINDS, PARTS
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
 from rocketmq_reindex.storage_format.versions import RELEASES, VERSIONS
+from rocketmq_reindex.udfs.messages.log_rows import RANGE_SIZE, UNPACKED_MAX
 from rocketmq_reindex.udfs.sql import functions
-from rocketmq_reindex.udfs.sql.options import RANGE_SIZE, UNPACKED_MAX
 from rocketmq_reindex.udfs.tables.schema import TABLES
 from tests.docs.pages import names, rows, section, text_of
 

@@ -19,7 +19,8 @@ from pyspark.sql.types import StructType
 
 from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.udfs.messages.batches import nulls
-from rocketmq_reindex.udfs.sql.options import ROWS, SHOWN_DAMAGE, Bounds, Topics, Words
+from rocketmq_reindex.udfs.messages.log_rows import ROWS, SHOWN_DAMAGE, Bounds, Topics
+from rocketmq_reindex.udfs.sql.options import Words
 from rocketmq_reindex.udfs.task import settle
 from rocketmq_reindex.udfs.times import EPOCH
 

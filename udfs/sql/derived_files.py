@@ -23,8 +23,9 @@ from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, FAUL
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.udfs.messages import batches as arrow
 from rocketmq_reindex.udfs.messages.batches import TIME, times
+from rocketmq_reindex.udfs.messages.log_rows import FAIL, ROWS, SKIP, Topics
 from rocketmq_reindex.udfs.sql import base
-from rocketmq_reindex.udfs.sql.options import FAIL, ROWS, SKIP, Bounds, Topics, Words, index_folder, queue_folders
+from rocketmq_reindex.udfs.sql.options import Words, bounds_of, index_folder, queue_folders
 
 # ----------------------------------------------------------------------------------------------------------------- consumequeue
 # The data source ``rocketmq-consumequeue``: the units of ConsumeQueue and batch ConsumeQueue files as rows.
@@ -274,7 +275,7 @@ class IndexReader(base.SourceReader):
 
     def __init__(self, source: IndexSource, schema: StructType) -> None:
         super().__init__(source, schema)
-        self.bounds = Bounds.of(self.words)
+        self.bounds = bounds_of(self.words)
         self.slots = self.words.number("hashSlots", 0)
         self.items = self.words.number("indexItems", 0)
         if bool(self.slots) != bool(self.items):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_reindex import files
@@ -12,19 +10,11 @@ from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.record.layout import CRC_MODES
 from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.udfs.messages.log_rows import Bounds
 from rocketmq_reindex.udfs.times import DELAY_LEVELS, delay_levels, time_of
 
 # ---------------------------------------------------------------------------------------------------------------------- options
 # Options of the data sources: texts from Spark, checked before anything is read.
-
-SKIP, ROWS, FAIL = "skip", "rows", "fail"
-SHOWN_DAMAGE: Final = (SKIP, ROWS, FAIL)
-"""how a query shows damage (``onDamage``). What a build makes of a damaged log is another choice, by other words:
-``--on-damage``, which is ``OnDamage`` in ``jobs.command.option``"""
-RANGE_SIZE: Final = 256 << 20
-"""Bytes of a range. The scan of one inside a segment walks there from the segment's start: four to a GiB are worth that."""
-UNPACKED_MAX: Final = 4 << 20
-"""``MessageStoreConfig.maxMessageSize``: by default no body is longer."""
 
 
 class Words:
@@ -100,42 +90,14 @@ class Words:
         return CRC_MODES[self.chosen("crc", ("body", "all", "none"))]
 
 
-@dataclass(frozen=True)
-class Topics:
-    """The wanted topics: those that match a glob of ``include`` (all, if it is empty) and no glob of ``exclude``."""
-
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-
-    def wants(self, topic: str) -> bool:
-        """Return whether a topic is wanted."""
-        is_included = not self.include or any(fnmatch.fnmatchcase(topic, glob) for glob in self.include)
-        return is_included and not any(fnmatch.fnmatchcase(topic, glob) for glob in self.exclude)
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The wanted records: phy_offset in [start_offset, end_offset), store time in [start_time, end_time), milliseconds."""
-
-    start_offset: int = 0
-    end_offset: int = layouts.INT64_MAX
-    start_time: int = layouts.INT64_MIN
-    end_time: int = layouts.INT64_MAX + 1
-
-    @classmethod
-    def of(cls, words: Words) -> Bounds:
-        """Return the bounds that the options name. Raises UsageError for a wrong value."""
-        return cls(
-            words.number("startOffset", 0),
-            words.number("endOffset", layouts.INT64_MAX),
-            words.time("startTime", layouts.INT64_MIN),
-            words.time("endTime", layouts.INT64_MAX + 1),
-        )
-
-    @property
-    def empty(self) -> bool:
-        """Whether no record can be within them."""
-        return self.start_offset >= self.end_offset or self.start_time >= self.end_time
+def bounds_of(words: Words) -> Bounds:
+    """Return the bounds that the options name. Raises UsageError for a wrong value."""
+    return Bounds(
+        words.number("startOffset", 0),
+        words.number("endOffset", layouts.INT64_MAX),
+        words.time("startTime", layouts.INT64_MIN),
+        words.time("endTime", layouts.INT64_MAX + 1),
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------- folders

@@ -345,6 +345,6 @@ def test_no_store(tmp_path: Path) -> None:
 
 def test_the_smallest_range_is_a_byte(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
-    assert make_reader(CommitlogSource, tmp_path, rangeSize=1).range_size == 1  # type: ignore[attr-defined]
+    assert make_reader(CommitlogSource, tmp_path, rangeSize=1).log.range_size == 1  # type: ignore[attr-defined]
     with pytest.raises(UsageError, match="rangeSize"):
         make_reader(CommitlogSource, tmp_path, rangeSize=0)

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import datasource as ds
 
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.udfs.messages.log_rows import Bounds, Topics
 from rocketmq_reindex.udfs.sql.base import narrow_bounds, narrow_topics, pushed_numbers
-from rocketmq_reindex.udfs.sql.options import Bounds, Topics
 
 OFFSET, TIME, STAMP, TOPIC = ("commitLogOffset",), ("storeTimestamp",), ("storeTime",), ("topic",)
 

@@ -1,0 +1,239 @@
+"""All messages of a log as Arrow batches, in the order of the log: one thread scans, others make the rows."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketmq_reindex import files
+from rocketmq_reindex.jobs.local.engines import own_cores
+from rocketmq_reindex.jobs.store.settings import check_is_folder
+from rocketmq_reindex.storage_format.errors import RefusedError, UsageError
+from rocketmq_reindex.storage_format.scan.ranges import Hole
+from rocketmq_reindex.storage_format.scan.settings import Block
+from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.walk.state import MessageArrays
+from rocketmq_reindex.udfs.messages import log_rows
+from rocketmq_reindex.udfs.messages.batches import DAMAGE, MessageBatches, fields
+from rocketmq_reindex.udfs.messages.log_rows import UNPACKED_MAX, Bounds, LogRange, LogRows, Topics
+
+T = TypeVar("T")
+Q = TypeVar("Q")
+Batches = Iterator[pa.RecordBatch]
+
+# ----------------------------------------------------------------------------------------------------------------------- wanted
+# Which messages are wanted, which columns of them, and what makes their rows.
+
+BODIES: Final = ("unpacked", "stored", "none")
+_KEYED: Final = pa.schema([fields(body=False, damage=False).field(name) for name in ("commitLogOffset", "keys", "uniqKey")])
+"""what a message is looked for by its keys with"""
+_SEPARATOR: Final = " "
+"""``MessageConst.KEY_SEPARATOR``"""
+_WHOLE: Final = 1 << 62
+"""bytes of a range: each segment is one, so that its records are known from its start on"""
+
+
+@dataclass(frozen=True)
+class MessageRows:
+    """The wanted messages of a log. Times are milliseconds since 1970: from ``since`` on, and before ``until``.
+
+    ``topics`` are names or globs, ``keys`` words of KEYS or whole unique keys; without any of them all are wanted. ``columns``
+    are names of ``batches.fields``, none means all. ``body`` is one of BODIES, ``max_body`` bytes, ``damage`` one of
+    ``log_rows.SHOWN_DAMAGE``.
+    """
+
+    store: str = ""
+    commitlogs: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    since: int | None = None
+    until: int | None = None
+    columns: tuple[str, ...] = ()
+    body: str = BODIES[0]
+    max_body: int = UNPACKED_MAX
+    damage: str = log_rows.ROWS
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders of segments."""
+        return tuple(map(files.absolute, self.commitlogs or (files.join(self.store, "commitlog"),)))
+
+    def schema(self) -> pa.Schema:
+        """Return the columns of the batches. Raises UsageError for what cannot be asked."""
+        self._check()
+        every = fields(body=self.body != "none", damage=self.damage == log_rows.ROWS)
+        for name in self.columns:
+            if name not in every.names:
+                raise UsageError(f"messages: columns: there is no {escape(name)}: take of {', '.join(every.names)}")
+        if not self.columns:
+            return every
+        # Without its column a damaged stretch would be a row that says nothing.
+        damage = [DAMAGE] if DAMAGE in every.names and DAMAGE not in self.columns else []
+        return pa.schema([every.field(name) for name in (*self.columns, *damage)])
+
+    def _check(self) -> None:
+        if not self.store and not self.commitlogs:
+            raise UsageError("messages: name a store, or commitlog folders")
+        for name, value, choices in (("body", self.body, BODIES), ("damage", self.damage, log_rows.SHOWN_DAMAGE)):
+            if value not in choices:
+                raise UsageError(f"messages: {name} {value!a}: take {' or '.join(choices)}")
+        if self.max_body < 1:
+            raise UsageError(f"messages: max_body {self.max_body}: take a number of bytes above 0")
+        if "" in (*self.topics, *self.keys):
+            raise UsageError("messages: a topic and a key have at least one character")
+        if len(set(self.columns)) < len(self.columns):
+            raise UsageError("messages: columns: one is named twice: name it once")
+
+    def read(self, schema: pa.Schema) -> Batches:
+        """Return the messages in batches with the columns ``schema``. Raises InputError at once for what is no log.
+
+        With ``damage`` fail, RefusedError is raised where damage is met.
+        """
+        if self.store:
+            check_is_folder(self.store)
+        bounds = Bounds(
+            start_time=Bounds.start_time if self.since is None else self.since,
+            end_time=Bounds.end_time if self.until is None else self.until,
+        )
+        unpack = self.max_body if self.body == BODIES[0] else 0
+        rows = LogRows(schema, self.roots, bounds, Topics(self.topics), range_size=_WHOLE, unpack=unpack)
+        return in_order(self._pieces(rows, rows.plan(), schema), own_cores())
+
+    def _pieces(self, rows: LogRows, log_ranges: Sequence[LogRange], schema: pa.Schema) -> Iterator[Callable[[], Batches]]:
+        """Scan the log. Yield what makes the rows of each block, and of the damage in each segment."""
+        for log_range in log_ranges:
+            holes: list[Hole] = []
+            for block in rows.blocks(log_range, holes):
+                if len(block.messages.phy_offset):
+                    yield partial(self._of_block, rows.batches, _kept(block))
+            yield partial(self._damage, schema, holes)
+
+    def _of_block(self, batches: MessageBatches, block: Block) -> Batches:
+        yield from batches.of_block(_with_keys(batches, block, self.keys) if self.keys else block)
+
+    def _damage(self, schema: pa.Schema, holes: Sequence[Hole]) -> Batches:
+        lost = log_rows.lost(holes)
+        if self.damage == log_rows.FAIL and lost:
+            where = f"segment {lost[0].segment}: damage: {log_rows.hole_text(lost[0])}"
+            raise RefusedError(f'{where}: read with damage="skip" or damage="rows"')
+        if self.damage == log_rows.ROWS and holes:
+            yield log_rows.damage_rows(schema, holes)
+
+
+def _with_keys(batches: MessageBatches, block: Block, keys: Sequence[str]) -> Block:
+    """Return a block with the messages that have one of the keys: as a word of KEYS, or as their unique key."""
+    found = [np.empty(0, np.int64)]
+    for batch in dataclasses.replace(batches, schema=_KEYED).of_block(block):
+        words = pc.binary_join_element_wise(pa.scalar(""), batch.column("keys"), pa.scalar(""), pa.scalar(_SEPARATOR))
+        has_one = pc.is_in(batch.column("uniqKey"), value_set=pa.array(keys, pa.string()))
+        for key in keys:
+            if _SEPARATOR not in key:
+                is_word = pc.match_substring(words, f"{_SEPARATOR}{key}{_SEPARATOR}")
+                has_one = pc.or_(has_one, pc.fill_null(is_word, fill_value=False))
+        found.append(batch.column("commitLogOffset").filter(has_one).to_numpy())
+    wanted = np.isin(block.messages.phy_offset, np.concatenate(found))
+    columns = (column[wanted] for column in block.messages)
+    return dataclasses.replace(block, messages=MessageArrays(*columns))  # type: ignore[arg-type]  # of two dtypes
+
+
+def _kept(block: Block) -> Block:
+    """Return a block that holds after the scan has gone on: what the scan writes anew is copied, what is mapped is not."""
+    messages = MessageArrays(*(column.copy() for column in block.messages))
+    # The window's own buffer owns its bytes, a view of a mapped file does not.
+    data = np.array(block.data) if block.data.flags.owndata else block.data
+    return dataclasses.replace(block, messages=messages, data=data)
+
+
+# ------------------------------------------------------------------------------------------------------------------------ order
+# Work in several threads whose results come in order.
+
+_HELD: Final = 2
+"""results of one piece that wait until they are taken"""
+_LOOK: Final = 0.1
+"""seconds after which a thread that waits looks whether all has ended"""
+
+
+class _Ended(Exception):
+    """Nobody takes what is made any more."""
+
+
+class _Failed(NamedTuple):
+    """What ended a piece, instead of its next result."""
+
+    error: BaseException
+
+
+class _InOrder(Generic[T]):
+    """The threads of one reading. The results of each piece are in a queue of their own; ``_waiting`` has these in order."""
+
+    def __init__(self, pieces: Iterator[Callable[[], Iterator[T]]], threads: int) -> None:
+        self._pieces, self._threads = pieces, threads
+        self._waiting: queue.Queue[queue.Queue[T | _Failed | None] | None] = queue.Queue(threads)
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._begin, name="messages", daemon=True)
+
+    def results(self) -> Iterator[T]:
+        """Yield all results. All threads have ended when it ends, or is closed."""
+        self._thread.start()
+        try:
+            while (results := self._waiting.get()) is not None:
+                while (result := results.get()) is not None:
+                    if isinstance(result, _Failed):
+                        raise result.error
+                    yield result
+        finally:
+            self._end.set()
+            self._thread.join()
+
+    def _put(self, into: queue.Queue[Q], value: Q) -> None:
+        while not self._end.is_set():
+            with contextlib.suppress(queue.Full):
+                into.put(value, timeout=_LOOK)
+                return
+        raise _Ended
+
+    def _begin(self) -> None:
+        """Take the pieces one after another, and have each worked on."""
+        with contextlib.suppress(_Ended), ThreadPoolExecutor(self._threads, thread_name_prefix="messages") as pool:
+            try:
+                for piece in self._pieces:
+                    results: queue.Queue[T | _Failed | None] = queue.Queue(_HELD)
+                    self._put(self._waiting, results)
+                    pool.submit(self._work, piece, results)
+            except _Ended:
+                raise
+            except BaseException as error:  # noqa: BLE001  who takes the results raises it
+                failed: queue.Queue[T | _Failed | None] = queue.Queue(_HELD)
+                failed.put(_Failed(error))
+                self._put(self._waiting, failed)
+            self._put(self._waiting, None)
+
+    def _work(self, piece: Callable[[], Iterator[T]], results: queue.Queue[T | _Failed | None]) -> None:
+        with contextlib.suppress(_Ended):
+            try:
+                for result in piece():
+                    self._put(results, result)
+                self._put(results, None)
+            except _Ended:
+                raise
+            except BaseException as error:  # noqa: BLE001  who takes the results raises it
+                self._put(results, _Failed(error))
+
+
+def in_order(pieces: Iterator[Callable[[], Iterator[T]]], threads: int) -> Iterator[T]:
+    """Yield the results of all pieces in their order. One thread takes the pieces, ``threads`` others work on as many at once.
+
+    Each holds a few results until they are taken. Raises what a piece raises, or the iteration over them.
+    """
+    return _InOrder(pieces, threads).results()

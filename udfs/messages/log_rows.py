@@ -1,0 +1,298 @@
+"""The records of a log as rows, and its damage: what ``rocketmq-commitlog`` and ``messages`` of the Python API are made of."""
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from rocketmq_reindex import files
+from rocketmq_reindex.storage_format import layouts, showing, versions
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.layout import CRC_BODY, CRC_NONE
+from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as scan_settings, stale_tail
+from rocketmq_reindex.storage_format.walk.state import MessageArrays
+from rocketmq_reindex.udfs.messages.batches import DAMAGE, MessageBatches, nulls
+from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail
+from rocketmq_reindex.udfs.scan.segments import list_segments
+from rocketmq_reindex.udfs.times import DELAY_LEVELS, delay_levels
+
+# ----------------------------------------------------------------------------------------------------------------------- wanted
+# Which records are wanted.
+
+
+@dataclass(frozen=True)
+class Topics:
+    """The wanted topics: those that match a glob of ``include`` (all, if it is empty) and no glob of ``exclude``."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def wants(self, topic: str) -> bool:
+        """Return whether a topic is wanted."""
+        is_included = not self.include or any(fnmatch.fnmatchcase(topic, glob) for glob in self.include)
+        return is_included and not any(fnmatch.fnmatchcase(topic, glob) for glob in self.exclude)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The wanted records: phy_offset in [start_offset, end_offset), store time in [start_time, end_time), milliseconds."""
+
+    start_offset: int = 0
+    end_offset: int = layouts.INT64_MAX
+    start_time: int = layouts.INT64_MIN
+    end_time: int = layouts.INT64_MAX + 1
+
+    @property
+    def empty(self) -> bool:
+        """Whether no record can be within them."""
+        return self.start_offset >= self.end_offset or self.start_time >= self.end_time
+
+
+# ----------------------------------------------------------------------------------------------------------------------- damage
+# Damage in one range of the log, old records behind the log's end, and how both are shown.
+
+SKIP, ROWS, FAIL = "skip", "rows", "fail"
+SHOWN_DAMAGE: Final = (SKIP, ROWS, FAIL)
+"""how a query shows damage (``onDamage``). What a build makes of a damaged log is another choice, by other words:
+``--on-damage``, which is ``OnDamage`` in ``jobs.command.option``"""
+
+
+@dataclass(frozen=True)
+class LogRange:
+    """A range of the log, which is read from its start to its end."""
+
+    spec: ranges.RangeSpec
+    segment: str
+    """name of its segment"""
+    followed: bool
+    """whether a later segment holds data: then zeros at the end of this one are damage"""
+    missing: ranges.Hole | None = None
+    """segments missing before this one"""
+
+
+class LogEndSearch:
+    """Finds where the log ends in a range of its last segment with data, if old records lie behind that end.
+
+    ``before`` is the summary of the scan of the segment up to the range.
+    """
+
+    def __init__(self, log_range: LogRange, before: ranges.RangeSummary) -> None:
+        self._range, self._before = log_range, before
+        self._seen = 0
+        self._stale: stale_tail.StaleTail | None = None
+        if before.holes:
+            self._look_for_tail(stale_tail.damage_of(before.holes))
+
+    def _look_for_tail(self, holes: list[stale_tail.DamagedStretch]) -> None:
+        spec = self._range.spec
+        if self._stale is None and not self._range.followed and len(holes) > self._seen:
+            tail = find_stale_tail(spec.path, (spec.segment_start, spec.data_end, spec.segment_end), holes)
+            self._stale = tail if isinstance(tail, stale_tail.StaleTail) else None
+        self._seen = len(holes)
+
+    def before(self, low: int) -> bool:
+        """Return whether the log goes on at the phy_offset ``low``, as far as that is known yet."""
+        return self._stale is None or low < self._stale.offset
+
+    def cut(self, block: scan_settings.Block, summary: ranges.RangeSummary) -> scan_settings.Block:
+        """Return a block without old records. The summary has all damage before the block's last record by now."""
+        holes = stale_tail.damage_of(self._before.holes)
+        if self._before.tail >= 0 and summary.first > self._before.tail:
+            holes.append(stale_tail.DamagedStretch(self._before.tail, summary.first - self._before.tail, framed=False))
+        self._look_for_tail(holes + stale_tail.damage_of(summary.holes))
+        if self._stale is None:
+            return block
+        count = int(np.searchsorted(block.messages.phy_offset, self._stale.offset))
+        kept = MessageArrays(*(column[:count] for column in block.messages))  # type: ignore[arg-type]  # of two dtypes
+        return dataclasses.replace(block, messages=kept)
+
+    def holes(self, holes: list[ranges.Hole]) -> list[ranges.Hole]:
+        """Return the damage of the range, with old records as one stretch, where they begin."""
+        if self._stale is None:
+            return holes
+        kept = [hole for hole in holes if hole.offset < self._stale.offset]
+        if len(kept) < len(holes):
+            kept.append(ranges.Hole(self._range.segment, self._stale.offset, self._stale.length, self._stale.reason))
+        return kept
+
+
+def holes_of(
+    log_range: LogRange, before: ranges.RangeSummary, summary: ranges.RangeSummary, bounds: Bounds
+) -> list[ranges.Hole]:
+    """Return the damage that ends in a range.
+
+    Damage may begin before the range: ``before``, the summary of the scan up to it, has the offset.
+    """
+    spec, name = log_range.spec, log_range.segment
+    holes = [ranges.Hole(name, offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
+    open_at, code = max(before.tail, bounds.start_offset) if before.tail >= 0 else -1, before.tail_code
+    if open_at >= 0 and summary.first >= 0:
+        if summary.first > open_at:
+            holes.insert(0, ranges.Hole(name, open_at, summary.first - open_at, r.REASONS[code]))
+        open_at = -1
+    if open_at < 0 and summary.tail >= 0:
+        open_at, code = summary.tail, summary.tail_code
+    if open_at < 0 or spec.high < min(spec.data_end, bounds.end_offset):
+        return holes
+    if log_range.followed:
+        return [*holes, ranges.Hole(name, open_at, spec.high - open_at, r.REASONS[code])]
+    last = max(before.last_nonzero, summary.last_nonzero)
+    if last >= open_at:
+        length = last + 1 - open_at
+        sound = max(before.last_sound, summary.last_sound) >= open_at
+        torn = "torn tail: " if length <= ranges.TORN_TAIL_MAX and not sound else ""
+        holes.append(ranges.Hole(name, open_at, length, f"{torn}{r.REASONS[code]}"))
+    return holes
+
+
+def lost(holes: Sequence[ranges.Hole]) -> list[ranges.Hole]:
+    """Return the damage that may have been messages: neither a torn tail nor old records behind the log's end."""
+    return [hole for hole in holes if not hole.reason.startswith(("torn tail", stale_tail.STALE))]
+
+
+def hole_text(hole: ranges.Hole) -> str:
+    """Return where a damaged stretch lies in its segment, and why it is damage."""
+    return f"offset {hole.offset}, {showing.counted(hole.length, 'byte')}: {hole.reason}"
+
+
+def damage_rows(schema: pa.Schema, holes: Sequence[ranges.Hole]) -> pa.RecordBatch:
+    """Return a row for each damaged stretch: its offset, its length and why, all other columns null."""
+    known: dict[str, list[int] | list[str]] = {
+        "commitLogOffset": [hole.offset for hole in holes],
+        "msgSize": [min(hole.length, layouts.INT32_MAX) for hole in holes],
+        DAMAGE: [hole.reason for hole in holes],
+    }
+    columns = {field.name: pa.array(known[field.name], field.type) for field in schema if field.name in known}
+    return nulls(schema, columns, len(holes))
+
+
+# ------------------------------------------------------------------------------------------------------------------------- rows
+# The records of a log as rows, by the scan that a build uses.
+
+BLOCK_ROWS: Final = 1 << 15
+RANGE_SIZE: Final = 256 << 20
+"""Bytes of a range. The scan of one inside a segment walks there from the segment's start: four to a GiB are worth that."""
+UNPACKED_MAX: Final = 4 << 20
+"""``MessageStoreConfig.maxMessageSize``: by default no body is longer."""
+
+
+@dataclass(frozen=True)
+class LogRows:
+    """The wanted records of a log as rows with the columns ``schema`` (``batches.fields``), and its damage.
+
+    ``roots`` are the folders of segments. Sizes are bytes: ``segment_size`` 0 takes that of the files, ``unpack`` is the most
+    that an unpacked body may have, 0 leaves bodies as they are stored. ``delays`` are the milliseconds of each delay level.
+    """
+
+    schema: pa.Schema
+    roots: tuple[str, ...]
+    bounds: Bounds = Bounds()
+    topics: Topics = Topics()
+    range_size: int = RANGE_SIZE
+    segment_size: int = 0
+    crc: int = CRC_BODY
+    unpack: int = 0
+    broker_version: str = versions.NEWEST
+    delays: tuple[int, ...] = delay_levels(DELAY_LEVELS)
+
+    def plan(self) -> list[LogRange]:
+        """Return the ranges to read. Raises InputError for a folder that is no commitlog."""
+        if self.bounds.empty:
+            return []
+        segments = list_segments(self.roots, self.segment_size).segments
+        low, high = self.bounds.start_offset, self.bounds.end_offset
+        followed = _followed(segments)
+        log_ranges: list[LogRange] = []
+        end = segments[0].start if segments else 0
+        names = {segment.start: segment.name for segment in segments}
+        for spec in ranges.cut_ranges(segments, self.range_size, high):
+            missing = None
+            if spec.low == spec.segment_start:
+                if spec.low > end and spec.low > low:
+                    missing = ranges.Hole(f"{end:020d}", max(end, low), spec.low - max(end, low), r.MISSING_SEGMENT)
+                end = spec.segment_end
+            if spec.high > low:
+                start = max(spec.low, low)
+                cut = dataclasses.replace(spec, low=start, known=spec.known and start == spec.low)
+                log_ranges.append(LogRange(cut, names[spec.segment_start], followed[spec.segment_start], missing))
+        return log_ranges
+
+    @property
+    def batches(self) -> MessageBatches:
+        """What makes rows of the blocks."""
+        return MessageBatches(
+            self.schema, self.bounds.start_time, min(self.bounds.end_time - 1, layouts.INT64_MAX), self.unpack
+        )
+
+    def rows(self, log_range: LogRange, holes: list[ranges.Hole]) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one range in batches. At the end ``holes`` has its damage, in the order of the log."""
+        for block in self.blocks(log_range, holes):
+            yield from self.batches.of_block(block)
+
+    def blocks(self, log_range: LogRange, holes: list[ranges.Hole]) -> Iterator[scan_settings.Block]:
+        """Yield the scanned blocks of one range, each valid until the next. At the end ``holes`` has its damage, likewise."""
+        spec = log_range.spec
+        holes += [log_range.missing] if log_range.missing else []
+        with SegmentReader(spec.path, spec.segment_start, ahead=min(spec.high, spec.data_end)) as segment:
+            before = self._walk_to(spec, segment)
+            if before.end >= spec.high:
+                return
+            if before.end >= 0:
+                spec = dataclasses.replace(spec, low=before.end, known=True)
+            scanner = range_scan.RangeScanner(self._settings)
+            end = LogEndSearch(log_range, before)
+            if end.before(spec.low):
+                for block in scanner.scan(spec, segment.read, segment.view):
+                    yield end.cut(block, scanner.summary)
+                holes += end.holes(holes_of(log_range, before, scanner.summary, self.bounds))
+
+    @property
+    def _settings(self) -> scan_settings.ScanSettings:
+        return scan_settings.ScanSettings(
+            crc_mode=self.crc,
+            broker_version=self.broker_version,
+            delays=self.delays,
+            include=self.topics.include,
+            exclude=self.topics.exclude,
+            want_units=False,
+            want_items=False,
+            want_messages=True,
+            want_digests=False,
+            block_rows=BLOCK_ROWS,
+        )
+
+    def _walk_to(self, spec: ranges.RangeSpec, segment: SegmentReader) -> ranges.RangeSummary:
+        """Return the summary of a scan from the segment's start up to the range.
+
+        Only from there it is known where records begin: a body may hold the image of any record.
+        """
+        if spec.known:
+            return ranges.RangeSummary(-1, spec.low, spec.low, True, end=spec.low)
+        settings = scan_settings.ScanSettings(
+            CRC_NONE, self.broker_version, want_units=False, want_items=False, want_digests=False,
+            search_crc=self.crc, block_rows=BLOCK_ROWS,
+        )  # fmt: skip
+        scanner = range_scan.RangeScanner(settings)
+        way = dataclasses.replace(spec, low=spec.segment_start, high=spec.low, known=True)
+        for _ in scanner.scan(way, segment.read, segment.view):
+            pass
+        return scanner.summary
+
+
+def _followed(segments: Sequence[ranges.Segment]) -> dict[int, bool]:
+    """Return for each segment, by its first offset, whether a later one holds data."""
+    followed, later = {}, False
+    for segment in reversed(segments):
+        followed[segment.start] = later
+        later = later or (segment.data_end > segment.start and _begins(segment.path))
+    return followed
+
+
+def _begins(path: str) -> bool:
+    """Return whether the first bytes of a segment are not all zero."""
+    with files.Reader(path) as reader:
+        return any(reader.read(0, min(r.FILLER_MIN, reader.size())))
