@@ -68,6 +68,13 @@ def truth(tmp_path: Path) -> dict[str, bytes]:
     return found
 
 
+def test_all_messages_of_a_log_in_a_bucket(store: str, tmp_path: Path) -> None:
+    """What is not mapped into memory is read anew into one buffer: rows that are made meanwhile keep their bytes."""
+    there, here = rr.messages(store).read_all(), rr.messages(tmp_path / "store").read_all()
+    assert there.num_rows
+    assert there.equals(here)
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_zeros_at_the_end_are_not_stored(store: str, out: str, keep: bool, tmp_path: Path) -> None:
     assert built(store, out, keep_zeros=keep).exit == 0
