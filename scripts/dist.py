@@ -1,7 +1,8 @@
 """What a cluster needs that has no checkout and no package of this project, in ``dist/``: ``make dist``.
 
     rocketmq_reindex-VERSION-py3-none-any.whl    to install, on Databricks for one
-    rocketmq_reindex.zip                         its files and their bytecode, for --py-files: executors pass over a .whl there
+    rocketmq_reindex.zip                         its files, bytecode and compiled loops, for --py-files: executors pass over a
+                                                 .whl there
     rmq_reindex.py                               what spark-submit runs: the command line
     environment.tar.gz                           for --archives: the third-party packages of uv.lock without pyspark
     spark-defaults.conf, log4j2.properties       for --properties-file and -Dlog4j2.configurationFile
@@ -27,6 +28,7 @@ from pathlib import Path
 
 from rocketmq_reindex.jobs.spark.jars import delta_jars
 from scripts.bundle_wheel import bundle_wheel
+from scripts.carry import carry
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
@@ -107,13 +109,14 @@ def environment(archive: Path) -> None:
 def zipped(wheel: Path, target: Path) -> None:
     """The files of the wheel, and bytecode where zipimport looks for it: no process keeps what it compiles out of a zip.
 
-    A Python of another version passes over it, and takes the sources.
+    A Python of another version passes over it, and takes the sources. The record loops are compiled for common processors.
     """
     with tempfile.TemporaryDirectory() as aside:
         tree, made = Path(aside) / "tree", Path(aside) / target.name
         with zipfile.ZipFile(wheel) as packed:
             packed.extractall(tree)
         compile_all(tree, "-b")
+        carry(tree)
         with zipfile.ZipFile(made, "w") as archive:
             for path in sorted(path for path in tree.rglob("*") if path.is_file()):
                 # As of no day: the same sources give the same bytes.

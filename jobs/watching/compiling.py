@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Final
 
-from rocketmq_reindex.storage_format.kernels import cache_folder
+from rocketmq_reindex.storage_format.kernels import cache_folder, carried
 
 # -------------------------------------------------------------------------------------------------------------------- compiling
 # Say that a run begins by compiling its record loops, which nothing else shows: once for each version and machine.
@@ -25,7 +25,8 @@ def line(loop: str) -> str:
 
     Raises InputError where others may write to the folder that the environment names.
     """
-    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0") or cache_folder.holds(loop):
+    plain = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+    if plain or cache_folder.holds(loop) or carried.holds(loop):
         return ""
     return "compiling the record loops, once (some 25 s)"
 
@@ -51,7 +52,7 @@ NOTE: Final = (
 def kept() -> Iterator[bool]:
     """Have a folder for compiled loops, for the driver and the workers of a local session, while this context is open.
 
-    Yields whether one had to be made for the run.
+    Yields whether the loops have to be compiled for this run alone: they may come with the package.
 
     Raises InputError where others may write to the folder that the environment names.
     """
@@ -64,7 +65,7 @@ def kept() -> Iterator[bool]:
     with tempfile.TemporaryDirectory(prefix="rmq-reindex-compiled-", ignore_cleanup_errors=True) as folder:
         os.environ[cache_folder.VARIABLE] = folder
         try:
-            yield True
+            yield not carried.holds(SCAN)
         finally:
             os.environ.pop(cache_folder.VARIABLE)
             if before is not None:

@@ -21,21 +21,22 @@ _MANY: Final = 2 * _LANES
 """steps from which on several remainders are carried on at once"""
 
 
-def _has(*features: str) -> bool:
-    """Return whether compiled loops can use instructions: numba compiles, and for a processor that has them.
-
-    That need not be this one: NUMBA_CPU_FEATURES, NUMBA_CPU_NAME and NUMBA_ENABLE_AVX say less.
-    """
+def folding(known: str) -> tuple[bool, bool]:
+    """Return CAN_FOLD and FOLDS_WIDE of loops that are compiled for a processor; ``known`` is LLVM's list of its features."""
     if numba.config.DISABLE_JIT or platform.machine() not in ("x86_64", "AMD64"):
-        return False
+        return False, False
+    has = {feature for feature in ("pclmul", "vpclmulqdq", "avx512f") if f"+{feature}" in known.split(",")}
+    return "pclmul" in has, len(has) == 3
+
+
+def _known() -> str:
+    # Not those of this processor, where NUMBA_CPU_FEATURES, NUMBA_CPU_NAME or NUMBA_ENABLE_AVX say less.
     chosen = numba.config.CPU_FEATURES
-    known = (get_host_cpu_features() if chosen is None else chosen).split(",")
-    return all(f"+{feature}" in known for feature in features)
+    return str(get_host_cpu_features() if chosen is None else chosen)
 
 
-CAN_FOLD: Final = _has("pclmul")
-FOLDS_WIDE: Final = _has("pclmul", "vpclmulqdq", "avx512f")
-"""whether one instruction carries on four remainders at once"""
+CAN_FOLD, FOLDS_WIDE = folding(_known())
+"""whether compiled loops can use the instruction, and whether one carries on four remainders at once"""
 
 # x^(distance + 64) and x^distance modulo the polynomial, bits reflected, for distances of 64 and 16 bytes.
 _OVER_LANES: Final = (0x154442BD4, 0x1C6E41596)

@@ -89,9 +89,14 @@ def load(folder: str, name: str) -> bytes | None:
     """Return what ``save`` kept by this name; None where there is no file, or one that is not whole."""
     try:
         with open(os.path.join(folder, name + SUFFIX), "rb") as file:
-            digest, data = file.read(_DIGEST_SIZE), file.read()
+            return whole(file.read())
     except OSError:
         return None
+
+
+def whole(content: bytes) -> bytes | None:
+    """Return the data that ``save`` put into a file with this content; None where it is cut or altered."""
+    digest, data = content[:_DIGEST_SIZE], content[_DIGEST_SIZE:]
     return data if digest == _digest(data) else None
 
 

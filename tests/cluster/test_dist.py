@@ -16,6 +16,8 @@ from tests.tools.bundle import TASKS
 PACKAGES = ("storage_format", "files", "udfs", "jobs")
 PACKAGE = "rocketmq_reindex"
 DATABRICKS = DIST / "databricks"
+CARRIED = "/storage_format/kernels/carried/"
+"""the folder of compiled loops in the zip"""
 
 
 def test_the_zip_is_the_tree() -> None:
@@ -31,7 +33,7 @@ def test_the_zip_is_the_tree() -> None:
     (wheel,) = DIST.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive, zipfile.ZipFile(DIST / "rocketmq_reindex.zip") as made:
         assert {name: archive.read(name) for name in archive.namelist()} == {
-            name: made.read(name) for name in made.namelist() if not name.endswith(".pyc")
+            name: made.read(name) for name in made.namelist() if not name.endswith(".pyc") and CARRIED not in name
         }
     assert (DIST / "rmq_reindex.py").read_bytes() == (ROOT / "jobs" / "cli.py").read_bytes()
 

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.storage_format.kernels.cache_folder import VARIABLE
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools.distributed import Place, place
 from tests.tools.faulty_cluster import HOSTS, QUICK_JAVA, Cluster, cluster
-from tests.tools.installed import keep_compiled
 from tests.tools.trap import Trap
 
 Stores = Callable[[str], GoldenStore]
@@ -34,14 +32,8 @@ def submitter(tmp_path_factory: pytest.TempPathFactory) -> Place:
     return place(tmp_path_factory.mktemp("user") / "place")
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment with which all find what the checkout has compiled: the same sources have the same stamp."""
-    folder = tmp_path_factory.mktemp("compiled")
-    keep_compiled(folder)
-    return {VARIABLE: str(folder)}
-
-
+COMPILE = "NUMBA_ENABLE_AVX"
+"""Who names a processor's features to numba gets loops that are compiled for them; 1 is what numba takes here anyway."""
 ONE_EXECUTOR = {"spark.cores.max": "1"}
 """Each executor unpacks the environment: it takes most of the time."""
 
@@ -57,7 +49,7 @@ def one_core_a_worker(submitter: Place) -> dict[str, str]:
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
         "spark.executorEnv.PYTHONPATH": "",
         "spark.executor.extraJavaOptions": QUICK_JAVA,
-        **{f"spark.executorEnv.{name}": bare[name] for name in ("PATH", "HOME", VARIABLE) if name in bare},
+        **{f"spark.executorEnv.{name}": bare[name] for name in ("PATH", "HOME", COMPILE) if name in bare},
     }
 
 
@@ -70,18 +62,19 @@ def test_the_python_is_bare(submitter: Place) -> None:
         assert f"No module named '{module}'" in done.stderr
 
 
-@pytest.mark.parametrize("kept", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["kept", "compiled"])
+@pytest.mark.parametrize("carried", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["carried", "compiled"])
 def test_build_and_verify(
-    kept: bool, submitter: Place, standalone: Cluster, compiled: dict[str, str], golden_store: Stores, tmp_path: Path
-) -> None:
-    """``kept``: all find the record loops compiled. To compile them on two executors and the driver takes longer than all the
-    rest: `make slow` has that.
+    carried: bool, submitter: Place, standalone: Cluster, golden_store: Stores, tmp_path: Path
+) -> None:  # fmt: skip
+    """``carried``: the zip has the record loops for these processors, and nothing is compiled. To compile them on two executors
+    and the driver takes longer than all the rest: `make slow` has that.
     """
-    store, out = golden_store(NAME), tmp_path / "place" / "out"
+    store, out, home = golden_store(NAME), tmp_path / "place" / "out", tmp_path / "home"
     out.parent.mkdir()
+    home.mkdir()
     (tmp_path / "work").mkdir()
     trap = Trap(tmp_path / "trap")
-    submitter = Place(submitter.folder, compiled if kept else {}, trap.here)
+    submitter = Place(submitter.folder, {"HOME": str(home)} | ({} if carried else {COMPILE: "1"}), trap.here)
     settings = one_core_a_worker(submitter)
     with guarded(store.path, out):
         words: list[str | Path] = [
@@ -114,19 +107,19 @@ def test_build_and_verify(
         assert json.loads(verified.out.splitlines()[-1])["exit"] == 0
     # No process of the driver, of the executors or of their workers ran what lies where the user is.
     assert trap.marked() == []
-    if not kept:
-        # Where the next application finds what this one compiled.
-        (cache,) = (submitter.folder / "home" / ".cache" / "numba").iterdir()
-        assert cache.name.startswith("rmq-reindex-")
+    # Where the next application finds what this one compiled.
+    (cache,) = (home / ".cache" / "numba").iterdir()
+    assert cache.name.startswith("rmq-reindex-")
+    assert (list(cache.glob("*.nbc")) == []) is carried
 
 
 @pytest.mark.slow
 def test_executors_whose_python_lacks_packages(
-    submitter: Place, standalone: Cluster, compiled: dict[str, str], golden_store: Stores, tmp_path: Path
-) -> None:
+    submitter: Place, standalone: Cluster, golden_store: Stores, tmp_path: Path
+) -> None:  # fmt: skip
     """PYSPARK_PYTHON was forgotten: one line names the Python, a host, and what to do."""
     store, out = golden_store(NAME), tmp_path / "out"
-    forgetful = Place(submitter.folder, compiled | {"PYSPARK_PYTHON": "python3"})
+    forgetful = Place(submitter.folder, {"PYSPARK_PYTHON": "python3"})
     settings = one_core_a_worker(forgetful) | ONE_EXECUTOR | {"spark.task.maxFailures": "1"}
     built = forgetful.submit(standalone.url, settings, "build", store.path, "--out", out, *store.size_words())
     assert built.status == 1
