@@ -18,6 +18,7 @@ import contextlib
 import gzip
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -36,12 +37,15 @@ PYTHON = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 BROUGHT_BY_SPARK = ("pyspark", "py4j")
 LEFT_OUT = (
     "bin/",  # scripts name the folder that they were installed in
-    "llvmlite/tests/", "numba/cuda/", "numba/tests/", "pandas/tests/", "pyarrow/include/", "pyarrow/src/", "pyarrow/tests/",
-    # A seventh of pyarrow's libraries is for servers of its own protocol.
+    "numba/cuda/", "pyarrow/include/", "pyarrow/src/",
+    # A seventh of pyarrow's libraries is for servers of its own protocol. Substrait, Parquet and data sets are not needed
+    # either, but libarrow_python has the system load their libraries.
     "pyarrow/_flight", "pyarrow/libarrow_flight", "pyarrow/libarrow_python_flight",
 )  # fmt: skip
 """nobody imports it"""
-SOURCES = (".c", ".cc", ".cpp", ".f", ".f90", ".h", ".hpp", ".pxd", ".pxi", ".pyf", ".pyi", ".pyx")
+TWICE = re.compile(r"pyarrow/lib\w+\.so(\.\d+\.\d+\.\d+)?")
+"""copies of libraries by names that a compiler looks for; they are loaded as libarrow_python.so.N"""
+SOURCES = (".a", ".c", ".cc", ".cpp", ".f", ".f90", ".h", ".hpp", ".pxd", ".pxi", ".pyf", ".pyi", ".pyx")
 """of compiled modules, and types for checkers"""
 OF_INSTALLER = ("RECORD", "INSTALLER", "REQUESTED", ".lock")
 LAUNCHER = f"""#!/bin/sh
@@ -59,7 +63,10 @@ def uv(*words: str | Path) -> str:
 
 def wanted(name: str) -> bool:
     """Whether a file of the installed packages goes into the archive."""
-    return not name.startswith(LEFT_OUT) and not name.endswith(SOURCES) and name.rpartition("/")[2] not in OF_INSTALLER
+    *folders, file = name.split("/")
+    if name.startswith(LEFT_OUT) or TWICE.fullmatch(name) or "tests" in folders:
+        return False
+    return not file.endswith(SOURCES) and file not in OF_INSTALLER
 
 
 def compile_all(packages: Path, *words: str) -> None:

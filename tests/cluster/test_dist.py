@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 import tarfile
@@ -60,6 +61,18 @@ def test_the_environment_has_what_the_jobs_import_and_not_spark() -> None:
     assert list(members) == sorted(members)
     assert {(member.mtime, member.uid, member.uname) for member in members.values()} == {(0, 0, "")}
     assert members["bin/python"].mode == 0o755
+
+
+def test_the_environment_has_nothing_that_no_process_loads() -> None:
+    """Each executor unpacks it."""
+    with tarfile.open(DIST / "environment.tar.gz") as archive:
+        sizes = {member.name: member.size for member in archive}
+    # The packages of a test, in the folder of the one that it tests.
+    assert not [name for name in sizes if "tests" in name.split("/")]
+    libraries = [name for name in sizes if re.fullmatch(r"lib/pyarrow/lib.*\.so.*", name) and ".cpython-" not in name]
+    assert len(libraries) >= 5
+    assert all(re.fullmatch(r".*\.so\.\d+", name) for name in libraries), libraries
+    assert sum(sizes.values()) < 440_000_000
 
 
 def test_the_environment_has_bytecode_that_goes_by_the_source() -> None:
