@@ -14,7 +14,7 @@ from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools.distributed import Place, place
-from tests.tools.faulty_cluster import HOSTS, QUICK_JAVA, Cluster, cluster
+from tests.tools.faulty_cluster import HOSTS, QUICK_JAVA, Cluster, cluster, spark_home
 from tests.tools.trap import Trap
 
 Stores = Callable[[str], GoldenStore]
@@ -111,6 +111,33 @@ def test_build_and_verify(
     (cache,) = (home / ".cache" / "numba").iterdir()
     assert cache.name.startswith("rmq-reindex-")
     assert (list(cache.glob("*.nbc")) == []) is carried
+
+
+READ = """
+import sys
+import rocketmq_reindex as rr
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+rr.sql.register(spark)
+print("rows:", *(spark.read.format(kind).load(sys.argv[1]).count() for kind in ("rocketmq-commitlog", "rocketmq-consumequeue")))
+"""
+
+
+def test_data_sources_of_sql(submitter: Place, golden_store: Stores, tmp_path: Path) -> None:
+    """They need no more of the packages than the archive has, nor loops that the zip lacks. Without spark-submit, which would
+    unpack the archive once more.
+    """
+    python = submitter.environment["PYSPARK_DRIVER_PYTHON"]
+    paths = [submitter.folder / "rocketmq_reindex.zip", *(spark_home() / "python" / "lib").glob("*.zip")]
+    more = {"SPARK_HOME": str(spark_home()), "PYTHONPATH": ":".join(map(str, paths)), "HOME": str(tmp_path)}
+    reader = Place(
+        submitter.folder, more | {"PYSPARK_PYTHON": python, "PYSPARK_SUBMIT_ARGS": "--master local[1] pyspark-shell"}
+    )
+    words = [python, "-c", READ, str(golden_store(NAME).path)]
+    done = subprocess.run(words, cwd=tmp_path, env=reader.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert re.search(r"^rows: 1885 \d+$", done.stdout, re.MULTILINE), done.stdout
+    assert not list((tmp_path / ".cache" / "numba").rglob("*.nbc"))
 
 
 @pytest.mark.slow
