@@ -16,7 +16,7 @@ from llvmlite import binding
 
 from rocketmq_reindex.storage_format.kernels import cache_folder, carried
 from scripts.dist import DIST
-from tests.hostile.test_cache_folder import Marks
+from tests.compiled.test_cache_folder import Marks
 from tests.tools.faulty_processes import ROOT
 
 ZIP = DIST / "rocketmq_reindex.zip"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sysconfig
@@ -38,8 +39,10 @@ class Installed:
         return {cache_folder.VARIABLE: str(self.folder / "compiled")}
 
 
-def uv(*words: str | Path) -> None:
-    done = subprocess.run([ROOT / "scripts" / "uv", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+def uv(*words: str | Path, **environment: str) -> None:
+    done = subprocess.run(
+        [ROOT / "scripts" / "uv", *words], cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
