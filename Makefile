@@ -23,7 +23,7 @@ test-setup:  # with RocketMQ 5.5.0's own jars: the newest of which Maven Central
 oracles: setup  # RocketMQ of all versions
 	@for version in 5.5.0 5.5.1 5.4.0 5.3.4 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
 
-full-setup: oracles dist  # an HDFS, S3 servers, Spark's jars for S3, DuckDB and Polars, a browser, the pages of docs/, Airflow in .venv-airflow
+full-setup: oracles dist  # an HDFS, an S3 server, Spark's jars for S3, DuckDB and Polars, a browser, the pages of docs/, Airflow in .venv-airflow
 	@$(ENV) tests/hdfs/run build
 	@$(ENV) tests/s3a/build
 	@$(ENV) tests/s3proxy/run build
@@ -72,6 +72,7 @@ test-all: test test-rest ## every test but the slow ones and the full matrix
 
 slow: full-setup ## the tests that take minutes or gigabytes, and those of one more RocketMQ version
 	@scripts/airflow 2
+	@scripts/s3-servers minio
 	$(PYTEST) -m slow tests/
 
 versions: setup ## a smoke test with the lowest versions that pyproject.toml allows, and with those of a fresh install; dist/ under older Sparks

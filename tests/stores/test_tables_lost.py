@@ -27,7 +27,7 @@ from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, SEGMENT
 from tests.incremental.world import SALVAGE, World
 from tests.stores.tables_session import Started
 from tests.tools.faulty_s3 import at_random
-from tests.tools.real_s3 import KEY, SECRET, SERVERS, real_s3
+from tests.tools.real_s3 import KEY, NAMES, SECRET, SERVERS, real_s3
 from tests.tools.s3_door import CUT, LOST, Refuses, Sought, all_pass, s3_door
 
 HOWS = ("commits", "random")
@@ -80,7 +80,7 @@ def commits_without_answer(fault: int) -> Refuses:
     ("door", "how"),
     [
         pytest.param(server, how, marks=() if (server, how) == ("seaweedfs", "commits") else pytest.mark.slow)
-        for server in SERVERS
+        for server in NAMES
         for how in HOWS
     ],
     indirect=["door"],

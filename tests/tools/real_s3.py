@@ -1,4 +1,4 @@
-"""Real S3 servers on loopback, in processes of their own: those of SERVERS that ``scripts/s3-servers`` could install."""
+"""Real S3 servers on loopback, in processes of their own: those of NAMES that ``scripts/s3-servers`` could install."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from tests.tools.faulty_processes import ROOT
 from tests.tools.s3_server import bucket_at, environment
 
 _FOLDER: Final = ROOT / ".venv-servers" / "bin"
 _PROGRAMS: Final = {"seaweedfs": _FOLDER / "weed", "minio": _FOLDER / "minio"}
-SERVERS: Final = tuple(name for name, program in _PROGRAMS.items() if name == "seaweedfs" or program.exists())
+NAMES: Final = tuple(name for name, program in _PROGRAMS.items() if name == "seaweedfs" or program.exists())
 """SeaweedFS is always there. MinIO is built by Go, which a machine may lack."""
+SERVERS: Final = tuple(pytest.param(name, marks=() if name == "seaweedfs" else pytest.mark.slow) for name in NAMES)
+"""The servers as parameters of tests. To build MinIO takes four minutes, so `make slow` alone does it."""
 _PATIENCE: Final = 60.0
 _KEYS: Final = environment(0)
 KEY, SECRET = _KEYS["AWS_ACCESS_KEY_ID"], _KEYS["AWS_SECRET_ACCESS_KEY"]
