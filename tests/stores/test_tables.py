@@ -90,10 +90,11 @@ def keyed(endpoint: str, root: str) -> str:
     return f"s3://someone:{SECRET.replace('/', '%2F')}@{root}?endpoint_override={endpoint}&scheme=http&region=us-east-1"
 
 
+@pytest.mark.slow
 def test_in_a_bucket(
     golden_store: Stores, started: Started, s3_place: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """DIR and tables."""
+    """DIR and tables. `make test-rest` has tables in a bucket whose answers are lost, and DIR in many."""
     root = s3_place.partition("?")[0].removeprefix("s3://")
     place = keyed(os.environ["AWS_ENDPOINT_URL"].removeprefix("http://"), root)
     built_twice(golden_store("basic-5.3"), started, files.join(place, NAME), files.join(place, "out"), tmp_path, capfd)
