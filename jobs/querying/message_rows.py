@@ -6,8 +6,7 @@ import contextlib
 import dataclasses
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -175,29 +174,55 @@ class _Failed(NamedTuple):
 
 
 class _InOrder(Generic[T]):
-    """The threads of one reading. The results of each piece are in a queue of their own; ``_waiting`` has these in order."""
+    """The threads of one reading. The results of each piece are in a queue of their own; ``_waiting`` has these in order.
+
+    Python waits at its end for all threads but daemons, and for those of a pool before it can be seen that it ends. These
+    are neither: they end by themselves when nobody is left who takes results.
+    """
 
     def __init__(self, pieces: Iterator[Callable[[], Iterator[T]]], threads: int) -> None:
-        self._pieces, self._threads = pieces, threads
+        self._pieces = pieces
         self._waiting: queue.Queue[queue.Queue[T | _Failed | None] | None] = queue.Queue(threads)
+        self._to_do: queue.Queue[tuple[Callable[[], Iterator[T]], queue.Queue[T | _Failed | None]] | None] = queue.Queue()
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._begin, name="messages", daemon=True)
+        self._taker = threading.current_thread()
+        """who took the last result, or waits for the next one"""
+        # Who takes the results may be a daemon, whose threads would be, too.
+        self._thread = threading.Thread(target=self._begin, name="messages", daemon=False)
+        self._workers = [threading.Thread(target=self._work, name="messages", daemon=False) for _ in range(threads)]
 
     def results(self) -> Iterator[T]:
         """Yield all results. All threads have ended when it ends, or is closed."""
+        self._taker = threading.current_thread()
         self._thread.start()
         try:
-            while (results := self._waiting.get()) is not None:
-                while (result := results.get()) is not None:
+            while (results := self._next(self._waiting)) is not None:
+                while (result := self._next(results)) is not None:
                     if isinstance(result, _Failed):
                         raise result.error
                     yield result
         finally:
             self._end.set()
-            self._thread.join()
+            # Python may close what nobody refers to in any thread, in one of these, too.
+            if threading.current_thread() not in (self._thread, *self._workers):
+                self._thread.join()
+
+    def _next(self, results: queue.Queue[Q]) -> Q:
+        """Return the next one of the queue, once it is there."""
+        self._taker = threading.current_thread()
+        while self._thread.is_alive() or not results.empty():
+            with contextlib.suppress(queue.Empty):
+                return results.get(timeout=_LOOK)
+        raise RuntimeError("messages: Python ends: no more of them are read")
+
+    @property
+    def _over(self) -> bool:
+        """Whether nobody takes results any more: the reading was closed, or the program ends and has left it half way."""
+        main_lives, taker = threading.main_thread().is_alive(), self._taker
+        return self._end.is_set() or not (main_lives or (not taker.daemon and taker.is_alive()))
 
     def _put(self, into: queue.Queue[Q], value: Q) -> None:
-        while not self._end.is_set():
+        while not self._over:
             with contextlib.suppress(queue.Full):
                 into.put(value, timeout=_LOOK)
                 return
@@ -205,12 +230,14 @@ class _InOrder(Generic[T]):
 
     def _begin(self) -> None:
         """Take the pieces one after another, and have each worked on."""
-        with contextlib.suppress(_Ended), ThreadPoolExecutor(self._threads, thread_name_prefix="messages") as pool:
+        with contextlib.suppress(_Ended):
             try:
+                for worker in self._workers:
+                    worker.start()
                 for piece in self._pieces:
                     results: queue.Queue[T | _Failed | None] = queue.Queue(_HELD)
                     self._put(self._waiting, results)
-                    pool.submit(self._work, piece, results)
+                    self._to_do.put((piece, results))
             except _Ended:
                 raise
             except BaseException as error:  # noqa: BLE001  who takes the results raises it
@@ -218,17 +245,28 @@ class _InOrder(Generic[T]):
                 failed.put(_Failed(error))
                 self._put(self._waiting, failed)
             self._put(self._waiting, None)
+        started = [worker for worker in self._workers if worker.ident is not None]
+        for _ in started:
+            self._to_do.put(None)
+        for worker in started:
+            worker.join()
+        if isinstance(self._pieces, Generator):
+            # It may have a file open.
+            self._pieces.close()
 
-    def _work(self, piece: Callable[[], Iterator[T]], results: queue.Queue[T | _Failed | None]) -> None:
+    def _work(self) -> None:
+        """Work on pieces until there are no more."""
         with contextlib.suppress(_Ended):
-            try:
-                for result in piece():
-                    self._put(results, result)
-                self._put(results, None)
-            except _Ended:
-                raise
-            except BaseException as error:  # noqa: BLE001  who takes the results raises it
-                self._put(results, _Failed(error))
+            while (task := self._to_do.get()) is not None:
+                piece, results = task
+                try:
+                    for result in piece():
+                        self._put(results, result)
+                    self._put(results, None)
+                except _Ended:
+                    raise
+                except BaseException as error:  # noqa: BLE001  who takes the results raises it
+                    self._put(results, _Failed(error))
 
 
 def in_order(pieces: Iterator[Callable[[], Iterator[T]]], threads: int) -> Iterator[T]:
