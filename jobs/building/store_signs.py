@@ -71,7 +71,7 @@ def log_samples(segments: Sequence[Segment], accepted: Sequence[RangeSummary]) -
 
 
 def spread(last: int, count: int) -> list[int]:
-    """Return at most ``most`` numbers from 0 to ``last``, both among them, evenly spread."""
+    """Return at most ``count`` numbers from 0 to ``last``, both among them, evenly spread."""
     return sorted({last * k // (count - 1) for k in range(count)})
 
 

@@ -73,7 +73,6 @@ def write_part(staging: StagingFolder, folder: str, lines: Iterable[Line]) -> st
 # ----------------------------------------------------------------------------------------------------------------------- queues
 # Write whole ConsumeQueue files from the cells of a bucket.
 
-"""``StorePathConfigHelper.getStorePathConsumeQueue``"""
 LINES_MAX = 20_000
 """Lines in one part of the manifest: a task may write very many small files."""
 FileKey = tuple[bytes, int, int]
@@ -148,8 +147,6 @@ class WriteQueues:
 
 # ---------------------------------------------------------------------------------------------------------------------- batches
 # Write the files of batch ConsumeQueues. The units of a queue come in the order of the log and fill its files in turn.
-
-"""``StorePathConfigHelper.getStorePathBatchConsumeQueue``"""
 
 
 @dataclass
