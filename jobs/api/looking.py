@@ -201,8 +201,13 @@ def messages(
         damage,
     )
     schema = asked.schema()
-    with failures_as_errors("STORE"):
-        batches = asked.read(schema)
+    try:
+        with failures_as_errors("STORE"):
+            batches = asked.read(schema)
+    except InputError as error:
+        # The store is named by the same keywords as there.
+        error.args = (api_keywords.in_keywords(str(error), "query"), *error.args[1:])
+        raise
 
     def named() -> Iterator[pa.RecordBatch]:
         with failures_as_errors("STORE"):

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.local.engines import own_cores
-from rocketmq_reindex.jobs.store.settings import check_is_folder
+from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store
 from rocketmq_reindex.storage_format.errors import RefusedError, UsageError
 from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.storage_format.scan.settings import Block
@@ -101,6 +101,8 @@ class MessageRows:
         """
         if self.store:
             check_is_folder(self.store)
+            if not self.commitlogs:
+                check_is_store(self.store)
         bounds = Bounds(
             start_time=Bounds.start_time if self.since is None else self.since,
             end_time=Bounds.end_time if self.until is None else self.until,

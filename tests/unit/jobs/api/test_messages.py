@@ -180,9 +180,16 @@ def test_what_is_no_log(tmp_path: Path) -> None:
     """It is said at once, not when the first batch is asked for."""
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
     assert rr.messages(tmp_path / "store").read_all().num_rows == 0
-    for store, error in ((tmp_path / "nowhere", "is not there: STORE is"), (tmp_path / "store/commitlog", "is not there")):
+    for store, error in ((tmp_path / "nowhere", "is not there: store is"), (tmp_path / "store/commitlog", "is not there")):
         with pytest.raises(rr.InputError, match=error):
             rr.messages(store)
+    (tmp_path / "store" / "commitlog" / f"{0:020d}").write_bytes(b"")
+    with pytest.raises(rr.InputError, match=f"is no store: .*: did you mean the store around it, {tmp_path}/store"):
+        rr.messages(tmp_path / "store" / "commitlog")
+    (tmp_path / "store" / "commitlog").rename(tmp_path / "segments")
+    with pytest.raises(rr.InputError, match=f"is no store: .*: did you mean commitlog=.{tmp_path}/segments"):
+        rr.messages(tmp_path / "segments")
+    (tmp_path / "segments").rename(tmp_path / "store" / "commitlog")
     (tmp_path / "store" / "commitlog" / "notes.txt").write_text("x")
     with pytest.raises(rr.InputError, match="is not a segment"):
         rr.messages(tmp_path / "store")
