@@ -168,8 +168,9 @@ def messages(
         body: ``"unpacked"`` (zlib, LZ4 and Zstandard are undone), ``"stored"`` (as it is in the log), or ``"none"`` for no
             column ``body``.
         max_body: Bytes of the longest unpacked body; a longer one, and one that is broken, is null.
-        damage: ``"rows"``: a damaged stretch is a row with ``damage``, ``commitLogOffset`` and ``msgSize``, all else null.
-            ``"skip"``: it is left out, and so is the column. ``"fail"``: it ends the reading with RefusedError.
+        damage: ``"rows"``: a damaged stretch is a row with ``damage``, ``commitLogOffset`` and ``msgSize``, all else null,
+            whatever else is asked for. It follows the messages of its segment. ``"skip"``: it is left out, and so is the
+            column. ``"fail"``: it ends the reading with RefusedError, unless it is a torn or stale tail.
 
     Returns:
         A ``pyarrow.RecordBatchReader``. DuckDB and Polars take it as it is, ``read_pandas()`` makes a DataFrame of it. Its
