@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import random
 import subprocess
@@ -17,7 +18,9 @@ import pyarrow as pa
 import pytest
 
 import rocketmq_reindex as rr
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.querying.message_rows import in_order
+from rocketmq_reindex.udfs.messages.log_rows import LogRows
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
 from tests.tools.encode import EPOCH, Message
@@ -193,6 +196,16 @@ def test_what_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "store" / "commitlog" / "notes.txt").write_text("x")
     with pytest.raises(rr.InputError, match="is not a segment"):
         rr.messages(tmp_path / "store")
+
+
+def test_rows_keep_their_bytes_where_a_log_is_read_into_one_buffer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a bucket: the buffer is filled anew while the rows of what it held are made."""
+    random_log(tmp_path / "commitlog", 4, records=400, segment_size=1 << 17)
+    mapped = rr.messages(tmp_path).read_all()
+    settings = vars(LogRows)["_settings"].fget
+    monkeypatch.setattr(LogRows, "_settings", property(lambda rows: dataclasses.replace(settings(rows), chunk=4096)))
+    monkeypatch.setattr(files.Reader, "view", lambda *_: None)
+    assert rr.messages(tmp_path).read_all().equals(mapped)
 
 
 def test_results_come_in_order_and_are_not_made_far_ahead() -> None:
