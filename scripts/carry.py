@@ -26,9 +26,9 @@ Loops = list[tuple[str, str, Any]]
 
 
 def _asked() -> tuple[Loops, bool]:
-    """Each loop that Python code calls; those that other loops call are part of them. And whether one had to be compiled.
+    """Each loop that Python code calls, and whether one had to be compiled. Loops that only loops call are part of those.
 
-    What is compiled as part of another loop is not seen when Python code calls it.
+    In a process that compiles, a loop may be there as part of another one before Python code calls it: that call is not seen.
     """
     from numba.core import dispatcher
 

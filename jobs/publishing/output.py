@@ -115,7 +115,7 @@ def kept(target: str) -> list[str]:
 
 
 def sweeping(staging: StagingFolder, target: str) -> contextlib.AbstractContextManager[bool]:
-    """Tell whether this run is the only one to DIR, while this lasts: runs that start meanwhile know that something may go.
+    """Return a context with whether this run is the only one to DIR. Runs that start within it know that something may go.
 
     Only what was seen before may be removed, and nothing of a build that is ``kept`` now.
     """

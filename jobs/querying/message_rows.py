@@ -36,7 +36,7 @@ Batches = Iterator[pa.RecordBatch]
 
 BODIES: Final = ("unpacked", "stored", "none")
 _KEYED: Final = pa.schema([fields(body=False, damage=False).field(name) for name in ("commitLogOffset", "keys", "uniqKey")])
-"""what a message is looked for by its keys with"""
+"""the columns that tell whether a message has one of the keys"""
 _SEPARATOR: Final = " "
 """``MessageConst.KEY_SEPARATOR``"""
 _WHOLE: Final = 1 << 62

@@ -52,7 +52,7 @@ NOTE: Final = (
 def kept() -> Iterator[bool]:
     """Have a folder for compiled loops, for the driver and the workers of a local session, while this context is open.
 
-    Yields whether the loops have to be compiled for this run alone: they may come with the package.
+    Yield whether they are compiled for this run alone: there is no other folder, and they do not come with the package.
 
     Raises InputError where others may write to the folder that the environment names.
     """
