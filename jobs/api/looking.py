@@ -152,8 +152,9 @@ def messages(
 ) -> pa.RecordBatchReader:
     """Read the messages of a log as Arrow batches, in the order of the log, without a broker, a JVM or Spark.
 
-    The log is read once, by all processors, and never held in memory as a whole. No ConsumeQueue and no index is needed. Each
-    row is a record as it was stored: a record of a system topic stays one, and a batch (``SYS_FLAG`` has its bit) is one row.
+    The log is read once, by all processors, and never held in memory as a whole: for each processor there are some stretches
+    of 32 MiB and their rows, until the reader is at its end, or deleted. No ConsumeQueue and no index is needed. Each row is a
+    record as it was stored: a record of a system topic stays one, and a batch (``SYS_FLAG`` has its bit) is one row.
 
     Args:
         store: The store: a folder or URI. Its segments are in ``store/commitlog``.
