@@ -149,6 +149,7 @@ def messages(
     body: Literal["unpacked", "stored", "none"] = "unpacked",
     max_body: int = 4 << 20,
     damage: Literal["rows", "skip", "fail"] = "rows",
+    segment_size: int = 0,
 ) -> pa.RecordBatchReader:
     """Read the messages of a log as Arrow batches, in the order of the log, without a broker, a JVM or Spark.
 
@@ -172,6 +173,7 @@ def messages(
         damage: ``"rows"``: a damaged stretch is a row with ``damage``, ``commitLogOffset`` and ``msgSize``, all else null,
             whatever else is asked for. It follows the messages of its segment. ``"skip"``: it is left out, and so is the
             column. ``"fail"``: it ends the reading with RefusedError, unless it is a torn or stale tail.
+        segment_size: Bytes of a segment. Default: the size that the files show.
 
     Returns:
         A ``pyarrow.RecordBatchReader``. DuckDB and Polars take it as it is, ``read_pandas()`` makes a DataFrame of it. Its
@@ -188,9 +190,9 @@ def messages(
         >>> sum(batch.num_rows for batch in reader)
         522
     """
-    from rocketmq_reindex.jobs.querying.message_rows import MessageRows
+    from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion
 
-    asked = MessageRows(
+    asked = MessageQuestion(
         "" if store is None else _path(store),
         tuple(map(_path, _several(commitlog))),
         tuple(map(str, _several(topics))),
@@ -201,14 +203,15 @@ def messages(
         body,
         max_body,
         damage,
+        segment_size,
     )
     schema = asked.schema()
     try:
         with failures_as_errors("STORE"):
             batches = asked.read(schema)
     except InputError as error:
-        # The store is named by the same keywords as there.
-        error.args = (api_keywords.in_keywords(str(error), "query"), *error.args[1:])
+        # The log is named by the same keywords as there.
+        error.args = (api_keywords.in_keywords(str(error), "verify"), *error.args[1:])
         raise
 
     def named() -> Iterator[pa.RecordBatch]:

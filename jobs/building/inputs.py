@@ -111,8 +111,9 @@ def look_at(settings: BuildSettings) -> Inputs:
     Raises InputError for folders that cannot be used, a running broker, a log without segments, and sizes that do not fit, of
     files or of ranges.
     """
-    # A wrong STORE is told before what stands at DIR, and beside --commitlog, too: sizes and topics are taken from it.
-    if settings.store:
+    # A wrong STORE is told before what stands at DIR, and beside --commitlog, too: sizes and topics are taken from it. A bucket
+    # has no folders, and a policy may let a build read the segments alone.
+    if settings.store and settings.commitlogs and not files.is_flat(settings.store):
         check_is_folder(settings.store)
     log = list_segments(settings.roots, settings.segment_size, may_be_short=settings.mends)
     # An incremental run may know what it left in DIR.

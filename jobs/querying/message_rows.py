@@ -25,7 +25,7 @@ from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.messages.batches import DAMAGE, MessageBatches, fields
-from rocketmq_reindex.udfs.messages.log_rows import UNPACKED_MAX, Bounds, LogRange, LogRows, Topics
+from rocketmq_reindex.udfs.messages.log_rows import UNPACKED_MAX, Bounds, LogRange, LogRowReader, Topics
 
 T = TypeVar("T")
 Q = TypeVar("Q")
@@ -44,7 +44,7 @@ _WHOLE: Final = 1 << 62
 
 
 @dataclass(frozen=True)
-class MessageRows:
+class MessageQuestion:
     """The wanted messages of a log. Times are milliseconds since 1970: from ``since`` on, and before ``until``.
 
     ``topics`` are names or globs, ``keys`` words of KEYS or whole unique keys; without any of them all are wanted. ``columns``
@@ -62,6 +62,8 @@ class MessageRows:
     body: str = BODIES[0]
     max_body: int = UNPACKED_MAX
     damage: str = log_rows.ROWS
+    segment_size: int = 0
+    """bytes; 0 is that of the files"""
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -89,6 +91,8 @@ class MessageRows:
                 raise UsageError(f"messages: {name} {value!a}: take {' or '.join(choices)}")
         if self.max_body < 1:
             raise UsageError(f"messages: max_body {self.max_body}: take a number of bytes above 0")
+        if self.segment_size < 0:
+            raise UsageError(f"messages: segment_size {self.segment_size}: take a number of bytes above 0")
         if "" in (*self.topics, *self.keys):
             raise UsageError("messages: a topic and a key have at least one character")
         if len(set(self.columns)) < len(self.columns):
@@ -108,10 +112,10 @@ class MessageRows:
             end_time=Bounds.end_time if self.until is None else self.until,
         )
         unpack = self.max_body if self.body == BODIES[0] else 0
-        rows = LogRows(schema, self.roots, bounds, Topics(self.topics), range_size=_WHOLE, unpack=unpack)
+        rows = LogRowReader(schema, self.roots, bounds, Topics(self.topics), _WHOLE, self.segment_size, unpack=unpack)
         return in_order(self._pieces(rows, rows.plan(), schema), own_cores())
 
-    def _pieces(self, rows: LogRows, log_ranges: Sequence[LogRange], schema: pa.Schema) -> Iterator[Callable[[], Batches]]:
+    def _pieces(self, rows: LogRowReader, log_ranges: Sequence[LogRange], schema: pa.Schema) -> Iterator[Callable[[], Batches]]:
         """Scan the log. Yield what makes the rows of each block, and of the damage in each segment."""
         for log_range in log_ranges:
             holes: list[Hole] = []

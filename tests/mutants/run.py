@@ -38,8 +38,8 @@ from tests.mutants.draw import PACKAGES, Mutant, draw, product
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / ".mutants"
-FOLDERS = ("unit", "builds", "hostile", "incremental", "golden", "local", "reference", "tools", "smoke", "docs")
-"""those of ``make test``"""
+FOLDERS = ("unit", "builds", "hostile", "compiled", "incremental", "golden", "local", "reference", "tools", "smoke", "docs")
+"""those of ``make test``, and the tests of compiled code"""
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow and not matrix")
 SECONDS = 60.0
 """For a mutant tests of so many seconds run, the fastest first; the time that they had while the map was measured counts."""

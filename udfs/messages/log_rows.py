@@ -181,7 +181,7 @@ UNPACKED_MAX: Final = 4 << 20
 
 
 @dataclass(frozen=True)
-class LogRows:
+class LogRowReader:
     """The wanted records of a log as rows with the columns ``schema`` (``batches.fields``), and its damage.
 
     ``roots`` are the folders of segments. Sizes are bytes: ``segment_size`` 0 takes that of the files, ``unpack`` is the most

@@ -15,7 +15,13 @@ from rocketmq_reindex.storage_format import versions
 from rocketmq_reindex.storage_format.scan import ranges
 from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.messages.batches import fields
-from rocketmq_reindex.udfs.messages.log_rows import FAIL, RANGE_SIZE, ROWS, UNPACKED_MAX, LogRange, LogRows, Topics, hole_text
+from rocketmq_reindex.udfs.messages.log_rows import (
+    RANGE_SIZE,
+    UNPACKED_MAX,
+    LogRange,
+    LogRowReader,
+    Topics,
+)
 from rocketmq_reindex.udfs.sql.base import Source, SourceReader, in_one_line, narrow_bounds, narrow_topics
 from rocketmq_reindex.udfs.sql.options import Words, bounds_of, commitlog_folder
 
@@ -39,7 +45,7 @@ class CommitlogSource(Source):
 
     def columns(self, words: Words) -> pa.Schema:
         """Return all columns that these options give."""
-        return fields(body=words.flag("body") or words.flag("unpack"), damage=words.text("onDamage") == ROWS)
+        return fields(body=words.flag("body") or words.flag("unpack"), damage=words.text("onDamage") == log_rows.ROWS)
 
     def located(self, words: Words) -> tuple[str, ...]:
         """Return the folders of segments."""
@@ -65,7 +71,7 @@ class CommitlogReader(SourceReader):
     def __init__(self, source: CommitlogSource, schema: StructType) -> None:
         super().__init__(source, schema)
         words = self.words
-        self.log: LogRows | None = LogRows(
+        self.log: LogRowReader | None = LogRowReader(
             self.schema,
             self.located,
             bounds_of(words),
@@ -103,9 +109,9 @@ class CommitlogReader(SourceReader):
             return
         lost = log_rows.lost(holes)
         first = (lost or holes)[0]
-        if self.shown_damage == FAIL and lost:
-            self.refuse(f"segment {first.segment}", hole_text(first))
-        if self.shown_damage == ROWS:
+        if self.shown_damage == log_rows.FAIL and lost:
+            self.refuse(f"segment {first.segment}", log_rows.hole_text(first))
+        if self.shown_damage == log_rows.ROWS:
             yield log_rows.damage_rows(self.schema, holes)
         else:
-            self.skipped(f"segment {first.segment}", len(holes), hole_text(first))
+            self.skipped(f"segment {first.segment}", len(holes), log_rows.hole_text(first))

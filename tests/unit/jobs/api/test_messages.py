@@ -20,7 +20,7 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.querying.message_rows import in_order
-from rocketmq_reindex.udfs.messages.log_rows import LogRows
+from rocketmq_reindex.udfs.messages.log_rows import LogRowReader
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
 from tests.tools.encode import EPOCH, Message
@@ -167,6 +167,7 @@ def test_several_folders_and_times_with_zones(tmp_path: Path) -> None:
         ({"store": "store", "columns": ["a\x1b[31m"]}, r"messages: columns: there is no a\x1b[31m: take of topic, "),
         ({"store": "store", "body": "text"}, "messages: body 'text': take unpacked or stored or none"),
         ({"store": "store", "damage": "stop"}, "messages: damage 'stop': take skip or rows or fail"),
+        ({"store": "store", "segment_size": -1}, "messages: segment_size -1: take a number of bytes above 0"),
         ({"store": "store", "max_body": 0}, "messages: max_body 0: take a number of bytes above 0"),
         ({"store": "store", "keys": ""}, "messages: a topic and a key have at least one character"),
         ({"store": "store", "since": 1700000000}, "messages: since 1700000000: ten digits are seconds: take "),
@@ -193,6 +194,15 @@ def test_what_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(rr.InputError, match=f"is no store: .*: did you mean commitlog=.{tmp_path}/segments"):
         rr.messages(tmp_path / "segments")
     (tmp_path / "segments").rename(tmp_path / "store" / "commitlog")
+    log = tmp_path / "log" / "commitlog"
+    puts = random_log(log, 3, records=200, segment_size=SEGMENT)
+    first, second = sorted(log.iterdir())[:2]
+    second.write_bytes(second.read_bytes()[:-100])
+    with pytest.raises(rr.InputError, match="16,284 bytes where a segment has 16,384: give the right file or segment_size"):
+        rr.messages(tmp_path / "log")
+    for path in log.iterdir():
+        path.unlink() if path not in (first, second) else None
+    assert rr.messages(tmp_path / "log", segment_size=SEGMENT).read_all().num_rows < len(puts)
     (tmp_path / "store" / "commitlog" / "notes.txt").write_text("x")
     with pytest.raises(rr.InputError, match="is not a segment"):
         rr.messages(tmp_path / "store")
@@ -202,8 +212,8 @@ def test_rows_keep_their_bytes_where_a_log_is_read_into_one_buffer(tmp_path: Pat
     """As in a bucket: the buffer is filled anew while the rows of what it held are made."""
     random_log(tmp_path / "commitlog", 4, records=400, segment_size=1 << 17)
     mapped = rr.messages(tmp_path).read_all()
-    settings = vars(LogRows)["_settings"].fget
-    monkeypatch.setattr(LogRows, "_settings", property(lambda rows: dataclasses.replace(settings(rows), chunk=4096)))
+    settings = vars(LogRowReader)["_settings"].fget
+    monkeypatch.setattr(LogRowReader, "_settings", property(lambda rows: dataclasses.replace(settings(rows), chunk=4096)))
     monkeypatch.setattr(files.Reader, "view", lambda *_: None)
     assert rr.messages(tmp_path).read_all().equals(mapped)
 
