@@ -12,7 +12,7 @@ from tests.bench.template_log import write_log
 from tests.tools.faulty_processes import PATIENCE, ROOT
 
 MIB = 1 << 20
-MOST, NOISE = 640 * MIB, 96 * MIB
+MOST, NOISE = 768 * MIB, 192 * MIB
 """For two processors: blocks in the making, batches that wait, and what is mapped of the log; malloc's own doing"""
 READ = """
 import os, resource, sys
