@@ -61,4 +61,5 @@ def test_they_count_the_same(code: str, store: Path) -> None:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(packages)))}
     done = subprocess.run(words, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == wanted
+    # DuckDB shows on stdout how far it is, where that takes two seconds.
+    assert json.loads(done.stdout.splitlines()[-1]) == wanted
