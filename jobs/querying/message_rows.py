@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import queue
+import itertools
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ from rocketmq_reindex.udfs.messages.batches import DAMAGE, MessageBatches, field
 from rocketmq_reindex.udfs.messages.log_rows import UNPACKED_MAX, Bounds, LogRange, LogRowReader, Topics
 
 T = TypeVar("T")
-Q = TypeVar("Q")
+R = TypeVar("R")
 Batches = Iterator[pa.RecordBatch]
 
 # ----------------------------------------------------------------------------------------------------------------------- wanted
@@ -163,121 +164,69 @@ def _kept(block: Block) -> Block:
 # ------------------------------------------------------------------------------------------------------------------------ order
 # Work in several threads whose results come in order.
 
-_HELD: Final = 2
-"""results of one piece that wait until they are taken"""
-_LOOK: Final = 0.1
-"""seconds after which a thread that waits looks whether all has ended"""
+_STEP: Final = 2
+"""results that a piece makes at once"""
 
 
-class _Ended(Exception):
-    """Nobody takes what is made any more."""
+def _step(results: Iterator[T]) -> list[T]:
+    return list(itertools.islice(results, _STEP))
 
 
-class _Failed(NamedTuple):
-    """What ended a piece, instead of its next result."""
-
-    error: BaseException
+def _fail(error: Exception, _: int) -> Any:
+    raise error
 
 
-class _InOrder(Generic[T]):
-    """The threads of one reading. The results of each piece are in a queue of their own; ``_waiting`` has these in order.
+def _to_the_end(pieces: Iterator[Callable[[], Iterator[T]]]) -> Generator[Callable[[], Iterator[T]]]:
+    """Yield the pieces. What ends the iteration over them is raised by a last piece: behind the results of those before it."""
+    try:
+        yield from pieces
+    except Exception as error:  # noqa: BLE001  who takes the results raises it
+        yield partial(map, partial(_fail, error), [0])
 
-    Python waits at its end for all threads but daemons, and for those of a pool before it can be seen that it ends. These
-    are neither: they end by themselves when nobody is left who takes results.
-    """
 
-    def __init__(self, pieces: Iterator[Callable[[], Iterator[T]]], threads: int) -> None:
-        self._pieces = pieces
-        self._waiting: queue.Queue[queue.Queue[T | _Failed | None] | None] = queue.Queue(threads)
-        self._to_do: queue.Queue[tuple[Callable[[], Iterator[T]], queue.Queue[T | _Failed | None]] | None] = queue.Queue()
-        self._end = threading.Event()
-        self._taker = threading.current_thread()
-        """who took the last result, or waits for the next one"""
-        # Who takes the results may be a daemon, whose threads would be, too.
-        self._thread = threading.Thread(target=self._begin, name="messages", daemon=False)
-        self._workers = [threading.Thread(target=self._work, name="messages", daemon=False) for _ in range(threads)]
-
-    def results(self) -> Iterator[T]:
-        """Yield all results. All threads have ended when it ends, or is closed."""
-        self._taker = threading.current_thread()
-        self._thread.start()
-        try:
-            while (results := self._next(self._waiting)) is not None:
-                while (result := self._next(results)) is not None:
-                    if isinstance(result, _Failed):
-                        raise result.error
-                    yield result
-        finally:
-            self._end.set()
-            # Python may close what nobody refers to in any thread, in one of these, too.
-            if threading.current_thread() not in (self._thread, *self._workers):
-                self._thread.join()
-
-    def _next(self, results: queue.Queue[Q]) -> Q:
-        """Return the next one of the queue, once it is there."""
-        self._taker = threading.current_thread()
-        while self._thread.is_alive() or not results.empty():
-            with contextlib.suppress(queue.Empty):
-                return results.get(timeout=_LOOK)
-        raise RuntimeError("messages: Python ends: no more of them are read")
-
-    @property
-    def _over(self) -> bool:
-        """Whether nobody takes results any more: the reading was closed, or the program ends and has left it half way."""
-        main_lives, taker = threading.main_thread().is_alive(), self._taker
-        return self._end.is_set() or not (main_lives or (not taker.daemon and taker.is_alive()))
-
-    def _put(self, into: queue.Queue[Q], value: Q) -> None:
-        while not self._over:
-            with contextlib.suppress(queue.Full):
-                into.put(value, timeout=_LOOK)
-                return
-        raise _Ended
-
-    def _begin(self) -> None:
-        """Take the pieces one after another, and have each worked on."""
-        with contextlib.suppress(_Ended):
-            try:
-                for worker in self._workers:
-                    worker.start()
-                for piece in self._pieces:
-                    results: queue.Queue[T | _Failed | None] = queue.Queue(_HELD)
-                    self._put(self._waiting, results)
-                    self._to_do.put((piece, results))
-            except _Ended:
-                raise
-            except BaseException as error:  # noqa: BLE001  who takes the results raises it
-                failed: queue.Queue[T | _Failed | None] = queue.Queue(_HELD)
-                failed.put(_Failed(error))
-                self._put(self._waiting, failed)
-            self._put(self._waiting, None)
-        started = [worker for worker in self._workers if worker.ident is not None]
-        for _ in started:
-            self._to_do.put(None)
-        for worker in started:
-            worker.join()
-        if isinstance(self._pieces, Generator):
-            # It may have a file open.
-            self._pieces.close()
-
-    def _work(self) -> None:
-        """Work on pieces until there are no more."""
-        with contextlib.suppress(_Ended):
-            while (task := self._to_do.get()) is not None:
-                piece, results = task
-                try:
-                    for result in piece():
-                        self._put(results, result)
-                    self._put(results, None)
-                except _Ended:
-                    raise
-                except BaseException as error:  # noqa: BLE001  who takes the results raises it
-                    self._put(results, _Failed(error))
+def _begin(pool: ThreadPoolExecutor, work: Callable[..., R], *given: Any) -> Future[R]:
+    """Begin a piece of work in a thread; where Python ends, and starts no more of it, do it here: somebody still reads."""
+    try:
+        return pool.submit(work, *given)
+    except RuntimeError:
+        done = Future[R]()
+    try:
+        done.set_result(work(*given))
+    except Exception as error:  # noqa: BLE001  who takes the result raises it
+        done.set_exception(error)
+    return done
 
 
 def in_order(pieces: Iterator[Callable[[], Iterator[T]]], threads: int) -> Iterator[T]:
-    """Yield the results of all pieces in their order. One thread takes the pieces, ``threads`` others work on as many at once.
+    """Yield the results of all pieces in their order. ``threads`` of them are worked on at once, while the next one is taken.
 
-    Each holds a few results until they are taken. Raises what a piece raises, or the iteration over them.
+    No thread waits for somebody who takes results: a piece makes a few, and goes on when these are wanted. So a program ends,
+    too, that leaves a reading half way. Raises what a piece raises, or the iteration over them.
     """
-    return _InOrder(pieces, threads).results()
+    workers = set[int]()
+    pool = ThreadPoolExecutor(threads + 1, "messages", lambda: workers.add(threading.get_ident()))
+    taking, begun, at_end = _to_the_end(pieces), deque[tuple[Iterator[T], Future[list[T]]]](), False
+    try:
+        taken = _begin(pool, next, taking, None)
+        while begun or not at_end:
+            may_begin = not at_end and len(begun) < threads
+            awaited: list[Future[Any]] = [*(step for _, step in list(begun)[:1]), *([taken] if may_begin else [])]
+            wait(awaited, return_when=FIRST_COMPLETED)
+            if may_begin and taken.done():
+                if (piece := taken.result()) is None:
+                    at_end = True
+                else:
+                    results = piece()
+                    begun.append((results, _begin(pool, _step, results)))
+                    taken = _begin(pool, next, taking, None)
+            if begun and begun[0][1].done():
+                results, step = begun.popleft()
+                made = step.result()
+                if len(made) == _STEP:
+                    begun.appendleft((results, _begin(pool, _step, results)))
+                yield from made
+    finally:
+        # Python may close what nobody refers to in any thread, in one of these, too.
+        pool.shutdown(wait=threading.get_ident() not in workers, cancel_futures=True)
+        # A segment may be open.
+        taking.close()
