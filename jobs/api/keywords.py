@@ -80,14 +80,25 @@ def given(command: str, keywords: Mapping[str, object]) -> dict[str, Any]:
                     raise argparse.ArgumentError(action, f"invalid value: {value!r}")
                 by_name |= {action.dest: True} if value else {}
             elif isinstance(action, argparse._AppendAction) or action.nargs == "+":
-                several = isinstance(value, Iterable) and not isinstance(value, str | bytes | os.PathLike)
-                values = cast(Iterable[object], value) if several else [value]
-                by_name[action.dest] = [_read(parser, action, each) for each in values]
+                by_name[action.dest] = [_read(parser, action, each) for each in several(value)]
             else:
                 by_name[action.dest] = _read(parser, action, value)
         except argparse.ArgumentError as error:
             parser.error(str(error))
     return by_name
+
+
+def several(value: object) -> list[Any]:
+    """Return a keyword that is one value, or some of them, as a list."""
+    is_one = isinstance(value, str | bytes | os.PathLike) or not isinstance(value, Iterable)
+    return [value] if is_one else list(cast(Iterable[object], value))
+
+
+def time_text(name: str, time: dt.datetime) -> str:
+    """Return a time as the text of an option, which ``name`` stands for in an error. Raises UsageError for one without zone."""
+    if time.tzinfo is None:
+        raise UsageError(f"{name}: {time.isoformat()} has no time zone: give one")
+    return time.isoformat()
 
 
 def _read(parser: argparse.ArgumentParser, action: argparse.Action, value: object) -> Any:
@@ -101,9 +112,7 @@ def _text(parser: argparse.ArgumentParser, action: argparse.Action, value: objec
     if isinstance(value, os.PathLike):
         return os.fsdecode(value)
     if isinstance(value, dt.datetime):
-        if value.tzinfo is None:
-            raise UsageError(f"{parser.prog}: {keyword_of(action)}: {value.isoformat()} has no time zone: give one")
-        return value.isoformat()
+        return time_text(f"{parser.prog}: {keyword_of(action)}", value)
     if isinstance(value, list | tuple) and keyword_of(action) in COMMA_LISTS:
         return ",".join(map(str, value))
     if isinstance(value, bool) or not isinstance(value, str | int | float):

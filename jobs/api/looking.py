@@ -194,12 +194,12 @@ def messages(
 
     asked = MessageQuestion(
         "" if store is None else _path(store),
-        tuple(map(_path, _several(commitlog))),
-        tuple(map(str, _several(topics))),
-        tuple(map(str, _several(keys))),
+        tuple(map(_path, _each(commitlog))),
+        tuple(map(str, _each(topics))),
+        tuple(map(str, _each(keys))),
         _milliseconds("since", since),
         _milliseconds("until", until),
-        tuple(_several(columns)),
+        tuple(_each(columns)),
         body,
         max_body,
         damage,
@@ -230,16 +230,12 @@ def _path(place: api_keywords.PathLike) -> str:
         raise UsageError(f"messages: {error}") from None
 
 
-def _several(value: Any) -> Sequence[Any]:
-    """Return a keyword that is one value or a sequence of them as a sequence."""
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, str | bytes | os.PathLike) else tuple(value)
+def _each(value: object) -> list[Any]:
+    return [] if value is None else api_keywords.several(value)
 
 
 def _milliseconds(name: str, time: api_keywords.Time | None) -> int | None:
     if time is None:
         return None
-    if isinstance(time, dt.datetime) and time.tzinfo is None:
-        raise UsageError(f"messages: {name}: {time.isoformat()} has no time zone: give one")
-    return parse_time(time.isoformat() if isinstance(time, dt.datetime) else str(time), f"messages: {name}")
+    told = f"messages: {name}"
+    return parse_time(api_keywords.time_text(told, time) if isinstance(time, dt.datetime) else str(time), told)
