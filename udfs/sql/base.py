@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rocketmq_reindex.storage_format import errors, layouts, showing
-from rocketmq_reindex.udfs.messages.batches import nulls
+from rocketmq_reindex.udfs.messages.batches import DAMAGE, nulls
 from rocketmq_reindex.udfs.messages.log_rows import ROWS, SHOWN_DAMAGE, Bounds, Topics
 from rocketmq_reindex.udfs.sql.options import Words
 from rocketmq_reindex.udfs.task import settle
@@ -206,7 +206,6 @@ def pushed_numbers(column: str, filters: Iterable[Any]) -> set[int] | None:
 
 log: Final = logging.getLogger("rocketmq-reindex")
 """On an executor its lines are in the task's stderr."""
-DAMAGE: Final = "damage"
 
 
 class Source(DataSource):

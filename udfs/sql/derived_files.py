@@ -197,7 +197,7 @@ class ConsumeQueueReader(base.SourceReader):
                 made.append(pc.fill_null(pa.nulls(count, pa.string()), unit.topic))
             elif field.name == "queueId":
                 made.append(pa.array(np.full(count, unit.queue_id, np.int32)))
-            elif field.name == base.DAMAGE and damage is not None:
+            elif field.name == arrow.DAMAGE and damage is not None:
                 made.append(damage)
             elif field.name == "storeTime" and "storeTimestamp" in columns:
                 made.append(times(columns["storeTimestamp"].astype(np.int64)))
@@ -381,7 +381,7 @@ class IndexReader(base.SourceReader):
                 columns.append(pc.fill_null(pa.nulls(int(chosen.sum()), pa.string()), partition.name))
             elif field.name == "storeTime":
                 columns.append(arrow.times(times[chosen]))
-            elif field.name == base.DAMAGE:
+            elif field.name == arrow.DAMAGE:
                 columns.append(base.fault_texts(_faults(fault, number)[chosen], _FAULT_TEXTS) if fault is not None else None)
             else:
                 columns.append(pa.array(made[field.name][chosen].astype(field.type.to_pandas_dtype()), field.type))
