@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import random
+import struct
 import subprocess
 import sys
 import threading
@@ -30,6 +31,7 @@ from tests.tools.make_log import random_log
 from tests.unit.udfs.sql.test_source_commitlog import damage_expected, damage_of, expected_rows, reference
 
 SEGMENT = 1 << 14
+UNIT = struct.Struct(">qiq")
 
 
 def rows_of(reader: pa.RecordBatchReader) -> list[dict[str, Any]]:
@@ -123,6 +125,28 @@ def test_golden_stores_have_a_row_for_each_message_that_query_finds(name: str, g
         )  # fmt: skip
         assert (told["properties"], told["uniqueKey"], told["tags"]) == (row["properties"], row["uniqKey"], row["tags"])
         assert bytes.fromhex(told["body"]) == row["body"]
+
+
+@pytest.mark.parametrize("name", ["basic-4.9", "basic-5.5", "transactions-delay", "trimmed-head", "v2-ipv6-batch", "wide-keys"])
+def test_each_unit_that_the_broker_wrote_is_a_row(name: str, golden_store: Any) -> None:
+    """And each row that says so has its unit: by the files of the real broker, and by the CRCs that it put into the records."""
+    store: GoldenStore = golden_store(name)
+    units = {}
+    for path, data in store.rebuilt().items():
+        if path.startswith("consumequeue/"):
+            *_, topic, queue, first = path.split("/")
+            for number, (phy_offset, size, tags_code) in enumerate(UNIT.iter_unpack(data)):
+                # What lies before the first unit of a queue has the largest size, what follows the last one none.
+                if 0 < size < 2**31 - 1:
+                    units[topic, int(queue), int(first) // UNIT.size + number] = phy_offset, size, tags_code
+    rows = rows_of(rr.messages(store.path, body="stored", damage="skip"))
+    assert units
+    assert units == {
+        (row["topic"], row["queueId"], row["consumeQueueOffset"]): (row["commitLogOffset"], row["msgSize"], row["tagsCode"])
+        for row in rows if row["hasUnit"]
+    }  # fmt: skip
+    assert [row["commitLogOffset"] for row in rows] == sorted(row["commitLogOffset"] for row in rows)
+    assert all(zlib.crc32(row["body"]) & 0x7FFFFFFF == row["bodyCRC"] for row in rows)
 
 
 def test_bodies(tmp_path: Path) -> None:
