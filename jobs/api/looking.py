@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors
 from rocketmq_reindex.jobs.store.queue import ServedMessage
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.udfs.times import parse_time
+from rocketmq_reindex.udfs.times import DELAY_LEVELS, delay_levels as parse_delay_levels, parse_time
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +37,7 @@ def inspect(
     index_items: api_keywords.Size | None = None,
     first_offset: api_keywords.Size | None = None,
     segment_size: api_keywords.Size | None = None,
+    delay_levels: str | None = None,
 ) -> InspectResult:
     """Say what one file of a store holds, and what is wrong with it, as ``rmq-reindex inspect`` does.
 
@@ -89,6 +90,7 @@ def query(
     commitlog: api_keywords.Paths | None = None,
     hash_slots: api_keywords.Size | None = None,
     index_items: api_keywords.Size | None = None,
+    delay_levels: str | None = None,
     broker_conf: api_keywords.PathLike | None = None,
 ) -> results.QueryResult:
     """Find messages in a store, whole or broken, without a broker and without Spark, as ``rmq-reindex query`` does.
@@ -150,6 +152,7 @@ def messages(
     max_body: int = 4 << 20,
     damage: Literal["rows", "skip", "fail"] = "rows",
     segment_size: int = 0,
+    delay_levels: str | None = None,
 ) -> pa.RecordBatchReader:
     """Read the messages of a log as Arrow batches, in the order of the log, without a broker, a JVM or Spark.
 
@@ -174,6 +177,8 @@ def messages(
             whatever else is asked for. It follows the messages of its segment. ``"skip"``: it is left out, and so is the
             column. ``"fail"``: it ends the reading with RefusedError, unless it is a torn or stale tail.
         segment_size: Bytes of a segment. Default: the size that the files show.
+        delay_levels: messageDelayLevel of the broker, by which ``tagsCode`` and ``deliverTime`` of delayed messages are made.
+            Default: RocketMQ's own.
 
     Returns:
         A ``pyarrow.RecordBatchReader``. DuckDB and Polars take it as it is, ``read_pandas()`` makes a DataFrame of it. Its
@@ -204,6 +209,7 @@ def messages(
         max_body,
         damage,
         segment_size,
+        _delays(delay_levels),
     )
     schema = asked.schema()
     try:
@@ -228,6 +234,13 @@ def _path(place: api_keywords.PathLike) -> str:
         return files.checked(os.fsdecode(place))
     except InputError as error:
         raise UsageError(f"messages: {error}") from None
+
+
+def _delays(levels: str | None) -> tuple[int, ...]:
+    try:
+        return parse_delay_levels(DELAY_LEVELS if levels is None else levels)
+    except ValueError as error:
+        raise UsageError(f"messages: delay_levels: {error}") from None
 
 
 def _each(value: object) -> list[Any]:

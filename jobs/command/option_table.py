@@ -234,8 +234,8 @@ COMMANDS: Final = {
     f"until_time {_DELAY} overwrite allow_empty dry_run {_RUN} keep_zeros {_WATCH} tables messages_table incremental recheck "
     "build_id",
     "query": "store topic key tag queue offset time id physical begin end max json body body_max scan commitlog hash_slots "
-    "index_items broker_conf",
-    "inspect": "files kind records json hash_slots index_items first_offset segment_size",
+    "index_items delay_levels broker_conf",
+    "inspect": "files kind records json hash_slots index_items first_offset segment_size delay_levels",
     "verify": f"store only sample against report work {_RUN} {_WATCH} incremental tables recheck",
     "preflight": "store broker_version abort broker_conf commitlog segment_size cq_file_size batch_cq_file_size hash_slots "
     "index_items count_limit json",

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, get_args
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.command.option import FileKind
+from rocketmq_reindex.jobs.command.option import FileKind, parse_delay_levels
+from rocketmq_reindex.jobs.command.option_table import default_of
 from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.querying.bodies import to_json
@@ -122,6 +123,7 @@ class Inspection:
     index_items: int | None = None
     first_offset: int | None = None
     segment_size: int | None = None
+    delay_levels: str = default_of("delay_levels")
 
     @property
     def sizes(self) -> tuple[int, int] | None:
@@ -140,6 +142,7 @@ class Inspection:
                 raise errors.UsageError(f"rmq-reindex inspect: --{name.replace('_', '-')} takes a number above 0: see --help")
         if self.first_offset is not None and (len(self.files) > 1 or not 0 <= self.first_offset <= layouts.INT64_MAX):
             raise errors.UsageError("rmq-reindex inspect: --first-offset takes a number from 0 on, and one FILE: see --help")
+        parse_delay_levels(self.delay_levels)
         return self
 
 
@@ -202,7 +205,7 @@ def _inspect(kind: str, path: str, asked: Inspection, told: errors.ProgressListe
     if kind == "segment":
         from rocketmq_reindex.jobs.inspecting.segment import segment
 
-        return segment(path, asked.segment_size, asked.first_offset, told)
+        return segment(path, asked.segment_size, asked.first_offset, parse_delay_levels(asked.delay_levels), told)
     if kind == "index":
         from rocketmq_reindex.jobs.inspecting.index import index
 

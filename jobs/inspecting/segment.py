@@ -3,6 +3,7 @@
 import struct
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows
 from rocketmq_reindex.jobs.querying.answer import fields
+from rocketmq_reindex.jobs.querying.bodies import told_body
 from rocketmq_reindex.jobs.querying.scan import damage, scan_segment, stale_tail
 from rocketmq_reindex.jobs.store.contents import SegmentFile, message_at
 from rocketmq_reindex.jobs.store.first_bytes import no_record
@@ -104,7 +106,9 @@ _TRANSACTIONS: Final = {
 }
 
 
-def segment(path: str, whole: int | None, first: int | None, progress: errors.ProgressListener) -> Inspected:
+def segment(
+    path: str, whole: int | None, first: int | None, delays: tuple[int, ...], progress: errors.ProgressListener
+) -> Inspected:
     """Return what a segment holds, with a row for each good record. Raises UnreadableError where its first offset is not
     known."""
     size = files.entry_of(path).size
@@ -119,7 +123,7 @@ def segment(path: str, whole: int | None, first: int | None, progress: errors.Pr
     if summary.last_good < 0 and summary.last_sound < 0 and (fault := no_record(path)):
         raise errors.InputError(fault)
     tail = stale_tail(file, end, _later(path, file), summary)
-    rows = InspectedRows(lambda: (fields(message) for message in _messages(file, summary)))
+    rows = InspectedRows(lambda: _rows(file, summary, delays))
     return Inspected(_summary(file, begin, end, summary, tail, progress), rows)
 
 
@@ -135,8 +139,8 @@ def _beside(path: str, size: int) -> int:
     return beside[0].size if beside else size
 
 
-def _messages(file: SegmentFile, summary: ranges.RangeSummary) -> Iterator[record_message.Message]:
-    """Yield the records that the scan found good, one after another."""
+def _rows(file: SegmentFile, summary: ranges.RangeSummary, delays: tuple[int, ...]) -> Iterator[dict[str, Any]]:
+    """Yield the fields of the records that the scan found good, one after another."""
     pages = files.Pages(file.path)
     try:
         for start, stop in _stretches(file, summary):
@@ -146,10 +150,14 @@ def _messages(file: SegmentFile, summary: ranges.RangeSummary) -> Iterator[recor
                 if not isinstance(message, record_message.Message):
                     break
                 if not message.is_filler:
-                    yield message
+                    yield fields(message, delays, told_body(message, partial(_body, pages, file, message)))
                 phy_offset += message.size
     finally:
         pages.close()
+
+
+def _body(pages: files.Pages, file: SegmentFile, message: record_message.Message, size_max: int) -> bytes:
+    return pages.read(message.phy_offset - file.start + message.body_at, min(size_max, message.body_size))
 
 
 def _stretches(file: SegmentFile, summary: ranges.RangeSummary) -> Iterator[tuple[int, int]]:

@@ -8,9 +8,9 @@ from rocketmq_reindex.jobs.querying import bodies, options, search as querying_s
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import ServedMessage
-from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record import layout as r, meaning
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, FLAG_MULTI_TAGS, FLAG_NEED_UNWRAP, Host, Message
-from rocketmq_reindex.storage_format.showing import form
+from rocketmq_reindex.storage_format.showing import counted, form
 from rocketmq_reindex.udfs.times import show_time
 
 # ----------------------------------------------------------------------------------------------------------------------- fields
@@ -27,6 +27,7 @@ _TRANSACTIONS: Final = {
     r.TRANSACTION_COMMIT: "commit",
     r.TRANSACTION_ROLLBACK: "rollback",
 }
+_OFFSETS_MAX: Final = 10
 
 
 def host_text(host: Host) -> str:
@@ -37,8 +38,12 @@ def host_text(host: Host) -> str:
     return f"[{address}]:{host.port}" if address.version == 6 else f"{address}:{host.port}"
 
 
-def fields(message: Message, offset: int | None = None) -> dict[str, Any]:
-    """Return every field but the body, by the names that RocketMQ's tools use."""
+def fields(message: Message, delays: tuple[int, ...], body: bytes = b"", offset: int | None = None) -> dict[str, Any]:
+    """Return every field but the body, by the names that RocketMQ's tools use, and what the record means.
+
+    ``delays`` are the milliseconds of each delay level. ``body`` is unpacked; it is needed where ``record.meaning.needs_body``
+    says so. ``offset`` is the queue offset at which the message was found.
+    """
     flags = [name for bit, name in _FLAGS.items() if message.sys_flag & bit]
     transaction = _TRANSACTIONS.get(message.sys_flag & r.FLAG_TRANSACTION_MASK)
     head: dict[str, Any] = {
@@ -71,18 +76,74 @@ def fields(message: Message, offset: int | None = None) -> dict[str, Any]:
         "bodyLength": message.body_size,
         "bodyCrc": message.body_crc,
         "compression": message.compression,
+        "meaning": meaning_row(meaning.meaning(message, body, delays)),
     }
 
 
 def row_of(served: ServedMessage, log: StoreLog, query: options.Query, notes: Notes) -> dict[str, Any]:
     """Return every field of a message, and its body as ``--body`` asks for it."""
-    row = fields(*served)
+    own = bodies.told_body(served.message, lambda size: log.body(served.message, size))
+    row = fields(served.message, query.delays, own, served.queue_offset)
     if query.body != "none":
         body = bodies.read_body(served.message, log, query.body_max, notes)
         row["bodyCrcMatches"] = body.crc
         row["bodyTruncated"] = not body.whole
         row["bodyFormat"], row["body"] = bodies.body_value(body.data, query.body)
     return row
+
+
+# ---------------------------------------------------------------------------------------------------------------------- meaning
+# What a record means, in words.
+
+
+def meaning_row(meant: meaning.Meaning) -> dict[str, Any]:
+    """Return what a record means by the names of the columns of ``rocketmq-commitlog``, and ``text``, the same in words."""
+    return meant.to_dict() | {"text": _in_words(meant)}
+
+
+def _in_words(meant: meaning.Meaning) -> str:
+    place = meant.place
+    queue = f"{place.topic}, queue {place.queue_id}" if place.queue_id is not None else f"{place.topic}"
+    of_topic = f" of {place.topic}" if place.topic is not None else ""
+    if "pop" in meant.details:
+        waits = f"waits in the timer for {queue}: " if meant.kind != meaning.POP else ""
+        return waits + _pop_in_words(meant.details["pop"])
+    if "recalls" in meant.details:
+        return f"recalls the waiting message {meant.details['recalls']} of {place.topic}"
+    if meant.kind in (meaning.SCHEDULED, meaning.TIMER):
+        until = f" until {show_time(place.deliver_time)}" if place.deliver_time is not None else ""
+        return f"waits for {queue}{until}"
+    texts = {
+        meaning.HALF: f"half message for {queue}: clients get it once it is committed",
+        meaning.GIVEN_UP: f"half message for {queue}, which the broker gave up after its checks",
+        meaning.OP: f"commit or rollback of half messages of {queue}{_listed(meant.details.get('halfOffsets', []))}",
+        meaning.RETRY: f"comes again to group {place.group}{of_topic}, attempt {meant.details.get('attempt')}",
+        meaning.DEAD_LETTER: f"dead letter of group {place.group}{of_topic}",
+        meaning.POP: "record of POP that cannot be read",
+        meaning.TRACE: f"{counted(len(meant.details.get('traces', [])), 'trace record')} of clients",
+        meaning.SYSTEM: "record of a topic of the broker's own",
+    }
+    if meant.kind != meaning.MESSAGE:
+        return texts[meant.kind]
+    if meant.origin_offset is not None:
+        return f"message of a committed transaction: its half message is at offset {meant.origin_offset} of the log"
+    light = [queue["queue"] for queue in meant.details.get("lightQueues", [])]
+    return f"message, also in the light queues {' '.join(light)}" if light else "message"
+
+
+def _pop_in_words(pop: dict[str, Any]) -> str:
+    place = f"{pop['topic']}, queue {pop['queueId']}{_listed(pop['offsets'])}"
+    if pop["record"] == "acknowledgement":
+        return f"group {pop['group']} acknowledged by POP {place}"
+    return f"group {pop['group']} took by POP {place}, and has until {show_time(pop['reviveTime'])}"
+
+
+def _listed(offsets: list[int]) -> str:
+    """Return queue offsets as words: a run as its ends, of many the first ones."""
+    if len(offsets) > 1 and offsets == list(range(offsets[0], offsets[0] + len(offsets))):
+        return f", offsets {offsets[0]} to {offsets[-1]}"
+    more = f" and {len(offsets) - _OFFSETS_MAX} more" if len(offsets) > _OFFSETS_MAX else ""
+    return f", {form(len(offsets), 'offset', 'offsets')} {' '.join(map(str, offsets[:_OFFSETS_MAX]))}{more}"
 
 
 # ----------------------------------------------------------------------------------------------------------------------- answer

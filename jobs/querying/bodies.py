@@ -3,6 +3,7 @@
 import json
 import math
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.meaning import BODY_MAX, needs_body
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.showing import printable, reason
 
@@ -47,6 +49,24 @@ def read_body(message: Message, log: StoreLog, size_max: int, notes: Notes) -> B
     if fault:
         notes.add("body that does not unpack", f"offset {message.phy_offset}: {fault}", lost=False)
     return Body(data, not is_longer and not fault, crc, fault)
+
+
+def told_body(message: Message, read: Callable[[int], bytes]) -> bytes:
+    """Return the body of a record whose meaning stands in it, unpacked; none of other records, and where it cannot be read.
+
+    ``read`` gives the stored body's first bytes, as many as it is asked for.
+    """
+    if not needs_body(message):
+        return b""
+    try:
+        raw = read(BODY_MAX)
+    except (OSError, InputError):
+        return b""
+    if message.compression is None:
+        return raw
+    from rocketmq_reindex.udfs.messages.unpack_body import unpack
+
+    return unpack(raw, message.compression, BODY_MAX).data
 
 
 def _no_constant(text: str) -> Any:

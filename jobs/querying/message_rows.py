@@ -65,6 +65,8 @@ class MessageQuestion:
     damage: str = log_rows.ROWS
     segment_size: int = 0
     """bytes; 0 is that of the files"""
+    delays: tuple[int, ...] = LogRowReader.delays
+    """milliseconds of each delay level, from 1 on"""
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -113,7 +115,9 @@ class MessageQuestion:
             end_time=Bounds.end_time if self.until is None else self.until,
         )
         unpack = self.max_body if self.body == BODIES[0] else 0
-        rows = LogRowReader(schema, self.roots, bounds, Topics(self.topics), _WHOLE, self.segment_size, unpack=unpack)
+        rows = LogRowReader(
+            schema, self.roots, bounds, Topics(self.topics), _WHOLE, self.segment_size, unpack=unpack, delays=self.delays
+        )
         return in_order(self._pieces(rows, rows.plan(), schema), own_cores())
 
     def _pieces(self, rows: LogRowReader, log_ranges: Sequence[LogRange], schema: pa.Schema) -> Iterator[Callable[[], Batches]]:

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.command import option_table, options
+from rocketmq_reindex.jobs.command import option, option_table, options
 from rocketmq_reindex.jobs.command.broker_conf import given_as, numbers_told, read_conf, settings_of, without_given
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.index.header import are_possible
-from rocketmq_reindex.udfs.times import show_time
+from rocketmq_reindex.udfs.times import delay_levels, show_time
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Query:
     scan: bool = False
     sizes: IndexSizes | None = None
     """slots and items of the IndexFiles, where they are given"""
+    delays: tuple[int, ...] = delay_levels(option_table.default_of("delay_levels"))
+    """milliseconds of each delay level, from 1 on"""
     conf_notes: tuple[str, ...] = ()
     """what is passed over in the file of --broker-conf"""
 
@@ -69,7 +71,9 @@ def question(given: dict[str, Any]) -> Query:
     if sizes is not None and not are_possible(*sizes):
         shown = given_as(told, hash_slots=sizes.slots, index_items=sizes.items)
         raise errors.UsageError(f"{shown}: take at least 1 slot and 2 items, and at most 2 GiB a file")
-    return _checked(Query(store, roots, sizes=sizes, conf_notes=notes, **given))
+    levels = given.pop("delay_levels", conf.get("delay_levels", option_table.default_of("delay_levels")))
+    delays = option.parse_delay_levels(levels)
+    return _checked(Query(store, roots, sizes=sizes, delays=delays, conf_notes=notes, **given))
 
 
 parse_query: Final = options.reader("query", question)

@@ -43,6 +43,8 @@ def one_lines(row: dict[str, Any]) -> list[str]:
             continue
         if name == "body":
             lines.append((f"body ({row['bodyFormat']})", preview(row, _BODY_MAX)))
+        elif name == "meaning":
+            lines.append((name, printable(value["text"])))
         elif name == "properties":
             lines += [(f"  {printable(key)}", cell(text)) for key, text in value.items()]
         else:

@@ -126,7 +126,7 @@ def test_what_a_filler_is_said_to_be(tmp_path: Path) -> None:
         assert warned == [f"offset {low}: stands for lost bytes: a repair put it there"]
         assert list(search.by_key("TopicA", "k3")) == []
         assert f"offset {low}, {high - low} bytes: a repair filled them" in warned[-1]
-    told = segment(str(path), None, None, NoListener()).summary
+    told = segment(str(path), None, None, (), NoListener()).summary
     assert (told["records"], told["topicCount"], told["lostBytes"]) == (8, 1, high - low)
     assert (told["lost"], told["kinds"]) == ([{"offset": low, "length": high - low}], {"plain": 8})
-    assert len(list(segment(str(path), None, None, NoListener()).rows)) == 8
+    assert len(list(segment(str(path), None, None, (), NoListener()).rows)) == 8

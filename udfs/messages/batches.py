@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.record import columns as m, layout as r
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, compression_of
 from rocketmq_reindex.storage_format.record.text_columns import (
@@ -20,6 +23,7 @@ from rocketmq_reindex.storage_format.record.text_columns import (
 )
 from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
+from rocketmq_reindex.udfs.messages.meaning_columns import MeaningArrays, MeantRecords, meaning_arrays
 from rocketmq_reindex.udfs.messages.unpack_body import unpack
 
 # ---------------------------------------------------------------------------------------------------------------- arrow columns
@@ -61,6 +65,11 @@ def times(milliseconds: npt.NDArray[np.int64]) -> pa.Array:
     """Return times since 1970 (int64) as an array of TIME; null for one before 1677 or after 2262, which no clock gave."""
     known = (milliseconds >= -_TIME_MAX) & (milliseconds <= _TIME_MAX)
     return pa.array(np.where(known, milliseconds, 0) * 1000, type=TIME, mask=~known)
+
+
+def some_times(milliseconds: pa.Array) -> pa.Array:
+    """Return times since 1970 (int64, or null) as an array of TIME; null where ``times`` gives null."""
+    return times(pc.fill_null(milliseconds, fill_value=INT64_MAX).to_numpy())
 
 
 def nulls(fields: pa.Schema, columns_given: dict[str, pa.Array], count: int) -> pa.RecordBatch:
@@ -133,6 +142,32 @@ class BatchRecords:
     messages: MessageArrays
     fields: npt.NDArray[np.int64]
 
+    def texts(self, start: int, rows: Any = slice(None)) -> pa.Array:
+        """Return the texts that begin at the field ``start``, of all records or some rows, as Java decodes them."""
+        return texts(read_texts(self.data, self.fields[start, rows], self.fields[start + 1, rows]))
+
+    @cached_property
+    def topics(self) -> pa.Array:
+        """The topics (string)."""
+        return self.texts(m.TOPIC_START)
+
+    @cached_property
+    def meaning(self) -> MeaningArrays:
+        """What the records mean."""
+        return meaning_arrays(
+            MeantRecords(
+                self.topics, self.fields[m.QUEUE_ID], self.fields[m.SYS_FLAG], self.fields[m.PREPARED_OFFSET],
+                self.messages.tags_code, self._properties, partial(self.texts, m.TAGS_START), self._bodies,
+            )
+        )  # fmt: skip
+
+    def _properties(self, rows: npt.NDArray[np.int64]) -> pa.Array:
+        return maps(read_maps(self.data, self.fields[m.PROPS_START, rows], self.fields[m.PROPS_END, rows]))
+
+    def _bodies(self, rows: npt.NDArray[np.int64]) -> pa.Array:
+        column = read_bytes(self.data, self.fields[m.BODY_START, rows], self.fields[m.BODY_END, rows])
+        return texts(column, pa.binary())
+
 
 Make = Callable[[BatchRecords], pa.Array]
 
@@ -150,7 +185,11 @@ def _time(row: int) -> tuple[pa.DataType, Make]:
 
 
 def _text(start: int) -> tuple[pa.DataType, Make]:
-    return pa.string(), lambda rows: texts(read_texts(rows.data, rows.fields[start], rows.fields[start + 1]))
+    return pa.string(), lambda rows: rows.texts(start)
+
+
+def _meaning(kind: pa.DataType, name: str) -> tuple[pa.DataType, Make]:
+    return kind, lambda rows: getattr(rows.meaning, name)
 
 
 def _host(at: int, flag: int) -> tuple[pa.DataType, Make]:
@@ -170,7 +209,7 @@ def _body(rows: BatchRecords) -> pa.Array:
 
 COLUMNS: Final[dict[str, tuple[pa.DataType, Make]]] = {
     # DispatchRequest
-    "topic": _text(m.TOPIC_START),
+    "topic": (pa.string(), lambda rows: rows.topics),
     "queueId": _number(pa.int32(), m.QUEUE_ID),
     "commitLogOffset": _known(pa.int64(), "phy_offset"),
     "msgSize": _known(pa.int32(), "size"),
@@ -199,10 +238,23 @@ COLUMNS: Final[dict[str, tuple[pa.DataType, Make]]] = {
     "bodyLength": _number(pa.int32(), m.BODY_LENGTH),
     "bodyCRC": _number(pa.int32(), m.BODY_CRC),
     "properties": (pa.map_(pa.string(), pa.string()), _properties),
+    # what the record means
+    "kind": _meaning(pa.string(), "kind"),
+    "realTopic": _meaning(pa.string(), "topic"),
+    "realQueueId": _meaning(pa.int32(), "queue_id"),
+    "realQueueOffset": _meaning(pa.int64(), "queue_offset"),
+    "consumerGroup": _meaning(pa.string(), "group"),
+    "originOffset": _meaning(pa.int64(), "origin_offset"),
+    "deliverTimestamp": _meaning(pa.int64(), "deliver_time"),
+    "deliverTime": (TIME, lambda rows: some_times(rows.meaning.deliver_time)),
 }
 BODY: Final = "body"
 DAMAGE: Final = "damage"
-_OF_PROPERTIES: Final = {"keys", "uniqKey", "tags", "keyItems"}
+_OF_PROPERTIES: Final = {
+    "keys", "uniqKey", "tags", "keyItems",
+    # Of the meaning: the tag of a record of POP.
+    "realTopic", "realQueueId", "realQueueOffset", "consumerGroup", "deliverTimestamp", "deliverTime",
+}  # fmt: skip
 
 
 def fields(*, body: bool, damage: bool) -> pa.Schema:

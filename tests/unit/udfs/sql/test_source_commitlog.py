@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from rocketmq_reindex.storage_format.errors import RefusedError, UsageError
 from rocketmq_reindex.udfs.sql.commitlog import CommitlogSource
-from tests.reference import java, log as reference_log
+from tests.reference import java, log as reference_log, meaning
 from tests.reference.records import Record
 from tests.reference.settings import Settings
 from tests.tools import spoil
@@ -54,7 +54,7 @@ def expected_row(record: Record, message: Message, version: str) -> dict[str, An
         count = java.parse_number(record.properties["INNER_NUM"], 16) or 0
         base = java.parse_number(record.properties["INNER_BASE"], 64) or 0
     keys = [key for key in (properties.get("UNIQ_KEY"), *properties.get("KEYS", "").split(" ")) if key]
-    return {
+    row = {
         "topic": java.python_text(record.topic),
         "queueId": record.queue_id,
         "commitLogOffset": record.offset,
@@ -84,6 +84,7 @@ def expected_row(record: Record, message: Message, version: str) -> dict[str, An
         "properties": properties,
         "body": message.body,
     }
+    return row | meaning.columns_of(row)
 
 
 def expected_rows(puts: list[Put], log: reference_log.Log, version: str) -> list[dict[str, Any]]:

@@ -1,5 +1,7 @@
 package oracle;
 
+import static java.util.Map.entry;
+
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -27,20 +29,22 @@ final class Delayed {
     }
 
     public static void main(String[] argv) {
-        Main.run("usage: Delayed   (steps on stdin: boot, send, transact, sent, answer, checked, again, pull, stop)", () -> {
+        Main.run("usage: Delayed   (steps on stdin: boot, send, traced, transact, sent, answer, checked, again, pull, traces, stop)", () -> {
             System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
             System.setProperty(TlsSystemConfig.TLS_SERVER_MODE, "disabled");
             Delayed delayed = new Delayed();
-            CrashSteps.run(Map.of(
-                "boot", words -> delayed.boot(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
-                "send", words -> delayed.send(Files.readAllLines(Path.of(words.get(0)))),
-                "transact", words -> delayed.transact(Files.readAllLines(Path.of(words.get(0)))),
-                "sent", words -> delayed.sent(),
-                "answer", words -> delayed.answer(words.get(0), words.get(1)),
-                "checked", words -> String.join(",", delayed.transactions.checked()),
-                "again", words -> delayed.again(words.get(0), words.get(1), words.subList(2, words.size())),
-                "pull", words -> delayed.pull(Path.of(words.get(0)), words.subList(1, words.size())),
-                "stop", words -> delayed.stop()), 1800);
+            CrashSteps.run(Map.ofEntries(
+                entry("boot", words -> delayed.boot(words.get(0), Path.of(words.get(1)), words.subList(2, words.size()))),
+                entry("send", words -> delayed.send(Files.readAllLines(Path.of(words.get(0))), false)),
+                entry("traced", words -> delayed.send(Files.readAllLines(Path.of(words.get(0))), true)),
+                entry("transact", words -> delayed.transact(Files.readAllLines(Path.of(words.get(0))))),
+                entry("sent", words -> delayed.sent()),
+                entry("answer", words -> delayed.answer(words.get(0), words.get(1))),
+                entry("checked", words -> String.join(",", delayed.transactions.checked())),
+                entry("again", words -> delayed.again(words.get(0), words.get(1), words.subList(2, words.size()))),
+                entry("pull", words -> delayed.pull(Path.of(words.get(0)), words.subList(1, words.size()))),
+                entry("traces", words -> delayed.traces(Path.of(words.get(0)))),
+                entry("stop", words -> delayed.stop())), 1800);
         });
     }
 
@@ -58,8 +62,8 @@ final class Delayed {
     }
 
     /** Sends the messages of {@code lines} in a thread of its own, as {@link ServProducer#sendLines} says. */
-    private String send(List<String> lines) {
-        return inThread(() -> ServProducer.sendLines(broker.nameServer(), name, lines));
+    private String send(List<String> lines, boolean traced) {
+        return inThread(() -> ServProducer.sendLines(broker.nameServer(), name, lines, traced));
     }
 
     /** The same of transactions: {@link ServTransactions}. */
@@ -91,11 +95,14 @@ final class Delayed {
         return "all";
     }
 
-    /** A consumer that gives messages back: {@link ServConsumers#again}. A third word is a file, a fourth one says that it pops. */
+    /**
+     * A consumer that gives messages back: {@link ServConsumers#again}. A third word is a file; others say that it pops, or
+     * that it is traced.
+     */
     private String again(String group, String topic, List<String> words) throws Exception {
         ServConsumers.again(
             broker.nameServer(), group, topic, Integer.parseInt(words.get(0)), Integer.parseInt(words.get(1)),
-            words.size() > 3, words.size() > 2 ? Path.of(words.get(2)) : null);
+            words.contains("pop"), words.contains("traced"), words.size() > 2 ? Path.of(words.get(2)) : null);
         return "consuming";
     }
 
@@ -104,6 +111,12 @@ final class Delayed {
         List<String> lines = ServConsumers.pull(broker.nameServer(), topics, "*", 32, false);
         Files.write(file, lines);
         return String.valueOf(lines.size());
+    }
+
+    /** What the broker has of traces: {@link ServTraces}. */
+    private String traces(Path file) throws Exception {
+        Files.write(file, ServTraces.read(broker.nameServer()));
+        return "read";
     }
 
     /** Stops the broker as an operator does; it has written all of its files when this answers. */

@@ -18,6 +18,7 @@ import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
@@ -145,9 +146,11 @@ final class ServConsumers {
      * level. Each message that comes adds a line to the file {@code told}, if that is not null: UNIQ_KEY, reconsume times,
      * done or again. With {@code pop} only every third message, by its UNIQ_KEY, is given back.
      */
-    static void again(String nameServer, String group, String topic, int level, int times, boolean pop, Path told)
+    static void again(
+        String nameServer, String group, String topic, int level, int times, boolean pop, boolean traced, Path told)
         throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+            group, null, new AllocateMessageQueueAveragely(), traced, null);
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(nameServer + System.nanoTime());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

@@ -41,10 +41,10 @@ final class ServProducer {
 
     /**
      * Sends what {@code lines} say: milliseconds to wait before, topic, queue, tag, then properties as NAME=VALUE. Those of
-     * the broker are allowed, too: UNIQ_KEY, DELAY, TIMER_DELIVER_MS and the like.
+     * the broker are allowed, too: UNIQ_KEY, DELAY, TIMER_DELIVER_MS and the like. With {@code traced} it writes traces.
      */
-    static void sendLines(String nameServer, String brokerName, List<String> lines) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer("producing");
+    static void sendLines(String nameServer, String brokerName, List<String> lines, boolean traced) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("producing", null, traced, null);
         producer.setNamesrvAddr(nameServer);
         producer.setInstanceName(nameServer + System.nanoTime());
         producer.start();
