@@ -12,6 +12,8 @@ from types import TracebackType
 ROOT = Path(__file__).resolve().parents[2]
 ORACLE = ROOT / "tests/oracle"
 PATIENCE = 500.0
+QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+"""As tests/oracle/run has it"""
 
 
 class StepFailed(Exception):
@@ -23,7 +25,7 @@ class Program:
 
     def __init__(self, version: str, name: str, scratch: Path, heap: str = "512m") -> None:
         # RocketMQ's parts write logs and settings below the user's home.
-        options = f"-Xms64m -Xmx{heap} -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.home={scratch}"
+        options = f"-Xms64m -Xmx{heap} {QUICK_JAVA} -Duser.home={scratch}"
         environment = os.environ | {"ORACLE_JAVA_OPTS": options}
         if (ROOT / ".java-home").exists():
             environment["JAVA_HOME"] = (ROOT / ".java-home").read_text().strip()

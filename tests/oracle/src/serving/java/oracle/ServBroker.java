@@ -55,7 +55,10 @@ final class ServBroker {
         config.setNamesrvAddr(address(nameServer));
         config.setAutoCreateTopicEnable(false);
         config.setRocketmqHome(root.toString());
-        Settings.set(config, "brokerConfigPath=" + root.resolve("broker.conf") + "," + args.text("set", ""));
+        // TransactionMetricsFlushService turns without a pause until the first interval is over: ten seconds of one core by
+        // default.
+        Settings.set(config, "transactionMetricFlushInterval=500,brokerConfigPath=" + root.resolve("broker.conf") + ","
+            + args.text("set", ""));
         MessageStoreConfig store = Settings.of(root, args, Settings.SEGMENT_SIZE);
         // BrokerStartup tells the ids apart so, too: a slave that has a master's id would pass over what it cannot dispatch.
         config.setBrokerId(store.getBrokerRole() == BrokerRole.SLAVE ? 1 : MixAll.MASTER_ID);
