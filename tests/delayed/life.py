@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from rocketmq_reindex.jobs.cli import main
-from tests.delayed.log import Stored, read_log
+from tests.delayed.log import Known, Stored, read_log
 from tests.serving.broker import write_topics
 from tests.serving.programs import Program
 from tests.tools.encode import Message
@@ -30,6 +30,7 @@ class Life:
 
     def __init__(self, version: str, store: Path, scratch: Path, settings: Settings) -> None:
         self.store, self._scratch = store, scratch
+        self._known: Known = {}
         self._program = Program(version, "Delayed", scratch)
         words = ",".join(f"{name}={value}" for name, value in (SIZES | dict(settings)).items())
         timers = [] if version.startswith("4.") else ["--timer-wheel"]
@@ -61,7 +62,7 @@ class Life:
 
     def log(self) -> list[Stored]:
         """What it has stored so far."""
-        return read_log(self.store / "commitlog")
+        return read_log(self.store / "commitlog", self._known)
 
     def wait(self, done: Callable[[list[Stored]], bool], what: str, patience: float = PATIENCE) -> list[Stored]:
         """The log, as soon as ``done`` says of it that all is there."""

@@ -35,12 +35,23 @@ class Stored:
         return self.properties.get("UNIQ_KEY", "")
 
 
-def read_log(folder: Path) -> list[Stored]:
-    """All records, up to the first place where none stands (yet)."""
+Known = dict[str, tuple[bytes, list[Stored]]]
+"""Names of segments, their bytes, and the records in them"""
+
+
+def read_log(folder: Path, known: Known | None = None) -> list[Stored]:
+    """All records, up to the first place where none stands (yet).
+
+    Who looks often gives ``known``, which keeps what was read: a segment with the same bytes is not taken apart again.
+    """
     found: list[Stored] = []
+    known = {} if known is None else known
     for path in sorted(folder.iterdir()):
         if path.name.isdigit():
-            found += _of_segment(path.read_bytes(), int(path.name))
+            data = path.read_bytes()
+            if path.name not in known or known[path.name][0] != data:
+                known[path.name] = data, list(_of_segment(data, int(path.name)))
+            found += known[path.name][1]
     return found
 
 

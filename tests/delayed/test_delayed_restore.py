@@ -18,6 +18,8 @@ ASKING: dict[str, str | int] = {
     "transactionTimeOut": 1500,
     "transactionCheckInterval": 3000,
     "flushConsumerOffsetInterval": 500,
+    # No timer message is sent: its wheel is compared with 37 MB of a file each second by default.
+    "timerFlushIntervalMs": 60_000,
 }
 
 
@@ -33,9 +35,13 @@ def test_timer_messages(seed: int, tmp_path: Path) -> None:
     assert outcome.faults == ()
 
 
-def test_a_life_of_the_oldest_and_the_newest_version() -> None:
-    """With all kinds of waiting messages, side by side: ``make restore-lives`` runs many, of each version."""
-    assert sweep_lives([LIVES[0], LIVES[-1]], 79, 1, 2) == 0
+@pytest.mark.parametrize("version", [pytest.param(LIVES[0], marks=pytest.mark.slow), LIVES[-1]])
+def test_a_life(version: str) -> None:
+    """With all kinds of waiting messages: ``make restore-lives`` runs many, of each version.
+
+    Of what the oldest version has, levels and half messages, there are tests of their own.
+    """
+    assert sweep_lives([version], 79, 1, 1) == 0
 
 
 @pytest.mark.parametrize("version", [*(pytest.param(version, marks=pytest.mark.slow) for version in LIVES[:-1]), LIVES[-1]])

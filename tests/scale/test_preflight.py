@@ -70,12 +70,17 @@ def test_a_log_twice_as_large(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("queues", "built"), [(QUEUES, False), (QUEUES // 4, True), pytest.param(QUEUES, True, marks=pytest.mark.slow)]
+    ("queues", "built"),
+    [
+        (QUEUES // 4, False),
+        (QUEUES // 8, True),
+        *(pytest.param(QUEUES, built, marks=pytest.mark.slow) for built in (False, True)),
+    ],
 )
 def test_a_hundred_thousand_queues(queues: int, built: bool, tmp_path: Path) -> None:
     """All of them are made by the start, or are there: neither takes an object of Python for each all the time.
 
-    To build their files takes minutes: here those of a quarter, with as much memory for each. `make slow` has all.
+    All of them take minutes: here a part, with as much memory for each. `make slow` has all.
     """
     store = tmp_path / "store"
     cases.many_queues(store, queues)

@@ -19,7 +19,7 @@ from typing import Any
 from tests.tools.faulty_processes import ROOT, SITE, Running, command, java, running, wait_until
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """For a JVM that runs for seconds: what its second compiler costs does not come back."""
 PACKAGES = ("storage_format", "files", "udfs", "jobs")
 _URL = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)\n")
