@@ -56,7 +56,7 @@ class InfoResult(Result):
     store: str = ""
     log: dict[str, Any] = field(default_factory=dict)
     """``segments``, ``bytes``, ``segment_size``, ``first_offset``, ``end_offset``, ``first_time``, ``last_time``,
-    ``missing`` bytes between segments"""
+    ``missing`` bytes between segments, and ``elsewhere`` for what a build wrote, which has no log of its own"""
     topics: list[dict[str, Any]] = field(default_factory=list)
     """``topic``, ``queues``, ``queues_looked_into``, ``messages``, ``first_time`` and ``last_time``; the largest first"""
     queues: int = 0
@@ -90,7 +90,7 @@ class InfoResult(Result):
             return {"store": self.store}
         return {
             "store": self.store,
-            "log": f"{showing.counted(log['segments'], 'segment')}, offsets {log['first_offset']} to {log['end_offset']}",
+            "log": _log(log),
             "stored": f"{log['first_time']} to {log['last_time']}",
             "queues": f"{showing.counted(len(self.topics), 'topic')}, {showing.counted(self.queues, 'queue')}",
             "messages": f"{self.messages:,}",
@@ -107,10 +107,7 @@ def lines_of(result: InfoResult) -> list[str]:
         return []
     log = result.log
     lines = [f"store    {result.store}"]
-    lines.append(
-        f"log      {showing.counted(log['segments'], 'segment')}, {showing.counted(log['bytes'], 'byte')}: "
-        f"offsets {log['first_offset']} to {log['end_offset']}"
-    )
+    lines.append(f"log      {_log(log)}")
     if log["first_time"] or log["last_time"]:
         lines.append(f"stored   {log['first_time'] or 'not known'} to {log['last_time'] or 'not known'}")
     lines += _queues(result)
@@ -128,6 +125,13 @@ def lines_of(result: InfoResult) -> list[str]:
     return lines + [f"    run  {command}" for command in result.next["commands"]]
 
 
+def _log(log: dict[str, Any]) -> str:
+    if log["elsewhere"]:
+        return "elsewhere: a build writes none, and the broker's store has it"
+    length = f"{showing.counted(log['segments'], 'segment')}, {showing.counted(log['bytes'], 'byte')}"
+    return f"{length}: offsets {log['first_offset']} to {log['end_offset']}"
+
+
 def _stop(result: InfoResult) -> str:
     return "the last stop was clean" if result.clean_stop else "the last stop was not clean (a file abort)"
 
@@ -142,12 +146,8 @@ def _queues(result: InfoResult) -> list[str]:
     if result.sampled:
         first = f"queues   no files; in a sample of {showing.counted(result.sampled, 'record')}: {topics}, {queues}"
     else:
-        partly = result.queues_looked_into < result.queues
-        partial = (
-            f" in the first {showing.counted(result.queues_looked_into, 'queue')}; others were not looked into"
-            if partly
-            else ""
-        )
+        looked, others = showing.counted(result.queues_looked_into, "queue"), result.queues_looked_into < result.queues
+        partial = f" in the first {looked}; others were not looked into" if others else ""
         first = f"queues   {topics}, {queues}, {showing.counted(result.messages, 'message')}{partial}"
     shown = [f"         {_topic(topic, bool(result.sampled))}" for topic in result.topics[:TOPICS_SHOWN]]
     hidden = len(result.topics) - len(shown)
@@ -202,9 +202,13 @@ class StoreLook:
         running, unknown = brokers(self._settings)
         result.broker = running[0] if running else None
         result.problems += unknown
-        with closing(contents.StoreLog(self._settings.roots, self._notes)) as log:
+        # Of what a build wrote no log is missing.
+        gone = files.entry_of(files.join(store, "commitlog")).kind == files.ABSENT
+        elsewhere = gone and not self._settings.commitlogs and self._fetch_of_build() is not None
+        notes = folders.Notes.silent() if elsewhere else self._notes
+        with closing(contents.StoreLog(self._settings.roots, notes)) as log:
             damage = list[str]()
-            result.log = describing_queues.describe_log(log, damage)
+            result.log = describing_queues.describe_log(log, damage, elsewhere)
             result.problems += damage
             if damage and (wrong := describing_queues.misnamed(log)):
                 segment, told = wrong

@@ -73,17 +73,17 @@ def _walked(log: contents.StoreLog, message: Message) -> Message:
     return message
 
 
-def describe_log(log: contents.StoreLog, problems: list[str]) -> dict[str, Any]:
-    """Return what is known of the log, and add to ``problems`` what is missing or damaged."""
+def describe_log(log: contents.StoreLog, problems: list[str], elsewhere: bool = False) -> dict[str, Any]:
+    """Return what is known of the log, and add to ``problems`` what is missing or damaged. A log ``elsewhere`` is not."""
     segments = log.segments
     sizes = Counter(segment.size for segment in segments)
     facts: dict[str, Any] = {
         "segments": len(segments), "bytes": sum(segment.size for segment in segments),
         "segment_size": sizes.most_common(1)[0][0] if sizes else 0, "first_offset": log.start, "end_offset": log.start,
-        "first_time": None, "last_time": None, "missing": 0,
+        "first_time": None, "last_time": None, "missing": 0, "elsewhere": elsewhere,
     }  # fmt: skip
     if not segments:
-        problems.append("commitlog: has no segment")
+        problems += [] if elsewhere else ["commitlog: has no segment"]
         return facts
     _add_missing(facts, segments, problems)
     first, last = log.message(log.start), last_record(log)

@@ -308,13 +308,21 @@ def test_a_build_in_the_place_of_a_store(
     """It has no log, and none is missing: what is advised puts it into the broker's store, which has its log."""
     built, words = tmp_path / "built", ["--only", only] if only else []
     assert main(["build", str(golden.path), "--out", str(built), "--engine", "local", *words]) == 0
+    capsys.readouterr()
+    assert main(["info", str(built)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[1] == "log      elsewhere: a build writes none, and the broker's store has it"
+    assert not [line for line in told if line.startswith("problem") or "commitlog" in line]
     found = info(built, capsys)
+    assert (found["log"]["elsewhere"], found["log"]["segments"], found["problems"]) == (True, 0, [])
     assert found["next"]["why"] == "this is what a build wrote, and no store: a fetch puts it into the broker's store (STORE)"
     (command,) = found["next"]["commands"]
     assert main([str(golden.path) if word == "STORE" else word for word in shlex.split(command)[1:]]) == 0
     assert set(info(golden.path, capsys)["build"]["parts"]) >= {"index", "checkpoint"}
     (built / "reindex.json").write_text("{}")
-    assert "--commitlog" in info(built, capsys)["next"]["commands"][0]
+    found = info(built, capsys)
+    assert "--commitlog" in found["next"]["commands"][0]
+    assert (found["log"]["elsewhere"], "commitlog: has no segment" in found["problems"]) == (False, True)
 
 
 def test_a_log_of_dledger_is_the_next_thing_to_know(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
