@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo-setup test-setup oracles full-setup dist demo docs test test-random test-rest test-all oracle preflight repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint house format matrix versions mutants slow clean distclean
+.PHONY: help setup demo-setup test-setup oracles full-setup by-maven without-maven dist demo docs test test-random test-rest test-all oracle preflight repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint house format matrix versions mutants slow clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 # Bytecode is kept, as in scripts/setup.
@@ -23,10 +23,16 @@ test-setup:  # with RocketMQ 5.5.0's own jars: the newest of which Maven Central
 oracles: setup  # RocketMQ of all versions
 	@for version in 5.5.0 5.5.1 5.4.0 5.3.4 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
 
-full-setup: oracles dist  # an HDFS, an S3 server, Spark's jars for S3, DuckDB and Polars, a browser, the pages of docs/, Airflow in .venv-airflow
+# What Maven makes goes beside the rest: each of the two waits for downloads. Maven's own runs would write one repository.
+full-setup: setup  # RocketMQ of all versions, an HDFS, an S3 server, Spark's jars for S3, dist/, DuckDB and Polars, a browser, the pages of docs/, Airflow in .venv-airflow
+	@$(MAKE) --no-print-directory by-maven & $(MAKE) --no-print-directory without-maven || { wait || true; exit 1; }; wait $$!
+
+by-maven: oracles
 	@$(ENV) tests/hdfs/run build
 	@$(ENV) tests/s3a/build
 	@$(ENV) tests/s3proxy/run build
+
+without-maven: dist
 	@scripts/s3-servers
 	@scripts/frames
 	@scripts/browser >/dev/null

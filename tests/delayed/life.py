@@ -19,6 +19,9 @@ from tests.tools.log_writer import Put
 
 SIZES = {"mappedFileSizeCommitLog": 1 << 17, "mappedFileSizeConsumeQueue": 6000, "maxHashSlotNum": 1000, "maxIndexNum": 20_000}
 """As broker.conf has them"""
+UNREAD: dict[str, str | int] = {"timerFlushIntervalMs": 60_000}
+"""Settings of a life without timer messages, or after which nobody reads its timer files: a broker compares 37 MB of its wheel
+with the file each second, a quarter of one core."""
 PATIENCE = 120.0
 """Seconds; the machine may be busy"""
 

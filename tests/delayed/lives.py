@@ -25,7 +25,7 @@ from pathlib import Path
 from tests import ROOT
 from tests.delayed.cases import GROUP, POPPED, POPPING, SOLD, Mixed
 from tests.delayed.judge import GROUPS, PULLED, Told, compare, delivered, due, pending_halves
-from tests.delayed.life import SIZES, Life, queues
+from tests.delayed.life import SIZES, UNREAD, Life, queues
 from tests.delayed.log import Stored, read_log
 
 PATIENCE = 100.0
@@ -174,7 +174,7 @@ def _go_on(version: str, case: Mixed, store: Path, scratch: Path) -> Told:
     """A start on this store, until all has come or nothing more does."""
     scratch.mkdir()
     old = version.startswith("4.")
-    with Life(version, store, scratch, case.settings) as life:
+    with Life(version, store, scratch, case.settings | UNREAD) as life:
         _consume(version, case, life, scratch)
         life.step("answer", SOLD, "commit")
 

@@ -9,7 +9,7 @@ import pytest
 
 from rocketmq_reindex.jobs.cli import main
 from tests.delayed.cases import GROUP, SOLD, levels, timers
-from tests.delayed.life import SIZES, Life, queues
+from tests.delayed.life import SIZES, UNREAD, Life, queues
 from tests.delayed.run import run
 from tests.delayed.sweep import LIVES, sweep_lives
 
@@ -18,8 +18,7 @@ ASKING: dict[str, str | int] = {
     "transactionTimeOut": 1500,
     "transactionCheckInterval": 3000,
     "flushConsumerOffsetInterval": 500,
-    # No timer message is sent: its wheel is compared with 37 MB of a file each second by default.
-    "timerFlushIntervalMs": 60_000,
+    **UNREAD,
 }
 
 

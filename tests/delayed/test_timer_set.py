@@ -20,7 +20,7 @@ import pytest
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
 from tests.delayed.judge import Message, delivered, due
-from tests.delayed.life import SIZES, Life, Settings, queues
+from tests.delayed.life import SIZES, UNREAD, Life, Settings, queues
 from tests.delayed.log import read_log
 from tests.tools.encode import Message as Encoded
 from tests.tools.log_writer import LogWriter
@@ -52,7 +52,7 @@ def lived(version: str, folder: Path) -> tuple[Path, int]:
 
 def goes_on(version: str, store: Path, folder: Path, until: int, count: int) -> Counter[Message]:
     """What the log has of copies after another life, which lasts until all is due and, where they come, ``count`` are there."""
-    with Life(version, store, folder, SETTINGS) as life:
+    with Life(version, store, folder, SETTINGS | UNREAD) as life:
         life.wait(lambda _: time.time() * 1000 > until + 1000, "the time of the last one")
         life.settle(2.5)
         if count:

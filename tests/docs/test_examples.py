@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import re
 import shlex
@@ -11,15 +9,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 import rocketmq_reindex
 from rocketmq_reindex.jobs.cli import COMMANDS
 from rocketmq_reindex.jobs.command.options import parser_of
-from tests.docs.pages import ROOT, blocks, names, text_of
+from tests.docs.pages import ROOT, blocks, names
 from tests.docs.shell import Shell, same, steps
 from tests.docs.transcripts import run_page
-from tests.docs.worlds import WORLDS, whole
+from tests.docs.worlds import WORLDS
 from tests.fault.disk import tiny_store
 from tests.tools.local_verify import local_verify
 
@@ -72,19 +69,6 @@ def test_a_page(page: str, tmp_path: Path) -> None:
         if block.language == "console":
             for (command, shown), (_, found) in zip(steps(block.text), steps(printed), strict=True):
                 assert same(found) == same(shown), f"{block}: {command}: python -m tests.docs.transcripts {page}"
-
-
-def test_sql(spark: SparkSession, tmp_path: Path) -> None:
-    """The messages of the lost IndexFile, and of the lost queue, are those that the page shows."""
-    whole(tmp_path)
-    max((tmp_path / "store" / "index").iterdir()).unlink()
-    shutil.rmtree(tmp_path / "store" / "consumequeue" / "TopicA" / "1")
-    code = "".join(block.text for block in blocks("how-to/sql")).replace("/data/store", str(tmp_path / "store"))
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        exec(compile(code, "how-to/sql.md", "exec"), {"spark": spark})
-    shown = "\n".join(re.findall(r"```text\n(.*?)```", text_of("how-to/sql"), re.DOTALL))
-    assert shown.split() == out.getvalue().split()
 
 
 # -- the recipes: they leave a store that verify finds clean

@@ -1,4 +1,4 @@
-"""``verify`` calls damage what ``build`` calls damage. ``tests/fault/test_agreement.py`` compares them on many more logs."""
+"""``verify`` calls damage what ``build`` calls damage. ``tests/fault/test_agreement.py`` compares them on random logs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LOGS)
 def test_they_agree(kind: str, seed: int, tmp_path: Path) -> None:
+    """tests/fault has these logs, and more of each kind."""
     check(kind, seed, range(12 if kind == "odd queues" else 3), tmp_path)
 
 

@@ -46,8 +46,12 @@ class LocalWorld(World):
         return self.run(capsys, "verify", *words, *LOCAL)
 
 
+@pytest.mark.usefixtures("inline_local")
 def test_a_log_that_lives(tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is written is that of a full build after each change, and what is known is not read again."""
+    """What is written is that of a full build after each change, and what is known is not read again.
+
+    In one process: the next test has those of the engine.
+    """
     world, rng = LocalWorld(tmp_path), random.Random(seed)
     world.append(rng, 120)
     first = world.build_again(capsys)

@@ -15,7 +15,7 @@ import pytest
 
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.storage_format.text import java_string
-from tests.delayed.life import Life, queues, restore
+from tests.delayed.life import UNREAD, Life, queues, restore
 from tests.delayed.log import Stored
 from tests.tools.log_writer import overwrite
 
@@ -23,14 +23,12 @@ TOPIC, HALF, OP = "T", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 EACH = 40
 """More than the 32 op messages that a broker reads at once"""
 KINDS = ("commit", "rollback", "unknow")
-QUIET = {"timerFlushIntervalMs": 60_000}
-"""There is no timer message: the wheel's 37 MB need not be compared with its file in each second."""
-LATE = QUIET | {"transactionTimeOut": 600_000, "transactionOpBatchInterval": 100}
+LATE = UNREAD | {"transactionTimeOut": 600_000, "transactionOpBatchInterval": 100}
 """No check while these are in force; 5.x collects op messages for 3 s by default, which a kill loses."""
-SOON = QUIET | {"transactionTimeOut": 500, "transactionCheckInterval": 300, "transactionOpBatchInterval": 100}
+SOON = UNREAD | {"transactionTimeOut": 500, "transactionCheckInterval": 300, "transactionOpBatchInterval": 100}
 SELDOM = SOON | {"transactionCheckInterval": 5000}
 """A slow broker has its answers before it asks again."""
-ROUNDS = QUIET | {"transactionTimeOut": 3000, "transactionCheckInterval": 1500, "transactionOpBatchInterval": 100,
+ROUNDS = UNREAD | {"transactionTimeOut": 3000, "transactionCheckInterval": 1500, "transactionOpBatchInterval": 100,
                   "flushConsumerOffsetInterval": 600_000}  # fmt: skip
 """A round of checks takes what is 3 s old. A broker that is killed leaves no consumerOffset.json."""
 
