@@ -70,9 +70,11 @@ REST = $(filter-out $(FIRST) tests/__pycache__,$(patsubst %/,%,$(sort $(wildcard
 test-rest: full-setup  # what test-all runs and test does not
 	$(PYTEST) $(LONGEST) $(filter-out $(LONGEST),$(REST))
 
+# They need nothing more than those of `make test`, and take longer.
+RANDOM = $(addprefix tests/,fault/test_agreement.py repair/test_odd_logs.py repair/test_repair_neighbours.py repair/test_repair_random.py)
 test-random: test-setup ## the random tests of `make test` with new seeds: N=1 of each test, SECONDS= at most for each, SEED= the first
 	@export REINDEX_SEED=$(or $(SEED),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')); echo "REINDEX_SEED=$$REINDEX_SEED"; \
-	$(PYTEST) -m "random and not slow and not matrix" --seeds $(or $(N),1) $(if $(SECONDS),--seconds $(SECONDS)) $(FIRST)
+	$(PYTEST) -m "random and not slow and not matrix" --seeds $(or $(N),1) $(if $(SECONDS),--seconds $(SECONDS)) $(FIRST) $(RANDOM)
 
 test-all: test test-rest ## every test but the slow ones and the full matrix
 
