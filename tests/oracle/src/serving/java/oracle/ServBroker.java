@@ -1,12 +1,15 @@
 package oracle;
 
 import java.io.IOException;
+import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.net.BindException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MixAll;
@@ -71,6 +74,7 @@ final class ServBroker {
             throw new Main.Failure("the broker does not load the store in " + root);
         }
         broker.start();
+        pauseOpBatches(broker);
         if (store.getBrokerRole() == BrokerRole.SLAVE) {
             // BrokerController.initialize tells it to an HA service that has no client before its start (5.3.3).
             broker.getMessageStore().updateHaMasterAddress(store.getHaMasterAddress());
@@ -92,6 +96,42 @@ final class ServBroker {
             broker.registerBrokerAll(true, false, true);
         }
         return booted;
+    }
+
+    /**
+     * TransactionalOpBatchService turns without a pause while nothing has been written for an interval, since it waits until
+     * the last write and that interval are over. Idle queues of op messages get a last write that lets it wait for 20 ms.
+     */
+    private static void pauseOpBatches(BrokerController broker) throws ReflectiveOperationException {
+        Object service = broker.getTransactionalMessageService();
+        Field field;
+        try {
+            field = service.getClass().getDeclaredField("deleteContext");
+        } catch (NoSuchFieldException e) {
+            // 4.9 writes each op message at once.
+            return;
+        }
+        field.setAccessible(true);
+        Map<?, ?> contexts = (Map<?, ?>) field.get(service);
+        int interval = (int) BrokerConfig.class.getMethod("getTransactionOpBatchInterval").invoke(broker.getBrokerConfig());
+        Thread pauses = new Thread(() -> {
+            try {
+                while (true) {
+                    Thread.sleep(10);
+                    for (Object context : contexts.values()) {
+                        Class<?> kind = context.getClass();
+                        if (((AtomicInteger) kind.getMethod("getTotalSize").invoke(context)).get() <= 0) {
+                            kind.getMethod("setLastWriteTimestamp", long.class)
+                                .invoke(context, System.currentTimeMillis() - interval + 20);
+                        }
+                    }
+                }
+            } catch (InterruptedException | ReflectiveOperationException e) {
+                e.printStackTrace();
+            }
+        });
+        pauses.setDaemon(true);
+        pauses.start();
     }
 
     private static NettyServerConfig net() throws IOException {
