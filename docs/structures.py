@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.planning import scan_settings
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.order import Run

@@ -22,18 +22,21 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.command.options import Parser
 
 COMMANDS = {
-    "info": ("rocketmq_reindex.jobs.info", "what is in a store, what is missing or stale, and what to run next"),
+    "info": ("rocketmq_reindex.jobs.commands", "what is in a store, what is missing or stale, and what to run next"),
     "build": ("rocketmq_reindex.jobs.build", "ConsumeQueue, IndexFiles and checkpoint from raw segments"),
     "query": (
-        "rocketmq_reindex.jobs.query",
+        "rocketmq_reindex.jobs.commands",
         "messages by key, tag, id, time, queue offset or physical offset, without a broker",
     ),
     "inspect": ("rocketmq_reindex.jobs.inspect_files", "what a file of a store holds, by its kind"),
     "verify": ("rocketmq_reindex.jobs.verify", "commitlog, ConsumeQueue, IndexFiles and checkpoint compared, both ways"),
-    "preflight": ("rocketmq_reindex.jobs.preflight", "what the start of a broker will do to a store, without a broker"),
+    "preflight": ("rocketmq_reindex.jobs.commands", "what the start of a broker will do to a store, without a broker"),
     "repair": ("rocketmq_reindex.jobs.repair", "a new commitlog that a broker accepts whole, from a damaged one"),
-    "fetch": ("rocketmq_reindex.jobs.fetch", "lay a build out in a broker's store: checked, swapped in, the previous one kept"),
-    "report": ("rocketmq_reindex.jobs.report", "one HTML page about a build or a verify"),
+    "fetch": (
+        "rocketmq_reindex.jobs.commands",
+        "lay a build out in a broker's store: checked, swapped in, the previous one kept",
+    ),
+    "report": ("rocketmq_reindex.jobs.commands", "one HTML page about a build or a verify"),
 }
 """The module and the help line of each command. The module has a function of the command's name.
 

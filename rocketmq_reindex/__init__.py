@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.api.keywords import options
     from rocketmq_reindex.jobs.api.looking import inspect, messages, query
     from rocketmq_reindex.jobs.api.messages import FoundMessage, QueryResult
-    from rocketmq_reindex.jobs.api.preflight import preflight
     from rocketmq_reindex.jobs.api.with_engine import build, repair, verify
-    from rocketmq_reindex.jobs.api.without_engine import fetch, info, report
+    from rocketmq_reindex.jobs.api.without_engine import fetch, info, preflight, report
     from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
     from rocketmq_reindex.jobs.command.results import Result
     from rocketmq_reindex.jobs.describing.look import InfoResult
@@ -40,8 +39,7 @@ __all__ = [
 
 _MODULES = {
     **dict.fromkeys(("build", "repair", "verify"), "jobs.api.with_engine"),
-    **dict.fromkeys(("fetch", "info", "report"), "jobs.api.without_engine"),
-    "preflight": "jobs.api.preflight",
+    **dict.fromkeys(("fetch", "info", "preflight", "report"), "jobs.api.without_engine"),
     **dict.fromkeys(("inspect", "messages", "query"), "jobs.api.looking"),
     "options": "jobs.api.keywords",
     **dict.fromkeys(("FoundMessage", "QueryResult"), "jobs.api.messages"),

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from rocketmq_reindex.jobs.building.inputs import Inputs
+    from rocketmq_reindex.jobs.building.options import BuildSettings
     from rocketmq_reindex.jobs.building.run import Build
-    from rocketmq_reindex.jobs.building.settings import BuildSettings
     from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
     from rocketmq_reindex.jobs.describing.look import InfoResult
     from rocketmq_reindex.jobs.engines.engine import Engines
@@ -176,19 +176,17 @@ class _Command(abc.ABC, Generic[R, S]):
     def begin(self, watch: Watch) -> None:
         """Tell of the run's start."""
 
-    def refuse(self) -> None:
-        """Refuse what costs nothing to look at, before a process is started."""
-
+    @abc.abstractmethod
     def look(self) -> Needs:
         """Look at the input. What is refused without a look into the log is refused before a JVM is started."""
-        return Needs()
 
     @abc.abstractmethod
     def work(self, reporter: Reporter, engines: Engines) -> None:
         """Do the work, and fill the result."""
 
-    def after_work(self) -> None:
-        """The work is done, and the clock has stopped."""
+    @abc.abstractmethod
+    def hand_out(self) -> None:
+        """Write or show what was asked for besides the result. The work is done, and the clock has stopped."""
 
     @abc.abstractmethod
     def end(self, watch: Watch) -> None:
@@ -221,7 +219,6 @@ def _run_with_engine(command: _Command[R, S], watch: Watch, interrupts: Interrup
         with interrupts:
             command.begin(watch)
             watch.says(engine_line)
-            command.refuse()
             from rocketmq_reindex.jobs.watching.compiling import NOTE, kept
 
             with kept() as compiled_once, local_ahead(command.name, settings, spark, command.uses_engine) as local:
@@ -235,7 +232,7 @@ def _run_with_engine(command: _Command[R, S], watch: Watch, interrupts: Interrup
                         # This is no part of what is built, so it is not in a manifest.
                         result.warn(NOTE)
             watch.stop_clock(result)
-            command.after_work()
+            command.hand_out()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
         raised = error
         watch.stop_clock(result)
@@ -286,6 +283,8 @@ class _BuildCommand(_Command[B, "BuildSettings"]):
     def work(self, reporter: Reporter, engines: Engines) -> None:
         self.job = make_build(self.settings, reporter, engines, self.result)
         self.job.run(self.inputs)
+
+    def hand_out(self) -> None:
         if self.show_plan and self.result.plan is not None:
             self.show_plan("\n".join(self.result.plan))
 
@@ -307,8 +306,9 @@ class _VerifyCommand(_Command["VerifyResult", "VerifySettings"]):
     def begin(self, watch: Watch) -> None:
         watch.start(watched_run(self.settings, self.settings.stores))
 
-    def refuse(self) -> None:
+    def look(self) -> Needs:
         self.logs = self.settings.logs()
+        return Needs()
 
     def work(self, reporter: Reporter, engines: Engines) -> None:
         from rocketmq_reindex.jobs.verifying.against import Against
@@ -317,7 +317,7 @@ class _VerifyCommand(_Command["VerifyResult", "VerifySettings"]):
         kind = Against if self.settings.against else Verify
         kind(self.settings, reporter, engines, self.result).run(self.logs)
 
-    def after_work(self) -> None:
+    def hand_out(self) -> None:
         from rocketmq_reindex.jobs.publishing.layout import write_whole
 
         if self.settings.report:

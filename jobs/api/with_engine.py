@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rocketmq_reindex.jobs.api import keywords as api_keywords, running
 from rocketmq_reindex.jobs.building.options import build_settings
 from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.repairing.options import repair_settings
 from rocketmq_reindex.jobs.verifying.options import verify_settings
 from rocketmq_reindex.jobs.verifying.summary import VerifyResult
@@ -18,8 +19,17 @@ from rocketmq_reindex.jobs.watching.watch import Watch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# ------------------------------------------------------------------------------------------------------------------------ build
-# ``build`` of the Python API.
+R = TypeVar("R", bound=Result)
+S = TypeVar("S")
+Run = Callable[[Callable[[], S], Watch, Interrupts, "SparkSession | None"], running.Ended[R]]
+
+
+def _result(command: str, run: Run[S, R], settings_of: Callable[[dict[str, Any]], S], keywords: dict[str, Any]) -> R:
+    """Run a command with these keywords, and return its result. Raises as ``result_of``."""
+    watch = Watch(command, json_log=keywords["log_format"] == "json", quiet=keywords["progress"] is False)
+    return api_keywords.result_of(
+        run(lambda: settings_of(api_keywords.given(command, keywords)), watch, Interrupts(install=False), keywords["spark"])
+    )
 
 
 @api_keywords.says_keywords
@@ -94,16 +104,7 @@ def build(
         >>> summary.exit_status, summary.records, summary.files
         (0, 2500, {'consumequeue': 20, 'index': 6})
     """
-    keywords = dict(locals())
-    watch = Watch("build", json_log=log_format == "json", quiet=progress is False)
-    ended = running.run_build(
-        lambda: build_settings(api_keywords.given("build", keywords)), watch, Interrupts(install=False), spark
-    )
-    return api_keywords.result_of(ended)
-
-
-# ----------------------------------------------------------------------------------------------------------------------- repair
-# ``repair`` of the Python API.
+    return _result("build", running.run_build, build_settings, dict(locals()))
 
 
 @api_keywords.says_keywords
@@ -163,15 +164,7 @@ def repair(
         >>> mended.exit_status, mended.repair["ranges"]
         (0, [])
     """
-    keywords = dict(locals())
-    watch = Watch("repair", json_log=log_format == "json", quiet=progress is False)
-    interrupts = Interrupts(install=False)
-    ended = running.run_repair(lambda: repair_settings(api_keywords.given("repair", keywords)), watch, interrupts, spark)
-    return api_keywords.result_of(ended)
-
-
-# ----------------------------------------------------------------------------------------------------------------------- verify
-# ``verify`` of the Python API.
+    return _result("repair", running.run_repair, repair_settings, dict(locals()))
 
 
 @api_keywords.says_keywords
@@ -227,9 +220,4 @@ def verify(
         >>> found.exit_status, found.units, found.findings
         (0, 2500, [])
     """
-    keywords = dict(locals())
-    watch = Watch("verify", json_log=log_format == "json", quiet=progress is False)
-    ended = running.run_verify(
-        lambda: verify_settings(api_keywords.given("verify", keywords)), watch, Interrupts(install=False), spark
-    )
-    return api_keywords.result_of(ended)
+    return _result("verify", running.run_verify, verify_settings, dict(locals()))

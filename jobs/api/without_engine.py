@@ -1,11 +1,21 @@
-"""``info``, ``fetch`` and ``report`` of the Python API: they run no engine."""
+"""``info``, ``preflight``, ``fetch`` and ``report`` of the Python API: they run no engine.
+
+Each imports what it needs once it is called: the model of a broker's start takes a while.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from rocketmq_reindex.jobs.api import keywords as api_keywords, running
+from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.command.failures import Interrupts
-from rocketmq_reindex.jobs.describing.look import InfoResult, info_settings
-from rocketmq_reindex.jobs.fetching.options import fetch_settings
-from rocketmq_reindex.jobs.fetching.run import FetchResult
-from rocketmq_reindex.jobs.reporting.make import ReportResult, report_settings
+
+if TYPE_CHECKING:
+    from rocketmq_reindex.jobs.describing.look import InfoResult
+    from rocketmq_reindex.jobs.fetching.run import FetchResult
+    from rocketmq_reindex.jobs.preflighting.run import PreflightResult
+    from rocketmq_reindex.jobs.reporting.make import ReportResult
 
 
 @api_keywords.says_keywords
@@ -28,7 +38,49 @@ def info(store: api_keywords.PathLike, *, commitlog: api_keywords.Paths | None =
         (5, 4529583)
     """
     keywords = dict(locals())
+    from rocketmq_reindex.jobs.describing.look import info_settings
+
     return api_keywords.result_of(running.run_info(lambda: info_settings(api_keywords.given("info", keywords))))
+
+
+@api_keywords.says_keywords
+def preflight(
+    store: api_keywords.PathLike | None = None,
+    *,
+    broker_version: str | None = None,
+    abort: option.Abort | None = None,
+    broker_conf: api_keywords.PathLike | None = None,
+    commitlog: api_keywords.Paths | None = None,
+    segment_size: api_keywords.Size | None = None,
+    cq_file_size: api_keywords.Size | None = None,
+    batch_cq_file_size: api_keywords.Size | None = None,
+    hash_slots: api_keywords.Size | None = None,
+    index_items: api_keywords.Size | None = None,
+    count_limit: api_keywords.Size | None = None,
+) -> PreflightResult:
+    """Say what the start of a broker will do to a store, as ``rmq-reindex preflight`` does: no broker, no Spark, no writing.
+
+    Returns:
+        All that the start does. Its ``exit_status`` is 0 where it loses nothing, and 4 where it loses or hides something or
+        does not come about.
+
+    Raises:
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        InputError: The store cannot be read, changes while it is read, or belongs to a broker that ``preflight`` does not
+            know (exit status 1).
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> found = rr.preflight("store", broker_version="5.3.3")
+        >>> found.loads, found.exit_status
+        (True, 0)
+    """
+    keywords = dict(locals())
+    from rocketmq_reindex.jobs.preflighting.options import preflight_settings
+
+    return api_keywords.result_of(
+        running.run_preflight(lambda: preflight_settings(api_keywords.given("preflight", keywords)), quiet=True)
+    )
 
 
 @api_keywords.says_keywords
@@ -67,6 +119,8 @@ def fetch(
         ['consumequeue', 'index', 'checkpoint']
     """
     keywords = dict(locals())
+    from rocketmq_reindex.jobs.fetching.options import fetch_settings
+
     return api_keywords.result_of(
         running.run_fetch(lambda: fetch_settings(api_keywords.given("fetch", keywords)), Interrupts(install=False))
     )
@@ -98,4 +152,6 @@ def report(
         'page.html'
     """
     keywords = dict(locals())
+    from rocketmq_reindex.jobs.reporting.make import report_settings
+
     return api_keywords.result_of(running.run_report(lambda: report_settings(api_keywords.given("report", keywords))))

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import inputs, scanning
 from rocketmq_reindex.jobs.building.advice import no_place, refusal
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Warnings
 from rocketmq_reindex.jobs.publishing.output import few_parts
 from rocketmq_reindex.storage_format.errors import RefusedError

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command.broker_conf import unread
 from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import full
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.planning import make_checkpoint
 from rocketmq_reindex.jobs.building.scanning import Scan
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_signs import vouched
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.publishing.layout import CONFIG, TOPICS, Leftovers

@@ -7,9 +7,9 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import summary as building_summary
 from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.inputs import check_begins
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.planning import check_free, scan_settings
 from rocketmq_reindex.jobs.building.scanning import Scan, ScanMemory
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import beside
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.store.settings import Commitlog
@@ -155,10 +155,9 @@ class FullBuild:
         self.figures = dict[str, Any]()
         """fields of the result that only these steps fill, by name"""
 
-    def nothing_new(self, result: building_summary.BuildResult) -> bool:
-        """Return whether DIR holds this build already; ``result`` then says what it holds. DIR's lock is held."""
-        _ = result
-        return False
+    def nothing_new(self) -> tuple[list[str], dict[str, Any] | None]:
+        """Return notes and, where DIR holds this build already, the fields of that one's result. DIR's lock is held."""
+        return [], None
 
     def check_room(
         self, staging: StagingFolder, accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None,
@@ -191,13 +190,14 @@ class FullBuild:
 
     def save(
         self, staging: StagingFolder, build_output: BuildOutput, result: building_summary.BuildResult, has_rows: bool
-    ) -> bool:
-        """Keep what a later run needs. Return whether DIR holds this build already, so that nothing is published.
+    ) -> tuple[bool, dict[str, Any] | None]:
+        """Keep what a later run needs, with fields of ``result``. Return whether DIR holds this build already, so that nothing
+        is published, and of an incremental run what was read and kept.
 
         ``has_rows``: rows of the build go into the Delta tables once it is published.
         """
         _ = staging, build_output, result, has_rows
-        return False
+        return False, None
 
     def published(self, staging: StagingFolder, leftovers: Leftovers) -> None:
         """The build has been published. ``leftovers`` removes what no build needs any longer."""

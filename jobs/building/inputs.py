@@ -9,9 +9,8 @@ from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.advice import REPAIR, stopped
-from rocketmq_reindex.jobs.building.options import batch_topics_of
+from rocketmq_reindex.jobs.building.options import BuildSettings, batch_topics_of
 from rocketmq_reindex.jobs.building.planning import check_range_size
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.store_signs import check_broker, look_at_sizes, names_lost_segments
 from rocketmq_reindex.jobs.command.tables_place import check_place
 from rocketmq_reindex.jobs.publishing import layout, output

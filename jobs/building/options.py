@@ -1,16 +1,150 @@
 """The options of ``rmq-reindex build``, and the settings that they make."""
 
+from __future__ import annotations
+
 import json
-from typing import Any, Final
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.command import option, option_table
 from rocketmq_reindex.jobs.command.broker_conf import numbers_told, read_conf, settings_of, unread, without_given
 from rocketmq_reindex.jobs.command.options import reader, watch_environment
+from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.publishing.layout import SIZES
-from rocketmq_reindex.jobs.store.settings import has_bytes, topics_config
+from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths, has_bytes, topics_config
 from rocketmq_reindex.storage_format import errors, showing, topics as storage_format_topics
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX
+from rocketmq_reindex.storage_format.timer.settings import DELIVER
 from rocketmq_reindex.udfs.times import delay_levels
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildSettings(StoreSettings):
+    """All that decides what a build writes, and how it runs. Sizes are in bytes, times in milliseconds since 1970.
+
+    What each means, the table of options says.
+    """
+
+    mends: ClassVar[bool] = False
+    """whether the log is written anew, mended: segments may be short, what a broker refuses is damage, and DIR is new"""
+    out: str = field(kw_only=False)
+    only: tuple[str, ...] = option_table.default_of("only")
+    index_policy: str = option_table.default_of("index_policy")
+    on_damage: option.OnDamage = option_table.default_of("on_damage")
+    queue_order: option.QueueOrder = option_table.default_of("queue_order")
+    """``logical``: a unit stands at its record's QUEUEOFFSET, so consumers find every message at its own offset"""
+    checkpoint: option.CheckpointKind = option_table.default_of("checkpoint")
+    include_topics: tuple[str, ...] = ()
+    exclude_topics: tuple[str, ...] = ()
+    until_offset: int = option_table.default_of("until_offset")
+    until_time: int = option_table.default_of("until_time")
+    write_topics: bool = False
+    write_delay: bool = False
+    undecided: option.Undecided = option_table.default_of("undecided")
+    consumer_offsets: str = ""
+    overwrite: bool = False
+    allow_empty: bool = False
+    keep_zeros: bool = False
+    dry_run: bool = False
+    tables: str = ""
+    messages_table: bool = False
+    build_id: str = ""
+    incremental: bool = False
+    recheck: bool = False
+
+    @property
+    def window(self) -> int:
+        """Milliseconds of ``--index-policy window:...``, 0 for ``capacity``."""
+        return option.parse_window(self.index_policy)
+
+    @property
+    def partial(self) -> bool:
+        """Whether less than the whole log is asked for."""
+        limited = self.until_offset != INT64_MAX or self.until_time != INT64_MAX
+        return bool(self.include_topics or self.exclude_topics or limited)
+
+    def check(self) -> BuildSettings:
+        """Return these settings with paths in their usual form. Raises UsageError for values that no build can have."""
+        shared = self.checked_places()
+        _ = self.window
+        (out,) = checked_paths(self.out)
+        # DIR holds the build that --incremental starts from.
+        overwrite = self.overwrite or self.incremental
+        tables = given_place(self.tables, self.incremental)
+        return replace(self, **shared, out=out, overwrite=overwrite, tables=tables)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the run is recorded in Delta tables. Without Spark --tables has room for what --incremental knows alone."""
+        return bool(self.tables) and self.engine != "local"
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is wrong with the settings, those of the store first."""
+        yield from super().problems()
+        if not self.tables and (self.messages_table or self.build_id):
+            yield "--messages-table and --build-id go with --tables: name where the tables are"
+        if self.build_id and not re.fullmatch(r"[A-Za-z0-9_.:+@/=-]{1,200}", self.build_id):
+            yield f"--build-id {self.build_id!a}: take up to 200 of A-Z a-z 0-9 _ . : + @ / = -"
+        if self.until_offset < 0:
+            yield f"--until-offset {self.until_offset}: take a number from 0 on"
+        if not all((*self.include_topics, *self.exclude_topics)):
+            yield "--include-topic and --exclude-topic: take a pattern of at least one character"
+        if not self.out:
+            yield "--out: name a folder"
+        if not self.only or set(self.only) - set(option.PARTS):
+            yield f"--only {','.join(self.only)}: take one or more of {', '.join(option.PARTS)}"
+        yield from self._row_problems()
+        if self.incremental and not self.tables:
+            yield "--incremental: name --tables as well: what is known of the log is kept there"
+        if self.recheck and not self.incremental:
+            yield "--recheck: goes with --incremental: a full build reads everything anyway"
+        yield from self._delay_problems()
+
+    def _row_problems(self) -> Iterator[str]:
+        """Yield what is wrong where a run without Spark is asked for Delta tables."""
+        if not self.tables or self.keeps_rows:
+            return
+        if self.messages_table or self.build_id:
+            text = "rows of Delta tables need Spark and Java: leave them out, or take --engine spark"
+            yield f"--messages-table and --build-id: {text}"
+        elif not self.incremental:
+            yield (
+                "--tables: rows of Delta tables need Spark and Java: leave it out, add --incremental, which keeps there what "
+                "it knows of the log, or take --engine spark"
+            )
+
+    def _delay_problems(self) -> Iterator[str]:
+        """Yield what is wrong where less than the whole log would decide what was delivered."""
+        if self.undecided != DELIVER and not self.write_delay:
+            yield "--undecided: goes with --write-delay"
+        if self.write_delay and not 68 <= self.timer_log_size <= INT32_MAX:
+            yield f"{self._told('timer_log_size')}: a file of timerlog has at least 68 bytes, and at most 2 GiB"
+        if self.write_delay and self.queue_order == "broker":
+            yield (
+                "--write-delay: needs --queue-order logical: in the broker's order units do not stand at the offsets of their "
+                "records"
+            )
+        for name, wanted in (("--write-delay", self.write_delay), ("--consumer-offsets", bool(self.consumer_offsets))):
+            if wanted and (self.partial or self.incremental or self.only != option.PARTS):
+                yield (
+                    f"{name}: needs all of the log and all parts: leave out --only, --include-topic, --exclude-topic, "
+                    "--until-offset, --until-time and --incremental"
+                )
+
+    def for_manifest(self) -> dict[str, Any]:
+        """Return the settings that decide what is written, by the names of the manifest."""
+        values = {name: getattr(self, name) for name in option_table.MANIFEST}
+        # A limit that is none is null; the place of a file is not told.
+        values |= {name: None for name in ("until_offset", "until_time") if values[name] == INT64_MAX}
+        values |= {"consumer_offsets": bool(self.consumer_offsets)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+# ---------------------------------------------------------------------------------------------------------------------- options
+# The settings that options make, with what a broker.conf and a topics.json say.
 
 
 def build_settings(given: dict[str, Any]) -> BuildSettings:

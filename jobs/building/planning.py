@@ -8,7 +8,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import LOG_BYTES
 from rocketmq_reindex.jobs.local.engines import cores_of
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings

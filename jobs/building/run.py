@@ -17,9 +17,9 @@ from rocketmq_reindex.jobs.building import (
     finishing,
     full,
     inputs as building_inputs,
+    options as building_options,
     planning,
     scanning,
-    settings as building_settings,
     store_signs,
     summary as building_summary,
 )
@@ -60,9 +60,7 @@ class Unrecorded:
 
 MakeSteps = Callable[[Any, str, Commitlog, Reporter], full.FullBuild]
 """Returns the steps of a run from its settings, the real path of DIR, the log, and what shows the run's stages"""
-MakeRecorder = Callable[
-    [building_settings.BuildSettings, building_summary.BuildResult, Reporter, Engine, Commitlog], Unrecorded
-]
+MakeRecorder = Callable[[building_options.BuildSettings, building_summary.BuildResult, Reporter, Engine, Commitlog], Unrecorded]
 """Returns what records a run"""
 
 
@@ -82,7 +80,7 @@ class Build:
     """One run of a build. ``result`` is true at every moment, also when the run fails."""
 
     def __init__(
-        self, settings: building_settings.BuildSettings, reporter: Reporter, engines: Engines, make_steps: MakeSteps,
+        self, settings: building_options.BuildSettings, reporter: Reporter, engines: Engines, make_steps: MakeSteps,
         make_recorder: MakeRecorder, result: building_summary.BuildResult,
     ) -> None:  # fmt: skip
         self.settings, self.reporter, self.engines = settings, reporter, engines
@@ -130,7 +128,12 @@ class Build:
         settings, result, reporter = self.settings, self.result, self.reporter
         with output.locked(target):
             steps = self._make_steps(settings, target, log, reporter)
-            if steps.nothing_new(result):
+            notes, fields = steps.nothing_new()
+            result.notes += notes
+            if fields is not None:
+                result.repeat(fields)
+                result.seconds["build"] = reporter.elapsed()
+                reporter.line("incremental: nothing new: DIR is as the build before left it")
                 return
             with output.staging(target, settings.overwrite, not settings.keep_zeros, result.leftovers) as staging:
                 steps.check_room(staging)
@@ -229,7 +232,7 @@ class Build:
                 staging, settings, log, samples, result, read, checkpoint, written.parts, own_entries, until
             )
             build_output = full.BuildOutput(accepted, order, written, own_entries, parts)
-            is_known = steps.save(staging, build_output, result, recorder.has_rows)
+            is_known, result.incremental = steps.save(staging, build_output, result, recorder.has_rows)
             self._drop_spent(work)
         result.exit = result.exit_by_loss
         return is_known

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import digest_of
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.lock import LOCK, holder, read_times

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
-from rocketmq_reindex.jobs.building import scanning, settings as building_settings, store_signs
+from rocketmq_reindex.jobs.building import options as building_options, scanning, store_signs
 from rocketmq_reindex.jobs.incremental import carrying, last_build
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild, StandingFiles
 from rocketmq_reindex.jobs.publishing import local, output
@@ -99,7 +99,7 @@ class Before:
     """``last`` is the build that stands in DIR, if the store knows it, and ``folder`` where its files lie."""
 
     def __init__(
-        self, settings: building_settings.BuildSettings, store: ScanStore, target: str, fingerprint: str, reporter: Reporter
+        self, settings: building_options.BuildSettings, store: ScanStore, target: str, fingerprint: str, reporter: Reporter
     ) -> None:
         self._settings, self._store, self._target = settings, store, target
         self._fingerprint, self._reporter = fingerprint, reporter

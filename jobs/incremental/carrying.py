@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.building import decisions, finishing, scanning, settings as building_settings
+from rocketmq_reindex.jobs.building import decisions, finishing, options as building_options, scanning
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.incremental.last_build import LastBuild, StandingFiles
 from rocketmq_reindex.jobs.publishing.output import joined
@@ -78,7 +78,7 @@ def plan_with_history(
 
 
 def fingerprints(
-    store: ScanStore, history: IndexHistory, entries: Iterable[ScanEntry], settings: building_settings.BuildSettings
+    store: ScanStore, history: IndexHistory, entries: Iterable[ScanEntry], settings: building_options.BuildSettings
 ) -> list[str]:
     """Return a digest for each file, which stands for its bytes: the items of known ranges in it, and how it is written."""
     names = {store.summary(entry, -1).block: entry.identity for entry in (*history.expired, *entries)}

@@ -3,13 +3,13 @@
 By itself: it decides while Python still imports the build.
 """
 
-from rocketmq_reindex.jobs.building import inputs as building_inputs, scanning, settings as building_settings
+from rocketmq_reindex.jobs.building import inputs as building_inputs, options as building_options, scanning
 from rocketmq_reindex.jobs.incremental import last_build
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.storage_format.errors import ReindexError
 
 
-def needs_engine(settings: building_settings.BuildSettings, inputs: building_inputs.Inputs) -> bool:
+def needs_engine(settings: building_options.BuildSettings, inputs: building_inputs.Inputs) -> bool:
     """Return whether an engine is needed for certain. An incremental run looks more closely once it holds the lock of DIR."""
     if settings.dry_run:
         return False

@@ -12,9 +12,9 @@ from rocketmq_reindex.jobs.building import full
 from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.finishing import path_of
 from rocketmq_reindex.jobs.building.full import BuildOutput, FullBuild, WrittenFiles
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.planning import scan_settings
 from rocketmq_reindex.jobs.building.scanning import Scan, ScanMemory, fingerprint_of, store_of
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.incremental import carrying, last_build
@@ -41,18 +41,8 @@ from rocketmq_reindex.version import __version__
 # Store a build of an incremental run, so that the next run can start from it.
 
 REPEATED: Final = (
-    "bytes",
-    "records",
-    "units",
-    "items",
-    "tag_items",
-    "files",
-    "damage",
-    "decisions",
-    "warnings",
-    "about",
-    "exit",
-)
+    "bytes", "records", "units", "items", "tag_items", "files", "damage", "decisions", "warnings", "about", "exit",
+)  # fmt: skip
 """fields of the result that a run repeats when it finds nothing new"""
 
 
@@ -138,7 +128,7 @@ class Increment(FullBuild):
 
     # -- before the scan ------------------------------------------------------------------------------------------------
 
-    def nothing_new(self, result: BuildResult) -> bool:
+    def nothing_new(self) -> tuple[list[str], dict[str, Any] | None]:
         self.store.make()
         if self.store.has_earlier_kind():
             self.reporter.line(
@@ -147,19 +137,13 @@ class Increment(FullBuild):
         self.before.find()
         self.memory.bytes_before = self.before.bytes_known(self.log)
         last = self.before.last
-        if last is not None:
-            result.notes += self._what_is_gone([name for name, _ in last.segments])
-        if last is None or not self.before.nothing_new(self.log, self.memory):
-            return False
-        # What lies beside the log may have changed since then.
-        warnings = [text for text in result.warnings if text not in last.summary["warnings"]]
-        for name in REPEATED:
-            setattr(result, name, last.summary[name])
-        result.warnings = last.summary["warnings"] + warnings
-        result.seconds["build"] = self.reporter.elapsed()
-        self._count(result, len(last.ranges), len(last.ranges), nothing_new=True)
-        self.reporter.line("incremental: nothing new: DIR is as the build before left it")
-        return True
+        if last is None:
+            return [], None
+        notes = self._what_is_gone([name for name, _ in last.segments])
+        if not self.before.nothing_new(self.log, self.memory):
+            return notes, None
+        counts = self._counts(len(last.ranges), len(last.ranges), nothing_new=True)
+        return notes, {name: last.summary[name] for name in REPEATED} | {"incremental": counts}
 
     def _what_is_gone(self, known: list[str]) -> list[str]:
         """Return a note, and no warning: the manifest has all warnings, and is that of a full build of the log as it is."""
@@ -171,8 +155,8 @@ class Increment(FullBuild):
         )
         return [text] if gone else []
 
-    def _count(self, result: BuildResult, ranges: int, known: int, *, nothing_new: bool) -> None:
-        result.incremental = {
+    def _counts(self, ranges: int, known: int, *, nothing_new: bool) -> dict[str, Any]:
+        return {
             "nothing_new": nothing_new,
             "bytes_read": self.memory.bytes_read,
             "ranges": ranges,
@@ -264,9 +248,10 @@ class Increment(FullBuild):
 
     # -- at the end -----------------------------------------------------------------------------------------------------
 
-    def save(self, staging: StagingFolder, build_output: BuildOutput, result: BuildResult, has_rows: bool) -> bool:
-        """Store what this build was made from. Return whether DIR holds the same build already."""
-        self._count(result, len(self.memory.entries), self.memory.known, nothing_new=False)
+    def save(
+        self, staging: StagingFolder, build_output: BuildOutput, result: BuildResult, has_rows: bool
+    ) -> tuple[bool, dict[str, Any] | None]:  # fmt: skip
+        """Store what this build was made from. Return whether DIR holds the same build already, and what was read and kept."""
         draft = dataclasses.replace(
             last_build.of_log(self.log, self.settings, self.fingerprint),
             ranges=[self.memory.entries[number] for number in range(len(self.memory.entries))],
@@ -278,7 +263,7 @@ class Increment(FullBuild):
         if has_rows or not self.settings.keeps_rows:
             # A later run on Spark writes the rows of a build without them.
             last_build.mark_rows_missing(self.store, self._saved)
-        return stands
+        return stands, self._counts(len(self.memory.entries), self.memory.known, nothing_new=False)
 
     def rows_written(self, leftovers: Leftovers) -> None:
         if self._saved:

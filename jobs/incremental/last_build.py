@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.store_signs import old_checkpoint
 from rocketmq_reindex.jobs.publishing.layout import CONFIG, Leftovers
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint

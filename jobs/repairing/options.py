@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.building.options import merged
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings, merged
 from rocketmq_reindex.jobs.command import option, option_table, options
 from rocketmq_reindex.jobs.store.settings import checked_paths, repeated
 from rocketmq_reindex.storage_format import showing
@@ -41,8 +40,6 @@ class RepairSettings(BuildSettings):
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the settings, those of a build first."""
         yield from super().problems()
-        if self.link not in (links := option_table.OPTIONS["link"].choices):
-            yield f"--link {self.link!a}: take one of {', '.join(links)}"
         if self.include_broken and self.crc_on_recover:
             yield (
                 "--include-broken: a broker takes records with a wrong body CRC only with checkCRCOnRecover=false: set it, "
@@ -75,11 +72,8 @@ class RepairSettings(BuildSettings):
             "replicas": len(self.replicas), "tombstones": self.tombstones, "include_broken": self.include_broken,
             "property_crc_forced": self.property_crc_forced,
         }  # fmt: skip
-        return super().for_manifest() | mine | self._more()
-
-    def _more(self) -> dict[str, Any]:
-        """Settings that a manifest has only where they are set."""
-        return {name: True for name in ("extend", "majority") if getattr(self, name)}
+        # A manifest has these only where they are set.
+        return super().for_manifest() | mine | {name: True for name in ("extend", "majority") if getattr(self, name)}
 
 
 # ---------------------------------------------------------------------------------------------------------------------- options

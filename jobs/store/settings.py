@@ -252,8 +252,6 @@ class StoreSettings:
         for name in ("segment_size", "range_size"):
             if getattr(self, name) < 0:
                 yield f"{self._told(name)}: take a number of bytes above 0"
-        if self.engine not in (engines := option_table.OPTIONS["engine"].choices):
-            yield f"--engine {self.engine!a}: take one of {', '.join(engines)}"
         if self.engine == "local" and self.master and not self.master.startswith("local"):
             yield (f"--master {self.master}: --engine local runs on this machine alone: take local[N], or leave it out")
         if self.max_fill < 0:

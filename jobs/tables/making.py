@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
+    from rocketmq_reindex.jobs.building.options import BuildSettings
     from rocketmq_reindex.jobs.building.run import Unrecorded
-    from rocketmq_reindex.jobs.building.settings import BuildSettings
     from rocketmq_reindex.jobs.building.summary import BuildResult
     from rocketmq_reindex.jobs.engines.engine import Engine
     from rocketmq_reindex.jobs.watching.progress import Reporter

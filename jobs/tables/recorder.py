@@ -13,7 +13,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from rocketmq_reindex.jobs.building import scanning, settings as building_settings, summary as building_summary
+from rocketmq_reindex.jobs.building import options as building_options, scanning, summary as building_summary
 from rocketmq_reindex.jobs.building.run import Unrecorded
 from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, outcome as failure
 from rocketmq_reindex.jobs.command.tables_place import table_path
@@ -113,7 +113,7 @@ class Recorder(Unrecorded):
 
     def __init__(
         self,
-        settings: building_settings.BuildSettings,
+        settings: building_options.BuildSettings,
         result: building_summary.BuildResult,
         reporter: Reporter,
         engine: SparkEngine,

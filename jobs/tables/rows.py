@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.building import finishing, scanning, settings as building_settings, summary as building_summary
+from rocketmq_reindex.jobs.building import finishing, options as building_options, scanning, summary as building_summary
 from rocketmq_reindex.jobs.command.failures import innermost
 from rocketmq_reindex.jobs.command.tables_place import quoted
 from rocketmq_reindex.jobs.spark.engine import SparkEngine
@@ -54,7 +54,7 @@ class Attempt:
 
 
 def build_row(
-    settings: building_settings.BuildSettings,
+    settings: building_options.BuildSettings,
     result: building_summary.BuildResult,
     log: Commitlog,
     state: str,
@@ -206,7 +206,7 @@ class Frames:
 
     def __init__(
         self,
-        settings: building_settings.BuildSettings,
+        settings: building_options.BuildSettings,
         result: building_summary.BuildResult,
         engine: SparkEngine,
         log: Commitlog,

@@ -11,7 +11,7 @@ import numpy as np
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import advice
 from rocketmq_reindex.jobs.building.advice import Way
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes, entries_in
 from rocketmq_reindex.jobs.verifying.options import VerifySettings

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.building.options import merged
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings, merged
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.publishing.layout import check_no_store_around, check_writable

@@ -19,7 +19,7 @@ from typing import Any
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building import decisions, finishing, full, inputs, run, scanning
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.publishing import local as output_local
 from rocketmq_reindex.storage_format.errors import ReindexError

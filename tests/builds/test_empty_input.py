@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from tests.fault.disk import SEGMENT, tiny_store, tree
 from tests.tools.local_engine import local_build
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
 from rocketmq_reindex.storage_format.checks.queues import UnitChecker

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.building.options import parse_settings
-from rocketmq_reindex.jobs.fetch import fetch
-from rocketmq_reindex.jobs.query import query
+from rocketmq_reindex.jobs.commands import fetch, query
 from rocketmq_reindex.jobs.querying.options import parse_query
 from rocketmq_reindex.jobs.verifying.against import Against
 from rocketmq_reindex.jobs.verifying.options import VerifySettings

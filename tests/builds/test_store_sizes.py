@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.jobs.building.options import parse_settings
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings, parse_settings
 from rocketmq_reindex.jobs.building.store_signs import Sizes, look_at_sizes
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.store import sizes as store_sizes
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.golden.stores import read_files

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
 from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.storage_format.timer.layout import WHEEL_SIZE, TimerCheckpoint
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message

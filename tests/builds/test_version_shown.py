@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.building.inputs import look_at
-from rocketmq_reindex.jobs.building.options import parse_settings
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings, parse_settings
 from tests.golden.stores import NAMES, GoldenStore, index_in_order, read_files, unpack
 from tests.tools.local_engine import local_build
 

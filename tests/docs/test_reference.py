@@ -11,7 +11,7 @@ import pytest
 
 import rocketmq_reindex
 from docs import from_code
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.summary import RepairResult
 from rocketmq_reindex.jobs.cli import COMMANDS
 from rocketmq_reindex.jobs.command.failures import ENDING

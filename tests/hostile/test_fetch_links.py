@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.fetching import swap
 from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.store.lock import give

@@ -11,10 +11,10 @@ from typing import Any
 import mmh3
 import pytest
 
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.scanning import store_of
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.publishing import builds, pointers
 from rocketmq_reindex.jobs.publishing.layout import SIZES as STORE_SIZES
 from rocketmq_reindex.jobs.verifying.options import VerifySettings

@@ -16,7 +16,7 @@ import pytest
 
 from rocketmq_reindex.files import reading
 from rocketmq_reindex.jobs.building.inputs import look_at
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.incremental.early import needs_engine
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.udfs.incremental.scan_store import unsealed

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.local.engines import LocalEngines
 from tests.golden.guard import guarded
 from tests.golden.stores import NAMES, GoldenStore

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.spark import session
 from tests.golden.guard import guarded
 from tests.golden.stores import read_files

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyspark.logger import SPARK_LOG_SCHEMA
 from pyspark.sql import SparkSession
 
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from tests.golden.guard import guarded

@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
 from rocketmq_reindex.jobs.api.running import make_build
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.run import Build
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark.engine import SparkEngine
 from rocketmq_reindex.udfs.tables.schema import BUILDS, TABLES, Table

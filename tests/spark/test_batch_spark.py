@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rocketmq_reindex.jobs.building import decisions
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from tests.golden.guard import guarded
 from tests.tools.batch_log import MADE, batch_files, random_batch_log

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from rocketmq_reindex.jobs.building import decisions
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from rocketmq_reindex.jobs.spark.session import run_settings
 from tests.reference.build import ReferenceBuild, reference_build

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.run import Build
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark.engine import SparkEngine, SparkEngines

@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.publishing import pointers
 from tests.incremental.world import World

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.files import systems
-from rocketmq_reindex.jobs.building.settings import BuildSettings
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.building.options import BuildSettings
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.storage_format.digest import KIND
 from tests.fault.disk import tiny_store, tree
 from tests.golden.stores import GoldenStore, unpack

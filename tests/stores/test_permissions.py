@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from tests.stores.bucket_world import BucketWorld
 from tests.tools.local_verify import local_verify
 from tests.tools.s3_policy import guarded_s3, moved, policies

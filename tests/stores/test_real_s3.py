@@ -15,7 +15,7 @@ import pytest
 from rocketmq_reindex import files
 from rocketmq_reindex.files import object_store
 from rocketmq_reindex.jobs.build import build
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.verify import verify
 from tests.fault.disk import tiny_store
 from tests.stores.bucket_world import BucketWorld

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.repairing.explain import explain
 from tests.fault.disk import SEGMENT, state, tree
 from tests.fault.repairs import damaged_store

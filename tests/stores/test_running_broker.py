@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.building import store_signs
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.store.lock import holder
 from tests.fault.disk import state, tiny_store

@@ -15,13 +15,12 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.build import build
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch, query
 from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.inspect_files import inspect
 from rocketmq_reindex.jobs.publishing import builds as output_builds, output, pointers
-from rocketmq_reindex.jobs.query import query
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.fault.disk import tiny_store, tree
 from tests.stores.whole import published

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.scanning import store_of
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.incremental import last_build
 from rocketmq_reindex.jobs.publishing import builds as output_builds, output, pointers as output_alive

@@ -10,10 +10,9 @@ import pytest
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files import systems
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
+from rocketmq_reindex.jobs.commands import query, report
 from rocketmq_reindex.jobs.publishing import pointers
-from rocketmq_reindex.jobs.query import query
-from rocketmq_reindex.jobs.report import report
 from tests.fault.disk import tiny_store
 from tests.stores.whole import published
 from tests.tools.local_engine import InlineEngine, local_build, run_build, single

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.publishing import pointers
 from tests.fault.disk import tree

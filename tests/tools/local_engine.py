@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from rocketmq_reindex.jobs.api.running import make_build
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
 from rocketmq_reindex.jobs.publishing.layout import SIZES

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs import inspect_files
-from rocketmq_reindex.jobs.building.options import parse_settings
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings, parse_settings
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.command.options import parser_of

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.planning import dry_run_lines, scan_settings
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult, Warnings
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.store.settings import list_segments

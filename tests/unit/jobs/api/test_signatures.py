@@ -95,7 +95,8 @@ def test_defaults_are_those_of_an_option_left_out(name: str) -> None:
 
 def test_choices_are_those_of_the_option(name: str) -> None:
     function = COMMANDS[name].function
-    names = vars(importlib.import_module(function.__module__)) | {"SparkSession": object}
+    names = {name: getattr(rr, name) for name in rr.__all__} | vars(importlib.import_module(function.__module__))
+    names["SparkSession"] = object
     hints = typing.get_type_hints(function, names)
     for keyword, action in options(name).items():
         literals = [each for each in typing.get_args(hints[keyword]) if typing.get_origin(each) is typing.Literal]

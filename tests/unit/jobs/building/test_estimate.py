@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.planning import check_free, dry_run_lines, sample, scan_settings
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.jobs.store.settings import list_segments
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.tools.log_writer import LogWriter

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.scanning import store_of
-from rocketmq_reindex.jobs.building.settings import BuildSettings
 from rocketmq_reindex.storage_format.errors import InputError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.command.option import PARTS, parse_delay_levels, parse_window, parts_of
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX

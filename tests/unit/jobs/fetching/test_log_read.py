@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.fetching.build import DigestedBytes, ReadLog, ReadSegment
 from tests.tools.compare import SMALL
 from tests.tools.encode import Message

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.fetch import fetch
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD, Copy, Laid, Record, files_of
 from rocketmq_reindex.storage_format.layouts import EARLIER_KIND
 from tests.tools.compare import SMALL

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.preflight import preflight
+from rocketmq_reindex.jobs.commands import preflight
 from rocketmq_reindex.jobs.preflighting import run
 from rocketmq_reindex.jobs.preflighting.options import preflight_settings
 from rocketmq_reindex.jobs.preflighting.run import PreflightResult, lines_of

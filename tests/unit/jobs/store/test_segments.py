@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.preflight import preflight
-from rocketmq_reindex.jobs.query import query
+from rocketmq_reindex.jobs.commands import preflight, query
 from rocketmq_reindex.jobs.store.folders import failures_as_errors
 from rocketmq_reindex.jobs.store.settings import Commitlog, check_unchanged, list_segments
 from rocketmq_reindex.storage_format.errors import InputError

@@ -16,8 +16,7 @@ import mmh3
 import pyarrow as pa
 import pytest
 
-from rocketmq_reindex.jobs.building.options import parse_settings
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings, parse_settings
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.command.tables_place import check_place, quoted, spark_path, table_path
 from rocketmq_reindex.jobs.tables.making import create_statement, hadoop_settings, hdfs_user

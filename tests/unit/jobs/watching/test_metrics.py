@@ -11,7 +11,7 @@ from typing import Any
 from prometheus_client.parser import text_string_to_metric_families
 
 from rocketmq_reindex.jobs.api.running import make_build, watched_run
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.run import Verify
 from rocketmq_reindex.jobs.watching.progress import Reporter

@@ -12,10 +12,9 @@ import pytest
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files import reading
+from rocketmq_reindex.jobs.commands import preflight, query
 from rocketmq_reindex.jobs.inspect_files import inspect
 from rocketmq_reindex.jobs.inspecting import index, segment
-from rocketmq_reindex.jobs.preflight import preflight
-from rocketmq_reindex.jobs.query import query
 from rocketmq_reindex.jobs.watching import stages
 from rocketmq_reindex.jobs.watching.stages import Stages
 from rocketmq_reindex.storage_format.checks import index as index_check

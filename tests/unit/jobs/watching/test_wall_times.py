@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rocketmq_reindex.jobs.api.running import make_build
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.run import Verify

@@ -19,8 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rocketmq_reindex.jobs.api.running import make_build, watched_run
-from rocketmq_reindex.jobs.building.options import parse_settings
-from rocketmq_reindex.jobs.building.settings import BuildSettings
+from rocketmq_reindex.jobs.building.options import BuildSettings, parse_settings
 from rocketmq_reindex.jobs.building.summary import BuildResult, Warnings
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.command.options import wants_json_log

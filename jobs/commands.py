@@ -1,0 +1,48 @@
+"""The commands that run no engine: ``info``, ``query``, ``preflight``, ``fetch`` and ``report``.
+
+By itself: each imports what it needs once it is called, and no other command is imported for it.
+"""
+
+from collections.abc import Sequence
+
+from rocketmq_reindex.jobs.api import running
+from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.command.results import Output, show
+
+
+def info(arguments: Sequence[str]) -> int:
+    """Look at a store, and return the exit status: 0 also where something is missing in the store."""
+    from rocketmq_reindex.jobs.describing.look import parse_info
+
+    return show(running.run_info(lambda: parse_info(arguments)).result, "--json" in arguments)
+
+
+def query(arguments: Sequence[str]) -> int:
+    """Answer one question. Return the exit status: 1 also where nothing was found and something could not be read."""
+    from rocketmq_reindex.jobs.querying import answer, options
+    from rocketmq_reindex.jobs.store.folders import Notes
+
+    with Output() as output:
+        output.status = running.run_query(lambda: options.parse_query(arguments), Notes(), answer.show)
+    return output.status
+
+
+def preflight(arguments: Sequence[str]) -> int:
+    """Work out a start. Return the exit status: 0 where it loses nothing, 4 where it loses or hides something."""
+    from rocketmq_reindex.jobs.preflighting.options import parse_preflight
+
+    return show(running.run_preflight(lambda: parse_preflight(arguments)).result, "--json" in arguments)
+
+
+def fetch(arguments: Sequence[str]) -> int:
+    """Fetch, and return the exit status."""
+    from rocketmq_reindex.jobs.fetching.options import parse_fetch
+
+    return show(running.run_fetch(lambda: parse_fetch(arguments), Interrupts()).result, "--json" in arguments)
+
+
+def report(arguments: Sequence[str]) -> int:
+    """Write the page. Return the exit status."""
+    from rocketmq_reindex.jobs.reporting.make import parse_report
+
+    return show(running.run_report(lambda: parse_report(arguments)).result, as_json=False)
