@@ -133,7 +133,6 @@ class Build:
             if fields is not None:
                 result.repeat(fields)
                 result.seconds["build"] = reporter.elapsed()
-                reporter.line("incremental: nothing new: DIR is as the build before left it")
                 return
             with output.staging(target, settings.overwrite, not settings.keep_zeros, result.leftovers) as staging:
                 steps.check_room(staging)

@@ -156,6 +156,13 @@ class BuildResult(Result):
         """Add one warning."""
         self.warnings.append(text)
 
+    def repeat(self, fields: Mapping[str, Any]) -> None:
+        """Take over fields of an earlier result, whose warnings come first: what lies beside the log may have changed."""
+        warnings = [text for text in self.warnings if text not in fields["warnings"]]
+        for name, value in fields.items():
+            setattr(self, name, value)
+        self.warnings = fields["warnings"] + warnings
+
     def tell_leftovers(self) -> None:
         """Add what could not be removed, with a warning for each folder. Call it once, when nothing more will be removed."""
         self.not_removed = self.leftovers.entries()

@@ -142,6 +142,7 @@ class Increment(FullBuild):
         notes = self._what_is_gone([name for name, _ in last.segments])
         if not self.before.nothing_new(self.log, self.memory):
             return notes, None
+        self.reporter.line("incremental: nothing new: DIR is as the build before left it")
         counts = self._counts(len(last.ranges), len(last.ranges), nothing_new=True)
         return notes, {name: last.summary[name] for name in REPEATED} | {"incremental": counts}
 

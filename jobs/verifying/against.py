@@ -15,7 +15,6 @@ from rocketmq_reindex.jobs.verifying import (
 )
 from rocketmq_reindex.jobs.watching.progress import Reporter, Work
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
-from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, QUEUES
 from rocketmq_reindex.storage_format.showing import counted, escape, redacted
 from rocketmq_reindex.udfs import handover
@@ -24,19 +23,16 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify import against
 
 
-class Against:
+class Against(verifying_run.Verify):
     """One run. Store A is the settings' own, B the one named by --against."""
 
     def __init__(
         self, settings: options.VerifySettings, reporter: Reporter, engines: Engines,
         result: verifying_summary.VerifyResult | None = None,
     ) -> None:  # fmt: skip
-        self.settings = settings.located()
-        self.reporter, self.engines = reporter, engines
+        super().__init__(settings, reporter, engines, result)
         self.a, self.b = self.settings.store, files.absolute(settings.against)
-        self.result = result or verifying_summary.VerifyResult()
-        self.result.store, self.result.against = redacted(settings.store), redacted(settings.against)
-        self.tally = Tally()
+        self.result.against = redacted(settings.against)
 
     def run(self, logs: list[Commitlog] | None = None) -> None:
         """Compare the two stores; nothing is written to either.
