@@ -83,9 +83,14 @@ class Layout:
 # Names become numbers here and nowhere else: ``str.isdigit`` and ``\d`` take digits of any script, and Python's integers have
 # no bounds.
 
+COMMITLOG: Final = "commitlog"
 QUEUES: Final = "consumequeue"
 BATCH_QUEUES: Final = "batchconsumequeue"
-FOLDERS: Final = (QUEUES, BATCH_QUEUES, "index", "config")
+INDEX: Final = "index"
+CHECKPOINT: Final = "checkpoint"
+CONFIG: Final = "config"
+ABORT: Final = "abort"
+FOLDERS: Final = (QUEUES, BATCH_QUEUES, INDEX, CONFIG)
 """folders of a store beside ``commitlog``"""
 DEFAULT_SEGMENT: Final = 1 << 30
 """bytes of a segment (``mappedFileSizeCommitLog``)"""

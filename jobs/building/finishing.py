@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.building.planning import make_checkpoint
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.store_signs import vouched
 from rocketmq_reindex.jobs.building.summary import BuildResult
-from rocketmq_reindex.jobs.publishing.layout import CONFIG, TOPICS, Leftovers
+from rocketmq_reindex.jobs.publishing.layout import TOPICS, Leftovers
 from rocketmq_reindex.jobs.publishing.output import entries, few_parts, joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.storage_format import layouts
@@ -57,7 +57,7 @@ def write_topics(
             size += len(piece)
             yield piece
 
-    files.make_folder(files.join(staging.tree, CONFIG))
+    files.make_folder(files.join(staging.tree, layouts.CONFIG))
     files.write_bytes(staging.temporary, files.join(staging.tree, TOPICS), text())
     return {"path": TOPICS, "size": size, "used": size, "digest": digest.digest().hex()}, warnings
 
@@ -176,15 +176,15 @@ def finish(
     Return their entries for the manifest, the fields of the checkpoint, and warnings.
     """
     staging = scan.staging
-    for part in ("consumequeue", "index"):
+    for part in (layouts.QUEUES, layouts.INDEX):
         if part in settings.only:
             files.make_folder(files.join(staging.tree, part))
     entries = full.name_index_files(staging, written, leftovers)
-    if "checkpoint" not in settings.only:
+    if layouts.CHECKPOINT not in settings.only:
         return entries, None, []
     checkpoint, warnings = vouched(settings, make_checkpoint(settings, log, accepted, plans))
     data, used = checkpoint.to_bytes(), CHECKPOINT_LAYOUT.size
-    files.write_bytes(staging.temporary, files.join(staging.tree, "checkpoint"), [data])
+    files.write_bytes(staging.temporary, files.join(staging.tree, layouts.CHECKPOINT), [data])
     digest = new_digest([data[:used]]).digest().hex()
-    entries.append({"path": "checkpoint", "size": len(data), "used": used, "digest": digest})
+    entries.append({"path": layouts.CHECKPOINT, "size": len(data), "used": used, "digest": digest})
     return entries, dataclasses.asdict(checkpoint), warnings

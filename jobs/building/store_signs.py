@@ -26,6 +26,7 @@ from rocketmq_reindex.jobs.store.sizes import (
     queue_files,
     sampled_sizes,
 )
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import file_size
@@ -90,7 +91,7 @@ def _sample(segment: Segment, high: int, low: int) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------------- running_broker
 # A broker that runs on the store may change the log while it is read, so a build refuses. The store's lock shows it.
 
-_OF_A_STORE: Final = ("consumequeue", "index", "checkpoint", "config", "abort")
+_OF_A_STORE: Final = (layouts.QUEUES, layouts.INDEX, layouts.CHECKPOINT, layouts.CONFIG, layouts.ABORT)
 
 
 def check_broker(settings: BuildSettings) -> list[str]:
@@ -139,7 +140,9 @@ def _stores(settings: StoreSettings) -> Iterator[str]:
     for root in filter(_is_here, settings.roots):
         for folder in (root.rstrip("/"), os.path.realpath(root)):
             around = os.path.dirname(folder)
-            if os.path.basename(folder) == "commitlog" or any(os.path.lexists(f"{around}/{name}") for name in _OF_A_STORE):
+            if os.path.basename(folder) == layouts.COMMITLOG or any(
+                os.path.lexists(f"{around}/{name}") for name in _OF_A_STORE
+            ):
                 yield around
 
 
@@ -154,15 +157,15 @@ def old_checkpoint(settings: BuildSettings) -> Checkpoint | None:
 
 def old_of(store: str, parts: Collection[str]) -> Checkpoint | None:
     """Return the same for a store that gets new ``parts``."""
-    if "checkpoint" not in parts or not unbuilt(parts):
+    if layouts.CHECKPOINT not in parts or not unbuilt(parts):
         return None
-    is_clean = files.entry_of(files.join(store, "abort")).kind == files.ABSENT
-    return None if is_clean else read_times(files.join(store, "checkpoint"))
+    is_clean = files.entry_of(files.join(store, layouts.ABORT)).kind == files.ABSENT
+    return None if is_clean else read_times(files.join(store, layouts.CHECKPOINT))
 
 
 def unbuilt(parts: Collection[str]) -> list[str]:
     """Return the parts that stay as they are."""
-    return [part for part in ("consumequeue", "index") if part not in parts]
+    return [part for part in (layouts.QUEUES, layouts.INDEX) if part not in parts]
 
 
 def bounded(checkpoint: Checkpoint, old: Checkpoint, parts: Collection[str]) -> Checkpoint:
@@ -171,7 +174,7 @@ def bounded(checkpoint: Checkpoint, old: Checkpoint, parts: Collection[str]) -> 
         checkpoint,
         physic=min(checkpoint.physic, old.physic),
         logics=min(checkpoint.logics, old.logics),
-        index=checkpoint.index if "index" in parts else min(checkpoint.index, old.index),
+        index=checkpoint.index if layouts.INDEX in parts else min(checkpoint.index, old.index),
         logics_offset=min(checkpoint.logics_offset, old.logics_offset),
     )
     return less.loadable() if checkpoint.logics_offset else less
@@ -227,10 +230,10 @@ def look_at_sizes(settings: BuildSettings) -> Sizes:
     others: a broker does not start on ConsumeQueue files of another size, and finds nothing in such IndexFiles.
     """
     store, sizes = settings.store_folder, Sizes()
-    if "consumequeue" in settings.only:
+    if layouts.QUEUES in settings.only:
         for name, folder, unit in QUEUES:
             _look_at_queues(settings, store, (name, folder, unit), sizes)
-    if "index" in settings.only:
+    if layouts.INDEX in settings.only:
         _look_at_index(settings, store, sizes)
     if sizes.refused:
         raise InputError("; ".join(sizes.refused))
@@ -270,7 +273,7 @@ def _look_at_index(settings: BuildSettings, store: str, sizes: Sizes) -> None:
         if _is_default(settings, "hash_slots") and _is_default(settings, "index_items"):
             sizes.defaults.append("IndexFiles of {:,} slots and {:,} items".format(*made))
         return
-    where, options = escape(files.join(store, "index")), "--hash-slots {} --index-items {}"
+    where, options = escape(files.join(store, layouts.INDEX)), "--hash-slots {} --index-items {}"
     if usual != size:
         text = f"{where}: has files of {usual:,} bytes, a build makes files of {size:,}"
         if settings.is_named("hash_slots") or settings.is_named("index_items"):
@@ -331,7 +334,7 @@ def other_sizes(store: str, parts: Collection[str], sizes: Mapping[str, int]) ->
                 f"{escape(folder)}: had files of {usual:,} bytes, the build has files of {sizes[name]:,}: a broker starts on "
                 "files of its own setting alone"
             )
-    usual = _usual(Counter(entry.size for entry in index_files(store))) if "index" in parts else 0
+    usual = _usual(Counter(entry.size for entry in index_files(store))) if layouts.INDEX in parts else 0
     size = file_size(sizes["hash_slots"], sizes["index_items"])
     if usual not in (0, size):
         warnings.append(

@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.fetching import build as fetching_build, record as fe
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.store import contents, folders, lock, settings, sizes as store_sizes, versions as store_versions
 from rocketmq_reindex.jobs.store.queue import behind_log
-from rocketmq_reindex.storage_format import errors, showing, versions as storage_format_versions
+from rocketmq_reindex.storage_format import errors, layouts, showing, versions as storage_format_versions
 from rocketmq_reindex.version import __version__
 
 # ---------------------------------------------------------------------------------------------------------------------- options
@@ -198,7 +198,7 @@ class StoreLook:
             settings.check_has_parts(store)
         else:
             settings.entries_of(self._settings.roots)
-        result.clean_stop = files.entry_of(files.join(store, "abort")).kind == files.ABSENT
+        result.clean_stop = files.entry_of(files.join(store, layouts.ABORT)).kind == files.ABSENT
         running, unknown = brokers(self._settings)
         result.broker = running[0] if running else None
         result.problems += unknown
@@ -270,7 +270,7 @@ class StoreLook:
             self._problem(str(error))
             return
         self._settings = replace(self._settings, batch_topics=batch)
-        folder = files.join(self._store, "batchconsumequeue")
+        folder = files.join(self._store, layouts.BATCH_QUEUES)
         if batch and next(store_sizes.queue_files(folder), None) is None and describing_queues.sampled_topics(log) & set(batch):
             self._wrong.add(_QUEUES)
             self._problem("batchconsumequeue/: no queue has a file, and the log has records of batch topics")
@@ -305,7 +305,7 @@ class StoreLook:
         result.fits = {"versions": list(fits.versions) if signs else [], "signs": [sign.text for sign in signs]}
 
     def _look_at_checkpoint(self) -> None:
-        path = files.join(self._store, "checkpoint")
+        path = files.join(self._store, layouts.CHECKPOINT)
         if files.entry_of(path).kind != files.FILE:
             self._problem("checkpoint: is not there: the next start after a crash deletes the index")
             self._wrong.add(_INDEX)
@@ -367,7 +367,7 @@ class StoreLook:
             build = fetching_build.find_build(self._store)
         except (OSError, errors.InputError):
             return None
-        if "commitlog" in build.own:
+        if layouts.COMMITLOG in build.own:
             return None
         partial = ["--partial"] if build.log.left_out else []
         return ["rmq-reindex", "fetch", self._store, "--to", advice.STORE, *partial]

@@ -90,7 +90,9 @@ def read_log(manifest: Mapping[str, Any], kind: str) -> ReadLog:
     if repaired:
         # The repair's own log, not the damaged one.
         own = [(str(entry["path"]).partition("/"), _number(entry["size"])) for entry in manifest["files"]]
-        segments = [ReadSegment(name, _start({"segment": name}), size) for (top, _, name), size in own if top == "commitlog"]
+        segments = [
+            ReadSegment(name, _start({"segment": name}), size) for (top, _, name), size in own if top == layouts.COMMITLOG
+        ]
     samples = [_sample(one) for one in log["samples"][: _SAMPLES_MAX + 1]] if log else []
     if len(samples) > _SAMPLES_MAX:
         raise ValueError(f"has more than {_SAMPLES_MAX} samples of the log")
@@ -244,7 +246,7 @@ def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
         listed = [(entry, str(entry["path"]).partition("/")[0]) for entry in manifest["files"]]
         own = frozenset(name for _, name in listed if name in repaired)
         wanted = tuple(_wanted(entry, sizes["hash_slots"]) for entry, name in listed if name not in own)
-        parts = [part for part in manifest["settings"]["only"] if part in ("consumequeue", "index", "checkpoint")]
+        parts = [part for part in manifest["settings"]["only"] if part in (layouts.QUEUES, layouts.INDEX, layouts.CHECKPOINT)]
         log = read_log(manifest, kind)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         # Of the entry at fault, not of Python.
@@ -252,12 +254,12 @@ def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
         raise errors.InputError(f"{showing.escape(path)}: {showing.escape(what)}: build again") from None
     if len({file.path for file in wanted}) != len(wanted):
         raise errors.InputError(f"{showing.escape(path)}: names a file twice: build again")
-    if any(file.path.startswith("batchconsumequeue/") for file in wanted):
-        parts.append("batchconsumequeue")
+    if any(file.path.startswith(f"{layouts.BATCH_QUEUES}/") for file in wanted):
+        parts.append(layouts.BATCH_QUEUES)
     there = {file.path for file in wanted}
     parts += [name for name in CONFIGS if name in there]
     parts += [name for name in TIMERS if any(path == name or path.startswith(f"{name}/") for path in there)]
-    if "checkpoint" in parts and not any(file.path == "checkpoint" for file in wanted):
+    if layouts.CHECKPOINT in parts and not any(file.path == layouts.CHECKPOINT for file in wanted):
         raise errors.InputError(f"{showing.escape(path)}: lacks the checkpoint that it says to have: build again")
     return FoundBuild(folder, name, tuple(parts), wanted, own, log, sizes, kind)
 
@@ -284,7 +286,7 @@ def _wanted(entry: dict[str, Any], slots: int) -> BuildFile:
         raise ValueError("has a file without a name")
     queue, index = _QUEUE_FILE.fullmatch(path), _INDEX_FILE.fullmatch(path)
     timer = _TIMER_FILE.fullmatch(path)
-    known = path in ("checkpoint", *CONFIGS) or timer or index or (queue and topics.path_component(queue[1]) == queue[1])
+    known = path in (layouts.CHECKPOINT, *CONFIGS) or timer or index or (queue and topics.path_component(queue[1]) == queue[1])
     if not known or not (at == path or (index and _AT.fullmatch(at))):
         raise ValueError(f"names {path[:200]}, which no build writes")
     if not re.fullmatch(r"[0-9a-f]{32}", digest):

@@ -20,6 +20,7 @@ from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFS
 from rocketmq_reindex.jobs.store.contents import SegmentFile
 from rocketmq_reindex.jobs.store.lock import read_times, store_locked
 from rocketmq_reindex.jobs.store.settings import broker_config, check_is_store, check_no_store, check_swapped, several
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import counted, escape, listed, reason, redacted
 
@@ -92,7 +93,7 @@ class Fetch:
                 result.swapped, result.finished_earlier = journal["parts"], journal["build"]
             build, record = fetching_build.find_build(self._build), fetching_record.Record.read(store)
             result.notes += record.notes
-            if "commitlog" in build.own:
+            if layouts.COMMITLOG in build.own:
                 result.warnings.append(
                     f"commitlog: the build is of a repair; its log stays in {escape(build.folder)}: put it in place by hand"
                 )
@@ -200,7 +201,8 @@ class Fetch:
         timers = [part for part in parts if part in fetching_files.TIMER_SET]
         laid = record.is_laid(self._store, timers, build.name)
         parts = fetching_files.choose(self._store, parts, laid, self._result.notes)
-        if "consumequeue" in parts and "batchconsumequeue" not in parts and os.path.lexists(f"{self._store}/batchconsumequeue"):
+        batches = layouts.BATCH_QUEUES
+        if layouts.QUEUES in parts and batches not in parts and os.path.lexists(f"{self._store}/{batches}"):
             self._result.notes.append("batchconsumequeue: the store's own stays, the build has none")
         return parts
 
@@ -212,7 +214,7 @@ class Fetch:
     @property
     def _roots(self) -> tuple[str, ...]:
         """The folders of the store's log."""
-        return self._settings.commitlogs or (os.path.join(self._store, "commitlog"),)
+        return self._settings.commitlogs or (os.path.join(self._store, layouts.COMMITLOG),)
 
     def _segments(self) -> list[SegmentFile]:
         """Return the segments of the store's log. Raises InputError for folders without any that the user named."""
@@ -243,7 +245,7 @@ class Fetch:
     def _check_abort(self, build: fetching_build.FoundBuild, parts: list[str]) -> None:
         """Raise InputError where the broker would start by a checkpoint that says too much of what stays in the store."""
         old = store_signs.old_of(self._store, parts)
-        new = read_times(files.join(build.folder, "checkpoint")) if old else None
+        new = read_times(files.join(build.folder, layouts.CHECKPOINT)) if old else None
         if old and new and store_signs.bounded(new, old, parts) != new:
             raise InputError(
                 f"{escape(self._store)}: has a file abort, so its {listed(store_signs.unbuilt(parts))} may lack what "

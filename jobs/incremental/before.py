@@ -16,13 +16,14 @@ from rocketmq_reindex.jobs.publishing import local, output
 from rocketmq_reindex.jobs.publishing.layout import PUBLISHED
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, sampled_alike
 from rocketmq_reindex.version import __version__
 
 # ---------------------------------------------------------------------------------------------------------------- folder counts
 # Whether the folders of a build hold its files and nothing else. Entries are counted: there may be a million.
 
-_FOLDERS: Final = ("batchconsumequeue", "consumequeue", "index")
+_FOLDERS: Final = (layouts.BATCH_QUEUES, layouts.QUEUES, layouts.INDEX)
 
 
 def has_other_files(target: str, paths: Iterable[str], only: Iterable[str]) -> bool:

@@ -11,11 +11,12 @@ from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.store_signs import old_checkpoint
-from rocketmq_reindex.jobs.publishing.layout import CONFIG, Leftovers
+from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import EarlierFiles
+from rocketmq_reindex.storage_format.layouts import CHECKPOINT, CONFIG
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, read_sealed, sealed
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 from rocketmq_reindex.version import __version__
@@ -23,7 +24,6 @@ from rocketmq_reindex.version import __version__
 # --------------------------------------------------------------------------------------------------------------- standing files
 # Whether the files of the build in DIR, from which an incremental build starts, are still as that build left them.
 
-CHECKPOINT: Final = "checkpoint"
 LISTED_AT_ONCE: Final = 50_000
 """Files that one listing may return. Where there are more, each topic is listed by itself, which bounds the memory."""
 _REQUESTS_AT_ONCE: Final = 16

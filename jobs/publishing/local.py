@@ -14,7 +14,6 @@ from typing import Any
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.publishing.layout import (
-    CONFIG,
     CONFIGS,
     MANIFEST,
     MANIFEST_MAX,
@@ -28,6 +27,7 @@ from rocketmq_reindex.jobs.publishing.layout import (
 )
 from rocketmq_reindex.storage_format import errors
 from rocketmq_reindex.storage_format.digest import EARLIER_KIND, KINDS
+from rocketmq_reindex.storage_format.layouts import CONFIG
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.staging import StagingFolder
 

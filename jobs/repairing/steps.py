@@ -35,7 +35,7 @@ from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
-from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.storage_format.layouts import COMMITLOG, INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.repair import SHORT, SegmentDamage, damages, whole_segments
 from rocketmq_reindex.storage_format.scan.chain import Chain, misnamed
@@ -223,7 +223,7 @@ class RepairSteps(FullBuild):
 
         def probe() -> tuple[int, float]:
             shares = positions.shares()
-            written_names = set(files.names(files.join(staging.tree, repair_segments.FOLDER)))
+            written_names = set(files.names(files.join(staging.tree, COMMITLOG)))
             share = sum(1.0 if segment.name in written_names else shares.get(segment.name, 0.0) for segment in whole)
             return len(written_names), share / len(whole)
 
@@ -292,7 +292,7 @@ def _check_whole(chain: Chain, kept: list[Hole]) -> None:
 
 
 def _in_tree(segment: Segment, staging: StagingFolder) -> Segment:
-    path = files.join(staging.tree, f"{repair_segments.FOLDER}/{segment.name}")
+    path = files.join(staging.tree, f"{COMMITLOG}/{segment.name}")
     return Segment(segment.name, path, segment.start, segment.segment_end, segment.segment_end)
 
 

@@ -14,6 +14,7 @@ from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX, check_writable, write_whole
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.showing import counted, escape, listed, reason
 
@@ -87,7 +88,7 @@ def make_page(source: str, store: str | None = None, summary: str | None = None,
         # It was moved since.
         folder = store
     times, sampled = Times(), ""
-    commitlog = files.join(store or folder, "commitlog")
+    commitlog = files.join(store or folder, layouts.COMMITLOG)
     if os.path.isdir(commitlog):
         model.segments = model.segments or [(int(entry.name), entry.size) for entry in segments_of(commitlog)]
         times = message_times(model, folder, commitlog)
@@ -102,7 +103,7 @@ def make_page(source: str, store: str | None = None, summary: str | None = None,
         try:
             looked_into = look_into(index, folder)
         except (OSError, InputError, ValueError) as error:
-            unread.append(f"{escape(os.path.join(folder, 'index', index.name))}: {reason(error)}")
+            unread.append(f"{escape(os.path.join(folder, layouts.INDEX, index.name))}: {reason(error)}")
             continue
         if looked_into is not None:
             chains.append(looked_into[0])
@@ -141,7 +142,7 @@ def _lacking(model: Model, folder: str, commitlog: str, unread: list[str], *, ha
         # Of a build its own reindex.json was read there.
         causes = [(of_log + of_index, f"{escape(folder)}: is not there", "where the store is now")]
     else:
-        index = os.path.join(folder, "index")
+        index = os.path.join(folder, layouts.INDEX)
         no_index = f"{escape(index)}: is not there" if _is_gone(index) else next(iter(unread), "")
         causes = [(of_log, *_without_log(model, folder, commitlog)), (of_index, no_index, "")]
     return [
@@ -160,7 +161,7 @@ def _without_log(model: Model, folder: str, commitlog: str) -> tuple[str, str]:
         return f"{shown}: is a URI, and a log is read from a disk alone", around
     if not model.segments:
         return f"{shown}: {'has no segments' if os.path.isdir(commitlog) else 'cannot be read'}", around
-    queues = os.path.join(folder, "consumequeue")
+    queues = os.path.join(folder, layouts.QUEUES)
     if _is_gone(queues):
         return f"{escape(queues)}: is not there", ""
     return f"{escape(queues)}: none of its units that were looked at leads to a record in {shown}", ""

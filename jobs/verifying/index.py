@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.checks import checkpoint, differences as checks_differences, index as checks_index
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
-from rocketmq_reindex.storage_format.layouts import INT64_MAX, is_index_file
+from rocketmq_reindex.storage_format.layouts import INDEX, INT64_MAX, is_index_file
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs import handover
@@ -24,8 +24,6 @@ from rocketmq_reindex.udfs.verify import index as verify_index, items as verify_
 
 # ------------------------------------------------------------------------------------------------------------------------ index
 # The index's part of a verify: check each IndexFile in itself, then all of their items against the log's.
-
-FOLDER: Final = "index"
 
 
 @dataclass
@@ -133,7 +131,7 @@ class IndexComparison:
 
     def _entries(self) -> list[tuple[str, files.Entry]]:
         """Return the entries of index/ by their names in a store. No fetch brings what a build's manifest does not name."""
-        entries, names = entries_in(files.join(self.settings.store, FOLDER)), self.settings.index_names
+        entries, names = entries_in(files.join(self.settings.store, INDEX)), self.settings.index_names
         if self.settings.trimmed:
             return [(names[entry.name], entry) for entry in entries if entry.name in names]
         return [(entry.name, entry) for entry in entries]

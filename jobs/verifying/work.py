@@ -19,6 +19,7 @@ from rocketmq_reindex.jobs.publishing.pointers import VERIFY, Alive
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.store.sizes import QUEUES, UsualSizes, index_files, index_sizes, queue_files, without_items
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
 from rocketmq_reindex.storage_format.showing import escape
@@ -41,7 +42,7 @@ def of_build(settings: VerifySettings) -> VerifySettings:
         return settings
     build = find_build(settings.store)
     sizes = {name: size for name, size in build.sizes.items() if name not in settings.named}
-    names = {files.base(file.at): files.base(file.path) for file in build.wanted if file.path.startswith("index/")}
+    names = {files.base(file.at): files.base(file.path) for file in build.wanted if file.path.startswith(f"{layouts.INDEX}/")}
     changes = {
         **sizes,
         "store": build.folder,
@@ -102,7 +103,7 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
         usual = UsualSizes(entries, unit).usual if name not in settings.named else 0
         if usual and usual != getattr(settings, name):
             changes[name] = usual
-            if "consumequeue" in settings.only:
+            if layouts.QUEUES in settings.only:
                 notes.append(f"{folder}: files of {usual:,} bytes, taken from the files")
     slots, items, known = _index_sizes(settings)
     changes |= {"hash_slots": slots, "index_items": items}
@@ -116,7 +117,7 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
             changes["batch_topics"] = next(filter(None, map(batch_topics_of, (settings.store, *settings.log_stores))), ())
         except InputError:
             notes.append("config/topics.json cannot be read: batch queues are not known")
-    names = [entry.name for entry in entries_in(files.join(settings.store, "consumequeue"))]
+    names = [entry.name for entry in entries_in(files.join(settings.store, layouts.QUEUES))]
     if not settings.lmq and any(name.startswith(LMQ_PREFIX) for name in names):
         changes["lmq"] = True
         notes.append("light message queues are there: compared as with --lmq")
@@ -127,7 +128,7 @@ def _index_sizes(settings: VerifySettings) -> tuple[int, int, bool]:
     """Return slots and items of an IndexFile, and whether they are known. What is not named comes from the files."""
     given = settings.named
     usual = settings.hash_slots, settings.index_items
-    if {"hash_slots", "index_items"} <= given or "index" not in settings.only:
+    if {"hash_slots", "index_items"} <= given or layouts.INDEX not in settings.only:
         return *usual, True
     index = index_files(settings.store)
     if not index:

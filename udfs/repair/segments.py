@@ -15,7 +15,7 @@ import pyarrow as pa
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import UsedDigest
 from rocketmq_reindex.files.folders import HARD, NONE, REFLINK
-from rocketmq_reindex.storage_format import digest as storage_format_digest, repair, showing
+from rocketmq_reindex.storage_format import digest as storage_format_digest, layouts, repair, showing
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
@@ -26,7 +26,6 @@ from rocketmq_reindex.udfs.staging import Position, StagingFolder
 # --------------------------------------------------------------------------------------------------------------------- segments
 # Write the segments of a repaired log: copies of those of the damaged one, with other bytes where it was damaged.
 
-FOLDER: Final = "commitlog"
 _CHUNK: Final = 16 << 20
 Bytes = npt.NDArray[np.uint8]
 
@@ -76,7 +75,7 @@ class WriteSegments:
                 yield handover.batch([self._write(plan)])
 
     def _write(self, plan: SegmentPlan) -> WrittenSegment:
-        old, relative = plan.old, f"{FOLDER}/{plan.old.name}"
+        old, relative = plan.old, f"{layouts.COMMITLOG}/{plan.old.name}"
         target = files.join(self.staging.tree, relative)
         size = old.segment_end - old.start
         taken = _Taken(Position(self.staging, old.name, size))

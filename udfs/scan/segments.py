@@ -9,7 +9,6 @@ from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 
-_FOLDER: Final = "commitlog"
 _DLEDGER: Final = "dledger-"
 """how the folder of DLedger's log begins, beside commitlog (``DLedgerConfig.getDataStorePath``)"""
 
@@ -36,7 +35,8 @@ def no_folder(store: str) -> str:
     if kind == files.ABSENT:
         return f"{showing.escape(store)}: is not there: STORE is the folder around commitlog/"
     around = files.parent(files.parent(files.absolute(store)))
-    if layouts.first_byte(files.base(store)) is not None and files.entry_of(files.join(around, _FOLDER)).kind == files.FOLDER:
+    log = files.join(around, layouts.COMMITLOG)
+    if layouts.first_byte(files.base(store)) is not None and files.entry_of(log).kind == files.FOLDER:
         return f"{showing.escape(store)}: is a file of a store: did you mean that, {showing.escape(around)}?"
     return f"{showing.escape(store)}: is no folder: STORE is the folder around commitlog/"
 
@@ -46,11 +46,11 @@ def meant_by(store: str) -> str:
     if files.entry_of(store).kind != files.FOLDER:
         return ""
     around = files.parent(store)
-    if files.base(store) in layouts.FOLDERS and files.entry_of(files.join(around, _FOLDER)).kind == files.FOLDER:
+    if files.base(store) in layouts.FOLDERS and files.entry_of(files.join(around, layouts.COMMITLOG)).kind == files.FOLDER:
         return f": it is a part of a store: did you mean {showing.escape(around)}?"
     if not _has_segments(files.listing(store)):
         return ""
-    if files.base(store) == _FOLDER:
+    if files.base(store) == layouts.COMMITLOG:
         return f": it holds segments: did you mean the store around it, {showing.escape(files.parent(store))}?"
     return f": it holds segments: did you mean --commitlog {showing.escape(store)}?"
 
@@ -63,10 +63,10 @@ def no_segments(root: str, entries: list[files.Entry]) -> str:
     """Return that a folder of segments is a store, or another part of one, as an error; "" for others."""
     if _has_segments(entries):
         return ""
-    inner = next((entry for entry in entries if entry.name == _FOLDER and entry.kind == files.FOLDER), None)
+    inner = next((entry for entry in entries if entry.name == layouts.COMMITLOG and entry.kind == files.FOLDER), None)
     if inner is not None:
         return f"{showing.escape(root)}: is a store, no folder of segments: did you mean {showing.escape(inner.path)}?"
-    beside = files.join(files.parent(root), _FOLDER)
+    beside = files.join(files.parent(root), layouts.COMMITLOG)
     if files.base(root) in layouts.FOLDERS and files.entry_of(beside).kind == files.FOLDER:
         return f"{showing.escape(root)}: is a part of a store, no folder of segments: did you mean {showing.escape(beside)}?"
     return ""
@@ -101,7 +101,7 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
             if meant := several(root):
                 raise errors.InputError(f"{showing.escape(root)}: {fault}{meant}")
             store = files.parent(root)
-            if files.base(root) == _FOLDER and not files.is_flat(store):
+            if files.base(root) == layouts.COMMITLOG and not files.is_flat(store):
                 if wrong := no_folder(store):
                     raise errors.InputError(wrong)
                 if meant := meant_by(store):

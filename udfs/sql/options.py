@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import layouts
@@ -105,20 +104,17 @@ def bounds_of(words: Words) -> Bounds:
 #
 # A path that is no store is an error: with no rows, a join with the log would call every message lost.
 
-COMMITLOG: Final = "commitlog"
-INDEX: Final = "index"
-
 
 def commitlog_folder(path: str) -> str:
     """Return the folder of segments of the store ``path``, or ``path`` itself if it is one. Raises InputError for any other
     path."""
-    return _folders(path, (COMMITLOG,), _has_segments)[0]
+    return _folders(path, (layouts.COMMITLOG,), _has_segments)[0]
 
 
 def index_folder(path: str) -> str:
     """Return the folder of IndexFiles of the store ``path``, or ``path`` itself if it is one. Raises InputError for any other
     path."""
-    return _folders(path, (INDEX,), _has_index_files)[0]
+    return _folders(path, (layouts.INDEX,), _has_index_files)[0]
 
 
 def queue_folders(path: str) -> list[tuple[str, bool]]:
@@ -152,7 +148,7 @@ def _folders(path: str, names: tuple[str, ...], holds: Callable[[str], bool]) ->
     folders = [folder for name in names if _is_folder(folder := files.join(path, name))]
     if folders:
         return folders
-    is_store = _is_folder(files.join(path, COMMITLOG))
+    is_store = _is_folder(files.join(path, layouts.COMMITLOG))
     if (not is_store and any(_named(path, name) for name in names)) or holds(path):
         return [path]
     missing = " or ".join(f"{name}/" for name in names)

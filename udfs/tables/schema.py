@@ -9,6 +9,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from rocketmq_reindex.storage_format import layouts
+
 DIGEST_CHARACTERS: Final = 32
 
 _DECISIONS: Final = "ARRAY<STRUCT<kind: STRING, topic: STRING, queue: INT, offset: BIGINT, count: BIGINT>>"
@@ -143,7 +145,7 @@ SEGMENTS: Final = Table(
     },
 )
 
-KINDS: Final = ("consumequeue", "batchconsumequeue", "index", "checkpoint", "config")
+KINDS: Final = (layouts.QUEUES, layouts.BATCH_QUEUES, layouts.INDEX, layouts.CHECKPOINT, layouts.CONFIG)
 """The kinds of files: the first part of a path."""
 
 FILES: Final = Table(
