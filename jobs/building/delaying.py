@@ -39,7 +39,7 @@ from rocketmq_reindex.udfs.times import show_time
 
 
 @dataclass(frozen=True)
-class Level:
+class DelayLevel:
     """One queue of SCHEDULE_TOPIC_XXXX: the highest offset delivered (-1: none), messages delivered and pending."""
 
     queue: int
@@ -65,7 +65,7 @@ class Timers:
 class Evidence:
     """All that the log says of delayed and timer messages."""
 
-    levels: list[Level]
+    levels: list[DelayLevel]
     timers: Timers
 
 
@@ -91,7 +91,7 @@ def merge(results: Sequence[JoinedResult], last_gap: int, last_time: int) -> Evi
     levels = []
     for queue in sorted(highest.keys() | pending.keys()):
         rows, reasons = _sorted(undecided.get(queue, timed[:1]))
-        levels.append(Level(queue, highest.get(queue, -1), delivered.get(queue, 0), pending.get(queue, 0), rows, reasons))
+        levels.append(DelayLevel(queue, highest.get(queue, -1), delivered.get(queue, 0), pending.get(queue, 0), rows, reasons))
     ends = [result.timer_end for result in results if result.timer_end]
     last = max(ends, default=[-1, 0, 0])
     timers = Timers(QueueEnd(last[0] + 1, last[1], last[2]), *_sorted(timed))

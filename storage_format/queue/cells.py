@@ -45,7 +45,7 @@ _NARROW: Final = (1, 2, 4)
 
 
 @dataclass(frozen=True)
-class QueueRows:
+class CellRows:
     """Rows of several queues: piece i is ``counts[i]`` rows of the queue (``names[i]``, ``queue_ids[i]``).
 
     ``columns``: int64 (columns, rows), the rows of all pieces one after another.
@@ -76,7 +76,7 @@ def _narrow(column: Int64s) -> tuple[int, int, bytes]:
 
 
 def pack(names: list[bytes], queue_ids: Int32s, counts: Int32s, columns: Int64s) -> bytes:
-    """Pack pieces into one cell. The arguments are the fields of ``QueueRows``; ``unpack`` is the inverse."""
+    """Pack pieces into one cell. The arguments are the fields of ``CellRows``; ``unpack`` is the inverse."""
     head = np.array([len(names), columns.shape[1]], dtype="<i8")
     lengths = np.array([len(name) for name in names], dtype="<i4")
     narrow = [_narrow(column) for column in columns]
@@ -93,7 +93,7 @@ def pack(names: list[bytes], queue_ids: Int32s, counts: Int32s, columns: Int64s)
     )
 
 
-def unpack(cell: bytes, columns: int) -> QueueRows:
+def unpack(cell: bytes, columns: int) -> CellRows:
     """Unpack a cell whose pieces have so many columns."""
     count, rows = (int(v) for v in np.frombuffer(cell, "<i8", 2))
     table = np.frombuffer(cell, "<i4", 3 * count, 16).reshape(3, count)
@@ -109,7 +109,7 @@ def unpack(cell: bytes, columns: int) -> QueueRows:
     for length in table[0]:
         names.append(cell[at : at + int(length)])
         at += int(length)
-    return QueueRows(names, table[1], table[2], body)
+    return CellRows(names, table[1], table[2], body)
 
 
 # --------------------------------------------------------------------------------------------------------------------- grouping

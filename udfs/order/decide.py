@@ -43,7 +43,7 @@ class QueueRuns:
     ``some`` are unpacked cells of ``cells.RUN_COLUMNS`` or ``cells.BATCH_RUN_COLUMNS`` columns (int64).
     """
 
-    def __init__(self, blocks: Iterable[cells.QueueRows]) -> None:
+    def __init__(self, blocks: Iterable[cells.CellRows]) -> None:
         numbers: dict[tuple[bytes, int], int] = {}
         owners, parts = [np.zeros(0, np.int32)], []
         for pieces in blocks:
