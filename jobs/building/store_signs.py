@@ -299,16 +299,17 @@ def names_lost_segments(settings: BuildSettings, log: Commitlog) -> list[str]:
     store, end = settings.store_folder, max((segment.segment_end for segment in log.segments), default=0)
     if not store or files.is_remote(store) or not end:
         return []
-    last, reach = -1, -1
+    last, reach, folder = -1, -1, ""
     # What cannot be read here ends no build: it may not need these files at all.
     with contextlib.suppress(OSError, InputError), contextlib.closing(StoreLog(settings.roots, Notes.silent())) as opened:
         for _, name, unit_size in QUEUES:
-            for path in {files.parent(entry.path) for entry in queue_files(files.join(store, name), *LOOKED_AT)}:
+            queues = files.join(store, name)
+            for path in {files.parent(entry.path) for entry in queue_files(queues, *LOOKED_AT)}:
                 with contextlib.closing(StoreQueue(path, unit_size == BATCH_UNIT_SIZE, opened, Notes.silent())) as queue:
                     unit = queue.last_unit()
                     if unit is not None and unit.kind == UNIT:
-                        last, reach = max((last, reach), (unit.phy_offset, unit.phy_offset + unit.size))
-    return [behind_log(f"units up to {reach}", end)] if last >= end else []
+                        last, reach, folder = max((last, reach, folder), (unit.phy_offset, unit.phy_offset + unit.size, queues))
+    return [behind_log(escape(folder), f"units up to {reach}", end)] if last >= end else []
 
 
 def _is_default(settings: BuildSettings, name: str) -> bool:

@@ -250,7 +250,7 @@ class StoreLook:
     def _judge_queues(self, queues: describing_queues.QueueContents, log: contents.StoreLog) -> None:
         self._judge_batch_queues(log)
         if queues.last >= log.end:
-            self._problem(behind_log(f"units up to {queues.reach}", log.end))
+            self._problem(behind_log(layouts.QUEUES, f"units up to {queues.reach}", log.end))
         if not queues.looked_into:
             self._wrong.add(_QUEUES)
             self._problem("consumequeue/: no queue has a file")

@@ -365,7 +365,9 @@ class Preflight:
             return
         cut = sum(max(0, queue.units_cut - queue.units_added) for queue in prediction.queues)
         if cut and prediction.log is not None and not prediction.log.cut_bytes:
-            result.notes.append(behind_log(f"{counted(cut, 'unit')}, which the start cuts,", prediction.log.max_offset))
+            result.notes.append(
+                behind_log(layouts.QUEUES, f"{counted(cut, 'unit')}, which the start cuts,", prediction.log.max_offset)
+            )
         if prediction.dispatch is not None and prediction.dispatch.hidden_records < 0 and prediction.log is not None:
             result.notes.append(
                 f"the log in front of {escape(prediction.log.start_segment)} was not read: whether its records have units and "

@@ -183,10 +183,13 @@ class OffsetSpan(NamedTuple):
     end: int
 
 
-def behind_log(units: str, end: int) -> str:
-    """Return what to say of queues that have ``units``, in words, of messages behind the log's end: segments may be missing."""
+def behind_log(folder: str, units: str, end: int) -> str:
+    """Return what to say of a ``folder`` of queues that has ``units``, both in words, of messages behind the log's end.
+
+    Segments may be missing.
+    """
     return (
-        f"consumequeue: has {units} behind the log's end at {end}: look first for segments at that end: a build lacks their "
+        f"{folder}: has {units} behind the log's end at {end}: look first for segments at that end: a build lacks their "
         "messages, and after a start without them new messages take their offsets, and they cannot be put back"
     )
 

@@ -308,3 +308,17 @@ def test_every_order_of_a_random_log_however_it_is_cut(seed: int, tmp_path: Path
             units = batch_queue(out, topic, queue)
             ends = [unit[4] + unit[5] for unit in units]
             assert [unit[4] for unit in units[1:]] == ends[:-1], "no offset is missing or there twice"
+
+
+@pytest.mark.parametrize("part", ["consumequeue", "batchconsumequeue"])
+def test_a_note_on_lost_segments_names_the_queues(part: str, golden_store: Stores, tmp_path: Path) -> None:
+    """The log's last segment is lost, and queues of one kind alone tell of it."""
+    store, golden = tmp_path / "store", golden_store("batch-5.3")
+    for name in ("commitlog", "config"):
+        shutil.copytree(golden.path / name, store / name)
+    shutil.copytree(golden.path / "rebuilt" / part, store / part)
+    max((store / "commitlog").iterdir()).unlink()
+    notes = look_at(parse_settings([str(store), "--out", str(tmp_path / "out")])).notes
+    assert [note.partition(": has units up to ")[0] for note in notes if "look first for segments" in note] == [
+        str(store / part)
+    ]
