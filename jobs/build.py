@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.api.running import run_build
 from rocketmq_reindex.jobs.building.options import parse_settings
-from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.options import wants_json_log
-from rocketmq_reindex.jobs.command.results import Output, show
+from rocketmq_reindex.jobs.command.results import Interrupts, Output, show
 from rocketmq_reindex.jobs.watching.watch import Watch
 
 

@@ -45,7 +45,7 @@ It takes the arguments behind the name, and returns the exit status.
 
 
 class _CtrlC:
-    """What ctrl-C does where a command has no handler of its own (``jobs.command.failures.Interrupts``)."""
+    """What ctrl-C does where a command has no handler of its own (``jobs.command.results.Interrupts``)."""
 
     def __init__(self) -> None:
         self.seen, self.importing = False, True

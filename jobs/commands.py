@@ -6,8 +6,7 @@ By itself: each imports what it needs once it is called, and no other command is
 from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.api import running
-from rocketmq_reindex.jobs.command.failures import Interrupts
-from rocketmq_reindex.jobs.command.results import Output, show
+from rocketmq_reindex.jobs.command.results import Interrupts, Output, show
 
 
 def info(arguments: Sequence[str]) -> int:

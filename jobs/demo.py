@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketmq_reindex.jobs.cli import main as rmq_reindex
-from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.command.results import Interrupts
 from rocketmq_reindex.storage_format.showing import counted
 
 NAME = "basic-5.3"

@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.command.results import Output, OutputError
 from rocketmq_reindex.jobs.inspecting.options import Inspection, look, parse_inspection, show_rows, show_summary
 from rocketmq_reindex.jobs.store.folders import failures_as_errors
 from rocketmq_reindex.jobs.watching import compiling
-from rocketmq_reindex.jobs.watching.stages import Stages
+from rocketmq_reindex.jobs.watching.watch import Stages
 from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError, error_lines
 
 

@@ -7,9 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from rocketmq_reindex.jobs.api.running import run_verify
-from rocketmq_reindex.jobs.command.failures import Interrupts
 from rocketmq_reindex.jobs.command.options import wants_json_log
-from rocketmq_reindex.jobs.command.results import show
+from rocketmq_reindex.jobs.command.results import Interrupts, show
 from rocketmq_reindex.jobs.verifying.options import parse_verify
 from rocketmq_reindex.jobs.watching.watch import Watch
 

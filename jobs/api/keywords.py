@@ -13,8 +13,7 @@ from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
 
 from rocketmq_reindex.jobs.api.running import Ended
 from rocketmq_reindex.jobs.command import option as command_option, option_table, options as command_options
-from rocketmq_reindex.jobs.command.failures import was_interrupted
-from rocketmq_reindex.jobs.command.results import Result
+from rocketmq_reindex.jobs.command.results import Result, was_interrupted
 from rocketmq_reindex.storage_format.checks.differences import PARTS
 from rocketmq_reindex.storage_format.errors import ReindexError, UsageError
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rocketmq_reindex.jobs.api.engines_ahead import Needs, engines_ahead, local_ahead, with_engine
-from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, Interrupts, outcome
-from rocketmq_reindex.jobs.command.results import Result
+from rocketmq_reindex.jobs.command.results import PLACE, UNPUBLISHED, Interrupts, Result, outcome
 from rocketmq_reindex.jobs.store.folders import check_apart, failures_as_errors
 from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError
 from rocketmq_reindex.storage_format.showing import escape
@@ -96,7 +95,7 @@ def run_preflight(settings_of: Callable[[], PreflightSettings], *, quiet: bool =
     """Work out a start. ``settings_of`` may raise UsageError and InputError. ``quiet``: no progress is shown on stderr."""
     from rocketmq_reindex.jobs.preflighting.run import Preflight, PreflightResult, lines_of
     from rocketmq_reindex.jobs.watching import compiling
-    from rocketmq_reindex.jobs.watching.stages import Stages
+    from rocketmq_reindex.jobs.watching.watch import Stages
 
     result = PreflightResult()
 
@@ -145,7 +144,7 @@ def run_query(
     from rocketmq_reindex.jobs.querying.answer import answer
     from rocketmq_reindex.jobs.querying.search import Search
     from rocketmq_reindex.jobs.watching import compiling
-    from rocketmq_reindex.jobs.watching.stages import Stages
+    from rocketmq_reindex.jobs.watching.watch import Stages
 
     with failures_as_errors("STORE"):
         asked, stages = settings_of(), Stages(quiet, compiling.SCAN)
@@ -311,8 +310,7 @@ class _VerifyCommand(_Command["VerifyResult", "VerifySettings"]):
         return Needs()
 
     def work(self, reporter: Reporter, engines: Engines) -> None:
-        from rocketmq_reindex.jobs.verifying.against import Against
-        from rocketmq_reindex.jobs.verifying.run import Verify
+        from rocketmq_reindex.jobs.verifying.run import Against, Verify
 
         kind = Against if self.settings.against else Verify
         kind(self.settings, reporter, engines, self.result).run(self.logs)

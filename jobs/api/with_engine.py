@@ -9,8 +9,7 @@ from rocketmq_reindex.jobs.api import keywords as api_keywords, running
 from rocketmq_reindex.jobs.building.options import build_settings
 from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from rocketmq_reindex.jobs.command import option
-from rocketmq_reindex.jobs.command.failures import Interrupts
-from rocketmq_reindex.jobs.command.results import Result
+from rocketmq_reindex.jobs.command.results import Interrupts, Result
 from rocketmq_reindex.jobs.repairing.options import repair_settings
 from rocketmq_reindex.jobs.verifying.options import verify_settings
 from rocketmq_reindex.jobs.verifying.summary import VerifyResult

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rocketmq_reindex.jobs.api import keywords as api_keywords, running
 from rocketmq_reindex.jobs.command import option
-from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.command.results import Interrupts
 
 if TYPE_CHECKING:
     from rocketmq_reindex.jobs.describing.look import InfoResult

@@ -11,7 +11,6 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import inputs, scanning
 from rocketmq_reindex.jobs.building.advice import no_place, refusal
 from rocketmq_reindex.jobs.building.options import BuildSettings
-from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.summary import DAMAGE_MAX, Warnings
 from rocketmq_reindex.jobs.publishing.output import few_parts
 from rocketmq_reindex.storage_format.errors import RefusedError
@@ -221,7 +220,7 @@ class Decisions:
     """
 
     def __init__(
-        self, scan: Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain
+        self, scan: scanning.Scan, settings: BuildSettings, segments: list[ranges.Segment], chain: scan_chain.Chain
     ) -> None:  # fmt: skip
         self.scan, self.settings, self.segments, self.chain = scan, settings, segments, chain
         self.warnings = Warnings()

@@ -17,7 +17,6 @@ from rocketmq_reindex.jobs.publishing import layout, output
 from rocketmq_reindex.jobs.store import first_bytes, settings as store_settings
 from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog, message_at
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, check_is_folder, list_segments
 from rocketmq_reindex.jobs.store.sizes import index_files, newest_index_sizes
 from rocketmq_reindex.jobs.store.versions import Sign, fit, of_store
 from rocketmq_reindex.storage_format import checkpoint, layouts, versions
@@ -34,20 +33,20 @@ from rocketmq_reindex.udfs.times import show_time
 _BUILT_EMPTY: Final = "what is built of it is empty: is its disk mounted?"
 
 
-def check_segments(settings: BuildSettings, log: Commitlog, target: str) -> list[str]:
+def check_segments(settings: BuildSettings, log: store_settings.Commitlog, target: str) -> list[str]:
     """Return warnings of folders without a segment. Raises InputError where an empty build would replace another."""
     warnings = [] if log.segments else _kept(settings, target)
     consequence = "nothing is built from it" if log.segments else _BUILT_EMPTY
     return [*warnings, *(f"{escape(root)}: holds no segment: {consequence}" for root in bare_roots(settings, log))]
 
 
-def bare_roots(settings: StoreSettings, log: Commitlog) -> list[str]:
+def bare_roots(settings: store_settings.StoreSettings, log: store_settings.Commitlog) -> list[str]:
     """Return commitlog folders without a segment, as a disk that is not mounted leaves them."""
     folders = {files.parent(entry.path) for entry in log.entries}
     return [root for root in settings.roots if files.parent(files.join(root, "segment")) not in folders]
 
 
-def check_records(settings: BuildSettings, log: Commitlog, records: int, size: int, target: str) -> list[str]:
+def check_records(settings: BuildSettings, log: store_settings.Commitlog, records: int, size: int, target: str) -> list[str]:
     """Return warnings when the log has been read: ``records`` were found in ``size`` bytes. Raises InputError likewise."""
     if records or not log.segments:
         return []
@@ -96,7 +95,7 @@ class Inputs:
     """as they were given, with the sizes and the version that the files in STORE show, where nobody named them"""
     target: str
     """the real path of DIR"""
-    log: Commitlog
+    log: store_settings.Commitlog
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
     """what was taken from the files"""
@@ -113,8 +112,8 @@ def look_at(settings: BuildSettings) -> Inputs:
     # A wrong STORE is told before what stands at DIR, and beside --commitlog, too: sizes and topics are taken from it. A bucket
     # has no folders, and a policy may let a build read the segments alone.
     if settings.store and settings.commitlogs and not files.is_flat(settings.store):
-        check_is_folder(settings.store)
-    log = list_segments(settings.roots, settings.segment_size, may_be_short=settings.mends)
+        store_settings.check_is_folder(settings.store)
+    log = store_settings.list_segments(settings.roots, settings.segment_size, may_be_short=settings.mends)
     # An incremental run may know what it left in DIR.
     inputs, known = list(settings.inputs), settings.incremental
     overwrite = None if settings.mends else settings.overwrite

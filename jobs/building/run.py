@@ -23,8 +23,7 @@ from rocketmq_reindex.jobs.building import (
     store_signs,
     summary as building_summary,
 )
-from rocketmq_reindex.jobs.engines import engine as engines_engine
-from rocketmq_reindex.jobs.engines.engine import Engine, Engines
+from rocketmq_reindex.jobs.engines.engine import BUCKET_BYTES, Engine, Engines
 from rocketmq_reindex.jobs.publishing import layout, output
 from rocketmq_reindex.jobs.store.settings import Commitlog, check_unchanged
 from rocketmq_reindex.jobs.watching.progress import Reporter
@@ -80,8 +79,8 @@ class Build:
     """One run of a build. ``result`` is true at every moment, also when the run fails."""
 
     def __init__(
-        self, settings: building_options.BuildSettings, reporter: Reporter, engines: Engines, make_steps: MakeSteps,
-        make_recorder: MakeRecorder, result: building_summary.BuildResult,
+        self, settings: building_options.BuildSettings, reporter: Reporter, engines: Engines,
+        make_steps: MakeSteps, make_recorder: MakeRecorder, result: building_summary.BuildResult,
     ) -> None:  # fmt: skip
         self.settings, self.reporter, self.engines = settings, reporter, engines
         self._make_steps, self._make_recorder = make_steps, make_recorder
@@ -173,7 +172,7 @@ class Build:
 
     def _scan(self, work: _Work) -> scanning.Scan:
         settings, engine, staging = self.settings, work.engine, work.staging
-        keys = engine.buckets(-(-work.log.size // engines_engine.BUCKET_BYTES), staging)
+        keys = engine.buckets(-(-work.log.size // BUCKET_BYTES), staging)
         units_per_file = settings.cq_file_size // UNIT_SIZE
         task = ScanTask(staging, "", 0, planning.scan_settings(settings), units_per_file, keys, settings.write_topics)
         return scanning.Scan(engine, staging, task, self.reporter, work.steps.memory, store=settings.store)

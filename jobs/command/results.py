@@ -1,4 +1,4 @@
-"""What a command ends with: its result, and how that is printed."""
+"""What a command ends with: its result, how that is printed, and one line for whatever Spark or a task raised."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ import dataclasses
 import html
 import io
 import json
+import logging
 import os
+import re
+import signal
 import sys
+import threading
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from types import FrameType
+from typing import Any, ClassVar, Final
 
+from rocketmq_reindex.jobs.command.this_python import lacking
+from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError
 from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
-from rocketmq_reindex.storage_format.errors import ReindexError, error_lines
+from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError, error_lines
+from rocketmq_reindex.storage_format.showing import escape, reason
 
 
 class Result:
@@ -193,3 +201,162 @@ def show(result: Result, as_json: bool, *, on_stderr: bool = True) -> int:
         elif result.text:
             print(result.text)
     return output.status
+
+
+# --------------------------------------------------------------------------------------------------------------------- failures
+# How a run ends by a signal or an error.
+
+
+JVM_GONE = "Spark's JVM is gone (killed, or out of memory)"
+
+_CAUSE: Final = "Caused by: "
+_RESULTS: Final = re.compile(r"Total size of serialized results of [^\n]* is bigger than (spark\.[\w.]+)[^\n]*")
+"""what Spark says of a setting that a run is too large for, below words of its own (``TaskSetManager.canFetchMoreResults``)"""
+_EMPTY_WORDS: Final = re.compile(r"Error while instantiating|: Job aborted\.?$", re.MULTILINE)
+"""Spark's words that leave the reason to the cause"""
+ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED: Final = 128 + signal.SIGINT
+"""the exit status after ctrl-C, as shells have it"""
+
+
+class Interrupts:
+    """SIGINT, SIGTERM and SIGHUP end a run, which then clears up behind itself.
+
+    py4j turns what a handler raises into errors of its own, so a mark is left as well. A SIGHUP that is ignored when the run
+    starts stays ignored: that is what nohup asks for.
+    """
+
+    def __init__(self, *, install: bool = True) -> None:
+        """Without ``install``, for a run inside of somebody else's program, its own handler decides what SIGINT does.
+
+        Only the mark is left before it acts: that of a SparkContext, called while py4j waits, ends in an error of py4j.
+        """
+        self.seen = False
+        self.exit_status = int(INTERRUPTED)
+        """128 and the number of the signal that was seen, as shells have it"""
+        self._install, self._ending, self._disabled = install, False, logging.NOTSET
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        if self._install:
+            heard = [n for n in ENDING if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._mark) for number in heard}
+        elif callable(handler := signal.getsignal(signal.SIGINT)) and not self._ending:
+            self._before = {signal.SIGINT: handler}
+            signal.signal(signal.SIGINT, self._mark_and_pass_on)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+        if self.seen:
+            logging.disable(self._disabled)
+
+    @contextlib.contextmanager
+    def ignored(self) -> Iterator[None]:
+        """While the end of a run is reported: nothing is left for a signal to end, and the report has to be whole."""
+        self._ending = True
+        with self:
+            yield
+
+    def _mark(self, number: int, _frame: FrameType | None) -> None:
+        # A terminal that goes and its shell both send SIGHUP: the second must not cut the clearing up short.
+        if self._ending or (self.seen and number == signal.SIGHUP):
+            return
+        self._note()
+        self.exit_status = 128 + number
+        raise KeyboardInterrupt
+
+    def _mark_and_pass_on(self, number: int, frame: FrameType | None) -> None:
+        self._note()
+        self._before[number](number, frame)
+        # It has raised nothing: the run goes on.
+        self.seen = False
+        logging.disable(self._disabled)
+
+    def _note(self) -> None:
+        if not self.seen:
+            self.seen, self._disabled = True, logging.root.manager.disable
+        # What py4j logs of a call that was cut short helps nobody.
+        logging.disable(logging.CRITICAL)
+
+
+PLACE, UNPUBLISHED = "input or output", ": nothing was published"
+"""what the line of a build says"""
+
+
+def outcome(
+    error: BaseException, interrupts: Interrupts | None, place: str, more: str = "", *, has_jvm: bool = True
+) -> tuple[int, str]:
+    """Return the exit status of an error, and its line. Errors of Spark and of tasks come here as well.
+
+    ``place`` stands for a file without a name, ``more`` is the end of the line. ``has_jvm``: the command may work with Spark's
+    JVM.
+    """
+    if was_interrupted(error) or (interrupts is not None and interrupts.seen):
+        return interrupts.exit_status if interrupts else int(INTERRUPTED), f"interrupted{more}"
+    if isinstance(error, ReindexError):
+        return error.exit_status, str(error)
+    if isinstance(error, WorkerLostError):
+        return ExitStatus.FAILED, f"{error}{more}"
+    if isinstance(error, ImportError):
+        return ExitStatus.FAILED, f"{lacking(error)}{more}"
+    if isinstance(error, ConnectionError) and not error.filename and has_jvm and "py4j" in sys.modules:
+        # A file's error, on a mounted share for one, has its name.
+        return ExitStatus.FAILED, f"{JVM_GONE}{more}"
+    if isinstance(error, OSError):
+        where = escape(str(error.filename)) if error.filename else place
+        return ExitStatus.FAILED, f"{where}: {reason(error)}{more}"
+    return ExitStatus.FAILED, _one_line(error, more)
+
+
+def was_interrupted(error: BaseException) -> bool:
+    """Return whether a KeyboardInterrupt is an error or its cause: py4j raises an error of its own for it."""
+    seen: BaseException | None = error
+    while seen is not None and not isinstance(seen, KeyboardInterrupt):
+        seen = seen.__cause__ or seen.__context__
+    return seen is not None
+
+
+def _trace(error: BaseException) -> str:
+    """Return the text of an error, and Java's trace with it."""
+    return f"{error}\n{getattr(error, '_stackTrace', '')}"
+
+
+def innermost(error: BaseException) -> str:
+    """Return the innermost cause of an error of Java's, ``CLASS: MESSAGE``; "" where there is none.
+
+    Java's trace names that one last (``Throwable.printStackTrace``): py4j has the trace in the error's text, pyspark in
+    ``CapturedException._stackTrace``.
+    """
+    lines = _trace(error).splitlines()
+    return next((line.removeprefix(_CAUSE) for line in reversed(lines) if line.startswith(_CAUSE)), "")
+
+
+def _reason(error: BaseException) -> str:
+    """Return the text of an error; where Spark's own words are empty, that of the innermost cause, as of a wrong setting."""
+    text = str(error)
+    return innermost(error).partition(": ")[2] or text if _EMPTY_WORDS.search(text) else text
+
+
+def _one_line(error: BaseException, ending: str) -> str:
+    """Return the cause of a failed task: the last line of its Python traceback where there is one."""
+    if match := _RESULTS.search(_trace(error)):
+        return f"{match[1]} is too small: {escape(match[0], 600)}{ending}"
+    lines = [line.strip() for line in _reason(error).splitlines() if line.strip()]
+    for line in lines:
+        for kind in ("InputError: ", "OSError: ", "FileNotFoundError: ", "PermissionError: "):
+            if kind in line:
+                return escape(line.partition(kind)[2] or line, 600)
+    # py4j's own words for a call that was sent and has no answer: where Java answers with an error they go on with its trace.
+    kind, unanswered = type(error).__name__, len(lines) == 1 and lines[0].startswith("An error occurred while calling")
+    if kind == "Py4JNetworkError" or (kind == "Py4JError" and unanswered):
+        return f"{JVM_GONE}{ending}"
+    named = [line for line in lines if "Error: " in line and not line.startswith(("at ", "org.apache"))]
+    # A task that did not end by a Python error: the last cause that Spark names.
+    aborted = [line.rpartition("Exception: ")[2] for line in lines if "Job aborted" in line and "Exception: " in line]
+    named = named or aborted
+    return f"{type(error).__name__}: {escape((named or lines or ['no message'])[0], 600)}{ending}"

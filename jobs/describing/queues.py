@@ -14,7 +14,6 @@ from rocketmq_reindex.storage_format import errors, layouts, showing, topics as 
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.topics import WAITING_TOPICS
 from rocketmq_reindex.udfs.times import show_time
 
 # --------------------------------------------------------------------------------------------------------------------- log span
@@ -308,7 +307,7 @@ def undispatched(log: contents.StoreLog, reach: int, known: Collection[str], rec
         at += message.size
         if message.sys_flag & r.FLAG_TRANSACTION_MASK in (r.TRANSACTION_PREPARED, r.TRANSACTION_ROLLBACK):
             continue
-        if message.topic in known or message.topic in WAITING_TOPICS:
+        if message.topic in known or message.topic in storage_format_topics.WAITING_TOPICS:
             behind.lacking += 1
         else:
             behind.deleted += 1

@@ -7,7 +7,6 @@ from typing import Any
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import store_signs
-from rocketmq_reindex.jobs.building.store_signs import other_sizes
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.fetching import (
     build as fetching_build,
@@ -111,7 +110,7 @@ class Fetch:
             self._check_log(build, segments)
             self._check_room(size, swap.held(), fetching_swap.copies(store, fetching_swap.PARTS, record))
             self._check_abort(build, parts)
-            result.warnings += other_sizes(store, parts, build.sizes)
+            result.warnings += store_signs.other_sizes(store, parts, build.sizes)
             result.files, result.size = count, sum(file.size for file in wanted)
             if given.dry_run:
                 result.bytes = size

@@ -11,7 +11,6 @@ from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.building import options as building_options, scanning, store_signs
 from rocketmq_reindex.jobs.incremental import carrying, last_build
-from rocketmq_reindex.jobs.incremental.last_build import LastBuild, StandingFiles
 from rocketmq_reindex.jobs.publishing import local, output
 from rocketmq_reindex.jobs.publishing.layout import PUBLISHED
 from rocketmq_reindex.jobs.store.settings import Commitlog
@@ -82,9 +81,9 @@ def _count(path: str) -> int:
     return int(os.path.lexists(path))
 
 
-def _whole(store: ScanStore, build: LastBuild, target: str, hash_slots: int) -> int:
+def _whole(store: ScanStore, build: last_build.LastBuild, target: str, hash_slots: int) -> int:
     """Return how many files of the build lie in DIR as it left them."""
-    standing = StandingFiles(target, False, False, hash_slots, 0)
+    standing = last_build.StandingFiles(target, False, False, hash_slots, 0)
     single = [*(file.entry for file in build.index), *build.own]
     queues = ([line.entry for line in chunk] for chunk in carrying.queue_files(store, build))
     return sum(damaged.count(False) for damaged in map(standing.damaged, (single, *queues)) if damaged)
@@ -104,9 +103,9 @@ class Before:
     ) -> None:
         self._settings, self._store, self._target = settings, store, target
         self._fingerprint, self._reporter = fingerprint, reporter
-        self.last: LastBuild | None = None
+        self.last: last_build.LastBuild | None = None
         self.folder = ""
-        self._files: StandingFiles | None = None
+        self._files: last_build.StandingFiles | None = None
 
     def find(self) -> None:
         """Find the build that stands in DIR. DIR's lock is held where it has one."""
@@ -129,13 +128,13 @@ class Before:
                 "incremental: other settings than in the build before, or another version: all of the log is scanned"
             )
 
-    def files_of(self, folder: str, count: int) -> StandingFiles:
+    def files_of(self, folder: str, count: int) -> last_build.StandingFiles:
         """Return the files of a build in its folder; ``count`` is about how many there are."""
         settings = self._settings
-        return StandingFiles(folder, not settings.keep_zeros, settings.recheck, settings.hash_slots, count)
+        return last_build.StandingFiles(folder, not settings.keep_zeros, settings.recheck, settings.hash_slots, count)
 
     @property
-    def follows(self) -> LastBuild | None:
+    def follows(self) -> last_build.LastBuild | None:
         """Return the build before, when its settings were the same: then its files may stay."""
         is_alike = self.last and self.last.settings == self._settings.for_manifest() and self.last.version == __version__
         return self.last if is_alike else None
@@ -174,7 +173,7 @@ class Before:
             return False
         return True
 
-    def has_other_files(self, last: LastBuild) -> bool:
+    def has_other_files(self, last: last_build.LastBuild) -> bool:
         """Return whether DIR's folders hold more or less than the files of ``last``: a broker maps whatever it finds there."""
         if files.no_rename(self._target):
             # A broker gets what is fetched, and that is what the manifest names.

@@ -11,7 +11,6 @@ from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.building import full
 from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.finishing import path_of
-from rocketmq_reindex.jobs.building.full import BuildOutput, FullBuild, WrittenFiles
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.planning import scan_settings
 from rocketmq_reindex.jobs.building.scanning import Scan, ScanMemory, fingerprint_of, store_of
@@ -19,8 +18,6 @@ from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
 from rocketmq_reindex.jobs.incremental import carrying, last_build
 from rocketmq_reindex.jobs.incremental.before import Before
-from rocketmq_reindex.jobs.incremental.carrying import IndexHistory, fingerprints, plan_with_history
-from rocketmq_reindex.jobs.incremental.last_build import IndexFile, LastBuild
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST, Leftovers, copy_whole
 from rocketmq_reindex.jobs.publishing.output import entries, joined
@@ -47,9 +44,9 @@ REPEATED: Final = (
 
 
 def save(
-    store: ScanStore, staging: StagingFolder, before: Before, draft: LastBuild, build_output: BuildOutput, prints: list[str],
-    kept: int, result: BuildResult,
-) -> tuple[LastBuild, bool]:  # fmt: skip
+    store: ScanStore, staging: StagingFolder, before: Before, draft: last_build.LastBuild, build_output: full.BuildOutput,
+    prints: list[str], kept: int, result: BuildResult,
+) -> tuple[last_build.LastBuild, bool]:  # fmt: skip
     """Store the build, and return it with whether DIR holds the same one already.
 
     ``draft`` has what it was made from; ``prints`` are the fingerprints of its IndexFiles; ``kept`` is how many files it took
@@ -71,7 +68,7 @@ def save(
         digest=digest,
         before="" if last is None else last.before if is_same else last.digest,
         index=[
-            IndexFile(fingerprint, entry["path"], vars(made) | entry)
+            last_build.IndexFile(fingerprint, entry["path"], vars(made) | entry)
             for fingerprint, entry, made in zip(prints, index, build_output.written.index, strict=True)
         ] if index else [],
         own=[entry for entry in driver_entries if not entry["path"].startswith("index/")],
@@ -106,7 +103,7 @@ def _write_lines(store: ScanStore, name: str, lines: Iterator[bytes]) -> None:
 # ranges are the same as in the build that stands in DIR are taken from there.
 
 
-class Increment(FullBuild):
+class Increment(full.FullBuild):
     """The steps of a build that starts from the one that stands in DIR."""
 
     memory: ScanMemory
@@ -119,12 +116,12 @@ class Increment(FullBuild):
         self.fingerprint = fingerprint_of(__version__, scan_settings(settings), units_per_file, settings.write_topics)
         self.memory = ScanMemory(self.store, self.fingerprint, settings.recheck)
         self.before = Before(settings, self.store, target, self.fingerprint, reporter)
-        self.history = IndexHistory([], EarlierFiles(), [])
+        self.history = carrying.IndexHistory([], EarlierFiles(), [])
         self.prints: list[str] = []
         """a fingerprint for each IndexFile"""
         self.kept = 0
         """files that are taken from the build before"""
-        self._saved: LastBuild | None = None
+        self._saved: last_build.LastBuild | None = None
 
     # -- before the scan ------------------------------------------------------------------------------------------------
 
@@ -187,15 +184,15 @@ class Increment(FullBuild):
 
     def plan_index(self, accepted: list[RangeSummary]) -> list[IndexFilePlan]:
         last, follows = self.before.last, self.before.follows
-        self.history = plan_with_history(self.store, follows, self.log, accepted, self.settings.index_items)
+        self.history = carrying.plan_with_history(self.store, follows, self.log, accepted, self.settings.index_items)
         if self.history.starts_over or (last and last.expired and not follows):
             self.reporter.line("incremental: IndexFiles start over: they do not continue those of the build before")
         return self.history.plans
 
-    def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> WrittenFiles:
+    def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> full.WrittenFiles:
         """Write what changes, and take the other files from the build before."""
         settings, staging = self.settings, scan.staging
-        self.prints = fingerprints(self.store, self.history, self.memory.entries.values(), settings)
+        self.prints = carrying.fingerprints(self.store, self.history, self.memory.entries.values(), settings)
         carried = self._carried_index(staging, plans)
         index_parts = carrying.carried_index(staging, carried.values())
         ranges = {s.number: stored_range(self.store, s.number, self.memory.entries[s.number]) for s in accepted}
@@ -238,7 +235,7 @@ class Increment(FullBuild):
             if fingerprint in known
         }
 
-    def _carry(self, scan: Scan, parts: list[str], index_parts: frozenset[str], written: WrittenFiles) -> None:
+    def _carry(self, scan: Scan, parts: list[str], index_parts: frozenset[str], written: full.WrittenFiles) -> None:
         """Bring the files of ``parts`` from the build before into the staging folder."""
         if not parts:
             return
@@ -250,7 +247,7 @@ class Increment(FullBuild):
     # -- at the end -----------------------------------------------------------------------------------------------------
 
     def save(
-        self, staging: StagingFolder, build_output: BuildOutput, result: BuildResult, has_rows: bool
+        self, staging: StagingFolder, build_output: full.BuildOutput, result: BuildResult, has_rows: bool
     ) -> tuple[bool, dict[str, Any] | None]:  # fmt: skip
         """Store what this build was made from. Return whether DIR holds the same build already, and what was read and kept."""
         draft = dataclasses.replace(
@@ -283,6 +280,6 @@ class Increment(FullBuild):
                 leftovers.remove_all(files.join(self.store.root, name) for name in names if name not in needed)
 
 
-def steps_of(settings: BuildSettings, target: str, log: Commitlog, reporter: Reporter) -> FullBuild:
+def steps_of(settings: BuildSettings, target: str, log: Commitlog, reporter: Reporter) -> full.FullBuild:
     """Return the steps of the build that ``settings`` ask for. DIR's lock is held. Raises InputError."""
-    return Increment(settings, target, log, reporter) if settings.incremental else FullBuild(settings, log)
+    return Increment(settings, target, log, reporter) if settings.incremental else full.FullBuild(settings, log)

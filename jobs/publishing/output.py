@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing import builds, layout, local, pointers
-from rocketmq_reindex.jobs.publishing.layout import Leftovers, Standing
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -87,7 +86,7 @@ def locked(target: str) -> contextlib.AbstractContextManager[None]:
 
 
 def staging(
-    target: str, overwrite: bool = True, trim: bool = False, leftovers: Leftovers | None = None
+    target: str, overwrite: bool = True, trim: bool = False, leftovers: layout.Leftovers | None = None
 ) -> contextlib.AbstractContextManager[StagingFolder]:
     """Make a new staging folder, which is removed whatever happens.
 
@@ -95,11 +94,11 @@ def staging(
     may have published there since it was checked.
     """
     if files.no_rename(target):
-        return builds.staging(target, trim, leftovers or Leftovers())
+        return builds.staging(target, trim, leftovers or layout.Leftovers())
     return local.staging(target, overwrite)
 
 
-def standing(target: str) -> Standing | None:
+def standing(target: str) -> layout.Standing | None:
     """Return the build that counts in DIR; None when there is none, or its manifest is not as it was published."""
     return builds.standing(target) if files.no_rename(target) else local.standing(target)
 
@@ -127,10 +126,10 @@ def others_sweep(staging: StagingFolder, target: str) -> bool:
     return bool(staging.build) and builds.others_sweep(staging, target)
 
 
-def publish(staging: StagingFolder, target: str, overwrite: bool, leftovers: Leftovers | None = None) -> None:
+def publish(staging: StagingFolder, target: str, overwrite: bool, leftovers: layout.Leftovers | None = None) -> None:
     """Make what was built visible, in one step. Raises InputError when DIR has been filled meanwhile."""
     if staging.build:
-        builds.publish(staging, target, overwrite, leftovers or Leftovers())
+        builds.publish(staging, target, overwrite, leftovers or layout.Leftovers())
     else:
         local.publish(staging, target, overwrite)
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.files import folders
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.engine import task_count
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
@@ -37,7 +36,7 @@ def link_of(link: str, segment: Segment, last: int) -> str:
     A broker writes on in the segment in which the log ends, and in those that it has made for later: a hard link would take
     that to the old log.
     """
-    return folders.NONE if link == folders.HARD and segment.segment_end > last else link
+    return files.folders.NONE if link == files.folders.HARD and segment.segment_end > last else link
 
 
 def log_bytes(staging: StagingFolder, link: str, segments: Sequence[Segment], last: int, changed: frozenset[int]) -> int:
@@ -46,7 +45,7 @@ def log_bytes(staging: StagingFolder, link: str, segments: Sequence[Segment], la
 
     def shared(segment: Segment) -> bool:
         link_kind = link_of(link, segment, last)
-        if link_kind == folders.NONE or segment.start in changed or segment.data_end < segment.segment_end:
+        if link_kind == files.folders.NONE or segment.start in changed or segment.data_end < segment.segment_end:
             return False
         # The folders of one log may lie in several file systems.
         key = link_kind, files.parent(segment.path)
@@ -82,7 +81,7 @@ def _can_share(link: str, path: str, staging: StagingFolder) -> bool:
     """Return whether a file can be shared with the staging folder: tried."""
     trial = files.join(staging.temporary, uuid.uuid4().hex)
     try:
-        return (link == folders.HARD and files.link(path, trial)) or files.clone(path, staging.temporary, trial)
+        return (link == files.folders.HARD and files.link(path, trial)) or files.clone(path, staging.temporary, trial)
     finally:
         files.remove_tree(trial)
 

@@ -15,7 +15,6 @@ from rocketmq_reindex.jobs.building import scanning
 from rocketmq_reindex.jobs.building.decisions import Decisions, too_much
 from rocketmq_reindex.jobs.building.full import FullBuild
 from rocketmq_reindex.jobs.building.planning import check_free, scan_settings
-from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.engine import task_count
 from rocketmq_reindex.jobs.publishing.layout import REPAIRED
 from rocketmq_reindex.jobs.repairing import reporting
@@ -95,7 +94,7 @@ class RepairSteps(FullBuild):
             )
 
     def mended(
-        self, scan: Scan, segments: list[Segment], chain: Chain, reporter: Reporter
+        self, scan: scanning.Scan, segments: list[Segment], chain: Chain, reporter: Reporter
     ) -> tuple[list[Segment], Chain]:  # fmt: skip
         if not segments:
             raise InputError(f"{escape(', '.join(self.settings.roots))}: holds no segment: there is nothing to repair")
@@ -160,7 +159,7 @@ class RepairSteps(FullBuild):
         return new, chain
 
     def _differing(
-        self, scan: Scan, chain: Chain, segments: list[Segment], mended: list[mend.Mended]
+        self, scan: scanning.Scan, chain: Chain, segments: list[Segment], mended: list[mend.Mended]
     ) -> tuple[Differing, list[mend.Mended]]:
         """Return the sound records that replicas have otherwise, and with --majority those that are taken from most of the
         logs."""
@@ -180,7 +179,7 @@ class RepairSteps(FullBuild):
         return differing, taken
 
     def _mend(
-        self, scan: Scan, damages: list[SegmentDamage], *, only_replicas: bool = False, replica: int = 0
+        self, scan: scanning.Scan, damages: list[SegmentDamage], *, only_replicas: bool = False, replica: int = 0
     ) -> list[mend.Mended]:
         """Have tasks decide what stands in the place of the damage. ``replica``: this one alone is asked; 0: all are."""
         if not damages:
@@ -192,7 +191,7 @@ class RepairSteps(FullBuild):
         function = mend.MendDamage(plan, listed, tasks, scan.task.settings, only_replicas)
         return mend.Mended.read(scan.engine.numbers(function, tasks))
 
-    def _kept(self, scan: Scan, whole: list[Segment], mended: list[mend.Mended]) -> list[mend.Mended]:
+    def _kept(self, scan: scanning.Scan, whole: list[Segment], mended: list[mend.Mended]) -> list[mend.Mended]:
         """Have tasks keep what stood there, and return the ranges with that."""
         if not mended:
             return []
@@ -213,7 +212,7 @@ class RepairSteps(FullBuild):
         return [dataclasses.replace(mended_range, kept=kept[mended_range.low]) for mended_range in mended]
 
     def _write(
-        self, scan: Scan, whole: list[Segment], mended: list[mend.Mended], reporter: Reporter
+        self, scan: scanning.Scan, whole: list[Segment], mended: list[mend.Mended], reporter: Reporter
     ) -> list[repair_segments.WrittenSegment]:
         """Have tasks write all segments."""
         staging, size = scan.staging, sum(segment.segment_end - segment.start for segment in whole)

@@ -17,7 +17,6 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs import handover, task
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.task import Batches
 
 # -------------------------------------------------------------------------------------------------------------------- full_disk
 # A disk that Spark itself fills: its error names no folder.
@@ -112,11 +111,11 @@ class SparkEngine:
         self._partitions, count = plan_shuffle(asked or max(self.cores, wanted), self.cores, asked_partitions(self.spark))
         return bucket_keys(asked or count, self._partitions)
 
-    def over(self, function: Batches, count: int, ddl: str) -> DataFrame:
+    def over(self, function: task.Batches, count: int, ddl: str) -> DataFrame:
         """Return the rows that a function makes of the numbers below ``count``, a task each."""
         return self.spark.range(0, count, 1, count).mapInArrow(lambda batches: task.run(function, batches), ddl)
 
-    def scan(self, function: Batches, tasks: int) -> list[bytes]:
+    def scan(self, function: task.Batches, tasks: int) -> list[bytes]:
         frame = self.over(function, tasks, handover.ROWS_DDL)
         # Kept on disk, not in the heap. A platform that cannot keep rows scans again when they are asked for.
         with contextlib.suppress(NotImplementedError):
@@ -136,14 +135,14 @@ class SparkEngine:
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
         return [bytes(row.data) for row in self._rows(kind, left_out).select("data").collect()]
 
-    def reduce(self, kind: int, left_out: list[int], before: Batches | None, reducer: Batches) -> list[str]:
+    def reduce(self, kind: int, left_out: list[int], before: task.Batches | None, reducer: task.Batches) -> list[str]:
         rows = self._rows(kind, left_out)
         if before is not None:
             rows = rows.mapInArrow(lambda batches: task.run(before, batches), handover.ROWS_DDL)
         rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "sort_key")
         return _texts(rows.mapInArrow(lambda batches: task.run(reducer, batches), handover.RESULT_DDL))
 
-    def numbers(self, function: Batches, count: int) -> list[str]:
+    def numbers(self, function: task.Batches, count: int) -> list[str]:
         return _texts(self.over(function, count, handover.RESULT_DDL))
 
     def forget(self) -> None:

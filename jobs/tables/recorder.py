@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from rocketmq_reindex.jobs.building import options as building_options, scanning, summary as building_summary
 from rocketmq_reindex.jobs.building.run import Unrecorded
-from rocketmq_reindex.jobs.command.failures import PLACE, UNPUBLISHED, outcome as failure
+from rocketmq_reindex.jobs.command.results import PLACE, UNPUBLISHED, outcome as failure
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark.engine import SparkEngine
 from rocketmq_reindex.jobs.spark.session import run_settings

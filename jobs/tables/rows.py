@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import finishing, options as building_options, scanning, summary as building_summary
-from rocketmq_reindex.jobs.command.failures import innermost
+from rocketmq_reindex.jobs.command.results import innermost
 from rocketmq_reindex.jobs.command.tables_place import quoted
 from rocketmq_reindex.jobs.spark.engine import SparkEngine
 from rocketmq_reindex.jobs.tables.making import is_conflict, literal

@@ -10,7 +10,6 @@ import numpy as np
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import advice
-from rocketmq_reindex.jobs.building.advice import Way
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes, entries_in
@@ -81,15 +80,15 @@ class Mend:
             return self._repair(), sorted(reasons - self.unasked)
         return self._command(parts) if parts else None, sorted(reasons)
 
-    def other_ways(self) -> list[Way]:
+    def other_ways(self) -> list[advice.Way]:
         """Return the builds that may take the place of a repair, with what they lose."""
         if not self.repairs or any(self.reasons.values()):
             return []
-        stop = Way(advice.stopped(self.first), self._command(self.build.only, "stop"))
-        salvage = Way(advice.salvaged(self.cut), self._command(self.build.only, "salvage"))
+        stop = advice.Way(advice.stopped(self.first), self._command(self.build.only, "stop"))
+        salvage = advice.Way(advice.salvaged(self.cut), self._command(self.build.only, "salvage"))
         if self.cut < 0:
             return [stop, salvage]
-        return [stop, Way(advice.stopped(self.cut), self._command(self.build.only, "salvage", self.cut)), salvage]
+        return [stop, advice.Way(advice.stopped(self.cut), self._command(self.build.only, "salvage", self.cut)), salvage]
 
     def _repair(self) -> str:
         return advice.repair(self.build, self.topics_config)

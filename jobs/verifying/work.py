@@ -15,7 +15,6 @@ from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.fetching.build import find_build
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import SIZES, Leftovers
-from rocketmq_reindex.jobs.publishing.pointers import VERIFY, Alive
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.store.sizes import QUEUES, UsualSizes, index_files, index_sizes, queue_files, without_items
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
@@ -71,16 +70,16 @@ def work_folder(place: str, leftovers: Leftovers, is_here: bool = True) -> Itera
         if not files.is_remote(place) and not os.path.isdir(files.parent(place)):
             raise InputError(f"--work {escape(place)}: lies in no folder: make that first")
         files.make_folder(place, below=files.parent(place))
-        folder = files.join(place, f"{VERIFY}{uuid.uuid4().hex}")
+        folder = files.join(place, f"{pointers.VERIFY}{uuid.uuid4().hex}")
     elif place and not os.path.isdir(place):
         raise InputError(f"--work {escape(place)}: is not a folder: make it first")
     elif not place and not is_here:
         raise InputError("--work: the executors may be on other machines: name a folder that all of them share")
     else:
-        folder = tempfile.mkdtemp(prefix=VERIFY, dir=os.path.abspath(place) if place else None)
+        folder = tempfile.mkdtemp(prefix=pointers.VERIFY, dir=os.path.abspath(place) if place else None)
     staging = StagingFolder(folder)
     try:
-        with Alive(staging) if alive else contextlib.nullcontext():
+        with pointers.Alive(staging) if alive else contextlib.nullcontext():
             staging.make()
             yield staging
     finally:

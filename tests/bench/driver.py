@@ -22,6 +22,7 @@ from rocketmq_reindex.jobs.building import decisions, finishing, full, inputs, r
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.publishing import local as output_local
+from rocketmq_reindex.jobs.store import settings as store_settings
 from rocketmq_reindex.storage_format.errors import ReindexError
 from tests.bench.pretended import PretendedEngine, Shape
 from tests.bench.steps import Steps, own_memory
@@ -29,7 +30,7 @@ from tests.tools.local_engine import QuietReporter, single
 
 DISK = ("make durable, publish", "remove the staging folder")
 WATCHED: list[tuple[Any, str, str]] = [
-    (inputs, "list_segments", "list the segments"),
+    (store_settings, "list_segments", "list the segments"),
     (full, "check_free", "sample, check for room"),
     (PretendedEngine, "buckets", "keys of the buckets"),
     (scanning, "cut_ranges", "cut ranges"),

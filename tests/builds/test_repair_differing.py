@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.building.summary import RepairResult
-from rocketmq_reindex.jobs.verifying.against import Against
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
+from rocketmq_reindex.jobs.verifying.run import Against
 from rocketmq_reindex.storage_format.errors import UsageError
 from tests.builds.repair_log import (
     BORN,

@@ -158,7 +158,7 @@ import contextlib, os, subprocess, sys, tempfile
 from rocketmq_reindex.storage_format.kernels import cache_folder
 cache_folder.__file__ = "/proc/nowhere/cache_folder.py"
 os.environ["XDG_CACHE_HOME"] = "relative"
-from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.command.results import Interrupts
 from rocketmq_reindex.jobs.watching import compiling
 child = [sys.executable, "-c", {HASH!r}]
 with contextlib.suppress(KeyboardInterrupt), Interrupts(), compiling.kept() as anew:

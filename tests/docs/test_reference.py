@@ -14,8 +14,8 @@ from docs import from_code
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.summary import RepairResult
 from rocketmq_reindex.jobs.cli import COMMANDS
-from rocketmq_reindex.jobs.command.failures import ENDING
 from rocketmq_reindex.jobs.command.options import parser_of
+from rocketmq_reindex.jobs.command.results import ENDING
 from rocketmq_reindex.storage_format.checks.differences import KINDS, PARTS
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
 from rocketmq_reindex.storage_format.versions import RELEASES, VERSIONS

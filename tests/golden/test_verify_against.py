@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.reporting.make import make_page
-from rocketmq_reindex.jobs.verifying.against import Against
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
+from rocketmq_reindex.jobs.verifying.run import Against
 from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.golden.guard import guarded

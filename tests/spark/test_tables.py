@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building.run import Build
 from rocketmq_reindex.jobs.building.summary import BuildResult
-from rocketmq_reindex.jobs.command.failures import Interrupts
+from rocketmq_reindex.jobs.command.results import Interrupts
 from rocketmq_reindex.jobs.command.tables_place import quoted, table_path
 from rocketmq_reindex.jobs.spark.engine import SparkEngines
 from rocketmq_reindex.jobs.spark.session import FEW_ROWS, run_settings

@@ -17,7 +17,6 @@ import pyarrow as pa
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, showing
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.cells import bucket_of, cut_cells, mix, rows_of
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -99,13 +98,13 @@ def queue_keys(names: Iterable[bytes], queue_ids: npt.NDArray[np.int32]) -> Keys
     """Return a number for each queue (uint64), from topics in UTF-8 and queue ids; queues that share one are written
     together."""
     crc = np.fromiter((zlib.crc32(name) for name in names), np.uint64, len(queue_ids))
-    return mix((crc << np.uint64(32)) | queue_ids.astype(np.uint32).astype(np.uint64))
+    return cells.mix((crc << np.uint64(32)) | queue_ids.astype(np.uint32).astype(np.uint64))
 
 
 def file_keys(queues: Keys, file_numbers: Int64s) -> Keys:
     """Return a number for each file (uint64), from the ``queue_keys`` of queues and the numbers of files in them."""
     with np.errstate(over="ignore"):
-        return mix(queues + file_numbers.astype(np.uint64))
+        return cells.mix(queues + file_numbers.astype(np.uint64))
 
 
 def among(keys: Keys, sorted_keys: Keys) -> npt.NDArray[np.bool_]:
@@ -167,7 +166,7 @@ class Touched:
                 keys = queue_keys(pieces.names, pieces.queue_ids)
                 first = pieces.columns[0] // units_per_file
                 spans = (pieces.columns[0] + pieces.columns[1] - 1) // units_per_file - first + 1
-                numbers = file_keys(np.repeat(np.repeat(keys, pieces.counts), spans), rows_of(first, spans))
+                numbers = file_keys(np.repeat(np.repeat(keys, pieces.counts), spans), cells.rows_of(first, spans))
                 parts.append(cls(keys, numbers, nothing.batches))
             elif row.kind == handover.BATCH_RUNS:
                 pieces = cells.unpack(row.data, cells.BATCH_RUN_COLUMNS)
@@ -211,8 +210,8 @@ def rows_again(
         if to_write is not None:
             chosen = np.flatnonzero(to_write.having(queues, part))
         crc = np.fromiter((zlib.crc32(pieces.names[k]) for k in chosen), np.uint32, len(chosen))
-        target = bucket_of(crc, pieces.queue_ids[chosen], part[chosen], len(keys))
-        for bucket, cell in cut_cells(
+        target = cells.bucket_of(crc, pieces.queue_ids[chosen], part[chosen], len(keys))
+        for bucket, cell in cells.cut_cells(
             target, pieces.names, chosen, pieces.queue_ids[chosen], starts[chosen], counts[chosen], pieces.columns
         ):
             yield handover.Row(kind, bucket, keys[bucket], number, cell, row.sort_key)

@@ -16,7 +16,6 @@ import pyarrow as pa
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, read_evidence
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.cells import QueueBlock, bucket_of, cut_cells
 from rocketmq_reindex.storage_format.queue.consume_queue import batch_runs, by_queue
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
@@ -57,7 +56,7 @@ class BlockCells:
 
     def __init__(self, scanner: RangeScanner, units: UnitArrays) -> None:
         queues = scanner.queue_count
-        self._block = QueueBlock(*units, queues)
+        self._block = cells.QueueBlock(*units, queues)
         self._names = scanner.queues.name[:queues].astype(np.int64)
         self._ids = scanner.queues.queue_id[:queues]
         self._crc = scanner.names.crc[self._names]
@@ -78,12 +77,12 @@ class BlockCells:
 
     def bucket(self, queue: Int64s, part: Int64s, buckets: int) -> Int64s:
         """Return the bucket of each pair of queue and part (a file number, or 0), out of ``buckets``; all are int64."""
-        return bucket_of(self._crc[queue], self._ids[queue], part, buckets)
+        return cells.bucket_of(self._crc[queue], self._ids[queue], part, buckets)
 
     def cut(self, bucket: Int64s, pieces: RowPieces) -> list[tuple[int, bytes]]:
         """Return the pieces packed into cells: (bucket, cell) in the order of buckets."""
         names, ids = self._names[pieces.queue], self._ids[pieces.queue]
-        return cut_cells(bucket, self._texts, names, ids, pieces.starts, pieces.counts, pieces.columns)
+        return cells.cut_cells(bucket, self._texts, names, ids, pieces.starts, pieces.counts, pieces.columns)
 
 
 def batch_rows(scanner: RangeScanner, number: int, batches: BatchArrays, keys: tuple[int, ...]) -> Iterator[handover.Row]:
@@ -100,7 +99,7 @@ def batch_rows(scanner: RangeScanner, number: int, batches: BatchArrays, keys: t
     texts = [scanner.names.texts[k].encode() for k in names]
     crc, parts = scanner.names.crc[names], np.zeros_like(present)
     runs = []
-    for k, queue in enumerate(bucket_of(crc, ids, parts, QUEUE_BUCKETS).tolist()):
+    for k, queue in enumerate(cells.bucket_of(crc, ids, parts, QUEUE_BUCKETS).tolist()):
         units = columns[:, bounds[present[k]] : bounds[present[k] + 1]]
         for low in range(0, units.shape[1], _BATCH_ROWS):
             part = units[:, low : low + _BATCH_ROWS]
@@ -111,8 +110,8 @@ def batch_rows(scanner: RangeScanner, number: int, batches: BatchArrays, keys: t
     scanner.summary.runs += int(counts.sum())
     with_runs = np.flatnonzero(counts)
     starts = np.cumsum(counts) - counts
-    bucket = bucket_of(crc, ids, parts, len(keys))
-    for target, cell in cut_cells(
+    bucket = cells.bucket_of(crc, ids, parts, len(keys))
+    for target, cell in cells.cut_cells(
         bucket[with_runs], texts, with_runs, ids[with_runs], starts[with_runs], counts[with_runs], np.concatenate(runs, axis=1)
     ):
         yield handover.Row(handover.BATCH_RUNS, target, keys[target], number, cell)
@@ -146,10 +145,10 @@ def topic_rows(scanner: RangeScanner, number: int, keys: tuple[int, ...]) -> Ite
     np.maximum.at(queue_counts, name, highest >= QUEUES_MAX)
     texts = [names.texts[k].encode() for k in entries]
     ids, counted_once = np.zeros(len(entries), np.int32), np.ones(len(entries), np.int64)
-    bucket = bucket_of(names.crc[entries], ids, np.zeros_like(counted_once), len(keys))
+    bucket = cells.bucket_of(names.crc[entries], ids, np.zeros_like(counted_once), len(keys))
     columns = np.stack([queues[entries], queue_counts[entries]])
     rows = np.arange(len(entries))
-    for target, cell in cut_cells(bucket, texts, rows, ids, rows, counted_once, columns):
+    for target, cell in cells.cut_cells(bucket, texts, rows, ids, rows, counted_once, columns):
         yield handover.Row(handover.TOPICS, target, keys[target], number, cell)
 
 

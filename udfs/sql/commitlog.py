@@ -15,13 +15,6 @@ from rocketmq_reindex.storage_format import versions
 from rocketmq_reindex.storage_format.scan import ranges
 from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.messages.batches import fields
-from rocketmq_reindex.udfs.messages.log_rows import (
-    RANGE_SIZE,
-    UNPACKED_MAX,
-    LogRange,
-    LogRowReader,
-    Topics,
-)
 from rocketmq_reindex.udfs.sql.base import Source, SourceReader, in_one_line, narrow_bounds, narrow_topics
 from rocketmq_reindex.udfs.sql.options import Words, bounds_of, commitlog_folder
 
@@ -62,7 +55,7 @@ class CommitlogSource(Source):
 class LogPartition(InputPartition):
     """A range of the log, which one task reads."""
 
-    log_range: LogRange
+    log_range: log_rows.LogRange
 
 
 class CommitlogReader(SourceReader):
@@ -71,15 +64,15 @@ class CommitlogReader(SourceReader):
     def __init__(self, source: CommitlogSource, schema: StructType) -> None:
         super().__init__(source, schema)
         words = self.words
-        self.log: LogRowReader | None = LogRowReader(
+        self.log: log_rows.LogRowReader | None = log_rows.LogRowReader(
             self.schema,
             self.located,
             bounds_of(words),
-            Topics(words.words("topic"), words.words("excludeTopic")),
-            words.number("rangeSize", RANGE_SIZE, 1),
+            log_rows.Topics(words.words("topic"), words.words("excludeTopic")),
+            words.number("rangeSize", log_rows.RANGE_SIZE, 1),
             words.number("segmentSize", 0),
             words.crc(),
-            words.number("maxBody", UNPACKED_MAX, 1) if words.flag("unpack") else 0,
+            words.number("maxBody", log_rows.UNPACKED_MAX, 1) if words.flag("unpack") else 0,
             words.chosen("brokerVersion", versions.VERSIONS),
             words.delays(),
         )

@@ -13,7 +13,6 @@ from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.layouts import first_byte, is_number, queue_id
 from rocketmq_reindex.storage_format.queue import cells
-from rocketmq_reindex.storage_format.queue.cells import bucket_of
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
 from rocketmq_reindex.storage_format.showing import escape
@@ -124,7 +123,7 @@ class ListQueues:
                 raw = os.fsencode(name)
                 ids = np.array([number], np.int32)
                 crc = np.array([zlib.crc32(raw)], np.uint32)
-                bucket = int(bucket_of(crc, ids, np.zeros(1, np.int64), QUEUE_BUCKETS if self.batch else GROUPS)[0])
+                bucket = int(cells.bucket_of(crc, ids, np.zeros(1, np.int64), QUEUE_BUCKETS if self.batch else GROUPS)[0])
                 columns = np.zeros((cells.BATCH_COLUMNS if self.batch else cells.UNIT_COLUMNS, len(table)), np.int64)
                 columns[:2] = np.array(table, np.int64).reshape(-1, 2).T
                 cell = cells.pack([raw], ids, np.array([len(table)], np.int32), columns)

@@ -18,7 +18,6 @@ from rocketmq_reindex.storage_format.checks.queues import UnitChecker
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.text.java_string import java_text
@@ -194,7 +193,7 @@ class QueueFiles:
         while (position := self.data_from(position)) < self.end:
             count = min(1 << 16, self.end - position)
             phy_offset, size = self.read(position, count)[:2]
-            whole = (phy_offset >= 0) & (size >= RECORD_MIN) & (size != PRE_BLANK_SIZE)
+            whole = (phy_offset >= 0) & (size >= r.RECORD_MIN) & (size != PRE_BLANK_SIZE)
             if (whole & (phy_offset <= log_start - size)).any():
                 return True
             position += count

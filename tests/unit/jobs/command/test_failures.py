@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from rocketmq_reindex.jobs.command.failures import JVM_GONE, Interrupts, outcome
+from rocketmq_reindex.jobs.command.results import JVM_GONE, Interrupts, outcome
 from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.storage_format.errors import RefusedError, UsageError
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import rocketmq_reindex
-from rocketmq_reindex.jobs.command.failures import outcome
+from rocketmq_reindex.jobs.command.results import outcome
 from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError
 from rocketmq_reindex.jobs.local.pool import Pool, Task
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError

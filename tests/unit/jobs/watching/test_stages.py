@@ -15,8 +15,8 @@ from rocketmq_reindex.files import reading
 from rocketmq_reindex.jobs.commands import preflight, query
 from rocketmq_reindex.jobs.inspect_files import inspect
 from rocketmq_reindex.jobs.inspecting import index, segment
-from rocketmq_reindex.jobs.watching import stages
-from rocketmq_reindex.jobs.watching.stages import Stages
+from rocketmq_reindex.jobs.watching import watch
+from rocketmq_reindex.jobs.watching.watch import Stages
 from rocketmq_reindex.storage_format.checks import index as index_check
 from rocketmq_reindex.storage_format.kernels import cache_folder
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
@@ -26,7 +26,7 @@ from tests.tools.make_log import random_log
 
 
 def test_each_stage_says_its_size_and_its_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(stages, "_SILENT", 0.0)
+    monkeypatch.setattr(watch, "_SILENT", 0.0)
     with Stages(quiet=False, loop="") as told:
         told.begin("nothing", 0)
         told.begin("recover", 3 << 20)
@@ -53,7 +53,7 @@ def test_a_file_that_is_not_mapped_is_read_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_bytes(bytes(range(250)))
-    monkeypatch.setattr(stages, "_SILENT", 0.0)
+    monkeypatch.setattr(watch, "_SILENT", 0.0)
     monkeypatch.setattr(reading, "_TOLD_BYTES", 100)
     monkeypatch.setattr(files.Reader, "view", lambda *_: None)
     with files.Reader(str(tmp_path / "file")) as reader, Stages(quiet=False, loop="") as told:
@@ -75,7 +75,7 @@ def test_a_command_says_it_and_a_short_one_does_not(
     silent: float, stages_shown: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     random_log(tmp_path / "commitlog", 1, records=50, segment_size=1 << 15)
-    monkeypatch.setattr(stages, "_SILENT", silent)
+    monkeypatch.setattr(watch, "_SILENT", silent)
     monkeypatch.setattr(cache_folder, "holds", lambda _: True)
     assert preflight([str(tmp_path), "--json"]) in (0, 4)
     lines = capsys.readouterr().err.splitlines()
@@ -84,7 +84,7 @@ def test_a_command_says_it_and_a_short_one_does_not(
 
 
 def test_the_python_api_says_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(stages, "_SILENT", 0.0)
+    monkeypatch.setattr(watch, "_SILENT", 0.0)
     with Stages(quiet=True, loop="no loop") as told:
         told.begin("recover", 2)
         told.moved(1)
@@ -129,7 +129,7 @@ def asked_of(store: Path) -> list[tuple[Callable[[Sequence[str]], int], list[str
 def test_what_reads_a_log_says_how_far_it_is(
     case: int, silent: float, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(stages, "_SILENT", silent)
+    monkeypatch.setattr(watch, "_SILENT", silent)
     command, words, names = asked_of(store)[case]
     assert command(words) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if " MiB, " in line or " done after " in line]
@@ -151,7 +151,7 @@ def test_it_moves_within_the_log(store: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_bar_leaves_the_answer_on_stdout(
     store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(stages, "_SILENT", 0.0)
+    monkeypatch.setattr(watch, "_SILENT", 0.0)
     monkeypatch.setenv("FORCE_COLOR", "1")
     command, words, _ = asked_of(store)[1]
     assert command(words) == 0
