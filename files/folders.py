@@ -172,7 +172,7 @@ def allocated(path: str, size: int) -> int:
 
 
 def link(source: str, target: str) -> bool:
-    """Make a hard link to a local file; return whether there is one now.
+    """Make a hard link to a local file. Return whether there is one now.
 
     A file at ``target`` stays as it is: another attempt of the same task made it.
     """
@@ -194,7 +194,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def clone(source: str, temporary_folder: str, target: str) -> bool:
-    """Make a local file that shares the bytes of another until one of the two is written to; return whether there is one now.
+    """Make a local file that shares the bytes of another until one of the two is written to. Return whether there is one now.
 
     That works within one file system, and only in some (XFS, Btrfs). The file is made in ``temporary_folder``: one that a
     killed task leaves behind is empty, and must not have the name ``target``. A file at ``target`` is replaced.

@@ -93,7 +93,7 @@ class Ahead:
         self._passed = self._passed[1], low
 
     def _start(self) -> bool:
-        """Start the thread; return whether there is one. A process may have as many as it is allowed."""
+        """Start the thread. Return whether there is one. A process may have as many as it is allowed."""
         thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
         try:
             thread.start()

@@ -242,7 +242,7 @@ class ObjectStore:
         return str(self.once.type_name)
 
     def do(self, path: str, call: Callable[[], Result], tries_max: int = TRIES) -> Result:
-        """Call ``patiently`` for a request that concerns the object ``path``."""
+        """Return what ``patiently`` does, for a request that concerns the object ``path``."""
         return patiently(call, f"{self._scheme}://{path}", lambda error: self._explained(error, path), tries_max)
 
     def _explained(self, error: OSError, path: str) -> OSError:
@@ -283,7 +283,7 @@ class ObjectStore:
         self._buckets.add(bucket)
 
     def open_input_file(self, path: str) -> ObjectFile:
-        """Open an object to read ranges of it."""
+        """Return an object, open to read ranges of it."""
         return ObjectFile(self.do(path, lambda: self.once.open_input_file(path)), path, self)
 
     def send(self, path: str, data: Any) -> None:
@@ -364,7 +364,7 @@ class ObjectFile:
             raise OSError(f"AWS Error NETWORK_CONNECTION during GetObject operation: {received} of {count} bytes came")
 
     def readinto(self, view: memoryview) -> int:
-        """Fill ``view`` from where ``seek`` said; return how many bytes there were before the object's end."""
+        """Fill ``view`` from where ``seek`` said. Return how many bytes there were before the object's end."""
         at = self._at
 
         def read() -> int:

@@ -39,7 +39,7 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def read_parts(file: Any, at: int, view: memoryview) -> int:
-    """Fill ``view`` from byte ``at`` of an open pyarrow file; return how many bytes there were before the file's end."""
+    """Fill ``view`` from byte ``at`` of an open pyarrow file. Return how many bytes there were before the file's end."""
 
     def read(low: int) -> int:
         part = view[low : low + PART_BYTES]
@@ -79,7 +79,7 @@ class PartsAhead:
             at = high
 
     def read(self, at: int, view: memoryview) -> int:
-        """Fill the begin of ``view`` from byte ``at`` on with what has been sent for; return how many bytes, perhaps 0."""
+        """Fill the begin of ``view`` from byte ``at`` on with what has been sent for. Return how many bytes, perhaps 0."""
         count = 0
         for low, data in self._found(at):
             piece = memoryview(data)[at + count - low :][: len(view) - count]

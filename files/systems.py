@@ -273,11 +273,11 @@ def _webhdfs(uri: Uri) -> pafs.FileSystem:
             return info_of_file
 
         def _open(self, path: str, mode: str = "rb", *words: Any, **more: Any) -> Any:
-            found = super()._open(path, mode, *words, **more)
+            opened = super()._open(path, mode, *words, **more)
             if mode == "rb":
                 # Without a cache: it would read 5 MB for a unit of 20 bytes.
-                found.cache = BaseCache(found.blocksize, found._fetch_range, found.size)
-            return found
+                opened.cache = BaseCache(opened.blocksize, opened._fetch_range, opened.size)
+            return opened
 
         def _call(self, *words: Any, **more: Any) -> Any:
             try:

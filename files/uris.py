@@ -55,7 +55,7 @@ def lacks_slash(path: str) -> bool:
 
 
 def split(uri: str) -> Uri:
-    """Take a URI apart. Raises InputError for an unknown scheme, a malformed URI, or one with ``..`` in its path."""
+    """Return the parts of a URI. Raises InputError for an unknown scheme, a malformed URI, or one with ``..`` in its path."""
     shown = escape(uri)
     try:
         parts = urlsplit(uri)

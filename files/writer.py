@@ -50,7 +50,7 @@ class Sending(Protocol):
 
 
 def open_sending(system: systems.System, temporary_folder: str, target: str) -> Sending:
-    """Begin to send a file to ``target``, a path of ``system``."""
+    """Return what sends a file to ``target``, a path of ``system``."""
     if system.flat:
         return Held(system, target)
     return Streamed(system, f"{temporary_folder.rstrip('/')}/{uuid.uuid4().hex}", target)

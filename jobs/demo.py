@@ -56,7 +56,7 @@ def difference(expected: Path, built: Path) -> str:
 
 
 def compare(expected: Path, built: Path) -> list[Pair]:
-    """Every file of both trees. IndexFiles are paired in order, all others by their path."""
+    """Return every file of both trees. IndexFiles are paired in order, all others by their path."""
     pairs = []
     for kind in TITLES:
         ours, theirs = tree(built, kind), tree(expected, kind)
@@ -75,7 +75,7 @@ def compare(expected: Path, built: Path) -> list[Pair]:
 
 
 def show(pairs: list[Pair]) -> int:
-    """Print the table; return the exit status."""
+    """Print the table. Return the exit status."""
     print(f"\n{'built':<14}{'files':>5}{'bytes':>11}   same bytes as RocketMQ's")
     for kind, title in TITLES.items():
         mine = [pair for pair in pairs if pair.kind == kind]

@@ -173,7 +173,7 @@ T = TypeVar("T")
 
 
 def write_plan(staging: StagingFolder, name: str, content: object) -> str:
-    """Write ``content`` as JSON into the staging folder; return the file's path.
+    """Write ``content`` as JSON into the staging folder. Return the file's path.
 
     A dataclass is written as the list of its fields, so ``Class(*fields)`` reads it.
     """

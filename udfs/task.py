@@ -16,7 +16,7 @@ Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def run(function: Batches, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run ``function`` over the batches of a task; return the batches that it makes."""
+    """Run ``function`` over the batches of a task. Return the batches that it makes."""
     settle()
     return function(iter(batches))
 

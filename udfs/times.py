@@ -16,7 +16,7 @@ _LEAST_MILLISECONDS: Final = 10**11
 
 
 def delay_levels(text: str) -> tuple[int, ...]:
-    """Parse ``1s 5s ... 2h`` into milliseconds (``DefaultMessageStore.parseDelayLevel``, RocketMQ 5.3).
+    """Return ``1s 5s ... 2h`` as milliseconds (``DefaultMessageStore.parseDelayLevel``, RocketMQ 5.3).
 
     Raises ValueError for a word of another form.
     """
@@ -30,7 +30,7 @@ def delay_levels(text: str) -> tuple[int, ...]:
 
 
 def time_of(text: str) -> int:
-    """Parse a time, given as milliseconds since 1970 or as an ISO time with its zone, into milliseconds.
+    """Return a time, given as milliseconds since 1970 or as an ISO time with its zone, in milliseconds.
 
     Raises ValueError, also for a number below 10^11: as milliseconds it lies before March 1973, long before RocketMQ. It may
     be seconds or a year. An ISO time may be as old.
@@ -58,7 +58,7 @@ def _too_small(text: str) -> str:
 
 
 def parse_time(text: str, option: str = "--until-time") -> int:
-    """Parse a time as ``time_of`` does, for the option ``option``. Raises UsageError."""
+    """Return a time as ``time_of`` does, for the option ``option``. Raises UsageError."""
     try:
         return time_of(text)
     except ValueError as error:

@@ -78,7 +78,7 @@ def _run_here(
 
 
 def run_info(settings_of: Callable[[], StoreSettings]) -> Ended[InfoResult]:
-    """Look at a store. ``settings_of`` may raise UsageError."""
+    """Look at a store. Return how that ended. ``settings_of`` may raise UsageError."""
     from rocketmq_reindex.jobs.describing.look import InfoResult, StoreLook, lines_of
 
     result = InfoResult()
@@ -92,7 +92,10 @@ def run_info(settings_of: Callable[[], StoreSettings]) -> Ended[InfoResult]:
 
 
 def run_preflight(settings_of: Callable[[], PreflightSettings], *, quiet: bool = False) -> Ended[PreflightResult]:
-    """Work out a start. ``settings_of`` may raise UsageError and InputError. ``quiet``: no progress is shown on stderr."""
+    """Work out a start. Return how that ended. ``settings_of`` may raise UsageError and InputError.
+
+    ``quiet``: no progress is shown on stderr.
+    """
     from rocketmq_reindex.jobs.preflighting.run import Preflight, PreflightResult, lines_of
     from rocketmq_reindex.jobs.watching import compiling
     from rocketmq_reindex.jobs.watching.watch import Stages
@@ -108,7 +111,7 @@ def run_preflight(settings_of: Callable[[], PreflightSettings], *, quiet: bool =
 
 
 def run_fetch(settings_of: Callable[[], FetchSettings], interrupts: Interrupts) -> Ended[FetchResult]:
-    """Fetch. ``settings_of`` may raise UsageError."""
+    """Fetch. Return how that ended. ``settings_of`` may raise UsageError."""
     from rocketmq_reindex.jobs.fetching.run import Fetch, FetchResult
 
     result = FetchResult()
@@ -122,7 +125,7 @@ def run_fetch(settings_of: Callable[[], FetchSettings], interrupts: Interrupts) 
 
 
 def run_report(settings_of: Callable[[], ReportSettings]) -> Ended[ReportResult]:
-    """Draw and write a page. ``settings_of`` may raise UsageError."""
+    """Draw and write a page. Return how that ended. ``settings_of`` may raise UsageError."""
     from rocketmq_reindex.jobs.reporting.make import ReportResult, write_page
 
     result = ReportResult()
@@ -177,7 +180,7 @@ class _Command(abc.ABC, Generic[R, S]):
 
     @abc.abstractmethod
     def look(self) -> Needs:
-        """Look at the input. What is refused without a look into the log is refused before a JVM is started."""
+        """Look at the input. Return what the run needs. What is refused here is refused before a JVM is started."""
 
     @abc.abstractmethod
     def work(self, reporter: Reporter, engines: Engines) -> None:
@@ -209,7 +212,7 @@ def watched_run(settings: StoreSettings, apart: Iterable[str], out: str | None =
 
 
 def _run_with_engine(command: _Command[R, S], watch: Watch, interrupts: Interrupts, spark: SparkSession | None) -> Ended[R]:
-    """Run a command. ``spark``: the session to work in, instead of one that is looked for."""
+    """Run a command. Return how that ended. ``spark``: the session to work in, instead of one that is looked for."""
     result: Any = command.result
     raised: BaseException | None = None
     try:
@@ -329,7 +332,9 @@ def run_build(
     settings_of: Callable[[], BuildSettings], watch: Watch, interrupts: Interrupts, spark: SparkSession | None = None,
     show_plan: Callable[[str], None] | None = None,
 ) -> Ended[BuildResult]:  # fmt: skip
-    """Build. ``settings_of`` may raise UsageError. ``show_plan`` gets the plan of a dry run, before the warnings are shown.
+    """Build. Return how that ended. ``settings_of`` may raise UsageError.
+
+    ``show_plan`` gets the plan of a dry run, before the warnings are shown.
 
     ``spark``: the session to work in, instead of one that is looked for.
     """
@@ -343,7 +348,7 @@ def run_build(
 def run_repair(
     settings_of: Callable[[], BuildSettings], watch: Watch, interrupts: Interrupts, spark: SparkSession | None = None
 ) -> Ended[RepairResult]:
-    """Repair; the arguments are those of ``run_build``."""
+    """Repair. Return how that ended. The arguments are those of ``run_build``."""
     from rocketmq_reindex.jobs.building.summary import RepairResult
 
     return _run_with_engine(_BuildCommand("repair", RepairResult(), settings_of), watch, interrupts, spark)
@@ -352,7 +357,7 @@ def run_repair(
 def run_verify(
     settings_of: Callable[[], VerifySettings], watch: Watch, interrupts: Interrupts, spark: SparkSession | None = None
 ) -> Ended[VerifyResult]:
-    """Verify. ``settings_of`` may raise UsageError and InputError. ``spark`` as for ``run_build``."""
+    """Verify. Return how that ended. ``settings_of`` may raise UsageError and InputError. ``spark`` as for ``run_build``."""
     from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 
     return _run_with_engine(_VerifyCommand("verify", VerifyResult(), settings_of), watch, interrupts, spark)

@@ -70,7 +70,7 @@ class Evidence:
 
 
 def merge(results: Sequence[JoinedResult], last_gap: int, last_time: int) -> Evidence:
-    """Merge the results of all tasks; see ``delay.waiting.doubtful``. Of the levels only undecided messages are held."""
+    """Return all tasks' results as one; see ``delay.waiting.doubtful``. Of the levels only undecided messages are held."""
     highest, delivered, pending = dict[int, int](), dict[int, int](), dict[int, int]()
     undecided: dict[int, list[tuple[Rows, npt.NDArray[np.int64]]]] = {}
     timed: list[tuple[Rows, npt.NDArray[np.int64]]] = [(np.zeros(0, EVIDENCE), np.zeros(0, np.int64))]
@@ -121,7 +121,7 @@ _TRANSACTIONS: Final = f"{HALF_TOPIC}@CID_RMQ_SYS_TRANS"
 def pass_halves(
     table: dict[str, Any], results: Sequence[JoinedResult], engine: Engine, staging: StagingFolder
 ) -> tuple[bool, list[str]]:  # fmt: skip
-    """Put the broker's own offset into the table of consumerOffset.json; return whether it changed, and warnings.
+    """Put the broker's own offset into the table of consumerOffset.json. Return whether it changed, and warnings.
 
     Without it a broker asks again about half messages that were committed after a check, and commits them twice.
     """
@@ -373,7 +373,7 @@ def _message(segments: Sequence[Segment], at: int, size: int) -> Message | None:
 
 
 def _write(staging: StagingFolder, path: str, size: int, parts: Iterable[tuple[int, bytes]]) -> dict[str, Any]:
-    """Write a file of ``size`` bytes with zeros between its parts; return its entry for the manifest."""
+    """Write a file of ``size`` bytes with zeros between its parts. Return its entry for the manifest."""
     digest, used = new_digest([]), 0
     target = files.join(staging.tree, path)
     files.make_folder(files.parent(target), below=staging.tree)

@@ -35,7 +35,7 @@ from rocketmq_reindex.version import __version__
 def write_topics(
     scan: Scan, settings: BuildSettings, accepted: list[RangeSummary]
 ) -> tuple[dict[str, Any], list[str]]:  # fmt: skip
-    """Draft the file from the accepted ranges; return its entry for the manifest, and warnings."""
+    """Draft the file from the accepted ranges. Return its entry for the manifest, and warnings."""
     staging = scan.staging
     drafted: list[TopicsResult] = []
     if any(summary.unit_records for summary in accepted):

@@ -44,7 +44,7 @@ class WrittenFiles:
 
 
 def write_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order) -> list[FilesResult]:
-    """Write the files of plain ConsumeQueues from the cells of the ``accepted`` ranges."""
+    """Write the files of plain ConsumeQueues from the cells of the ``accepted`` ranges. Return their results."""
     if not any(summary.units for summary in accepted):
         return []
     staging, reroute = scan.staging, None
@@ -56,7 +56,7 @@ def write_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummar
 
 
 def write_batches(scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order) -> list[FilesResult]:
-    """Write the files of batch ConsumeQueues from the cells of the ``accepted`` ranges."""
+    """Write the files of batch ConsumeQueues from the cells of the ``accepted`` ranges. Return their results."""
     if not any(summary.batch_units for summary in accepted):
         return []
     writer = WriteBatches(scan.staging, settings.batch_cq_file_size, order.batches, settings.queue_order == "broker")
@@ -64,7 +64,7 @@ def write_batches(scan: Scan, settings: BuildSettings, accepted: list[RangeSumma
 
 
 def write_index(scan: Scan, settings: BuildSettings, index_plans: list[IndexFilePlan]) -> list[IndexFileResult]:
-    """Write the planned IndexFiles; return them by number."""
+    """Write the planned IndexFiles. Return them by number."""
     if not index_plans:
         return []
     path = handover.write_plan(scan.staging, "index", index_plans)
@@ -78,7 +78,7 @@ def write_both(
     scan: Scan, settings: BuildSettings, accepted: list[RangeSummary], order: Order, index_plans: list[IndexFilePlan],
     *, queues: bool = True,
 ) -> WrittenFiles:  # fmt: skip
-    """Write both kinds of files at the same time, as far as the settings ask for them.
+    """Write both kinds of files at the same time, as far as the settings ask for them. Return what was written.
 
     ``queues``: whether there is any ConsumeQueue file to write.
     """
@@ -185,7 +185,7 @@ class FullBuild:
         return plan_index_files(accepted, self.settings.index_items)
 
     def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> WrittenFiles:
-        """Write ConsumeQueue files and IndexFiles into the staging folder."""
+        """Write ConsumeQueue files and IndexFiles into the staging folder. Return what was written."""
         return write_both(scan, self.settings, accepted, order, plans)
 
     def save(

@@ -104,7 +104,7 @@ class Inputs:
 
 
 def look_at(settings: BuildSettings) -> Inputs:
-    """Check the folders that a build is given, and list its log.
+    """Return what a build is made from: its log, and its settings with what the files of the store show.
 
     Raises InputError for folders that cannot be used, a running broker, a log without segments, and sizes that do not fit, of
     files or of ranges.

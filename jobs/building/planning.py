@@ -162,7 +162,7 @@ class Sample:
 
 
 def sample(scan: ScanSettings, log: Commitlog) -> Sample:
-    """Scan the first bytes of up to three segments."""
+    """Return a scan of the first bytes of up to three segments."""
     scanner = range_scan.RangeScanner(dataclasses.replace(scan, chunk=SAMPLE_BYTES, block_rows=1 << 17))
     count = len(log.segments)
     totals, queues, empty = np.zeros(5, np.int64), 0, 0

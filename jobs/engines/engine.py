@@ -23,7 +23,7 @@ class Engine(Protocol):
         """Whether all tasks run on this machine, as far as is known."""
 
     def buckets(self, wanted: int, staging: StagingFolder) -> tuple[int, ...]:
-        """Fix the shuffle for this many buckets or more; return each bucket's key.
+        """Fix the shuffle for this many buckets or more. Return each bucket's key.
 
         ``staging`` is the folder of the run, where rows may be kept.
         """

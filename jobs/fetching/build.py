@@ -86,14 +86,14 @@ class ReadLog:
 def read_log(manifest: Mapping[str, Any], kind: str) -> ReadLog:
     """Return what a manifest says of its log. Raises ValueError, KeyError, TypeError, AttributeError for what is none."""
     log, repaired = manifest.get("log"), "repair" in manifest
-    segments = [ReadSegment(str(one["segment"]), _start(one), _number(one["size"])) for one in manifest["inputs"]]
+    segments = [ReadSegment(str(entry["segment"]), _start(entry), _number(entry["size"])) for entry in manifest["inputs"]]
     if repaired:
         # The repair's own log, not the damaged one.
         own = [(str(entry["path"]).partition("/"), _number(entry["size"])) for entry in manifest["files"]]
         segments = [
             ReadSegment(name, _start({"segment": name}), size) for (top, _, name), size in own if top == layouts.COMMITLOG
         ]
-    samples = [_sample(one) for one in log["samples"][: _SAMPLES_MAX + 1]] if log else []
+    samples = [_sample(entry) for entry in log["samples"][: _SAMPLES_MAX + 1]] if log else []
     if len(samples) > _SAMPLES_MAX:
         raise ValueError(f"has more than {_SAMPLES_MAX} samples of the log")
     return ReadLog(
@@ -104,7 +104,7 @@ def read_log(manifest: Mapping[str, Any], kind: str) -> ReadLog:
         kind,
         _number(manifest["counts"]["records"]),
         repaired,
-        tuple(_left_out(manifest, max((one.start + one.size for one in segments), default=0))),
+        tuple(_left_out(manifest, max((segment.start + segment.size for segment in segments), default=0))),
     )
 
 

@@ -263,7 +263,7 @@ class TimerSet:
 
 
 def read_set(store: str) -> TimerSet:
-    """Look at the set in ``store``. Raises OSError, and InputError for a timercheck that is no regular file."""
+    """Return the set in ``store``. Raises OSError, and InputError for a timercheck that is no regular file."""
     there = tuple(name for name in TIMER_SET if os.path.lexists(os.path.join(store, name)))
     check = TimerCheckpoint()
     if TIMER_CHECK in there:

@@ -56,7 +56,7 @@ def _counts(paths: Iterable[str]) -> dict[str, int]:
 
 
 def put_back(store: ScanStore, target: str, hash_slots: int) -> bool:
-    """Put the manifest back into DIR, whose lock is held, if it lost one; return whether that was done.
+    """Put the manifest back into DIR, whose lock is held, if it lost one. Return whether that was done.
 
     ``hash_slots`` are those of its IndexFiles.
     """

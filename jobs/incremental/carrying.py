@@ -60,7 +60,7 @@ class _Known(NamedTuple):
 def plan_with_history(
     store: ScanStore, last: LastBuild | None, log: Commitlog, accepted: list[RangeSummary], index_items: int
 ) -> IndexHistory:
-    """Plan the files of ``accepted``, and continue those of the build before where that is possible."""
+    """Return a plan of the files of ``accepted``, which continue those of the build before where that is possible."""
     expired, start, starts_over = _expired_ranges(last, log)
     summaries = [store.summary(entry, -1) for entry in expired]
     plans = plan_index_files([*summaries, *accepted], index_items, start)
@@ -179,7 +179,7 @@ def plan_queues(
     damaged: Damaged,
     file_size: int,
 ) -> QueuePlan:
-    """Plan the ConsumeQueue files after ``last``; ``changed`` are the ranges that came or went, ``file_size`` is in bytes."""
+    """Return a plan of the ConsumeQueue files after ``last``: ``changed`` are the ranges that came or went."""
     to_write = wanted_files(scan, store, last, order, changed, damaged)
     return QueuePlan(
         dataclasses.replace(order, opened=_opened_again(order, to_write)),
@@ -283,7 +283,7 @@ def wanted_files(
 
 
 def write_wanted(staging: StagingFolder, to_write: stored_rows.QueueFilesToWrite) -> str:
-    """Write the keys for the tasks; return the path."""
+    """Write the keys for the tasks. Return the path."""
     path = files.join(staging.plans, f"wanted-{uuid.uuid4().hex}")
     files.write_bytes(staging.temporary, path, [stored_rows.pack_keys(to_write.queues, to_write.files)])
     return path

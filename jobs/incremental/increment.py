@@ -190,7 +190,7 @@ class Increment(full.FullBuild):
         return self.history.plans
 
     def write(self, scan: Scan, accepted: list[RangeSummary], order: Order, plans: list[IndexFilePlan]) -> full.WrittenFiles:
-        """Write what changes, and take the other files from the build before."""
+        """Write what changes, and take the other files from the build before. Return what was written."""
         settings, staging = self.settings, scan.staging
         self.prints = carrying.fingerprints(self.store, self.history, self.memory.entries.values(), settings)
         carried = self._carried_index(staging, plans)

@@ -38,7 +38,7 @@ class TemporarySpool:
         self._size = 0
 
     def put(self, data: bytes) -> int:
-        """Keep bytes; return their place. Raises InputError where there is no room."""
+        """Keep bytes. Return their place. Raises InputError where there is no room."""
         place = self._size
         try:
             self._kept.seek(place)
@@ -240,7 +240,7 @@ class StoreFolders:
         self.notes: list[str] = []
 
     def listing(self) -> Listing:
-        """List all. Raises OSError for a folder that cannot be listed, InputError for too many entries."""
+        """Return a list of all. Raises OSError for a folder that cannot be listed, InputError for too many entries."""
         if files.entry_of(self._store).kind != files.FOLDER:
             raise errors.InputError(f"{showing.escape(self._store)}: is not a folder: name the broker's store")
         self._check_folders()

@@ -28,7 +28,7 @@ from rocketmq_reindex.version import __version__
 # ----------------------------------------------------------------------------------------------------------------------- result
 # What a preflight says, as --json prints it.
 
-_OF_QUEUE: Final = tuple(one.name for one in dataclasses.fields(start_loading.QueueOutcome))
+_OF_QUEUE: Final = tuple(column.name for column in dataclasses.fields(start_loading.QueueOutcome))
 
 
 @dataclass(repr=False)

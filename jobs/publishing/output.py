@@ -32,7 +32,7 @@ def entries(part: str, key: Key) -> Iterator[Entry]:
 
 
 def few_parts(staging: StagingFolder, parts: list[str], key: Key) -> list[str]:
-    """Merge parts until they are few enough to be open all at once; return them. The merged parts are removed."""
+    """Merge parts until they are few enough to be open all at once. Return them. The merged parts are removed."""
     while len(parts) > FAN_IN:
         merged = []
         for low in range(0, len(parts), FAN_IN):

@@ -154,7 +154,7 @@ class _Room:
     pieces: list[repair.Piece] = field(default_factory=list)
 
     def put(self, gap: Gap) -> Gap:
-        """Put records for as many offsets of ``gap`` as there is room for; return what is left of it."""
+        """Put records for as many offsets of ``gap`` as there is room for. Return what is left of it."""
         first = self.one.pieces[0]
         topic = gap.topic.encode()
         size = repair.tombstone_min(topic, first.demands)

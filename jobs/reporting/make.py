@@ -64,7 +64,7 @@ class ReportResult(Result):
 
 
 def write_page(settings: ReportSettings, result: ReportResult) -> list[str]:
-    """Make the page and write it; return the lines for people. Raises InputError and OSError."""
+    """Make the page and write it. Return the lines for people. Raises InputError and OSError."""
     check_writable("--out", settings.out, b"<!doctype html>", "a page of report")
     page = make_page(settings.source, settings.store, settings.summary, result.notes)
     write_whole(settings.out, page)

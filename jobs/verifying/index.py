@@ -137,7 +137,7 @@ class IndexComparison:
         return [(entry.name, entry) for entry in entries]
 
     def check_files(self, log_start: int) -> PartFindings:
-        """Check each file by itself; ``checked`` then holds what is known of it."""
+        """Return what is wrong with each file by itself; ``checked`` then holds what is known of it."""
         scan, listed, tally = self.scan, self._listed, checks_differences.Tally()
         for name, entry in self._entries():
             if entry.kind != files.FILE or not is_index_file(name):
@@ -189,7 +189,7 @@ class IndexComparison:
     def compare(
         self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]
     ) -> IndexResult:
-        """Compare the items of all files with the keys of the log; ``unread`` as in ``Queues``."""
+        """Return how the items of all files differ from the keys of the log; ``unread`` as in ``Queues``."""
         scan, result = self.scan, IndexResult()
         spans, tasks = self._shared(accepted, segments, unread)
         tables = self._tables(segments[0].start if segments else 0)
@@ -280,7 +280,7 @@ CHECKPOINT_READ: Final = 1 << 20
 def check_checkpoint(
     settings: VerifySettings, log: Commitlog, accepted: list[RangeSummary], index: IndexComparison
 ) -> PartFindings:
-    """Compare the store's checkpoint (``StoreCheckpoint``) with what the log and the IndexFiles say."""
+    """Return how the store's checkpoint (``StoreCheckpoint``) differs from what the log and the IndexFiles say."""
     findings, store = PartFindings(), settings.store
     if files.entry_of(files.join(store, "abort")).kind != files.ABSENT:
         findings.tally.add("abort-file", 1, "abort", 0, "is there")

@@ -52,7 +52,7 @@ def unmounted(settings: options.VerifySettings, log: Commitlog, accepted: list[r
 def check_log(
     settings: options.VerifySettings, log: Commitlog, chain: scan_chain.Chain, unread: tuple[tuple[int, int], ...]
 ) -> PartFindings:
-    """Count the damage of the log; ``unread`` are the offsets that a sample leaves out."""
+    """Return the damage of the log; ``unread`` are the offsets that a sample leaves out."""
     findings = PartFindings()
     for hole in chain.holes:
         if between(hole.offset, unread):

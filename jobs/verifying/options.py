@@ -85,7 +85,7 @@ class VerifySettings(StoreSettings):
         return (*self.inputs, *([self.against] if self.against else []))
 
     def logs(self) -> list[Commitlog]:
-        """List the log of the store and, with --against, of the other. Raises InputError for what is no log."""
+        """Return the log of the store and, with --against, of the other. Raises InputError for what is no log."""
         stores = [files.absolute(store) for store in (self.store, self.against) if store]
         for store in stores:
             check_is_folder(store)

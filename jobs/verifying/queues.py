@@ -148,7 +148,7 @@ class QueueComparison:
     """where the units of queues out of order go"""
 
     def list_files(self) -> PartFindings:
-        """List the files. Their rows go to the tasks that get the units of their queues."""
+        """Return what is wrong with the list of files. Their rows go to the tasks that get the units of their queues."""
         settings, findings = self.settings, PartFindings(figures={"files": Counter(), "sizes": Counter()})
         self._list(QUEUES, settings.cq_file_size, False, findings)
         if settings.batch_topics and not self.unread:
@@ -199,7 +199,7 @@ class QueueComparison:
         return mean_of(_units(accepted), len(self.scan.task.keys))
 
     def compare(self, accepted: list[RangeSummary], rules: versions.VersionRules) -> QueueResult:
-        """Compare every queue of the log and of the store; ``rules`` are the broker's."""
+        """Return how the queues of the log and of the store differ; ``rules`` are the broker's."""
         scan, settings, result = self.scan, self.settings, QueueResult()
         left_out, place = scan.left_out(accepted), (scan.staging, self._mean(accepted))
         verify = verify_queues.VerifyQueues(*place, self._task(QUEUES, settings.cq_file_size, rules), self.order.placements)

@@ -79,8 +79,8 @@ class StageBars(Shown):
 
     def stage_moved(self, stage: Stage, things: int, size: int) -> None:
         completed, done = size if stage.total_bytes else stage.share * _whole(stage), _count(stage, things)
-        left = stage.pace.left
-        left_text = "" if left is None else f"{timedelta(seconds=round(left))} left"
+        seconds = stage.pace.left
+        left_text = "" if seconds is None else f"{timedelta(seconds=round(seconds))} left"
         self._bar.update(self._tasks[stage], completed=completed, done=done, left=left_text)
 
     def stage_ended(self, stage: Stage, failed: bool) -> None:
@@ -130,8 +130,8 @@ class Lines(Shown):
 
 
 def _plain(stage: Stage, things: int, size: int) -> str:
-    rate, left = stage.pace.rate, stage.pace.left
+    rate, seconds = stage.pace.rate, stage.pace.left
     read = f", {counted(size, 'byte')}" if stage.total_bytes else ""
     speed = f", {rate * stage.total_bytes / 1e6:.0f} MB/s" if rate and stage.total_bytes else ""
-    left_text = f", {left:.0f} s left" if left is not None else ""
+    left_text = f", {seconds:.0f} s left" if seconds is not None else ""
     return f"{stage.name}: {_count(stage, things)}{read}{speed}{left_text}"

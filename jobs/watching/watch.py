@@ -173,7 +173,7 @@ class Watch:
         log.event("run-ended", f"{self._command}: ended with status {result.exit}", figures)
 
     def _write_metrics(self, result: RunResult) -> str:
-        """Write the figures; return what kept them from being written, or nothing."""
+        """Write the figures. Return what kept them from being written, or nothing."""
         path = self._run.metrics
         try:
             from rocketmq_reindex.jobs.watching.logs import write_metrics

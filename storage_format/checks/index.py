@@ -68,7 +68,7 @@ def _slot_of(data: Bytes, item_start: int, slots: int, item: int) -> int:
 
 @jit
 def _check_items(data: Bytes, slots: int, first: int, stop: int, newest: Int32s, fault: Bytes) -> int:
-    """Set ``fault`` of the items ``first`` to ``stop``, and the newest item of each slot; return all bits set."""
+    """Set ``fault`` of the items ``first`` to ``stop``, and the newest item of each slot. Return all bits set."""
     item_start = HEADER_SIZE + SLOT_SIZE * slots
     all_bits, before = 0, np.int64(0)
     if first > 1:
@@ -101,7 +101,7 @@ def _check_items(data: Bytes, slots: int, first: int, stop: int, newest: Int32s,
 
 @jit
 def _check_slots(data: Bytes, slots: int, used: int, newest: Int32s, fault: Bytes) -> tuple[int, int]:
-    """Set ``fault`` of each slot; return all bits set and the number of slots in use."""
+    """Set ``fault`` of each slot. Return all bits set and the number of slots in use."""
     item_start = HEADER_SIZE + SLOT_SIZE * slots
     all_bits, in_use = 0, 0
     for slot in range(slots):

@@ -65,7 +65,7 @@ _NONE = np.zeros(0, np.int64)
 
 
 def match_items(expected: Expected, in_files: FileItems) -> Matches:
-    """Pair the expected items with the found ones. It is fast where both differ in a few rows only."""
+    """Return the pairs of expected items and those that are there. It is fast where both differ in a few rows only."""
     n, m = len(expected.phy_offset), len(in_files.phy_offset)
     head = _common(expected, in_files, min(n, m), False)
     tail = _common(expected, in_files, min(n, m) - head, True)

@@ -214,7 +214,7 @@ def _read(data: Bytes, fields: Int64s, out: Int64s, spans: Int64s, lanes: Int64s
 
 @jit
 def _named(data: Bytes, starts: Int64s, ends: Int64s, out: Int64s, owner: Int64s) -> int:
-    """Put down the offsets that the bodies ``data[starts[k]:ends[k]]`` name, and the k of each; return their count.
+    """Put down the offsets that the bodies ``data[starts[k]:ends[k]]`` name, and the k of each. Return their count.
 
     ``TransactionalMessageServiceImpl.fillOpRemoveMap``: one number in 4.9, several with commas between and behind in 5.x.
     """

@@ -203,7 +203,7 @@ class IndexView:
 
 
 def open_index(data: Bytes | bytes | memoryview, slots: int, items: int) -> IndexView:
-    """View a file of ``slots`` slots and ``items`` items.
+    """Return a view of a file of ``slots`` slots and ``items`` items.
 
     A file of another size is read as the broker maps it: cut, or with zeros behind it. Raises UnreadableError where there is no
     header, and for sizes that no broker can have.

@@ -76,7 +76,7 @@ def _narrow(column: Int64s) -> tuple[int, int, bytes]:
 
 
 def pack(names: list[bytes], queue_ids: Int32s, counts: Int32s, columns: Int64s) -> bytes:
-    """Pack pieces into one cell. The arguments are the fields of ``CellRows``; ``unpack`` is the inverse."""
+    """Return pieces as one cell. The arguments are the fields of ``CellRows``; ``unpack`` is the inverse."""
     head = np.array([len(names), columns.shape[1]], dtype="<i8")
     lengths = np.array([len(name) for name in names], dtype="<i4")
     narrow = [_narrow(column) for column in columns]
@@ -94,7 +94,7 @@ def pack(names: list[bytes], queue_ids: Int32s, counts: Int32s, columns: Int64s)
 
 
 def unpack(cell: bytes, columns: int) -> CellRows:
-    """Unpack a cell whose pieces have so many columns."""
+    """Return the rows of a cell whose pieces have so many columns."""
     count, rows = (int(v) for v in np.frombuffer(cell, "<i8", 2))
     table = np.frombuffer(cell, "<i4", 3 * count, 16).reshape(3, count)
     at = 16 + 12 * count

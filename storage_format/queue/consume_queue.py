@@ -32,7 +32,7 @@ class UnitGapError(ValueError):
 def _put_units(
     start: int, position: Int64s, phy_offset: Int64s, size: Int64s, tags_code: Int64s, out: npt.NDArray[np.uint32]
 ) -> int:
-    """Put units into ``out``, the file's units as words; return how many places they took that were free."""
+    """Put units into ``out``, the file's units as words. Return how many places they took that were free."""
     taken = 0
     for i in range(len(position)):
         k = position[i] - start
@@ -266,7 +266,7 @@ def _check(phy_offset: Int64s, size: Int32s, tags_code: Int64s, kind: Bytes, fau
 
 
 def read_queue_file(data: Bytes | bytes | memoryview, start: int, file_size: int | None = None) -> QueueFile:
-    """Read a whole file whose name says that its first logical byte is ``start``.
+    """Return the units of a whole file whose name says that its first logical byte is ``start``.
 
     ``file_size`` is the size that the broker wants, where it is known. Raises UnreadableError for a ``start`` that no file can
     have.

@@ -256,7 +256,7 @@ def _is_continued(joined: list[queue_order.Run]) -> bool:
 
 
 def _keep(kept: list[queue_order.KeptUnits], runs: list[queue_order.Run], behind: int) -> int:
-    """Return runs that follow on each other, ``behind`` below the offsets they name; return how far behind the next one is."""
+    """Return runs that follow on each other, ``behind`` below the offsets they name, and how far behind the next one is."""
     goes_on = False
     for first, offsets, phy_offset, run_end, _ in runs:
         if phy_offset == run_end:
@@ -272,7 +272,7 @@ def _keep(kept: list[queue_order.KeptUnits], runs: list[queue_order.Run], behind
 
 
 def _drop_from(kept: list[queue_order.KeptUnits], position: int) -> int:
-    """Take back every unit at or above ``position``; return how many."""
+    """Take back every unit at or above ``position``. Return how many."""
     dropped = 0
     while kept and kept[-1].stop > position:
         last = kept.pop()

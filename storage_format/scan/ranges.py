@@ -37,7 +37,7 @@ _ENTRY_HEAD: Final = 48
 
 
 def foreign(head: bytes) -> str:
-    """Say what a segment begins with, by its first HEAD bytes; "" for a record, a filler or nothing but zeros."""
+    """Return what a segment begins with, by its first HEAD bytes; "" for a record, a filler or nothing but zeros."""
     if not any(head) or int.from_bytes(head[r.AT_MAGIC : r.AT_MAGIC + 4], "big", signed=True) in _MAGICS:
         return ""
     for magic, name in _KNOWN:

@@ -62,5 +62,5 @@ _KEYS: Final = re.compile(r'("(?:[^"\\]|\\.)*"?)|([{,]\s*)(-?[0-9]+)(?=\s*:)')
 
 
 def loads(text: str) -> Any:
-    """Parse JSON as ``json.loads`` does; keys that are numbers become texts. Raises ValueError, RecursionError."""
+    """Return JSON as ``json.loads`` reads it; keys that are numbers become texts. Raises ValueError, RecursionError."""
     return json.loads(_KEYS.sub(lambda match: match[1] or f'{match[2]}"{match[3]}"', text))

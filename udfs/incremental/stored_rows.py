@@ -67,7 +67,7 @@ class RowWriter:
         self._held, self._bytes = [], 0
 
     def finish(self) -> str:
-        """Finish the file; return its digest in hex, or "" when there was no row, and then there is no file."""
+        """Finish the file. Return its digest in hex, or "" when there was no row, and then there is no file."""
         if not self.rows:
             self._writer.abandon()
             return ""
@@ -327,7 +327,7 @@ def stored_range(store: ScanStore, number: int, entry: ScanEntry) -> StoredRange
 
 
 def write_ranges(staging: StagingFolder, ranges: list[StoredRange]) -> str:
-    """Write a plan of these ranges; return its path."""
+    """Write a plan of these ranges. Return its path."""
     return handover.write_plan(staging, f"stored-{uuid.uuid4().hex}", ranges)
 
 

@@ -59,7 +59,7 @@ class PlacementWriter:
         self._writer, self._path, self._at = writer, path, 0
 
     def put(self, placement: order.Placement) -> PlacementSpan:
-        """Append a placement; return where it is."""
+        """Append a placement. Return where it is."""
         span = PlacementSpan(self._path, self._at, len(placement.kept), len(placement.fills))
         for rows in (placement.kept, placement.fills):
             data = np.array(rows, dtype="<i8").reshape(-1)
@@ -102,7 +102,7 @@ class PlanWriter:
         self._held = []
 
     def finish(self) -> str:
-        """Finish both files; return ``path``, or "" when no queue was added, and then there is no file."""
+        """Finish both files. Return ``path``, or "" when no queue was added, and then there is no file."""
         if not len(self._rows):
             self._writer.abandon()
             return ""

@@ -156,7 +156,7 @@ class _Taken:
             self._new.setdefault(number, storage_format_digest.new_digest())
 
     def take(self, data: Bytes) -> int:
-        """Take in bytes; return how many of them there are up to the last one that is not zero."""
+        """Take in bytes. Return how many of them there are up to the last one that is not zero."""
         self._at += len(data)
         self._position.moved(self._at)
         if self._range >= 0:
@@ -249,7 +249,7 @@ def _listing(head: dict[str, Any], records: Iterator[dict[str, Any]], kept: Kept
 
 
 def _copy(staging: StagingFolder, segment: Segment, low: int, high: int, path: str) -> tuple[str, int, str]:
-    """Copy bytes up to the last that is not zero; return the digest of all, how many were copied, and the digest of those."""
+    """Copy bytes up to the last that is not zero. Return the digest of all, how many were copied, and the digest of those."""
     whole, used = storage_format_digest.new_digest(), UsedDigest()
     writer: files.Writer | None = None
     try:

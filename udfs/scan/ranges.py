@@ -307,7 +307,7 @@ class ScanTask:
         yield handover.summary(spec.number, self.done(summary))
 
     def done(self, summary: RangeSummary) -> bytes:
-        """Stage a range's summary, by which the driver sees how far the scan is; return it as the data of a row."""
+        """Stage a range's summary, by which the driver sees how far the scan is. Return it as the data of a row."""
         text = summary.to_json().encode()
         files.write_bytes(self.staging.temporary, files.join(self.staging.ranges, f"{summary.number}"), [text])
         return text

@@ -119,7 +119,7 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
 
 
 def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bool = False) -> Commitlog:
-    """List the segments in the folders ``roots`` (RocketMQ's ``CommitLog`` over a ``MappedFileQueue``, 5.3).
+    """Return the segments in the folders ``roots`` (RocketMQ's ``CommitLog`` over a ``MappedFileQueue``, 5.3).
 
     ``segment_size`` is in bytes; 0 takes it from the files. ``may_be_short``: so may segments before the last one be, which is
     damage then. Raises InputError with the first thing that is wrong.

@@ -61,7 +61,7 @@ def _manager() -> Callable[[], None]:
 
 
 def _handed_over(name: str) -> bool:
-    """Let the waiting process be the daemon; return when it has ended. False when no process waits."""
+    """Let the waiting process be the daemon. Return when it has ended. False when no process waits."""
     with socket.socket(socket.AF_UNIX) as link:
         try:
             link.connect(_address(name))

@@ -36,7 +36,7 @@ def send(link: socket.socket, message: object) -> None:
 
 
 def receive(link: socket.socket) -> Any:
-    """Wait for one object. Raises EOFError where the other end is gone."""
+    """Wait for one object, and return it. Raises EOFError where the other end is gone."""
     return pickle.loads(_take(link, _LENGTH.unpack(_take(link, _LENGTH.size))[0]))
 
 

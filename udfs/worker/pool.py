@@ -107,7 +107,7 @@ def _work(link: socket.socket) -> NoReturn:
 
 
 def _fork(numbers: list[int], control: socket.socket) -> dict[int, int]:
-    """Start a worker at each of these sockets; return the number of each worker by its process."""
+    """Start a worker at each of these sockets. Return the number of each worker by its process."""
     parent, workers = os.getpid(), dict[int, int]()
     # What is there now stays shared with the workers: no search for garbage writes to its pages.
     gc.collect()
@@ -128,7 +128,7 @@ def _fork(numbers: list[int], control: socket.socket) -> dict[int, int]:
 
 
 def _watch(control: socket.socket, workers: dict[int, int], folders: list[str]) -> None:
-    """Tell the driver of each worker that ends; return when the driver is gone.
+    """Tell the driver of each worker that ends. Return when the driver is gone.
 
     ``folders`` gets those that the driver names, to be removed in the end.
     """

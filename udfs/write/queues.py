@@ -64,7 +64,7 @@ def entry_line(path: str, size: int, used: int, digest: str, units: int) -> Line
 
 
 def write_part(staging: StagingFolder, folder: str, lines: Iterable[Line]) -> str:
-    """Write lines as a part of the manifest, by path (parts are merged in that order); return its path."""
+    """Write lines as a part of the manifest, by path (parts are merged in that order). Return its path."""
     part = files.join(staging.parts, f"{folder}-{uuid.uuid4().hex}")
     files.write_bytes(staging.temporary, part, [f"{line}\n".encode() for _, line in sorted(lines)])
     return part
@@ -81,7 +81,7 @@ Rows = npt.NDArray[np.int64]
 
 
 def write_empty_files(staging: StagingFolder, file_size: int, positions: Iterable[tuple[str, int, int]]) -> FilesResult:
-    """Write files that hold no unit, each of ``file_size`` bytes.
+    """Write files that hold no unit, each of ``file_size`` bytes. Return their result.
 
     ``positions`` are (topic, queue id, queue offset of the file's first slot). RocketMQ 4.9 leaves such files at a queue's end.
     """
