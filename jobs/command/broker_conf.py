@@ -18,8 +18,9 @@ _NUMBERS: Final = {conf: name for conf, (name, kind) in _OPTIONS.items() if kind
     conf: name for name, conf in TIMERS.items()
 }
 _TEXTS: Final = {conf: name for conf, (name, kind) in _OPTIONS.items() if kind is not int}
+_SWITCHES: Final = {"enableAcceleratedRecovery": "accelerated", "timerRocksDBEnable": "timer_rocksdb"}
 _OTHERS: Final = (
-    "enableAcceleratedRecovery", "timerRocksDBEnable", "forceVerifyPropCRC", "checkCRCOnRecover", "storeType",
+    *_SWITCHES, "forceVerifyPropCRC", "checkCRCOnRecover", "storeType",
     "rocksdbCQDoubleWriteEnable", "enableLmq", "enableMultiDispatch", "enableDLegerCommitLog",
 )  # fmt: skip
 _USUAL: Final = frozenset({
@@ -219,10 +220,7 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
         settings["commitlogs"] = tuple(root.strip() for root in settings["commitlogs"].split(",") if root.strip())
         if not settings["commitlogs"]:
             del settings["commitlogs"]
-    if is_on(conf.get("enableAcceleratedRecovery", "")):
-        settings["accelerated"] = True
-    if is_on(conf.get("timerRocksDBEnable", "")):
-        settings["timer_rocksdb"] = True
+    settings |= {setting: True for name, setting in _SWITCHES.items() if is_on(conf.get(name, ""))}
     if is_on(conf.get("forceVerifyPropCRC", "")):
         settings["crc"], settings["property_crc_forced"] = "all", True
     if conf.get("checkCRCOnRecover", "").strip().lower() == "false":

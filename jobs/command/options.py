@@ -1,6 +1,7 @@
 """What the parsers of all commands share: words, groups, what ``--help`` shows beside the options."""
 
 import argparse
+import functools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -218,10 +219,6 @@ class _Help(argparse.HelpFormatter):
         return text if "\n" in text else super()._fill_text(text, width, indent)
 
 
-def _wide_help(prog: str) -> argparse.HelpFormatter:
-    return _Help(prog, max_help_position=32, width=110)
-
-
 # ---------------------------------------------------------------------------------------------------------------------- parsers
 # The parser of each command, as the table of options has it.
 
@@ -234,7 +231,7 @@ def parser_of(command: str) -> Parser:
         epilog=epilog(command),
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
-        formatter_class=_wide_help,
+        formatter_class=functools.partial(_Help, max_help_position=32, width=110),
     )
     options = options_of(command)
     titles = {option.group for option in options.values()} - {""}

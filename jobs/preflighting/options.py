@@ -177,12 +177,10 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     notes = [f"{path}: {name} {why}" for name, (matters, why) in _NOTED.items() if name in conf and matters(conf[name])]
     if is_on(conf.get("enableMultiDispatch", "")) and not start["lmq"]:
         notes.append(f"{path}: enableMultiDispatch is on without enableLmq: the queues that records name are not looked at")
-    names = ("segment_size", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "delay_levels")
     settings = BrokerSettings(
-        **{name: sizes[name] for name in names if name in sizes},
+        **_those(sizes, *_SIZES, "delay_levels", "timer_rocksdb"),
         start=start,
         timer_wheel=is_on(conf.get("timerWheelEnable", "true")),
-        timer_rocksdb=is_on(conf.get("timerRocksDBEnable", "")),
         simple_queues=_is_set(conf.get("storeType", "")),
         notes=tuple(notes),
     )
@@ -190,7 +188,7 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
         settings = dataclasses.replace(settings, timer_log_size=_number(conf, "mappedFileSizeTimerLog", path))
     if "timerPrecisionMs" in conf:
         settings = dataclasses.replace(settings, timer_precision=precision_ms(_number(conf, "timerPrecisionMs", path)))
-    return settings, {name: sizes[name] for name in ("store", "commitlogs") if name in sizes}
+    return settings, _those(sizes, "store", "commitlogs")
 
 
 def _number(conf: Mapping[str, str], name: str, path: str) -> int:
@@ -227,24 +225,20 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
     if "store" in given and passed_over not in ((), (files.join(files.absolute(store), "commitlog"),)):
         note = f"storePathCommitLog={escape(','.join(passed_over), 200)} is passed over for STORE: name it with --commitlog"
         broker = dataclasses.replace(broker, notes=(*broker.notes, f"{escape(given['broker_conf'])}: {note}"))
-    count_limit = given.get("count_limit", option_table.default_of("count_limit"))
-    if count_limit < 0:
-        raise errors.UsageError(f"--count-limit {count_limit}: take a number of bytes from 0 on")
+    if given.get("count_limit", 0) < 0:
+        raise errors.UsageError(f"--count-limit {given['count_limit']}: take a number of bytes from 0 on")
     return PreflightSettings(
         files.absolute(store),
         commitlogs=tuple(map(files.absolute, commitlogs)),
-        broker=_checked(
-            dataclasses.replace(broker, **{name: given[name] for name in _SIZES if name in given}),
-            told,
-            {*_SIZES} - given.keys(),
-        ),
+        broker=_checked(dataclasses.replace(broker, **_those(given, *_SIZES)), told, {*_SIZES} - given.keys()),
         abort=given["abort"] == "yes" if "abort" in given else None,
-        broker_version=given.get("broker_version", versions.NEWEST),
         named="broker_version" in given,
-        broker_conf=given.get("broker_conf", ""),
-        count_limit=count_limit,
-        json=bool(given.get("json")),
+        **_those(given, "broker_version", "broker_conf", "count_limit", "json"),
     )
+
+
+def _those(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: settings[name] for name in names if name in settings}
 
 
 parse_preflight: Final = options.reader("preflight", preflight_settings)
