@@ -1,4 +1,4 @@
-"""The commands that run no engine: ``info``, ``query``, ``preflight``, ``fetch`` and ``report``.
+"""The commands that run no engine: ``info``, ``query``, ``trace``, ``preflight``, ``fetch`` and ``report``.
 
 By itself: each imports what it needs once it is called, and no other command is imported for it.
 """
@@ -24,6 +24,13 @@ def query(arguments: Sequence[str]) -> int:
     with Output() as output:
         output.status = running.run_query(lambda: options.parse_query(arguments), Notes(), answer.show)
     return output.status
+
+
+def trace(arguments: Sequence[str]) -> int:
+    """Trace a message, and return the exit status: 4 where no store has it."""
+    from rocketmq_reindex.jobs.tracing.options import parse_trace
+
+    return show(running.run_trace(lambda: parse_trace(arguments)).result, "--json" in arguments)
 
 
 def preflight(arguments: Sequence[str]) -> int:

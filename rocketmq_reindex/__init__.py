@@ -1,8 +1,8 @@
 """Rebuild what a RocketMQ broker derives from its commitlog, offline: ConsumeQueue files, IndexFiles and the checkpoint.
 
 ``import rocketmq_reindex as rr`` gives the Python API: :func:`info`, :func:`build`, :func:`verify`, :func:`query`,
-:func:`inspect`, :func:`preflight`, :func:`repair`, :func:`report`, :func:`fetch` and ``rr.sql``. Nothing of it is imported
-before it is used.
+:func:`trace`, :func:`inspect`, :func:`preflight`, :func:`repair`, :func:`report`, :func:`fetch` and ``rr.sql``. Nothing of it
+is imported before it is used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.api.looking import inspect, messages, query
     from rocketmq_reindex.jobs.api.messages import FoundMessage, QueryResult
     from rocketmq_reindex.jobs.api.with_engine import build, repair, verify
-    from rocketmq_reindex.jobs.api.without_engine import fetch, info, preflight, report
+    from rocketmq_reindex.jobs.api.without_engine import fetch, info, preflight, report, trace
     from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
     from rocketmq_reindex.jobs.command.results import Result
     from rocketmq_reindex.jobs.describing.look import InfoResult
@@ -27,19 +27,21 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.inspecting.options import InspectResult
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
     from rocketmq_reindex.jobs.reporting.make import ReportResult
+    from rocketmq_reindex.jobs.tracing.timeline import TraceResult
     from rocketmq_reindex.jobs.verifying.summary import VerifyResult
     from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError, UsageError
     from rocketmq_reindex.version import __version__
 
 __all__ = [
     "BuildResult", "FetchResult", "FoundMessage", "InfoResult", "InputError", "InspectResult", "PreflightResult", "QueryResult",
-    "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "UsageError", "VerifyResult", "__version__",
-    "build", "fetch", "info", "inspect", "messages", "options", "preflight", "query", "repair", "report", "sql", "verify",
+    "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "TraceResult", "UsageError", "VerifyResult",
+    "__version__", "build", "fetch", "info", "inspect", "messages", "options", "preflight", "query", "repair", "report", "sql",
+    "trace", "verify",
 ]  # fmt: skip
 
 _MODULES = {
     **dict.fromkeys(("build", "repair", "verify"), "jobs.api.with_engine"),
-    **dict.fromkeys(("fetch", "info", "preflight", "report"), "jobs.api.without_engine"),
+    **dict.fromkeys(("fetch", "info", "preflight", "report", "trace"), "jobs.api.without_engine"),
     **dict.fromkeys(("inspect", "messages", "query"), "jobs.api.looking"),
     "options": "jobs.api.keywords",
     **dict.fromkeys(("FoundMessage", "QueryResult"), "jobs.api.messages"),
@@ -50,6 +52,7 @@ _MODULES = {
     "PreflightResult": "jobs.preflighting.run",
     "ReportResult": "jobs.reporting.make",
     "Result": "jobs.command.results",
+    "TraceResult": "jobs.tracing.timeline",
     "VerifyResult": "jobs.verifying.summary",
     **dict.fromkeys(("InputError", "RefusedError", "ReindexError", "UsageError"), "storage_format.errors"),
     "__version__": "version",

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.reporting.make import ReportResult, ReportSettings
     from rocketmq_reindex.jobs.store.folders import Notes
     from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
+    from rocketmq_reindex.jobs.tracing.options import Trace
+    from rocketmq_reindex.jobs.tracing.timeline import TraceResult
     from rocketmq_reindex.jobs.verifying.options import VerifySettings
     from rocketmq_reindex.jobs.verifying.summary import VerifyResult
     from rocketmq_reindex.jobs.watching.progress import Reporter
@@ -157,6 +159,28 @@ def run_query(
             count = take(answer(asked, search), search.log, asked, notes)
         notes.close()
     return ExitStatus.FAILED if notes.lost and not count else ExitStatus.DONE
+
+
+def run_trace(settings_of: Callable[[], Trace], *, quiet: bool = False) -> Ended[TraceResult]:
+    """Trace messages. ``settings_of`` may raise UsageError. ``quiet``: no progress is shown on stderr."""
+    from rocketmq_reindex.jobs.querying.table import terminal_width
+    from rocketmq_reindex.jobs.store.folders import Notes
+    from rocketmq_reindex.jobs.tracing.run import run
+    from rocketmq_reindex.jobs.tracing.timeline import TraceResult
+    from rocketmq_reindex.jobs.watching import compiling
+    from rocketmq_reindex.jobs.watching.watch import Stages
+
+    result = TraceResult()
+
+    def work() -> list[str]:
+        asked, notes = settings_of(), Notes(result.warnings.append, result.warnings.append)
+        with failures_as_errors("--store"), Stages(quiet, compiling.SCAN) as progress:
+            run(asked, result, notes, progress)
+        notes.close()
+        result.decide(notes.lost)
+        return result.lines(terminal_width())
+
+    return _run_here(result, work)
 
 
 # -------------------------------------------------------------------------------------------------------------- with an engine

@@ -1,4 +1,4 @@
-"""``info``, ``preflight``, ``fetch`` and ``report`` of the Python API: they run no engine.
+"""``info``, ``preflight``, ``fetch``, ``report`` and ``trace`` of the Python API: they run no engine.
 
 Each imports what it needs once it is called: the model of a broker's start takes a while.
 """
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.fetching.run import FetchResult
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
     from rocketmq_reindex.jobs.reporting.make import ReportResult
+    from rocketmq_reindex.jobs.tracing.timeline import TraceResult
 
 
 @api_keywords.says_keywords
@@ -155,3 +156,42 @@ def report(
     from rocketmq_reindex.jobs.reporting.make import report_settings
 
     return api_keywords.result_of(running.run_report(lambda: report_settings(api_keywords.given("report", keywords))))
+
+
+@api_keywords.says_keywords
+def trace(
+    store: api_keywords.Paths,
+    *,
+    topic: str | None = None,
+    key: str | None = None,
+    id: str | None = None,  # noqa: A002  the option's name
+    queue: api_keywords.Size | None = None,
+    offset: api_keywords.Size | None = None,
+    physical: api_keywords.Size | None = None,
+    max: api_keywords.Size | None = None,  # noqa: A002  the option's name
+    scan: bool = False,
+    commitlog: api_keywords.Paths | None = None,
+    delay_levels: str | None = None,
+) -> TraceResult:
+    """Say what happened to a message, as ``rmq-reindex trace`` does: all that stores hold of it, as a timeline.
+
+    Ask by one of ``key``, ``id``, ``queue`` with ``offset``, and ``physical``.
+
+    Returns:
+        The messages, each with its events. Its ``exit_status`` is 0, or 4 where no store has the message.
+
+    Raises:
+        UsageError: The keywords do not make one question (exit status 2).
+        InputError: A store cannot be read, or has no index and ``scan`` is not given; or nothing was found, and some of the
+            stores could not be read (exit status 1).
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> found = rr.trace("store", topic="TopicA", queue=1, offset=3)
+        >>> [event.what for event in found[0].events]
+        ['born', 'stored']
+    """
+    keywords = dict(locals())
+    from rocketmq_reindex.jobs.tracing.options import trace_settings
+
+    return api_keywords.result_of(running.run_trace(lambda: trace_settings(api_keywords.given("trace", keywords)), quiet=True))

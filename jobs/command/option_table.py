@@ -42,7 +42,9 @@ OPTIONS: Final = _of(
     .but("info", help=f"{_STORE}: a folder or a URI", nargs="1")
     .but("preflight", help=f"{_STORE}, a local folder")
     .but("report", help="folder around commitlog/: the page then shows when messages were stored, by topic", group=INPUT,
-         shown="the build's folder, or the store that was verified", nargs="", type=o.on_disk("--store", "folder")),
+         shown="the build's folder, or the store that was verified", nargs="", type=o.on_disk("--store", "folder"))
+    .but("trace", help="store folder or URI to look in; of several each has a name (repeatable)", metavar="NAME=STORE",
+         group=INPUT, nargs="append", dest="stores", conf="", required=True),
     files=Option("files of a store", "FILE", nargs="+",
         text="a segment, ConsumeQueue file, batch ConsumeQueue file, IndexFile, checkpoint or timer file; a path or URI"),
     source=Option("what a build wrote (with its reindex.json), or the file of verify --report", "DIR",
@@ -99,8 +101,10 @@ OPTIONS: Final = _of(
     tag=Option("all messages of the topic with this tag, by the IndexFiles or the log", "TAG", o.as_java_reads,
         text="all messages of the topic whose tags are this one text, by the tag items of the IndexFiles (RocketMQ 5.4 and "
         "newer) and, where these have none, by reading the log. ``searched`` of the result says which"),
-    queue=Option("messages of this queue of the topic; goes with --offset or --time", "Q", int),
-    offset=Option("messages from this queue offset on", "N", int, shown="one message, or --max"),
+    queue=Option("messages of this queue of the topic; goes with --offset or --time", "Q", int)
+    .but("trace", help="the message of this queue of the topic; goes with --offset"),
+    offset=Option("messages from this queue offset on", "N", int, shown="one message, or --max")
+    .but("trace", help="the message at this queue offset", shown=None),
     time=Option("messages of the queue stored at this time or later: milliseconds since 1970, or ISO with its zone", "TIME",
         o.time_for("--time"), shown="one message, or --max"),
     id=Option("the message of this id: the broker's offset id, or the client's unique id", "MSGID", o.as_java_reads),
@@ -108,7 +112,8 @@ OPTIONS: Final = _of(
     begin=Option("with --key or --tag: messages stored at this time or later: milliseconds since 1970, or ISO with its zone",
         "TIME", o.time_for("--begin"), shown="any time"),
     end=Option("with --key or --tag: messages stored at this time or earlier", "TIME", o.time_for("--end"), shown="any time"),
-    max=Option("show at most this many messages; with --key or --tag the newest ones", "N", int, shown="all"),
+    max=Option("show at most this many messages; with --key or --tag the newest ones", "N", int, shown="all")
+    .but("trace", help="trace at most this many messages with the key: the newest ones", default=10, shown=None),
     scan=Option(
         "read the whole log instead of the IndexFiles or the files of a queue; with --time read every unit of the queue"),
     records=Option("also list every record, unit or item of the file",
@@ -171,7 +176,7 @@ OPTIONS: Final = _of(
     link=Option("let unchanged segments share their bytes with the old ones: reflink where the file system can, hard links for "
         "those before the log's end, or none: copy", default="reflink", choices=get_args(o.Link)),
     json=Option("print the summary on stdout as one JSON object")
-    .but("info preflight", help="print the result on stdout as one JSON object")
+    .but("info preflight trace", help="print the result on stdout as one JSON object")
     .but("query", help="print one JSON object per line, with every field")
     .but("inspect", help="print one JSON object per line"),
     report=Option("also write the summary, as JSON, to FILE", "FILE", o.on_disk("--report", "file")),
@@ -235,6 +240,7 @@ COMMANDS: Final = {
     "build_id",
     "query": "store topic key tag queue offset time id physical begin end max json body body_max scan commitlog hash_slots "
     "index_items delay_levels broker_conf",
+    "trace": "store topic key id queue offset physical max json scan commitlog delay_levels",
     "inspect": "files kind records json hash_slots index_items first_offset segment_size delay_levels",
     "verify": f"store only sample against report work {_RUN} {_WATCH} incremental tables recheck",
     "preflight": "store broker_version abort broker_conf commitlog segment_size cq_file_size batch_cq_file_size hash_slots "

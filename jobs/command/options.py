@@ -27,7 +27,7 @@ STATUSES: Final = {
     1: "the run did not come to its end; after build and repair nothing is published",
     2: "wrong usage",
     3: "done, but records are lost: damaged, or in no queue",
-    4: "found: differences, or what the start of a broker would lose or hide",
+    4: "found: differences, or what the start of a broker would lose or hide; of trace: no store has the message",
     5: "the log or a queue is refused, because the options say so",
 }
 """Exit statuses in short; docs/reference/exit-statuses.md has them for each command."""
@@ -51,6 +51,14 @@ ABOUT: Final = {
             "rmq-reindex query /data/store --topic Orders --key order-17",
             "rmq-reindex query /data/store --topic Orders --queue 0 --time 2026-11-20T08:00:00Z --max 10",
         ),
+    ),
+    "trace": About(
+        "Say what happened to a message: all that stores hold of it, as a timeline. Without a broker, and nothing is written.",
+        (
+            "rmq-reindex trace --store /data/store --topic Orders --key order-17",
+            "rmq-reindex trace --store a=/data/broker-a --store b=/data/broker-b --id AC110002000018B4AAC2845B1A7F0001",
+        ),
+        (0, 1, 2, 4),
     ),
     "inspect": About(
         "Say what a segment, ConsumeQueue file, IndexFile, checkpoint or timer file holds, and what is wrong with it.",

@@ -154,9 +154,7 @@ class Search:
         if at_offset is not None and at_offset.message_id == message_id.upper():
             yield at_offset
             return
-        names = None if topic is None else [topic]
-        offsets = self._with_key(names, message_id)
-        messages = list(self._matching(names, offsets, lambda message: message.unique_key == message_id, None))
+        messages = list(self.by_unique_key(message_id, topic))
         yield from messages
         if not messages and at_offset is not None:
             text = (
@@ -164,6 +162,12 @@ class Search:
             )
             self._notes.add("another host", text, lost=False)
             yield at_offset
+
+    def by_unique_key(self, unique_key: str, topic: str | None = None) -> Iterator[Message]:
+        """Return the messages that have a client's unique id, of a topic or of any, in the order of the log."""
+        names = None if topic is None else [topic]
+        offsets = self._with_key(names, unique_key)
+        return self._matching(names, offsets, lambda message: message.unique_key == unique_key, None)
 
     def _by_offset_id(self, message_id: str) -> Message | None:
         """Return the message where a broker's id says (``MessageDecoder.decodeMessageId``); a client's id has the same

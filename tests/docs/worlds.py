@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from rocketmq_reindex.jobs.cli import main
 from tests.docs.pages import ROOT
 from tests.golden.stores import unpack
-from tests.tools.encode import EPOCH, Message
+from tests.tools.encode import COMMIT, EPOCH, Message
 from tests.tools.log_writer import LogWriter
 from tests.tools.spoil_queues import Queue
 
+SIZES: Final = ("--cq-file-size", "4000", "--hash-slots", "100", "--index-items", "400")
 CONF: Final = "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=4000\nmaxHashSlotNum=500\nmaxIndexNum=1500\n"
 
 
@@ -82,6 +85,34 @@ def bare(folder: Path) -> None:
     (folder / "broker.conf").write_text(CONF.replace("1048576", str(1 << 16)))
 
 
+def told(folder: Path) -> None:
+    """A store with a message that was sent in a transaction, given back by a group twice, and became a dead letter."""
+    key = {"UNIQ_KEY": "AC11000200002A9F0000000000000001", "KEYS": "order-17"}
+    again = key | {"RETRY_TOPIC": "Orders", "ORIGIN_MESSAGE_ID": f"0A000009{10911:08X}{0:016X}"}
+    with LogWriter(folder / "store" / "commitlog", 1 << 16) as writer:
+
+        def put(milliseconds: int, topic: str, properties: dict[str, str], **more: Any) -> None:
+            writer.append(Message(
+                topic=topic, properties=properties, store_timestamp=EPOCH + milliseconds, body=more.pop("body", b"17"), **more
+            ))  # fmt: skip
+
+        put(5, "RMQ_SYS_TRANS_HALF_TOPIC", key | {"REAL_TOPIC": "Orders", "REAL_QID": "0", "TRAN_MSG": "true"})
+        put(210, "Orders", key | {"TRAN_MSG": "true", "REAL_TOPIC": "Orders"}, sysflag=COMMIT, prepared_offset=0)
+        put(215, "RMQ_SYS_TRANS_OP_HALF_TOPIC", {"TAGS": "d"}, body=b"0,")
+        for attempt in (1, 2):
+            put(10_000 * attempt, "%RETRY%billing", again, reconsume_times=attempt)
+        put(40_000, "%DLQ%billing", again | {"DLQ_ORIGIN_TOPIC": "Orders"}, reconsume_times=3)
+        put(90_000, "Orders", {"UNIQ_KEY": "AC11000200002A9F0000000000000002", "KEYS": "order-18"})
+    out = folder / "out"
+    assert main(["build", str(folder / "store"), "--out", str(out), "--engine", "local", "--snapshot", *SIZES]) == 0
+    for part in ("consumequeue", "index", "checkpoint"):
+        shutil.move(out / part, folder / "store" / part)
+    shutil.rmtree(out)
+    offsets = {"offsetTable": {"Orders@billing": {"0": 1}, "Orders@audit": {"0": 0}}}
+    (folder / "store" / "config").mkdir()
+    (folder / "store" / "config" / "consumerOffset.json").write_text(json.dumps(offsets))
+
+
 def nothing(_: Path) -> None:
     pass
 
@@ -98,6 +129,7 @@ WORLDS: Final = {
     "how-to/report": World(whole),
     "how-to/verify": World(shifted),
     "how-to/watch": World(watched),
+    "how-to/what-happened": World(told),
     "how-to/without-java": World(whole),
     "reference/info": World(whole),
 }

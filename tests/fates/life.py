@@ -19,6 +19,7 @@ SETTINGS: dict[str, str | int] = {
     "mappedFileSizeCommitLog": 1 << 22,
 }  # fmt: skip
 AGAIN, DEAD, POPPING = "again", "dead", "popping"
+TRACED = "RMQ_SYS_TRACE_TOPIC"
 HOUR = 3_600_000
 
 

@@ -11,13 +11,8 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
-from tests.fates.life import AGAIN, DEAD, LEVELS, POPPING, Fates, key, live
+from tests.fates.life import AGAIN, DEAD, LEVELS, POPPING, Fates, key
 from tests.reference import meaning as reference
-
-
-@pytest.fixture(scope="module", params=["5.5.0", pytest.param("5.3.3", marks=pytest.mark.slow)])
-def fates(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Fates:
-    return live(request.param, tmp_path_factory.mktemp("fates"))
 
 
 @pytest.fixture(scope="module")

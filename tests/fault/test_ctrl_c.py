@@ -20,6 +20,7 @@ COMMANDS = {
     "build": ["{store}", "--out", "{out}", "--cq-file-size", "1000", "--hash-slots", "300", "--index-items", "900"],
     "repair": ["{store}", "--out", "{out}", "--cq-file-size", "1000", "--hash-slots", "300", "--index-items", "900"],
     "query": ["{store}", "--topic", "none", "--key", "none", "--scan"],
+    "trace": ["--store", "{store}", "--id", "none", "--scan"],
     "inspect": ["{store}/" + SEGMENT, "--records"],
     "verify": ["{store}"],
     "preflight": ["{store}", "--broker-version", "5.5"],

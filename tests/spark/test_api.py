@@ -14,7 +14,20 @@ from pyspark.sql import SparkSession
 import rocketmq_reindex as rr
 from tests.golden.stores import GoldenStore
 
-FUNCTIONS = ("info", "options", "build", "repair", "verify", "inspect", "messages", "report", "preflight", "fetch", "query")
+FUNCTIONS = (
+    "info",
+    "options",
+    "build",
+    "repair",
+    "verify",
+    "inspect",
+    "messages",
+    "report",
+    "preflight",
+    "fetch",
+    "query",
+    "trace",
+)
 """in an order in which each finds what it needs"""
 
 

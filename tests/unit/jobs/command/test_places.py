@@ -12,8 +12,8 @@ from rocketmq_reindex.jobs.command.option_table import options_of
 
 OF_PLACES = {"BUILD", "DIR", "FILE", "MANIFEST", "STORE", "STORE2", "URI"}
 OTHERS = {
-    "", "BYTES", "FRACTION", "GLOB", "ID", "K", "LEVELS", "MSGID", "N", "NAME", "PARTS", "POLICY", "Q", "T", "TAG", "TIME",
-    "URL", "VERSION",
+    "", "BYTES", "FRACTION", "GLOB", "ID", "K", "LEVELS", "MSGID", "N", "NAME", "NAME=STORE", "PARTS", "POLICY", "Q", "T",
+    "TAG", "TIME", "URL", "VERSION",
 }  # fmt: skip
 ON_DISK = {"metrics", "report", "report store", "report source", "report summary", "report out"}
 

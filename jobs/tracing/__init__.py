@@ -1,0 +1,1 @@
+"""What happened to a message: all records that belong to it, as a timeline."""
