@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -10,12 +12,13 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.querying.answer import host_text, meaning_row
 from rocketmq_reindex.jobs.querying.bodies import told_body
 from rocketmq_reindex.jobs.querying.search import Search
+from rocketmq_reindex.jobs.store.contents import BEYOND, FILLER, NOTHING
 from rocketmq_reindex.jobs.store.folders import Notes, entries
 from rocketmq_reindex.jobs.store.queue import topics
 from rocketmq_reindex.jobs.tracing.options import Trace, TracedStore
 from rocketmq_reindex.jobs.tracing.timeline import Certainty, Event
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
-from rocketmq_reindex.storage_format.layouts import QUEUES
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, QUEUES
 from rocketmq_reindex.storage_format.record import meaning as m
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.record.system_bodies import CHECK_POINT_TAG, PopRecord, pop_record
@@ -24,8 +27,10 @@ from rocketmq_reindex.storage_format.topics import HALF_TOPIC, OP_TOPIC, RETRY_P
 from rocketmq_reindex.udfs.times import show_time
 
 _CHECKS: Final = "TRANSACTION_CHECK_TIMES"
-WALK_MAX: Final = 10_000_000
-"""records of one of the broker's own queues that are looked at, at most"""
+_ENDS_MAX: Final = 1000
+"""queues whose ends are looked at for the log's end"""
+_STEPS_MAX: Final = 1_000_000
+"""records that are walked from there to the log's end"""
 
 
 class Belonging(NamedTuple):
@@ -86,7 +91,9 @@ class StoreTracer:
             assert asked.topic is not None
             return list(self.search.by_key(asked.topic, asked.key, count_max=asked.max))
         if asked.id is not None:
-            return list(self.search.by_id(asked.id, asked.topic))
+            # Where a broker's id says, another store has another message.
+            found = self.search.by_id(asked.id, asked.topic)
+            return [record for record in found if asked.id in (record.unique_key, record.message_id, record.message_id.lower())]
         if asked.queue is not None:
             assert asked.topic is not None
             return [served.message for served in self.search.by_queue(asked.topic, asked.queue, asked.offset)]
@@ -106,8 +113,23 @@ class StoreTracer:
 
     def _queue(self, topic: str, queue_id: int, since: int) -> Iterator[Message]:
         """Yield the records of one of the broker's own queues from a store time on. Raises InputError where it has no files."""
-        for served in self.search.by_queue(topic, queue_id, time=since, count_max=WALK_MAX):
-            yield served.message
+        if self._asked.scan:
+            served = self.search.by_queue(topic, queue_id, time=since, count_max=INT32_MAX)
+        else:
+            queue = self.search.queue(topic, queue_id)
+            served = queue.from_position(queue.position_at_time(since, every=False))
+        yield from (found.message for found in served)
+
+    def _records_of(self, queues: Sequence[tuple[str, int]], since: int) -> Iterator[Message]:
+        """Yield the records of several queues as ``_queue`` does; one that cannot be read is a note."""
+        for topic, queue_id in queues:
+            yield from self._as_far_as(self._queue(topic, queue_id, since))
+
+    def _as_far_as(self, records: Iterator[Message]) -> Iterator[Message]:
+        try:
+            yield from records
+        except InputError as error:
+            self._notes.add("a queue of the broker's own", str(error))
 
     def _queue_ids(self, topic: str) -> list[int]:
         folder = files.join(self.store.path, QUEUES, topic)
@@ -127,14 +149,13 @@ class StoreTracer:
             return OwnQueues([], [])
         timers = [(TIMER_TOPIC, 0)] if TIMER_TOPIC in self._topics else []
         # A check point waits in the timer topic first: there it has the time at which the message was taken.
-        for topic, queue in (*timers, *revive):
-            for record in self._queue(topic, queue, since):
-                if record.properties.get("TIMER_DEL_UNIQKEY", "").rpartition("+")[2] == unique_key and topic == TIMER_TOPIC:
-                    recalls.append(record)
-                elif m.POP in (m.kind_of(record.topic), m.kind_of(record.properties.get("REAL_TOPIC", ""))):
-                    said = pop_record(self._body(record), record.tags)
-                    if said and any((said.topic, said.queue_id, offset) in places for offset in said.offsets):
-                        pops.setdefault((record.unique_key, record.tags), (record, said))
+        for record in self._records_of([*timers, *revive], since):
+            if record.topic == TIMER_TOPIC and record.properties.get("TIMER_DEL_UNIQKEY", "").rpartition("+")[2] == unique_key:
+                recalls.append(record)
+            elif m.POP in (m.kind_of(record.topic), m.kind_of(record.properties.get("REAL_TOPIC", ""))):
+                said = pop_record(self._body(record), record.tags)
+                if said and any((said.topic, said.queue_id, offset) in places for offset in said.offsets):
+                    pops.setdefault((record.unique_key, record.tags), (record, said))
         return OwnQueues(list(pops.values()), recalls)
 
     def decision(self, half: Message) -> Message | None:
@@ -189,7 +210,7 @@ class StoreTracer:
             elif each.kind == m.MESSAGE:
                 lights = text.removeprefix("message")
                 yield self.event(
-                    record, "delivered" if earlier else "stored", f"{'delivered' if earlier else 'stored'} in {at}{lights}"
+                    record, "delivered" if earlier else "stored", f"{'delivered to' if earlier else 'stored in'} {at}{lights}"
                 )
             elif each.kind == m.HALF:
                 checks = record.properties.get(_CHECKS)
@@ -233,7 +254,8 @@ class StoreTracer:
             yield dataclasses.replace(self.event(halves[-1], "undecided", text, certainty="follows"), time=None)
 
     def _waiting(self, belonging: Sequence[Belonging], recalled: bool) -> Iterator[Event]:
-        end = self._last_time()
+        waiting = [each.record for each in belonging if each.kind in (m.SCHEDULED, m.TIMER)]
+        end = self._end_time(waiting[-1]) if waiting else None
         for number, each in enumerate(belonging):
             due = each.meant.place.deliver_time
             if each.kind not in (m.SCHEDULED, m.TIMER) or "recalls" in each.meant.details:
@@ -253,16 +275,26 @@ class StoreTracer:
                     each.record, "not delivered", "was due, and the log has no copy of it", due, certainty="unknown"
                 )
 
-    def _last_time(self) -> int | None:
-        """Return a store time near the log's end: that of the last record that a queue of the store serves."""
-        times = []
-        for topic in self._topics:
-            for queue_id in self._queue_ids(topic):
-                queue = self.search.queue(topic, queue_id)
-                unit = queue.last_unit()
-                record = None if unit is None else self.search.log.message(unit.phy_offset)
-                times += [record.store_time] if isinstance(record, Message) else []
-        return max(times, default=None)
+    def _end_time(self, record: Message) -> int | None:
+        """Return the store time of the log's last record, none of which lies before ``record``. None where it is not known."""
+        log = self.search.log
+        queues = ((topic, queue_id) for topic in self._topics for queue_id in self._queue_ids(topic))
+        for topic, queue_id in itertools.islice(queues, _ENDS_MAX):
+            with contextlib.suppress(InputError):
+                unit = self.search.queue(topic, queue_id).last_unit()
+                served = None if unit is None else log.message(unit.phy_offset)
+                if isinstance(served, Message) and served.phy_offset > record.phy_offset:
+                    record = served
+        at = record.phy_offset + record.size
+        for _ in range(_STEPS_MAX):
+            found = log.message(at)
+            if isinstance(found, Message):
+                record, at = found, at + found.size
+            elif found == FILLER and (later := [segment.start for segment in log.segments if segment.start > at]):
+                at = later[0]
+            else:
+                return record.store_time if found in (NOTHING, FILLER, BEYOND) else None
+        return None
 
     def _pops(self, belonging: Sequence[Belonging], pops: list[tuple[Message, PopRecord]]) -> Iterator[Event]:
         places = {

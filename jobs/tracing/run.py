@@ -35,7 +35,7 @@ def group_offsets(store: str, notes: Notes) -> Iterator[tuple[str, str, dict[int
                 continue
             try:
                 table = java_string.loads(files.read_bytes(place, _BYTES_MAX).decode("utf-8", "replace"))["offsetTable"]
-                known = [(key, {int(queue): int(offset) for queue, offset in table[key].items()}) for key in table]
+                known = [(key, {int(queue): int(offset) for queue, offset in of.items()}) for key, of in table.items()]
             except (OSError, InputError) as error:
                 notes.add("consumer offsets", f"{escape(place)}: {reason(error)}")
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
