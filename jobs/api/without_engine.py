@@ -165,8 +165,9 @@ def trace(
     topic: str | None = None,
     key: str | None = None,
     id: str | None = None,  # noqa: A002  the option's name
+    unique_key: str | None = None,
     queue: api_keywords.Size | None = None,
-    offset: api_keywords.Size | None = None,
+    queue_offset: api_keywords.Size | None = None,
     physical: api_keywords.Size | None = None,
     max: api_keywords.Size | None = None,  # noqa: A002  the option's name
     scan: bool = False,
@@ -175,7 +176,7 @@ def trace(
 ) -> TraceResult:
     """Say what happened to a message, as ``rmq-reindex trace`` does: all that stores hold of it, as a timeline.
 
-    Ask by one of ``key``, ``id``, ``queue`` with ``offset``, and ``physical``.
+    Ask by one of ``key``, ``id``, ``unique_key``, ``queue`` with ``queue_offset``, and ``physical``.
 
     Returns:
         The messages, each with its events. Its ``exit_status`` is 0, or 4 where no store has the message.
@@ -187,7 +188,7 @@ def trace(
 
     Example:
         >>> import rocketmq_reindex as rr
-        >>> found = rr.trace("store", topic="TopicA", queue=1, offset=3)
+        >>> found = rr.trace("store", topic="TopicA", queue=1, queue_offset=3)
         >>> [event.what for event in found[0].events]
         ['born', 'stored']
     """

@@ -102,12 +102,13 @@ OPTIONS: Final = _of(
         text="all messages of the topic whose tags are this one text, by the tag items of the IndexFiles (RocketMQ 5.4 and "
         "newer) and, where these have none, by reading the log. ``searched`` of the result says which"),
     queue=Option("messages of this queue of the topic; goes with --offset or --time", "Q", int)
-    .but("trace", help="the message of this queue of the topic; goes with --offset"),
-    offset=Option("messages from this queue offset on", "N", int, shown="one message, or --max")
-    .but("trace", help="the message at this queue offset", shown=None),
+    .but("trace", help="the message of this queue of the topic; goes with --queue-offset"),
+    offset=Option("messages from this queue offset on", "N", int, shown="one message, or --max"),
+    queue_offset=Option("the message at this offset of the queue", "N", int),
     time=Option("messages of the queue stored at this time or later: milliseconds since 1970, or ISO with its zone", "TIME",
         o.time_for("--time"), shown="one message, or --max"),
     id=Option("the message of this id: the broker's offset id, or the client's unique id", "MSGID", o.as_java_reads),
+    unique_key=Option("the message with this unique key (UNIQ_KEY), whatever its topic", "K", o.as_java_reads),
     physical=Option("the message at this offset of the commitlog, in bytes", "N", int),
     begin=Option("with --key or --tag: messages stored at this time or later: milliseconds since 1970, or ISO with its zone",
         "TIME", o.time_for("--begin"), shown="any time"),
@@ -240,7 +241,7 @@ COMMANDS: Final = {
     "build_id",
     "query": "store topic key tag queue offset time id physical begin end max json body body_max scan commitlog hash_slots "
     "index_items delay_levels broker_conf",
-    "trace": "store topic key id queue offset physical max json scan commitlog delay_levels",
+    "trace": "store topic key id unique_key queue queue_offset physical max json scan commitlog delay_levels",
     "inspect": "files kind records json hash_slots index_items first_offset segment_size delay_levels",
     "verify": f"store only sample against report work {_RUN} {_WATCH} incremental tables recheck",
     "preflight": "store broker_version abort broker_conf commitlog segment_size cq_file_size batch_cq_file_size hash_slots "

@@ -94,9 +94,11 @@ class StoreTracer:
             # Where a broker's id says, another store has another message.
             found = self.search.by_id(asked.id, asked.topic)
             return [record for record in found if asked.id in (record.unique_key, record.message_id, record.message_id.lower())]
+        if asked.unique_key is not None:
+            return list(self.search.by_unique_key(asked.unique_key, asked.topic))
         if asked.queue is not None:
             assert asked.topic is not None
-            return [served.message for served in self.search.by_queue(asked.topic, asked.queue, asked.offset)]
+            return [served.message for served in self.search.by_queue(asked.topic, asked.queue, asked.queue_offset)]
         assert asked.physical is not None
         return list(self.search.by_phy_offset(asked.physical))
 

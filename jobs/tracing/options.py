@@ -29,14 +29,15 @@ class TracedStore:
 
 @dataclass(frozen=True)
 class Trace:
-    """Which message is traced: one of ``key``, ``id``, ``queue`` with ``offset``, and ``physical`` asks for it."""
+    """Which message is traced: by ``key``, ``id``, ``unique_key``, ``queue`` with ``queue_offset``, or ``physical``."""
 
     stores: tuple[TracedStore, ...]
     topic: str | None = None
     key: str | None = None
     id: str | None = None
+    unique_key: str | None = None
     queue: int | None = None
-    offset: int | None = None
+    queue_offset: int | None = None
     physical: int | None = None
     max: int = option_table.default_of("max", "trace")
     scan: bool = False
@@ -87,23 +88,24 @@ def _checked(trace: Trace) -> Trace:
     def refuse(what: str) -> errors.UsageError:
         return errors.UsageError(f"rmq-reindex trace: {what}: see --help")
 
-    asked = [name for name in ("key", "id", "queue", "physical") if getattr(trace, name) is not None]
+    asked = [name for name in ("key", "id", "unique_key", "queue", "physical") if getattr(trace, name) is not None]
     if len(asked) != 1:
-        raise refuse("ask by one of --key, --id, --queue and --physical")
+        raise refuse("ask by one of --key, --id, --unique-key, --queue and --physical")
     if trace.topic is None and asked[0] in ("key", "queue"):
         raise refuse(f"--{asked[0]} needs --topic")
-    if (trace.queue is None) != (trace.offset is None):
-        raise refuse("--queue and --offset go together")
+    if (trace.queue is None) != (trace.queue_offset is None):
+        raise refuse("--queue and --queue-offset go together")
     if trace.topic is not None and trace.queue is not None and topics.path_component(trace.topic) is None:
         raise refuse(f"--topic {showing.escape(trace.topic)} is not a name that a folder can have")
     if trace.physical is not None and len(trace.stores) > 1:
         raise refuse("--physical goes with one --store")
-    for name, limit in (("queue", layouts.INT32_MAX), ("offset", layouts.INT64_MAX // 64), ("physical", layouts.INT64_MAX)):
+    limits = {"queue": layouts.INT32_MAX, "queue_offset": layouts.INT64_MAX // 64, "physical": layouts.INT64_MAX}
+    for name, limit in limits.items():
         value = getattr(trace, name)
         if value is not None and not 0 <= value <= limit:
-            raise refuse(f"--{name} {value} is out of range")
+            raise refuse(f"--{name.replace('_', '-')} {value} is out of range")
     if trace.max < 1:
         raise refuse("--max takes a number above 0")
-    if "" in (trace.topic, trace.key, trace.id):
+    if "" in (trace.topic, trace.key, trace.id, trace.unique_key):
         raise refuse("a topic, a key and an id have at least one character")
     return trace

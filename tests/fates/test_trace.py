@@ -36,7 +36,7 @@ def whats(message: rr.TraceResult) -> list[str]:
 
 
 def traced(store: Path, unique_key: str, scan: bool = False) -> rr.TraceResult:
-    found = rr.trace(store, id=unique_key, delay_levels=LEVELS, scan=scan)
+    found = rr.trace(store, unique_key=unique_key, delay_levels=LEVELS, scan=scan)
     assert (found.exit_status, len(found), found[0].message) == (0, 1, unique_key)
     return found
 
@@ -97,7 +97,7 @@ def test_by_key_and_by_offset(fates: Fates) -> None:
     )
     some = rr.trace(fates.store, topic="Plain", key="all", max=2)
     assert [message.message for message in some] == [key("plain", 4), key("plain", 5)]
-    (at,) = rr.trace(fates.store, topic="Popped", queue=0, offset=4)
+    (at,) = rr.trace(fates.store, topic="Popped", queue=0, queue_offset=4)
     assert at.message == key("popped", 4)
 
 
