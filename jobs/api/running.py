@@ -163,22 +163,30 @@ def run_query(
 
 def run_trace(settings_of: Callable[[], Trace], *, quiet: bool = False) -> Ended[TraceResult]:
     """Trace messages. ``settings_of`` may raise UsageError. ``quiet``: no progress is shown on stderr."""
+    from rocketmq_reindex.jobs.publishing.layout import check_writable, write_whole
     from rocketmq_reindex.jobs.querying.table import terminal_width
+    from rocketmq_reindex.jobs.reporting.parts import traces
     from rocketmq_reindex.jobs.store.folders import Notes
     from rocketmq_reindex.jobs.tracing.run import run
     from rocketmq_reindex.jobs.tracing.timeline import TraceResult
     from rocketmq_reindex.jobs.watching import compiling
     from rocketmq_reindex.jobs.watching.watch import Stages
+    from rocketmq_reindex.version import __version__
 
     result = TraceResult()
 
     def work() -> list[str]:
         asked, notes = settings_of(), Notes(result.warnings.append, result.warnings.append)
+        if asked.html is not None:
+            check_writable("--html", asked.html, b"<!doctype html>", "a page of trace")
         with failures_as_errors("--store"), Stages(quiet, compiling.SCAN) as progress:
             run(asked, result, notes, progress)
         notes.close()
         result.decide(notes.lost)
-        return result.lines(terminal_width())
+        if asked.html is None:
+            return result.lines(terminal_width())
+        write_whole(asked.html, traces(result.to_dict(), __version__))
+        return [*result.lines(terminal_width()), "", f"wrote    {escape(asked.html)}"]
 
     return _run_here(result, work)
 

@@ -170,6 +170,7 @@ def trace(
     queue_offset: api_keywords.Size | None = None,
     physical: api_keywords.Size | None = None,
     max: api_keywords.Size | None = None,  # noqa: A002  the option's name
+    html: api_keywords.PathLike | None = None,
     scan: bool = False,
     commitlog: api_keywords.Paths | None = None,
     delay_levels: str | None = None,

@@ -181,6 +181,7 @@ OPTIONS: Final = _of(
     .but("query", help="print one JSON object per line, with every field")
     .but("inspect", help="print one JSON object per line"),
     report=Option("also write the summary, as JSON, to FILE", "FILE", o.on_disk("--report", "file")),
+    html=Option("also write the timelines as one HTML page to FILE", "FILE", o.on_disk("--html", "file")),
     body=Option("how bodies are shown; a body that is not text is shown as hex", default="text", choices=get_args(o.BodyForm)),
     body_max=Option("read and unpack at most this many bytes of a body", "BYTES", int, 4 << 20),
 ) | _of(
@@ -241,7 +242,7 @@ COMMANDS: Final = {
     "build_id",
     "query": "store topic key tag queue offset time id physical begin end max json body body_max scan commitlog hash_slots "
     "index_items delay_levels broker_conf",
-    "trace": "store topic key id unique_key queue queue_offset physical max json scan commitlog delay_levels",
+    "trace": "store topic key id unique_key queue queue_offset physical max json html scan commitlog delay_levels",
     "inspect": "files kind records json hash_slots index_items first_offset segment_size delay_levels",
     "verify": f"store only sample against report work {_RUN} {_WATCH} incremental tables recheck",
     "preflight": "store broker_version abort broker_conf commitlog segment_size cq_file_size batch_cq_file_size hash_slots "

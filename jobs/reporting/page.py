@@ -13,7 +13,7 @@ import numpy.typing as npt
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.reporting import plots
 from rocketmq_reindex.jobs.reporting.model import IndexFileShown, Model, Queue
-from rocketmq_reindex.jobs.reporting.parts import STYLE, ChartBar, bars, differences, legend
+from rocketmq_reindex.jobs.reporting.parts import ChartBar, bars, differences, legend, said, section, table, whole
 from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.checks.index import slot_lengths
 from rocketmq_reindex.storage_format.index.file import IndexView, open_index
@@ -151,8 +151,6 @@ def _item_times(view: IndexView, items: int) -> npt.NDArray[np.int64]:
 
 TOPICS_SHOWN: Final = 20
 QUEUES_SHOWN: Final = 200
-ROWS_SHOWN: Final = 100
-LINES_OPEN: Final = 5
 TILES_SOME: Final = 5
 TILES_MANY: Final = 7
 """tiles in a row, at most: in a window of some 1,000 pixels, and in a wider one"""
@@ -182,19 +180,16 @@ class Page:
         columns = f"--some:{columns_of(tiles, TILES_SOME)};--many:{columns_of(tiles, TILES_MANY)}"
         when = f" \u00b7 {html(self.model.when)}" if self.model.when else ""
         cards = f'<div class="grid">{"".join(self.cards)}</div>'
-        return (
-            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{html(title)}</title><style>{STYLE}</style></head><body><main><h1>{html(title)}</h1>"
-            f'<p class="sub">rmq-reindex {html(self.model.version)}{when}</p>'
-            f"{_verdict(self.model)}{_said('Warnings', self.model.warnings)}"
-            f'<dl class="facts" style="{columns}">{facts}</dl>'
-            f"{''.join(self.above)}{cards}{''.join(self.below)}</main></body></html>\n"
+        return whole(
+            title,
+            f"rmq-reindex {html(self.model.version)}{when}",
+            _verdict(self.model),
+            said("Warnings", self.model.warnings),
+            f'<dl class="facts" style="{columns}">{facts}</dl>',
+            *self.above,
+            cards,
+            *self.below,
         )
-
-
-def section(title: str, *inner: str) -> str:
-    return f"<section><h2>{html(title)}</h2>{''.join(inner)}</section>"
 
 
 def figure(*inner: str, caption: str = "") -> str:
@@ -227,34 +222,6 @@ def _command(command: str) -> str:
     return f"<pre><code>{html(command)}</code></pre>" if command else ""
 
 
-def _said(title: str, texts: Sequence[str]) -> str:
-    """Return a section of lines: the first ones open, very many cut."""
-    if not texts:
-        return ""
-    lines = [f"<li>{html(text)}</li>" for text in texts[:ROWS_SHOWN]]
-    if len(texts) > ROWS_SHOWN:
-        lines.append(f"<li>and {len(texts) - ROWS_SHOWN:,} more</li>")
-    hidden_lines = lines[LINES_OPEN:]
-    details = (
-        f"<details><summary>{len(hidden_lines):,} more</summary><ul>{''.join(hidden_lines)}</ul></details>"
-        if hidden_lines
-        else ""
-    )
-    return section(title, f'<ul class="note">{"".join(lines[:LINES_OPEN])}</ul>{details}')
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[object]], rows_max: int = ROWS_SHOWN) -> str:
-    """Return a table; whole numbers stand right. Of very many rows the first."""
-    cells = "".join(f"<th>{html(name)}</th>" for name in head)
-
-    def cell(value: object) -> str:
-        return f'<td class="num">{value:,}</td>' if isinstance(value, int) else f"<td>{html(str(value))}</td>"
-
-    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows[:rows_max])
-    note = f'<p class="note">and {len(rows) - rows_max:,} more</p>' if len(rows) > rows_max else ""
-    return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>{note}'
-
-
 def show_utc(milliseconds: int) -> str:
     """Return a store time as people write it; a number that no calendar has as it is."""
     try:
@@ -276,7 +243,7 @@ def render(model: Model, times: Times, sampled: str, chains: Sequence[npt.NDArra
     """Return the whole page. ``chains``: of each IndexFile looked into, slots by chain length; ``cut`` says if that is not
     all."""
     page = Page(model)
-    page.above.append(_said("Notes", model.notes))
+    page.above.append(said("Notes", model.notes))
     if model.findings:
         page.above.append(section("Differences", differences(model.findings)))
     _times(page, times, sampled)

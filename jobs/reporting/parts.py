@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from html import escape as html
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.storage_format.showing import counted
+from rocketmq_reindex.storage_format.showing import counted, printable
 
 # ------------------------------------------------------------------------------------------------------------------------- bars
 # Horizontal bars of plain HTML: names of any length and script wrap, and what they say can be searched and copied.
@@ -69,7 +69,8 @@ body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.5 sy
 main { max-width: 76rem; margin: 0 auto; padding: 1.5rem 1rem 4rem }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0; overflow-wrap: anywhere } h2 { font-size: 1.1rem; margin: 0 0 .6rem }
 .sub, figcaption, .note { color: var(--muted); font-size: .9rem } .note { overflow-wrap: anywhere }
-.sub { margin: .3rem 0 0 } figcaption { margin-top: .4rem } ul.note { margin: 0; padding-left: 1.2rem }
+.sub { margin: .3rem 0 0 } .sub + section { margin-top: 1.25rem }
+figcaption { margin-top: .4rem } ul.note { margin: 0; padding-left: 1.2rem }
 .facts { display: grid; grid-template-columns: repeat(var(--many), 1fr); gap: .75rem; margin: 0 0 .75rem }
 .facts div, section { background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: .8rem 1rem }
 .facts dt { color: var(--muted); font-size: .8rem }
@@ -158,3 +159,82 @@ def _list(places: Sequence[str]) -> str:
 
 def _place(example: dict[str, Any]) -> str:
     return ": ".join(str(example[key]) for key in ("where", "text") if example.get(key))
+
+
+# ------------------------------------------------------------------------------------------------------------------------- page
+# The frame of a page, and what stands in it: sections, lines and tables.
+
+ROWS_SHOWN: Final = 100
+LINES_OPEN: Final = 5
+
+
+def whole(title: str, sub: str, *parts: str) -> str:
+    """Return a page with these ``parts``; ``sub``, HTML as they are, stands below the title."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{html(title)}</title><style>{STYLE}</style></head><body><main><h1>{html(title)}</h1>"
+        f'<p class="sub">{sub}</p>{"".join(parts)}</main></body></html>\n'
+    )
+
+
+def section(title: str, *inner: str) -> str:
+    return f"<section><h2>{html(title)}</h2>{''.join(inner)}</section>"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]], rows_max: int = ROWS_SHOWN) -> str:
+    """Return a table; whole numbers stand right. Of very many rows the first."""
+    cells = "".join(f"<th>{html(name)}</th>" for name in head)
+
+    def cell(value: object) -> str:
+        return f'<td class="num">{value:,}</td>' if isinstance(value, int) else f"<td>{html(str(value))}</td>"
+
+    body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows[:rows_max])
+    note = f'<p class="note">and {len(rows) - rows_max:,} more</p>' if len(rows) > rows_max else ""
+    return f'<div class="scroll"><table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>{note}'
+
+
+def said(title: str, texts: Sequence[str]) -> str:
+    """Return a section of lines: the first ones open, very many cut."""
+    if not texts:
+        return ""
+    lines = [f"<li>{html(text)}</li>" for text in texts[:ROWS_SHOWN]]
+    if len(texts) > ROWS_SHOWN:
+        lines.append(f"<li>and {len(texts) - ROWS_SHOWN:,} more</li>")
+    hidden_lines = lines[LINES_OPEN:]
+    details = (
+        f"<details><summary>{len(hidden_lines):,} more</summary><ul>{''.join(hidden_lines)}</ul></details>"
+        if hidden_lines
+        else ""
+    )
+    return section(title, f'<ul class="note">{"".join(lines[:LINES_OPEN])}</ul>{details}')
+
+
+# ----------------------------------------------------------------------------------------------------------------------- traces
+# What happened to messages: what ``trace`` found, each timeline as a table.
+
+TEXT_MAX: Final = 1000
+"""characters that are shown of a text: names come from the log"""
+TIMELINE: Final = ("time", "store", "what", "text", "evidence", "certainty")
+
+
+def traces(found: dict[str, Any], version: str) -> str:
+    """Return a whole page of what ``trace --json`` prints. ``version`` is that of this package."""
+    messages = found["messages"]
+    shown = [section("Nothing found", "<p>No store has the message.</p>")] if not messages else []
+    for message in messages:
+        # A blank in the time lets it wrap there.
+        times = [(event["time"] or "-").replace("T", " ") for event in message["events"]]
+        rows = [
+            [time, *(_shown(event[name]) for name in TIMELINE[1:])]
+            for time, event in zip(times, message["events"], strict=True)
+        ]
+        keys = f", keys {' '.join(message['keys'])}" if message["keys"] else ""
+        about = f'<p class="note">{html(_shown(message["topic"] + keys))}</p>'
+        shown.append(section(_shown(message["message"]), about, table(TIMELINE, rows, len(rows))))
+    title = f"trace: {counted(len(messages), 'message')}"
+    return whole(title, f"rmq-reindex {html(version)}", said("Warnings", found["warnings"]), *shown)
+
+
+def _shown(text: str) -> str:
+    return printable(text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}... ({len(text)} characters)")

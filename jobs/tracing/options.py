@@ -42,6 +42,7 @@ class Trace:
     max: int = option_table.default_of("max", "trace")
     scan: bool = False
     json: bool = False
+    html: str | None = None
     delays: tuple[int, ...] = ()
     """milliseconds of each delay level, from 1 on"""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.reporting.make import make_page
+from rocketmq_reindex.jobs.reporting.parts import traces
 from tests.tools.browser import contrast, look
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build
@@ -42,6 +43,23 @@ def test_in_a_browser(built: Path, tmp_path: Path) -> None:
     assert seen[1280, False]["columns"] > seen[390, False]["columns"] == 1
     assert contrast(seen[390, True]["paper"], "rgb(0,0,0)") < 2 < contrast(seen[390, False]["paper"], "rgb(0,0,0)")
     assert any(HOSTILE[:8] in label for label, _ in seen[390, True]["labels"]), "names are shown as they are"
+
+
+def test_a_trace_in_a_browser(tmp_path: Path) -> None:
+    """The page of a trace has the looks of a report: it fits, can be read, and loads nothing."""
+    events = [
+        {"time": None, "store": name, "what": "stored", "text": name, "evidence": name, "certainty": "unknown"} for name in LONG
+    ]
+    found = {"messages": [{"message": LONG[0], "topic": CJK, "keys": [HOSTILE], "events": events}], "warnings": list(LONG)}
+    page = tmp_path / "page.html"
+    page.write_text(traces(found, "1.0"), encoding="utf-8")
+    for width, dark in ((1280, False), (390, True)):
+        seen = look(page, tmp_path, width, dark)
+        assert (seen["scroll"] <= width, seen["dark"], seen["loaded"]) == (True, dark, [])
+        assert seen["scripts"] == 1, "the probe's own"
+        for paper in (seen["paper"], seen["card"]):
+            assert contrast(seen["ink"], paper) >= 7
+            assert contrast(seen["muted"], paper) >= 4.5
 
 
 def test_long_names_in_a_browser(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ addEventListener("load", () => {
     width: innerWidth, scroll: document.documentElement.scrollWidth, dark: matchMedia("(prefers-color-scheme: dark)").matches,
     paper: colour(document.body, "backgroundColor"), ink: colour(document.body, "color"),
     card: colour(document.querySelector("section"), "backgroundColor"),
-    muted: colour(document.querySelector("figcaption, dt"), "color"),
+    muted: colour(document.querySelector("figcaption, dt, .note"), "color"),
     svgs: all.map(r => [r.width, r.height]), columns: new Set(cards.map(r => Math.round(r.left))).size,
     outside: [...document.querySelectorAll("section, svg, dl, h1, .bars, .legend, .bars div, .bars b")].filter(
       e => !inside(e)).length,
@@ -42,7 +42,7 @@ addEventListener("load", () => {
     facts: [...document.querySelectorAll(".facts > div")].map(e => e.getBoundingClientRect()).map(r => [r.top, r.left]),
     order: [...document.querySelectorAll("h1, section, dl.facts")].map(
       e => e.querySelector("h2")?.textContent ?? e.tagName.toLowerCase()),
-    verdict: document.querySelector(".verdict h2").getBoundingClientRect().bottom,
+    verdict: document.querySelector(".verdict h2")?.getBoundingClientRect().bottom,
     loaded: performance.getEntriesByType("resource").map(e => e.name), scripts: document.scripts.length,
   };
   const out = document.createElement("pre");

@@ -130,6 +130,26 @@ def test_hostile_names(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["messages"][0]["message"] == evil
 
 
+def test_a_page(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The timeline as one HTML page, which runs nothing of what a log holds, and takes the place of no other file."""
+    evil = "<script>alert(1)</script>\x1b"
+    store, page = make(Message(properties={"UNIQ_KEY": "A", "KEYS": evil}), half("B")), tmp_path / "page.html"
+    words = ["trace", "--store", str(store), "--html", str(page)]
+    assert main([*words, "--id", "A"]) == 0
+    assert f"wrote    {page}" in capsys.readouterr().out
+    text = page.read_text()
+    assert "stored in TopicA, queue 0, offset 0" in text
+    assert "<script" not in text
+    assert "\x1b" not in text
+    assert main([*words, "--id", "B"]) == 0
+    assert "undecided" in page.read_text()
+    assert main([*words, "--id", "nobody"]) == 4
+    assert "No store has the message." in page.read_text()
+    page.write_text("something else")
+    assert main([*words, "--id", "A"]) == 1
+    assert page.read_text() == "something else"
+
+
 def test_wrong_questions(make: Make) -> None:
     store = make(Message(properties={"UNIQ_KEY": "A"}))
     for keywords in ({}, {"id": "A", "key": "k"}, {"key": "k"}, {"topic": "T", "queue": 1}, {"id": ""}, {"id": "A", "max": 0}):
