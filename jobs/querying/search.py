@@ -154,7 +154,7 @@ class Search:
         if at_offset is not None and at_offset.message_id == message_id.upper():
             yield at_offset
             return
-        messages = list(self.by_unique_key(message_id, topic))
+        messages = list(self.by_unique_key(message_id, None if topic is None else [topic]))
         yield from messages
         if not messages and at_offset is not None:
             text = (
@@ -163,11 +163,27 @@ class Search:
             self._notes.add("another host", text, lost=False)
             yield at_offset
 
-    def by_unique_key(self, unique_key: str, topic: str | None = None) -> Iterator[Message]:
-        """Return the messages that have a client's unique id, of a topic or of any, in the order of the log."""
-        names = None if topic is None else [topic]
+    def by_unique_key(self, unique_key: str, names: list[str] | None = None) -> Iterator[Message]:
+        """Return the messages that have a client's unique id, of some topics or of any, in the order of the log."""
         offsets = self._with_key(names, unique_key)
         return self._matching(names, offsets, lambda message: message.unique_key == unique_key, None)
+
+    def with_key(self, names: list[str], key: str) -> Iterator[Message]:
+        """Return the messages of some topics that have a key or unique key, in the order of the log."""
+        return self._matching(names, self._with_key(names, key), lambda message: message.has_key(message.topic, key), None)
+
+    def topics_of_log(self) -> set[str]:
+        """Return the topics of all records. The whole log is read."""
+        from rocketmq_reindex.jobs.querying.scan import scan_log
+
+        names: set[str] = set()
+
+        def add(name: str) -> int:
+            names.add(name)
+            return -1
+
+        scan_log(self.log, None, add, self._notes, self._progress)
+        return names
 
     def _by_offset_id(self, message_id: str) -> Message | None:
         """Return the message where a broker's id says (``MessageDecoder.decodeMessageId``); a client's id has the same
@@ -236,7 +252,7 @@ class Search:
             return iter(
                 sorted(scan_log(self.log, names, lambda name: key_hash(name, key), self._notes, self._progress), reverse=True)
             )
-        index = self._opened_index()
+        index = self.index
         if not index.present:
             folder, size = files.join(self._store, "index"), sum(segment.size for segment in self.log.segments)
             raise InputError(
@@ -249,7 +265,7 @@ class Search:
     def _with_tag(self, topic: str, tag: str) -> Iterator[int]:
         """Return the physical offsets of the records that may have the tag: by its hash, or by reading the parts without tag
         items."""
-        index = None if self._scan else self._opened_index()
+        index = None if self._scan else self.index
         indexed = [] if index is None else tag_items.parts_with_tag_items(index, self.log)
         unindexed = UnindexedTag(self.log, topic, tag, tag_items.parts_without(indexed, self.log))
         read = f"{counted(unindexed.log_bytes, 'byte')} of the log"
@@ -261,7 +277,9 @@ class Search:
         by_index = iter(()) if index is None else index.phy_offsets(tag_hash(topic, tag))
         return heapq.merge(by_index, sorted(unindexed.phy_offsets(self._notes, self._progress), reverse=True), reverse=True)
 
-    def _opened_index(self) -> IndexFiles:
+    @property
+    def index(self) -> IndexFiles:
+        """The IndexFiles, which are opened once they are asked for."""
         if self._index is None:
             self._index = IndexFiles(files.join(self._store, "index"), self._sizes, self._notes)
             self._opened.callback(self._index.close)

@@ -10,8 +10,6 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table, options
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 
-_NAME_MAX: Final = 60
-
 
 @dataclass(frozen=True)
 class TracedStore:
@@ -75,7 +73,7 @@ def _store(text: str, commitlogs: tuple[str, ...]) -> TracedStore:
         name = files.base(text.rstrip("/")) or "store"
     if not path or not name:
         raise errors.UsageError(f"--store {showing.escape(text)}: give NAME=STORE, or STORE alone")
-    return TracedStore(name[:_NAME_MAX], _place(path), commitlogs)
+    return TracedStore(name, _place(path), commitlogs)
 
 
 def _place(path: str) -> str:

@@ -106,6 +106,12 @@ BODY_MAX: Final = 4 << 20
 _OFFSET_ID: Final = re.compile(OFFSET_ID)
 
 
+OP_TAG: Final = "d"
+"""``TransactionalMessageUtil.REMOVE_TAG``, the TAGS of each op message that counts"""
+DELAYED: Final = frozenset({"DELAY", "TIMER_OUT_MS"})
+"""A message has one of these if it waited. Its copy keeps the flags of a committed one, and no offset of a half message."""
+
+
 class Place(NamedTuple):
     """A queue, or an offset in it, and who read there; None is what is not said."""
 
@@ -196,7 +202,8 @@ def meaning(message: Message, body: bytes, delays: tuple[int, ...]) -> Meaning:
     said = message.properties
     if kind == MESSAGE:
         committed = message.sys_flag & r.FLAG_TRANSACTION_MASK == r.TRANSACTION_COMMIT
-        origin = message.prepared_offset if committed else None
+        delivered = message.prepared_offset == 0 and not DELAYED.isdisjoint(said)
+        origin = message.prepared_offset if committed and not delivered else None
         return Meaning(kind, Place(message.topic, message.queue_id), origin, _light_queues(message))
     if kind in BODY_KINDS:
         return Meaning(kind, said_by_body(kind, body, message.tags, message.queue_id), details=_of_body(kind, body, message))

@@ -58,6 +58,8 @@ class PopRecord:
     invisible_time: int
     """how long the messages are hidden from other clients of the group; 0 in an acknowledgement, which does not say it"""
     broker: str
+    is_again: bool = False
+    """whether the broker put a check point anew, and no client took anything"""
 
     @property
     def revive_time(self) -> int:
@@ -84,7 +86,7 @@ def pop_record(body: bytes, tag: str | None) -> PopRecord | None:
     # No Java field holds a larger number.
     if offsets is None or queue_id > INT32_MAX or max(pop_time + invisible_time, *offsets, 0) > INT64_MAX:
         return None
-    return PopRecord(group, topic, queue_id, start, offsets, pop_time, invisible_time, _text_of(said, "bn") or "")
+    return PopRecord(group, topic, queue_id, start, offsets, pop_time, invisible_time, _text_of(said, "bn") or "", "rp" in said)
 
 
 def _taken(said: dict[str, Any], start: int) -> tuple[int, ...] | None:
@@ -115,7 +117,9 @@ def _number_of(said: dict[str, Any], *names: str) -> int | None:
 
 
 def _text_of(said: dict[str, Any], *names: str) -> str | None:
-    return next((said[name] for name in names if isinstance(said.get(name), str)), None)
+    text = next((said[name] for name in names if isinstance(said.get(name), str)), None)
+    # An escape may stand for half a character, which no UTF-8 has.
+    return None if text is None else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 # ----------------------------------------------------------------------------------------------------------------------- traces

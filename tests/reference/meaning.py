@@ -62,7 +62,8 @@ def columns_of(row: dict[str, Any]) -> dict[str, Any]:
         real, group, due = of_pop(row)
     elif kind in ("message", "system"):
         real = topic, row["queueId"], None
-        if kind == "message" and row["sysFlag"] & 12 == 8:
+        waited = row["preparedTransactionOffset"] == 0 and {"DELAY", "TIMER_OUT_MS"} & said.keys()
+        if kind == "message" and row["sysFlag"] & 12 == 8 and not waited:
             origin = row["preparedTransactionOffset"]
     near = due is not None and due < 9_223_285_600_000
     return {

@@ -3,7 +3,7 @@
 Most records are messages as clients get them, whose columns are there already. Only the others are looked into.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -78,6 +78,9 @@ def meaning_arrays(records: MeantRecords) -> MeaningArrays:
     kinds = np.array([m.kind_of(name) for name in names], object)
     number = by_name.indices.to_numpy()
     committed = records.sys_flag & r.FLAG_TRANSACTION_MASK == r.TRANSACTION_COMMIT
+    # Copies of messages that waited; a half message is at offset 0 only where the log begins with it.
+    if len(unsaid := np.flatnonzero(committed & (records.prepared_offset == 0))):
+        committed[unsaid[_have_one(records.properties(unsaid), m.DELAYED)]] = False
     origin = pa.array(records.prepared_offset, pa.int64(), mask=~committed)
     queue_id = pa.array(records.queue_id.astype(np.int32))
     unknown = pa.nulls(count, pa.int64())
@@ -95,6 +98,12 @@ def meaning_arrays(records: MeantRecords) -> MeaningArrays:
     place = pa.array(source)
     columns = (pa.concat_arrays([column, *(some[k + 1] for some in said)]).take(place) for k, column in enumerate(plain))
     return MeaningArrays(kind, *columns)
+
+
+def _have_one(properties: pa.Array, names: Iterable[str]) -> npt.NDArray[np.bool_]:
+    """Return of which rows the properties have one of the names."""
+    found = [pc.map_lookup(properties, query_key=pa.scalar(name), occurrence="last") for name in names]
+    return np.asarray(pc.is_valid(pc.coalesce(*found)))
 
 
 def _of_kind(kind: str, rows: Rows, records: MeantRecords) -> _Said:

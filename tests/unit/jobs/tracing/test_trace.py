@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from tests.tools.encode import COMMIT, EPOCH, Message
+from tests.tools.encode import COMMIT, EPOCH, Message, encode
 from tests.tools.log_writer import LogWriter
 
 SEGMENT = 1 << 16
@@ -61,7 +62,7 @@ def test_transactions(make: Make) -> None:
     (store / "consumequeue" / OP / "0").mkdir()
     assert whats(store, "B") == [("born", "seen"), ("half", "seen"), ("undecided", "unknown")], "nobody knows"
     found = rr.trace(store, id="B")
-    assert [OP in warning for warning in found.warnings] == [True]
+    assert [warning for warning in found.warnings if OP in warning]
 
 
 def test_what_waits(make: Make) -> None:
@@ -70,16 +71,159 @@ def test_what_waits(make: Make) -> None:
     waiting = Message(topic=SCHEDULE, queue_id=17, properties=properties, store_timestamp=EPOCH)
     store = make(waiting, Message(store_timestamp=EPOCH + 1000))
     assert whats(store, "A")[2:] == [("waits", "follows")]
-    assert whats(store, "A", delay_levels="1s")[2:] == [("not delivered", "unknown")]
+    assert whats(store, "A", delay_levels="1s")[2:] == [("waits", "follows")], "the unit has the broker's own time"
     segment = store / "commitlog" / f"{0:020d}"
     data = bytearray(segment.read_bytes())
-    end = len(bytes(data).rstrip(b"\0"))
+    end = place(waiting) + place(Message())
     data[end + 8 : end + 12] = b"junk"
     segment.write_bytes(data)
     assert whats(store, "A")[2:] == [("waits", "follows")], "zeros begin there"
     data[end : end + 4] = b"junk"
     segment.write_bytes(data)
     assert whats(store, "A")[2:] == [("not delivered", "unknown")], "the log may go on behind what is damaged"
+
+
+def test_a_key_of_what_waits_or_comes_again(make: Make) -> None:
+    """A topic's message is found by its key also where it lies in another one."""
+    key = {"KEYS": "k"}
+    store = make(
+        Message(topic=HALF, properties={"UNIQ_KEY": "A", "REAL_TOPIC": "Orders", "REAL_QID": "0", **key}),
+        Message(topic="%DLQ%g", properties={"UNIQ_KEY": "B", "RETRY_TOPIC": "Orders", **key}),
+        Message(topic="%RETRY%g_Orders", properties={"UNIQ_KEY": "C", **key}),
+        Message(topic="Other", properties={"UNIQ_KEY": "D", **key}),
+    )
+    assert [message.message for message in rr.trace(store, topic="Orders", key="k")] == ["A", "B", "C"]
+    assert [message.message for message in rr.trace(store, topic="Orders", key="k", scan=True)] == ["A", "B", "C"]
+    newest = rr.trace(store, topic="Orders", key="k", max=1)
+    assert [message.message for message in newest] == ["C"]
+    assert [warning for warning in newest.warnings if "2 older messages with that key" in warning]
+
+
+def test_what_no_index_covers(make: Make) -> None:
+    """A few records behind the index are read; a record that the index lacks is traced as the one that was named."""
+    store = make(half("A"), Message(store_timestamp=EPOCH + 1))
+    segment = store / "commitlog" / f"{0:020d}"
+    data = bytearray(segment.read_bytes())
+    end = place(half("A")) + place(Message())
+    later = Message(topic="Orders", properties={"UNIQ_KEY": "A"}, sysflag=COMMIT, prepared_offset=0)
+    record = encode(replace(later, queue_offset=0), end)
+    data[end : end + len(record)] = record
+    segment.write_bytes(data)
+    assert whats(store, "A") == [("born", "seen"), ("half", "seen"), ("committed", "seen")]
+    (named,) = rr.trace(store, physical=end)
+    assert "committed" in [event.what for event in named.events]
+    for path in (store / "index").iterdir():
+        path.unlink()
+    assert whats(store, "A") == [("born", "seen"), ("half", "seen"), ("committed", "seen")], "so few are read"
+
+
+def test_half_messages_that_were_put_back(make: Make) -> None:
+    """One that a broker put back stands for the first one; an op message without its tag decides nothing."""
+    again = half("A")
+    again.properties["TRAN_PREPARED_QUEUE_OFFSET"] = "0"  # type: ignore[index]
+    op = {"TAGS": "d"}
+    store = make(half("A"), again, half("B"), Message(topic=OP, body=b"2,"), Message(topic=OP, properties=op, body=b"0,"))
+    assert whats(store, "A")[2:] == [("checked", "seen"), ("rolled back", "follows")]
+    assert whats(store, "B")[2:] == [("undecided", "follows")]
+
+
+def test_committed_into_a_delay(make: Make) -> None:
+    timer = {"UNIQ_KEY": "A", "REAL_TOPIC": "Orders", "REAL_QID": "0", "TIMER_OUT_MS": str(EPOCH + 5)}
+    delivered = {"UNIQ_KEY": "A", "TIMER_OUT_MS": str(EPOCH + 5)}
+    store = make(
+        half("A"),
+        Message(topic="rmq_sys_wheel_timer", properties=timer, sysflag=COMMIT, prepared_offset=0, store_timestamp=EPOCH),
+        half("B"),
+    )
+    assert "rolled back" not in [what for what, _ in whats(store, "A")]
+    other = make(
+        half("Z"),
+        half("A"),
+        Message(topic="rmq_sys_wheel_timer", properties=timer, sysflag=COMMIT, prepared_offset=place(half("Z"))),
+        Message(topic="Orders", properties=delivered, sysflag=COMMIT),
+        name="other",
+    )
+    assert whats(other, "A") == [("born", "seen"), ("half", "seen"), ("committed", "seen"), ("delivered", "seen")]
+
+
+def place(first: Message) -> int:
+    return len(encode(first, 0))
+
+
+def check_point(offsets: list[int], time: int, **more: object) -> Message:
+    said = {"so": offsets[0], "t": "T", "c": "g", "q": 0, "pt": time, "it": 10, "n": len(offsets), "bn": "b", **more}
+    said["d"] = [offset - offsets[0] for offset in offsets]
+    return pop_message(said, "ck", time)
+
+
+def pop_message(said: dict[str, object], tag: str, time: int) -> Message:
+    key = f"{said['t']}@{said['so']}@{said['pt']}@{tag}@{said.get('rp', '')}{said.get('ao', '')}"
+    body = json.dumps(said).encode()
+    return Message(topic="rmq_sys_REVIVE_LOG_c", properties={"TAGS": tag, "UNIQ_KEY": key}, body=body, store_timestamp=time)
+
+
+def ack(offset: int, time: int, stored: int) -> Message:
+    return pop_message({"ao": offset, "so": offset, "t": "T", "c": "g", "q": 0, "pt": time, "bn": "b"}, "ack", stored)
+
+
+def test_pop(make: Make) -> None:
+    """Taken, put off, taken anew after the offsets were reset, acknowledged in time or too late, and come again."""
+    messages = [Message(topic="T", properties={"UNIQ_KEY": f"{number}"}) for number in range(6)]
+    again = Message(topic="%RETRY%g_T", properties={"UNIQ_KEY": "4"}, reconsume_times=1)
+    others = Message(topic="%RETRY%gg_T", properties={"UNIQ_KEY": "5"}, reconsume_times=1)
+    store = make(
+        *messages, check_point([0, 1, 2, 3, 4, 5], EPOCH), ack(0, EPOCH, EPOCH + 5),
+        check_point([1], EPOCH + 2), ack(1, EPOCH, EPOCH + 3), ack(1, EPOCH + 2, EPOCH + 6),
+        check_point([2], EPOCH, rp="1"), ack(2, EPOCH, EPOCH + 20),
+        ack(3, EPOCH, EPOCH + 4), check_point([3], EPOCH + 100), again, others,
+    )  # fmt: skip
+
+    def steps(number: int) -> list[str]:
+        (found,) = rr.trace(store, id=str(number))
+        return [event.what for event in found.events if event.group == "g"]
+
+    assert steps(0) == ["popped", "acknowledged"]
+    assert steps(1) == ["popped", "put off", "acknowledged"]
+    assert steps(2) == ["popped", "acknowledged"]
+    (late,) = rr.trace(store, id="2")
+    assert [event for event in late.events if "when its time was over" in event.text]
+    assert steps(3) == ["popped", "acknowledged", "popped", "open"]
+    assert steps(4) == ["retried", "popped"] or steps(4) == ["popped", "retried"]
+    assert steps(5) == ["popped", "open"], "another group got it again"
+
+
+def test_recalls(make: Make) -> None:
+    """A recall has the unique key of what it takes back; one that names another topic takes nothing back."""
+    timer = {"UNIQ_KEY": "A", "REAL_TOPIC": "T", "REAL_QID": "0", "TIMER_OUT_MS": str(EPOCH + 5)}
+
+    def store_with(mark: str, name: str) -> Path:
+        recall = Message(topic="rmq_sys_wheel_timer", properties=timer | {"TIMER_DEL_UNIQKEY": mark}, born_timestamp=EPOCH + 1)
+        return make(Message(topic="rmq_sys_wheel_timer", properties=timer), recall, name=name)
+
+    for name, mark in (("newer", "A"), ("older", "T+A")):
+        assert [what for what, _ in whats(store_with(mark, name), "A")] == ["born", "timer", "recalled", "not delivered"]
+    assert "recalled" not in [what for what, _ in whats(store_with("Other+A", "other"), "A")]
+
+
+def test_a_topic_made_anew(make: Make) -> None:
+    """What stands in the queue at the message's offset is another message: groups and POP speak of that one."""
+    first = Message(topic="T", properties={"UNIQ_KEY": "A"}, queue_offset=0)
+    store = make(first, replace(first, properties={"UNIQ_KEY": "B"}), check_point([0], EPOCH))
+    queue = store / "consumequeue" / "T" / "0" / f"{0:020d}"
+    unit = bytearray(queue.read_bytes())
+    unit[:8] = place(first).to_bytes(8, "big")
+    queue.write_bytes(unit)
+    (store / "config").mkdir()
+    (store / "config" / "consumerOffset.json").write_text('{"offsetTable": {"T@g": {0: 1}}}')
+    assert [what for what, _ in whats(store, "A")] == ["born", "stored", "not served"]
+    assert [what for what, _ in whats(store, "B")][2:] == ["popped", "open", "passed"]
+
+
+def test_folders_that_are_no_queues(make: Make) -> None:
+    store = make(Message(properties={"UNIQ_KEY": "A"}))
+    for name in ("\u00b2", "\u0663", "007", "x"):
+        (store / "consumequeue" / "rmq_sys_REVIVE_LOG_c" / name).mkdir(parents=True)
+    assert whats(store, "A") == [("born", "seen"), ("stored", "seen")]
 
 
 def test_an_id_of_another_store(make: Make) -> None:
@@ -110,7 +254,8 @@ def test_files_of_offsets_that_are_none(make: Make, text: str) -> None:
     (store / "config").mkdir()
     (store / "config" / "consumerOffset.json").write_text(text)
     assert whats(store, "A") == [("born", "seen"), ("stored", "seen")]
-    assert "is no file of consumer offsets" in rr.trace(store, id="A").warnings[0]
+    assert "consumerOffset.json: " in rr.trace(store, id="A").warnings[0]
+    (store / "config" / "consumerOffset.json").write_text("nothing of JSON")
     (store / "config" / "consumerOffset.json.bak").write_text('{"offsetTable": {"TopicA@g": {0: 1}, "TopicA@h": {0: 0}}}')
     assert whats(store, "A")[2:] == [("passed", "follows"), ("not reached", "follows")]
 

@@ -82,7 +82,8 @@ def random_record(rng: random.Random) -> Message:
     tag = rng.choice(["ck", "ack", "bAck", "d", "", "odd"])
     return Message(
         topic=rng.choice(TOPICS), queue_id=rng.choice([0, 1, 7]), properties=properties | ({"TAGS": tag} if tag else {}),
-        body=random_body(rng, tag), sysflag=rng.choice([0, 0, COMMIT, ROLLBACK]), prepared_offset=rng.randrange(2**33),
+        body=random_body(rng, tag), sysflag=rng.choice([0, 0, COMMIT, ROLLBACK]),
+        prepared_offset=rng.choice([0, rng.randrange(2**33)]),
         reconsume_times=rng.randrange(4),
     )  # fmt: skip
 

@@ -1,0 +1,313 @@
+"""The records of a store that belong to a message: by the index or a scan, and in queues of the broker's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from rocketmq_reindex import files
+from rocketmq_reindex.jobs.querying.bodies import told_body
+from rocketmq_reindex.jobs.querying.search import RECORDS_MAX, Search
+from rocketmq_reindex.jobs.store.contents import BEYOND, FILLER, NOTHING
+from rocketmq_reindex.jobs.store.folders import Notes, entries
+from rocketmq_reindex.jobs.store.queue import StoreQueue, queue_folder, topics
+from rocketmq_reindex.jobs.tracing.options import Trace, TracedStore
+from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, QUEUES
+from rocketmq_reindex.storage_format.queue.lookup import UNIT, Unit
+from rocketmq_reindex.storage_format.record import meaning as m
+from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.record.system_bodies import PopRecord, pop_record
+from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.topics import (
+    DISCARD_TOPIC,
+    HALF_TOPIC,
+    LMQ_PREFIX,
+    OP_TOPIC,
+    SCHEDULE_TOPIC,
+    TIMER_TOPIC,
+)
+
+_OWN_TOPICS: Final = (HALF_TOPIC, DISCARD_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC)
+"""Messages of any topic may lie there."""
+_ENDS_MAX: Final = 1000
+"""queues whose ends are looked at for the log's end"""
+_STEPS_MAX: Final = 1_000_000
+"""records that are walked from there to the log's end"""
+_KEPT_MAX: Final = 1_000_000
+"""records of the broker's own queues that are kept for the messages that are traced"""
+
+
+class Belonging(NamedTuple):
+    """A record that has the message's unique key, and what it means."""
+
+    record: Message
+    meant: m.Meaning
+
+    @property
+    def kind(self) -> str:
+        """The kind of the record."""
+        return self.meant.kind
+
+    @property
+    def is_at_clients(self) -> bool:
+        """Whether it was stored where consumers read."""
+        return self.kind in (m.MESSAGE, m.RETRY, m.DEAD_LETTER)
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Topic, queue and queue offset of the record."""
+        return self.record.topic, self.record.queue_id, self.record.queue_offset
+
+    @property
+    def is_recall(self) -> bool:
+        """Whether it takes a waiting message back: it may have that one's unique key (``RecallMessageProcessor``)."""
+        return self.kind == m.TIMER and "recalls" in self.meant.details
+
+
+class OwnRecords(NamedTuple):
+    """What queues of the broker's own hold of the messages that are traced."""
+
+    pops: list[tuple[Message, PopRecord]]
+    recalls: list[Message]
+
+
+class StoreTracer:
+    """Looks for messages in one store. Raises InputError for what is no store, and where it cannot know where to look."""
+
+    def __init__(self, store: TracedStore, asked: Trace, notes: Notes, progress: ProgressListener) -> None:
+        self.store, self._asked, self.notes = store, asked, notes
+        self.search = Search(store.path, store.roots, notes, scan=asked.scan, progress=progress)
+        known = set(topics(store.path, notes)) | (self.search.topics_of_log() if asked.scan else set())
+        # No record has the name of an LMQ as its topic.
+        self._topics = sorted(name for name in known if not name.startswith(LMQ_PREFIX))
+        if not self._topics and not asked.scan:
+            folder = escape(files.join(store.path, QUEUES))
+            raise InputError(
+                f"{folder}: holds no queue, and the index has keys by topic alone: add --scan to read the whole log instead"
+            )
+
+    # -- by key -------------------------------------------------------------------------------------------------------
+
+    def asked_for(self) -> list[Message]:
+        """Return the records that the question names."""
+        asked = self._asked
+        if asked.key is not None:
+            assert asked.topic is not None
+            return self._with_key(asked.topic, asked.key)
+        if asked.id is not None:
+            # Where a broker's id says, another store has another message.
+            unindexed = (record for record in self._unindexed if record.unique_key == asked.id)
+            found = {record.phy_offset: record for record in (*self.search.by_id(asked.id, None), *unindexed)}.values()
+            return [record for record in found if asked.id in (record.unique_key, record.message_id, record.message_id.lower())]
+        if asked.unique_key is not None:
+            return [each.record for each in self.with_unique_key(asked.unique_key)]
+        if asked.queue is not None:
+            assert asked.topic is not None
+            return [served.message for served in self.search.by_queue(asked.topic, asked.queue, asked.queue_offset)]
+        assert asked.physical is not None
+        return list(self.search.by_phy_offset(asked.physical))
+
+    def _with_key(self, topic: str, key: str) -> list[Message]:
+        """Return the records of a topic that have a key, also where they wait, come again, or are dead letters."""
+        again = [name for name in self._topics if m.kind_of(name) in (m.RETRY, m.DEAD_LETTER)]
+        names = sorted({topic, *_OWN_TOPICS, *again})
+        found = {record.phy_offset: record for record in self.search.with_key(names, key)}
+        found |= {record.phy_offset: record for record in self._unindexed if record.has_key(record.topic, key)}
+        return [found[at] for at in sorted(found) if self._is_of(found[at], topic)]
+
+    def _is_of(self, record: Message, topic: str) -> bool:
+        group, _ = m.group_of(record.topic)
+        return topic in (record.topic, self.belonging(record).meant.place.topic) or (
+            m.kind_of(record.topic) == m.RETRY and group is not None and group.endswith(f"_{topic}")
+        )
+
+    def with_unique_key(self, unique_key: str) -> list[Belonging]:
+        """Return all records that have a unique key, of any topic, in the order of the log."""
+        found = {record.phy_offset: record for record in self._unindexed if record.unique_key == unique_key}
+        names, searched = {*self._topics, *_OWN_TOPICS}, set[str]()
+        while names - searched:
+            # The index has keys by topic: a record may name one that has no queue here any more.
+            asked = sorted(names - searched)
+            searched |= names
+            records = [*self.search.by_unique_key(unique_key, None if self._asked.scan else asked)]
+            found |= {record.phy_offset: record for record in records}
+            if not self._asked.scan:
+                names |= {topic for record in found.values() if (topic := self.belonging(record).meant.place.topic)}
+        return [self.belonging(found[at]) for at in sorted(found)]
+
+    def belonging(self, record: Message) -> Belonging:
+        """Return a record with its meaning."""
+        meant = m.meaning(record, self._body(record), self._asked.delays)
+        if meant.kind == m.SCHEDULED and (unit := self.unit_of(record)) is not None and unit.phy_offset == record.phy_offset:
+            # The broker has put the time by its own levels into the unit (CommitLog.checkMessageAndReturnSize).
+            place = meant.place._replace(deliver_time=unit.tags_code)
+            meant = dataclasses.replace(meant, place=place)
+        return Belonging(record, meant)
+
+    def _body(self, record: Message) -> bytes:
+        return told_body(record, lambda size: self.search.log.body(record, size))
+
+    # -- how much of the log that is ----------------------------------------------------------------------------------
+
+    @cached_property
+    def is_covered(self) -> bool:
+        """Whether each record of the log with a key was looked at: by a scan, or by the index and what it does not have."""
+        _ = self._unindexed
+        return self._covered
+
+    @cached_property
+    def _unindexed(self) -> list[Message]:
+        """The records that no IndexFile covers, if they are few; else it is noted that there are more."""
+        self._covered = True
+        if self._asked.scan:
+            return []
+        log, low, found = self.search.log, self.search.log.start, list[Message]()
+        headers = sorted((file.header for file in self.search.index.files), key=lambda header: header.begin_place)
+        for begin, end in [*((header.begin_place, header.end_place) for header in headers), (log.end, log.end)]:
+            if begin > low:
+                self._covered &= self._walk(low, begin, found)
+            low = max(low, end)
+        if not self._covered:
+            self.notes.add(
+                "records without an index",
+                f"{escape(self.store.path)}: the index does not cover the whole log: what it lacks is not found: add --scan",
+            )
+        return found
+
+    def _walk(self, at: int, end: int, found: list[Message]) -> bool:
+        """Add the records of a part of the log; return whether these were all."""
+        log = self.search.log
+        while at < end:
+            if len(found) >= RECORDS_MAX:
+                return False
+            message = log.message(at)
+            if isinstance(message, Message):
+                found.append(message)
+                at += message.size
+            elif message == FILLER and (later := [segment.start for segment in log.segments if segment.start > at]):
+                at = later[0]
+            else:
+                return message in (FILLER, BEYOND) or (message == NOTHING and end == log.end)
+        return True
+
+    def end_time(self, record: Message) -> int | None:
+        """Return the store time of the log's last record, none of which lies before ``record``. None where it is not known."""
+        log = self.search.log
+        places = itertools.islice(self._all_queues(), _ENDS_MAX)
+        ends = [served for place in places if (served := self._last_of(*place)) is not None]
+        record = max([record, *ends], key=lambda one: one.phy_offset)
+        at = record.phy_offset + record.size
+        for _ in range(_STEPS_MAX):
+            found = log.message(at)
+            if isinstance(found, Message):
+                record, at = found, at + found.size
+            elif found == FILLER and (later := [segment.start for segment in log.segments if segment.start > at]):
+                at = later[0]
+            else:
+                return record.store_time if found in (NOTHING, FILLER, BEYOND) else None
+        return None
+
+    # -- queues -------------------------------------------------------------------------------------------------------
+
+    def _queue_ids(self, topic: str) -> list[int]:
+        folder = files.join(self.store.path, QUEUES, topic)
+        named = [entry.name for entry in entries(folder, self.notes) or [] if entry.kind == files.FOLDER]
+        return sorted(int(name) for name in named if name.isascii() and name.isdigit() and name == str(int(name)))
+
+    def _all_queues(self) -> Iterator[tuple[str, int]]:
+        return ((topic, queue_id) for topic in self._topics for queue_id in self._queue_ids(topic))
+
+    def _opened(self, topic: str, queue_id: int, notes: Notes) -> StoreQueue | None:
+        """Return a queue, which the caller closes; None where it has no files."""
+        folder = queue_folder(self.store.path, topic, queue_id)
+        queue = StoreQueue(*folder, self.search.log, notes) if folder else None
+        return queue if queue is not None and queue.has_files else None
+
+    def _last_of(self, topic: str, queue_id: int) -> Message | None:
+        queue = self._opened(topic, queue_id, Notes.silent())
+        if queue is None:
+            return None
+        unit = queue.last_unit()
+        queue.close()
+        served = None if unit is None else self.search.log.message(unit.phy_offset)
+        return served if isinstance(served, Message) else None
+
+    def unit_of(self, record: Message) -> Unit | None:
+        """Return the unit at a record's place in its queue; None where the queue has none there, or no files."""
+        queue = self._opened(record.topic, record.queue_id, Notes.silent())
+        if queue is None:
+            return None
+        unit = queue.units.at(queue.units.find(record.queue_offset))
+        queue.close()
+        return unit if unit.kind == UNIT else None
+
+    def records_of(self, topic: str, queue_id: int, since: int) -> tuple[list[Message], bool]:
+        """Return the records of one of the broker's own queues from a phy_offset on, and whether these are all of them."""
+        notes = Notes.silent()
+        found = list(itertools.islice(self._records_of(topic, queue_id, since, notes), _KEPT_MAX))
+        is_whole = not notes.lost and len(found) < _KEPT_MAX
+        if not is_whole:
+            text = notes.lost or f"has more than {_KEPT_MAX:,} records: the first ones were looked at"
+            self.notes.add("queues of the broker's own", f"{escape(topic)}/{queue_id}: {text}")
+        return found, is_whole
+
+    def _records_of(self, topic: str, queue_id: int, since: int, notes: Notes) -> Iterator[Message]:
+        queue = self._opened(topic, queue_id, notes)
+        if queue is not None:
+            try:
+                position = queue.units.first_where(lambda unit: unit.phy_offset >= since)
+                yield from (served.message for served in queue.from_position(position))
+            finally:
+                queue.close()
+        elif self._asked.scan:
+            served = self.search.by_queue(topic, queue_id, offset=0, count_max=INT32_MAX)
+            yield from (found.message for found in served if found.message.phy_offset >= since)
+        else:
+            notes.add("no files", "its ConsumeQueue has no files: add --scan to read the log instead")
+
+    def own_records(self, belonging: Sequence[Belonging]) -> OwnRecords:
+        """Return records of POP that may speak of these ones, and the marks that take messages back from the timer."""
+        since = min((each.record.phy_offset for each in belonging), default=0)
+        places = {each.place for each in belonging if each.is_at_clients}
+        revive = [place for place in self._all_queues() if m.kind_of(place[0]) == m.POP] if places else []
+        timed = revive or any(each.kind == m.TIMER for each in belonging)
+        timers = [(TIMER_TOPIC, 0)] if timed and TIMER_TOPIC in self._topics else []
+        topics_asked = [topic.encode() for topic, _, _ in places]
+        pops: dict[tuple[str | None, str | None], tuple[Message, PopRecord]] = {}
+        recalls: dict[str, Message] = {}
+        # A check point waits in the timer topic first: there it has the time at which the message was taken.
+        for record in self._each_of((*timers, *revive), since):
+            mark = record.properties.get("TIMER_DEL_UNIQKEY")
+            if mark is not None and record.topic == TIMER_TOPIC:
+                # One that rolls on is stored again.
+                recalls.setdefault(f"{record.unique_key}\x01{mark}\x01{record.born_time}", record)
+            elif m.POP in (m.kind_of(record.topic), m.kind_of(record.properties.get("REAL_TOPIC", ""))):
+                body = self._body(record)
+                said = pop_record(body, record.tags) if any(topic in body for topic in topics_asked) else None
+                if said and any((said.topic, said.queue_id, offset) in places for offset in said.offsets):
+                    pops.setdefault((record.unique_key, record.tags), (record, said))
+        return OwnRecords(sorted(pops.values(), key=lambda pop: pop[0].phy_offset), list(recalls.values()))
+
+    def _each_of(self, queues: Iterable[tuple[str, int]], since: int) -> Iterator[Message]:
+        for topic, queue_id in queues:
+            yield from self.records_of(topic, queue_id, since)[0]
+
+    def ops_of(self, half: Message) -> tuple[list[Message], bool]:
+        """Return the op messages of a half message's queue behind it, and whether these are all of them."""
+        records, is_whole = self.records_of(OP_TOPIC, half.queue_id, half.phy_offset)
+        return [record for record in records if record.tags == m.OP_TAG], is_whole
+
+    def traces(self, unique_key: str) -> Iterator[tuple[Message, dict[str, object]]]:
+        """Yield what clients wrote of a message into the trace topics."""
+        names = [topic for topic in {*self._topics, m.TRACE_TOPIC} if m.kind_of(topic) == m.TRACE]
+        records = {record.phy_offset: record for record in self.search.with_key(sorted(names), unique_key)}
+        unindexed = (record for record in self._unindexed if record.topic in names)
+        records |= {record.phy_offset: record for record in unindexed if record.has_key(record.topic, unique_key)}
+        for at in sorted(records):
+            for trace in self.belonging(records[at]).meant.details["traces"]:
+                if trace.get("msgId") == unique_key:
+                    yield records[at], trace
