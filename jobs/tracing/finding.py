@@ -29,6 +29,7 @@ from rocketmq_reindex.storage_format.topics import (
     OP_TOPIC,
     SCHEDULE_TOPIC,
     TIMER_TOPIC,
+    path_component,
 )
 
 _OWN_TOPICS: Final = (HALF_TOPIC, DISCARD_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC)
@@ -37,8 +38,6 @@ _ENDS_MAX: Final = 1000
 """queues whose ends are looked at for the log's end"""
 _STEPS_MAX: Final = 1_000_000
 """records that are walked from there to the log's end"""
-_KEPT_MAX: Final = 1_000_000
-"""records of the broker's own queues that are kept for the messages that are traced"""
 
 
 class Belonging(NamedTuple):
@@ -82,8 +81,8 @@ class StoreTracer:
         self.store, self._asked, self.notes = store, asked, notes
         self.search = Search(store.path, store.roots, notes, scan=asked.scan, progress=progress)
         known = set(topics(store.path, notes)) | (self.search.topics_of_log() if asked.scan else set())
-        # No record has the name of an LMQ as its topic.
-        self._topics = sorted(name for name in known if not name.startswith(LMQ_PREFIX))
+        # No record has the name of an LMQ as its topic. A name of the log may be no name of a folder.
+        self._topics = sorted(name for name in known if path_component(name) and not name.startswith(LMQ_PREFIX))
         if not self._topics and not asked.scan:
             folder = escape(files.join(store.path, QUEUES))
             raise InputError(
@@ -223,7 +222,7 @@ class StoreTracer:
 
     def _opened(self, topic: str, queue_id: int, notes: Notes) -> StoreQueue | None:
         """Return a queue, which the caller closes; None where it has no files."""
-        folder = queue_folder(self.store.path, topic, queue_id)
+        folder = queue_folder(self.store.path, topic, queue_id) if path_component(topic) else None
         queue = StoreQueue(*folder, self.search.log, notes) if folder else None
         return queue if queue is not None and queue.has_files else None
 
@@ -244,16 +243,6 @@ class StoreTracer:
         unit = queue.units.at(queue.units.find(record.queue_offset))
         queue.close()
         return unit if unit.kind == UNIT else None
-
-    def records_of(self, topic: str, queue_id: int, since: int) -> tuple[list[Message], bool]:
-        """Return the records of one of the broker's own queues from a phy_offset on, and whether these are all of them."""
-        notes = Notes.silent()
-        found = list(itertools.islice(self._records_of(topic, queue_id, since, notes), _KEPT_MAX))
-        is_whole = not notes.lost and len(found) < _KEPT_MAX
-        if not is_whole:
-            text = notes.lost or f"has more than {_KEPT_MAX:,} records: the first ones were looked at"
-            self.notes.add("queues of the broker's own", f"{escape(topic)}/{queue_id}: {text}")
-        return found, is_whole
 
     def _records_of(self, topic: str, queue_id: int, since: int, notes: Notes) -> Iterator[Message]:
         queue = self._opened(topic, queue_id, notes)
@@ -277,7 +266,7 @@ class StoreTracer:
         timed = revive or any(each.kind == m.TIMER for each in belonging)
         timers = [(TIMER_TOPIC, 0)] if timed and TIMER_TOPIC in self._topics else []
         topics_asked = [topic.encode() for topic, _, _ in places]
-        pops: dict[tuple[str | None, str | None], tuple[Message, PopRecord]] = {}
+        pops: dict[tuple[str | None, bytes], tuple[Message, PopRecord]] = {}
         recalls: dict[str, Message] = {}
         # A check point waits in the timer topic first: there it has the time at which the message was taken.
         for record in self._each_of((*timers, *revive), since):
@@ -289,17 +278,31 @@ class StoreTracer:
                 body = self._body(record)
                 said = pop_record(body, record.tags) if any(topic in body for topic in topics_asked) else None
                 if said and any((said.topic, said.queue_id, offset) in places for offset in said.offsets):
-                    pops.setdefault((record.unique_key, record.tags), (record, said))
+                    pops.setdefault((record.tags, body), (record, said))
         return OwnRecords(sorted(pops.values(), key=lambda pop: pop[0].phy_offset), list(recalls.values()))
 
     def _each_of(self, queues: Iterable[tuple[str, int]], since: int) -> Iterator[Message]:
+        """Yield the records of several queues; what could not be read of one is a note."""
         for topic, queue_id in queues:
-            yield from self.records_of(topic, queue_id, since)[0]
+            notes = Notes.silent()
+            yield from self._records_of(topic, queue_id, since, notes)
+            self._note(topic, queue_id, notes)
 
-    def ops_of(self, half: Message) -> tuple[list[Message], bool]:
-        """Return the op messages of a half message's queue behind it, and whether these are all of them."""
-        records, is_whole = self.records_of(OP_TOPIC, half.queue_id, half.phy_offset)
-        return [record for record in records if record.tags == m.OP_TAG], is_whole
+    def _note(self, topic: str, queue_id: int, notes: Notes) -> None:
+        if notes.lost:
+            self.notes.add("queues of the broker's own", f"{escape(topic)}/{queue_id}: {notes.lost}")
+
+    def op_of(self, half: Message, offsets: set[int]) -> tuple[Message | None, bool]:
+        """Return the op message behind a half message that names one of some offsets in its queue, or None.
+
+        And whether nothing that may be one was left out.
+        """
+        notes = Notes.silent()
+        for record in self._records_of(OP_TOPIC, half.queue_id, half.phy_offset, notes):
+            if record.tags == m.OP_TAG and not offsets.isdisjoint(self.belonging(record).meant.details["halfOffsets"]):
+                return record, True
+        self._note(OP_TOPIC, half.queue_id, notes)
+        return None, not notes.lost
 
     def traces(self, unique_key: str) -> Iterator[tuple[Message, dict[str, object]]]:
         """Yield what clients wrote of a message into the trace topics."""

@@ -155,9 +155,10 @@ class Named(NamedTuple):
 def run(asked: Trace, result: TraceResult, notes: Notes, progress: ProgressListener) -> None:
     """Fill the result. Raises InputError for what is no store, or has no index and no ``scan``."""
     with contextlib.ExitStack() as opened:
-        tracers = [StoreTracer(store, asked, notes, progress) for store in asked.stores]
-        for tracer in tracers:
-            opened.enter_context(tracer.search)
+        tracers: list[StoreTracer] = []
+        for store in asked.stores:
+            tracers.append(StoreTracer(store, asked, notes, progress))
+            opened.enter_context(tracers[-1].search)
         named = _newest(asked, tracers, notes)
         records: dict[str, list[Event]] = {each.name: [] for each in named}
         for tracer in tracers:

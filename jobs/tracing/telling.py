@@ -141,8 +141,7 @@ class Telling:
                 continue
             names = {half.queue_offset for half in chain}
             names |= {at for half in chain if (at := as_number(half.properties.get(_PREPARED_OFFSET, ""))) is not None}
-            ops, is_whole = self._tracer.ops_of(chain[0])
-            decided = next((op for op in ops if names & set(self._tracer.belonging(op).meant.details["halfOffsets"])), None)
+            decided, is_whole = self._tracer.op_of(chain[0], names)
             if decided is not None:
                 text = "rolled back: an op message names it, and the log has no committed message"
                 yield self._event(decided, "rolled back", text, certainty=self._absence)

@@ -219,6 +219,35 @@ def test_a_topic_made_anew(make: Make) -> None:
     assert [what for what, _ in whats(store, "B")][2:] == ["popped", "open", "passed"]
 
 
+def test_topics_that_lead_elsewhere(make: Make) -> None:
+    """A record may name any topic: none leads out of the store."""
+    store = make(Message(properties={"UNIQ_KEY": "A"}))
+    outside = store.parent / "elsewhere" / "0"
+    outside.mkdir(parents=True)
+    (outside / f"{0:020d}").write_bytes((7).to_bytes(8, "big") + (1).to_bytes(4, "big") + bytes(8))
+    segment = store / "commitlog" / f"{0:020d}"
+    data = bytearray(segment.read_bytes())
+    end = place(Message(properties={"UNIQ_KEY": "A"}))
+    record = encode(Message(topic="../../elsewhere", properties={"UNIQ_KEY": "B"}, queue_offset=0), end)
+    data[end : end + len(record)] = record
+    segment.write_bytes(data)
+    for scan in (False, True):
+        (found,) = rr.trace(store, physical=end, scan=scan)
+        assert "not served" not in [event.what for event in found.events]
+
+
+def test_batch_acknowledgements(make: Make) -> None:
+    """Several of one check point have one unique key (``AckMessageProcessor`` of 5.x): each counts."""
+    messages = [Message(topic="T", properties={"UNIQ_KEY": f"{number}"}) for number in range(2)]
+    acks = [
+        pop_message({"aol": [number], "so": 0, "t": "T", "c": "g", "q": 0, "pt": EPOCH, "bn": "b"}, "bAck", EPOCH + 1)
+        for number in range(2)
+    ]
+    store = make(*messages, check_point([0, 1], EPOCH), *acks)
+    for number in range(2):
+        assert [what for what, _ in whats(store, f"{number}")][2:] == ["popped", "acknowledged"]
+
+
 def test_folders_that_are_no_queues(make: Make) -> None:
     store = make(Message(properties={"UNIQ_KEY": "A"}))
     for name in ("\u00b2", "\u0663", "007", "x"):
