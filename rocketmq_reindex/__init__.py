@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.inspecting.options import InspectResult
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
     from rocketmq_reindex.jobs.reporting.make import ReportResult
-    from rocketmq_reindex.jobs.tracing.timeline import TraceResult
+    from rocketmq_reindex.jobs.tracing.timeline import TracedMessage, TraceEvent, TraceResult
     from rocketmq_reindex.jobs.verifying.summary import VerifyResult
     from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError, UsageError
     from rocketmq_reindex.version import __version__
 
 __all__ = [
     "BuildResult", "FetchResult", "FoundMessage", "InfoResult", "InputError", "InspectResult", "PreflightResult", "QueryResult",
-    "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "TraceResult", "UsageError", "VerifyResult",
-    "__version__", "build", "fetch", "info", "inspect", "messages", "options", "preflight", "query", "repair", "report", "sql",
-    "trace", "verify",
+    "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "TraceEvent", "TraceResult", "TracedMessage",
+    "UsageError", "VerifyResult", "__version__", "build", "fetch", "info", "inspect", "messages", "options", "preflight",
+    "query", "repair", "report", "sql", "trace", "verify",
 ]  # fmt: skip
 
 _MODULES = {
@@ -52,7 +52,7 @@ _MODULES = {
     "PreflightResult": "jobs.preflighting.run",
     "ReportResult": "jobs.reporting.make",
     "Result": "jobs.command.results",
-    "TraceResult": "jobs.tracing.timeline",
+    **dict.fromkeys(("TraceEvent", "TraceResult", "TracedMessage"), "jobs.tracing.timeline"),
     "VerifyResult": "jobs.verifying.summary",
     **dict.fromkeys(("InputError", "RefusedError", "ReindexError", "UsageError"), "storage_format.errors"),
     "__version__": "version",

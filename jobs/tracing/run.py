@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.tracing.finding import Belonging, OwnRecords, StoreTracer
 from rocketmq_reindex.jobs.tracing.options import Trace
 from rocketmq_reindex.jobs.tracing.telling import Telling, event_of
-from rocketmq_reindex.jobs.tracing.timeline import Event, TracedMessage, TraceResult, in_order
+from rocketmq_reindex.jobs.tracing.timeline import TracedMessage, TraceEvent, TraceResult, in_order
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import CONFIG, INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
@@ -93,7 +93,7 @@ def _groups(path: str, table: dict[str, Any], notes: Notes) -> Iterator[GroupOff
             yield GroupOffsets(f"{CONFIG}/{files.base(path)}", topic, group, offsets)
 
 
-def _of_groups(tracer: StoreTracer, places: Sequence[Belonging], groups: Sequence[GroupOffsets]) -> Iterator[Event]:
+def _of_groups(tracer: StoreTracer, places: Sequence[Belonging], groups: Sequence[GroupOffsets]) -> Iterator[TraceEvent]:
     """Yield where each group stands that reads a queue in which the message lies."""
     for known in groups:
         for record in (each.record for each in places if each.record.topic == known.topic):
@@ -107,7 +107,7 @@ def _of_groups(tracer: StoreTracer, places: Sequence[Belonging], groups: Sequenc
                 what, text = "passed", f"{stands}: it is through with a part of the batch"
             else:
                 what, text = "not reached", f"{stands}: it has not consumed the message, or not noted it yet"
-            yield Event(None, tracer.store.name, what, text, known.file, "follows", group=known.group)
+            yield TraceEvent(None, tracer.store.name, what, text, known.file, "follows", group=known.group)
 
 
 def _messages_of(record: Message) -> int:
@@ -120,7 +120,7 @@ def _messages_of(record: Message) -> int:
 # What clients wrote of the message themselves.
 
 
-def _of_traces(tracer: StoreTracer, unique_key: str) -> Iterator[Event]:
+def _of_traces(tracer: StoreTracer, unique_key: str) -> Iterator[TraceEvent]:
     for record, trace in tracer.traces(unique_key):
         kind, time = trace["traceType"], trace.get("timeStamp")
         told = trace.get("groupName")
@@ -160,7 +160,7 @@ def run(asked: Trace, result: TraceResult, notes: Notes, progress: ProgressListe
             tracers.append(StoreTracer(store, asked, notes, progress))
             opened.enter_context(tracers[-1].search)
         named = _newest(asked, tracers, notes)
-        records: dict[str, list[Event]] = {each.name: [] for each in named}
+        records: dict[str, list[TraceEvent]] = {each.name: [] for each in named}
         for tracer in tracers:
             belonging = {each.name: _belonging(tracer, each) for each in named}
             some = any(belonging.values())
@@ -216,7 +216,7 @@ def _belonging(tracer: StoreTracer, named: Named) -> list[Belonging]:
     return [found[at] for at in sorted(found)]
 
 
-def _born_once(events: Sequence[Event]) -> Iterator[Event]:
+def _born_once(events: Sequence[TraceEvent]) -> Iterator[TraceEvent]:
     """Leave out that a message was made, where a store says it of a copy: the earliest counts."""
     births = [event for event in events if event.what == "born"]
     first = min(births, key=lambda event: event.time or 0) if births else None

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from rocketmq_reindex.jobs.querying.answer import host_text, meaning_row
 from rocketmq_reindex.jobs.tracing.finding import Belonging, OwnRecords, StoreTracer
-from rocketmq_reindex.jobs.tracing.timeline import Certainty, Event
+from rocketmq_reindex.jobs.tracing.timeline import Certainty, TraceEvent
 from rocketmq_reindex.storage_format.record import layout as r, meaning as m
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.record.system_bodies import CHECK_POINT_TAG, PopRecord, as_number
@@ -39,11 +39,11 @@ class PopPlace(NamedTuple):
 def event_of(
     tracer: StoreTracer, record: Message, what: str, text: str, time: int | None = None, certainty: Certainty = "seen",
     group: str | None = None,
-) -> Event:  # fmt: skip
+) -> TraceEvent:  # fmt: skip
     """Return an event that a record shows: at its store time, unless another is given."""
     evidence = f"{escape(record.topic)}/{record.queue_id}/{record.queue_offset}"
     shown = record.store_time if time is None else time
-    return Event(shown, tracer.store.name, what, text, evidence, certainty, record.phy_offset, group)
+    return TraceEvent(shown, tracer.store.name, what, text, evidence, certainty, record.phy_offset, group)
 
 
 class Telling:
@@ -57,7 +57,7 @@ class Telling:
         self._absence: Certainty = "follows" if tracer.is_covered else "unknown"
         self._units = {each.record.phy_offset: tracer.unit_of(each.record) for each in self._belonging if each.is_at_clients}
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[TraceEvent]:
         """Yield all events."""
         yield from self._records()
         yield from self._transactions()
@@ -75,10 +75,10 @@ class Telling:
     def _event(
         self, record: Message, what: str, text: str, time: int | None = None, certainty: Certainty = "seen",
         group: str | None = None,
-    ) -> Event:  # fmt: skip
+    ) -> TraceEvent:  # fmt: skip
         return event_of(self._tracer, record, what, text, time, certainty, group)
 
-    def _records(self) -> Iterator[Event]:
+    def _records(self) -> Iterator[TraceEvent]:
         """Yield what each record shows by itself."""
         if not self._belonging:
             return
@@ -93,7 +93,7 @@ class Telling:
                 event = self._event(each.record, "not served", text, certainty="follows")
                 yield dataclasses.replace(event, time=None)
 
-    def _of_record(self, each: Belonging) -> Event:
+    def _of_record(self, each: Belonging) -> TraceEvent:
         record = each.record
         text = meaning_row(each.meant)["text"]
         at = f"{record.topic}, queue {record.queue_id}, offset {record.queue_offset}"
@@ -130,7 +130,7 @@ class Telling:
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
-    def _transactions(self) -> Iterator[Event]:
+    def _transactions(self) -> Iterator[TraceEvent]:
         committed = {each.record.prepared_offset for each in self._belonging if _is_commit(each.record)}
         given_up = [each.record.phy_offset for each in self._belonging if each.kind == m.GIVEN_UP]
         for chain in self._chains():
@@ -177,7 +177,7 @@ class Telling:
                 found.append(mark)
         return found
 
-    def _waiting(self) -> Iterator[Event]:
+    def _waiting(self) -> Iterator[TraceEvent]:
         recalls = self._recalls()
         for recall in recalls:
             yield self._event(recall, "recalled", f"a client takes the waiting message {self._unique_key} back")
@@ -194,7 +194,7 @@ class Telling:
             else:
                 yield self._undelivered(each, bool(recalls))
 
-    def _undelivered(self, each: Belonging, recalled: bool) -> Event:
+    def _undelivered(self, each: Belonging, recalled: bool) -> TraceEvent:
         due, end = each.meant.place.deliver_time, self._tracer.end_time(each.record)
         if recalled and each.kind == m.TIMER:
             return self._event(each.record, "not delivered", "recalled before its time", due, certainty=self._absence)
@@ -208,7 +208,7 @@ class Telling:
 
     # -- pop ----------------------------------------------------------------------------------------------------------
 
-    def _pops(self) -> Iterator[Event]:
+    def _pops(self) -> Iterator[TraceEvent]:
         places = {each.place for each in self.places()}
         by_place: dict[PopPlace, list[tuple[Message, PopRecord]]] = {}
         for record, said in self._own.pops:
@@ -218,7 +218,7 @@ class Telling:
         for place, told in by_place.items():
             yield from self._pop_events(place, told)
 
-    def _pop_events(self, place: PopPlace, told: Sequence[tuple[Message, PopRecord]]) -> Iterator[Event]:
+    def _pop_events(self, place: PopPlace, told: Sequence[tuple[Message, PopRecord]]) -> Iterator[TraceEvent]:
         """Yield what a group did with a message by POP, from its check points and acknowledgements in the order of the log."""
         at, group = f"{place.topic}, queue {place.queue_id}, offset {place.offset}", place.group
         # The broker puts a check point again whose messages it could not give back (PopReviveService.rePutCK).

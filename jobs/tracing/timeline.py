@@ -18,7 +18,7 @@ Certainty = Literal["seen", "follows", "unknown"]
 
 
 @dataclass(frozen=True)
-class Event:
+class TraceEvent:
     """One line of a timeline. ``time`` is milliseconds since 1970; None for what has no time, as where a group stands now."""
 
     time: int | None
@@ -42,7 +42,7 @@ class Event:
         }  # fmt: skip
 
 
-def in_order(events: Iterable[Event]) -> list[Event]:
+def in_order(events: Iterable[TraceEvent]) -> list[TraceEvent]:
     """Return events by time; of one time by store and place in its log. Those without a time come last.
 
     That it was made comes first: a client notes the time at which it sends before it stamps the message (``TraceBean``).
@@ -67,7 +67,7 @@ class TracedMessage:
     """its unique key, or where it has none its message id"""
     keys: tuple[str, ...]
     topic: str
-    events: tuple[Event, ...]
+    events: tuple[TraceEvent, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the message as ``trace --json`` prints it."""
@@ -129,7 +129,7 @@ class TraceResult(Result):
         return {"messages": counted(len(self.messages), "message"), "events": counted(events, "event")}
 
 
-def _row(event: Event) -> dict[str, Any]:
+def _row(event: TraceEvent) -> dict[str, Any]:
     time = "-" if event.time is None else show_time(event.time)
     return {
         "time": time, "store": escape(event.store), "what": event.what, "text": event.text, "evidence": event.evidence,
