@@ -51,7 +51,8 @@ class Telling:
 
     def __init__(self, tracer: StoreTracer, belonging: Sequence[Belonging], own: OwnRecords) -> None:
         self._tracer, self._own = tracer, own
-        self._belonging = [each for each in belonging if not each.is_recall]
+        # Only who asks for a recall itself is told of it as a message.
+        self._belonging = [each for each in belonging if not each.is_recall] or list(belonging)
         self._unique_key = belonging[0].record.unique_key if belonging else None
         # What is not in a part of the log that nobody has looked at does not follow from anything.
         self._absence: Certainty = "follows" if tracer.is_covered else "unknown"
@@ -183,7 +184,7 @@ class Telling:
             yield self._event(recall, "recalled", f"a client takes the waiting message {self._unique_key} back")
         taken: set[int] = set()
         for number, each in enumerate(self._belonging):
-            if each.kind not in (m.SCHEDULED, m.TIMER):
+            if each.kind not in (m.SCHEDULED, m.TIMER) or each.is_recall:
                 continue
             later = self._belonging[number + 1 :]
             copy = next((other for other in later if _waits_for(each, other) and other.record.phy_offset not in taken), None)

@@ -203,6 +203,8 @@ def test_recalls(make: Make) -> None:
     for name, mark in (("newer", "A"), ("older", "T+A")):
         assert [what for what, _ in whats(store_with(mark, name), "A")] == ["born", "timer", "recalled", "not delivered"]
     assert "recalled" not in [what for what, _ in whats(store_with("Other+A", "other"), "A")]
+    alone = Message(topic="rmq_sys_wheel_timer", properties=timer | {"UNIQ_KEY": "M", "TIMER_DEL_UNIQKEY": "A"})
+    assert whats(make(alone, name="alone"), "M") == [("born", "seen"), ("timer", "seen")]
 
 
 def test_a_topic_made_anew(make: Make) -> None:
