@@ -31,7 +31,15 @@ TOPIC: Final = 512
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+"""``MixAll.DLQ_GROUP_TOPIC_PREFIX``"""
 SYSTEM_PREFIX: Final = "rmq_sys_"
+REVIVE_PREFIX: Final = f"{SYSTEM_PREFIX}REVIVE_LOG_"
+"""``PopAckConstants.REVIVE_TOPIC``: of a cluster"""
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+"""``TopicValidator.RMQ_SYS_TRACE_TOPIC``; a broker's ``msgTraceTopicName`` may be another"""
+TRACE_PREFIX: Final = f"{SYSTEM_PREFIX}TRACE_DATA_"
+"""``TraceConstants.TRACE_TOPIC_PREFIX``: a region's topic in the cloud"""
 LMQ_PREFIX: Final = "%LMQ%"
 TIMER_TOPIC: Final = f"{SYSTEM_PREFIX}wheel_timer"
 """``TimerMessageStore.TIMER_TOPIC``; a broker reads its queue 0 alone"""
@@ -39,6 +47,8 @@ HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 """``TransactionalMessageUtil.buildHalfTopic``"""
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 """``TransactionalMessageUtil.buildOpTopic``: which half messages were committed or rolled back"""
+OP_TAG: Final = "d"
+"""``TransactionalMessageUtil.REMOVE_TAG``, the TAGS of each op message that counts"""
 DISCARD_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 """``TopicValidator.RMQ_SYS_TRANS_CHECK_MAX_TIME_TOPIC``: half messages that a broker has given up"""
 WAITING_TOPICS: Final = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC})
@@ -68,12 +78,12 @@ def is_usual(name: str) -> bool:
 SYSTEM_TOPICS: Final = frozenset(
     {
         "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
+        SCHEDULE_TOPIC,
         "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        HALF_TOPIC,
+        TRACE_TOPIC,
+        OP_TOPIC,
+        DISCARD_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
         "CHECKPOINT_TOPIC",

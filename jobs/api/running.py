@@ -162,7 +162,10 @@ def run_query(
 
 
 def run_trace(settings_of: Callable[[], Trace], *, quiet: bool = False) -> Ended[TraceResult]:
-    """Trace messages. ``settings_of`` may raise UsageError. ``quiet``: no progress is shown on stderr."""
+    """Trace messages. Return how that ended. ``settings_of`` may raise UsageError.
+
+    ``quiet``: no progress is shown on stderr.
+    """
     from rocketmq_reindex.jobs.publishing.layout import check_writable, write_whole
     from rocketmq_reindex.jobs.querying.table import terminal_width
     from rocketmq_reindex.jobs.reporting.parts import traces

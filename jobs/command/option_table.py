@@ -116,7 +116,8 @@ OPTIONS: Final = _of(
     max=Option("show at most this many messages; with --key or --tag the newest ones", "N", int, shown="all")
     .but("trace", help="trace at most this many messages with the key: the newest ones", default=10, shown=None),
     scan=Option(
-        "read the whole log instead of the IndexFiles or the files of a queue; with --time read every unit of the queue"),
+        "read the whole log instead of the IndexFiles or the files of a queue; with --time read every unit of the queue")
+    .but("trace", help="read the whole log instead of the IndexFiles, and of queues that have no files"),
     records=Option("also list every record, unit or item of the file",
         text="also give every record, unit or item, as ``records`` of the result"),
     topics=Option("put in config/topics.json also where the store has one of its own"),

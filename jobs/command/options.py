@@ -53,7 +53,7 @@ ABOUT: Final = {
         ),
     ),
     "trace": About(
-        "Say what happened to a message: all that stores hold of it, as a timeline. Without a broker, and nothing is written.",
+        "Say what happened to a message: all that stores hold of it, as a timeline. Without a broker; stores are only read.",
         (
             "rmq-reindex trace --store /data/store --topic Orders --key order-17",
             "rmq-reindex trace --store a=/data/broker-a --store b=/data/broker-b --id AC110002000018B4AAC2845B1A7F0001",

@@ -11,6 +11,12 @@ from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.udfs.times import delay_levels, show_time
 
+_PLACES: Final = {
+    "queue": layouts.INT32_MAX, "offset": layouts.INT64_MAX // 64, "queue_offset": layouts.INT64_MAX // 64,
+    "physical": layouts.INT64_MAX,
+}  # fmt: skip
+"""the largest value of each option that is a place in a store"""
+
 
 @dataclass(frozen=True)
 class Query:
@@ -80,6 +86,14 @@ parse_query: Final = options.reader("query", question)
 """Return the question in the words behind ``query``. Raises as ``question``."""
 
 
+def place_out_of_range(**places: int | None) -> str:
+    """Return which of some places no store can have, by their options' names; "" where all are possible."""
+    for name, value in places.items():
+        if value is not None and not 0 <= value <= _PLACES[name]:
+            return f"--{name.replace('_', '-')} {value} is out of range"
+    return ""
+
+
 def _checked(query: Query) -> Query:
     def refuse(what: str) -> errors.UsageError:
         return errors.UsageError(f"rmq-reindex query: {what}: see --help")
@@ -105,10 +119,8 @@ def _checked(query: Query) -> Query:
         raise refuse("--max takes a number above 0")
     if query.body_max < 0:
         raise refuse("--body-max takes a number from 0 on")
-    for name, limit in (("queue", layouts.INT32_MAX), ("offset", layouts.INT64_MAX // 64), ("physical", layouts.INT64_MAX)):
-        value = getattr(query, name)
-        if value is not None and not 0 <= value <= limit:
-            raise refuse(f"--{name} {value} is out of range")
+    if out_of_range := place_out_of_range(queue=query.queue, offset=query.offset, physical=query.physical):
+        raise refuse(out_of_range)
     if "" in (query.topic, query.key, query.tag, query.id):
         raise refuse("a topic, a key, a tag and an id have at least one character")
     return query

@@ -3,7 +3,6 @@
 Compiles, or loads compiled code, once.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -16,7 +15,6 @@ from rocketmq_reindex.jobs.store.queue import ServedMessage
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
-from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, stale_tail as scan_stale_tail
 from rocketmq_reindex.storage_format.showing import counted, escape, reason
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
@@ -71,14 +69,8 @@ def scan_queue(
     ]  # fmt: skip
     for queued in _messages(log, sorted(asked_units), notes):
         assert queued.queue_offset is not None
-        if queued.queue_offset >= offset or queued.queue_offset + _messages_of(queued.message) > offset:
+        if queued.queue_offset >= offset or queued.queue_offset + queued.message.message_count > offset:
             yield queued
-
-
-def _messages_of(message: Message) -> int:
-    """Return how many queue offsets a record takes: more than one only for a batch (``CommitLog.setBatchSizeIfNeeded``)."""
-    number = message.properties.get("INNER_NUM", "")
-    return int(number) if message.sys_flag & r.FLAG_INNER_BATCH and re.fullmatch("[0-9]{1,5}", number) else 1
 
 
 class _Unit(NamedTuple):

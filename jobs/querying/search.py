@@ -12,7 +12,7 @@ from typing import Final
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
 from rocketmq_reindex.jobs.store import folders, settings, tag_items
-from rocketmq_reindex.jobs.store.contents import EXPIRED, FILLER, NOTHING, IndexFiles, IndexSizes, StoreLog
+from rocketmq_reindex.jobs.store.contents import EXPIRED, NOTHING, IndexFiles, IndexSizes, RecordWalk, StoreLog
 from rocketmq_reindex.jobs.store.queue import OffsetSpan, ServedMessage, StoreQueue, queue_folder, topics
 from rocketmq_reindex.storage_format.errors import InputError, NoListener, ProgressListener
 from rocketmq_reindex.storage_format.layouts import QUEUES
@@ -53,23 +53,13 @@ class UnindexedTag:
 
     def _walk(self, part: tag_items.Part) -> None:
         """Read the records of a part; what is long or damaged is left to the scan."""
-        at = part.low
-        for _ in range(RECORDS_MAX):
-            if at >= part.high:
-                return
-            message = self._log.message(at)
-            if isinstance(message, Message):
-                if message.is_indexed and message.has_tag(self._topic, self._tag):
-                    self._found.add(at)
-                self.log_bytes += message.size
-                at += message.size
-            elif message == FILLER:
-                at = next((segment.start for segment in self._log.segments if segment.start > at), part.high)
-            elif message == NOTHING and self._is_end(at, part):
-                return
-            else:
-                break
-        self._long.append(tag_items.Part(at, part.high))
+        walk = RecordWalk(self._log, part.low, part.high, RECORDS_MAX)
+        for message in walk:
+            if message.is_indexed and message.has_tag(self._topic, self._tag):
+                self._found.add(message.phy_offset)
+            self.log_bytes += message.size
+        if walk.at < part.high and not (walk.stop == NOTHING and self._is_end(walk.at, part)):
+            self._long.append(tag_items.Part(walk.at, part.high))
 
     def _is_end(self, at: int, part: tag_items.Part) -> bool:
         """Return whether zeros are the log's end: behind the last record with items, in the last segment or one of zeros before

@@ -168,6 +168,31 @@ class StoreLog:
         self._open.clear()
 
 
+class RecordWalk:
+    """Gives the records of a part of a log one after another, over the ends of segments; of at most ``most`` looks.
+
+    ``at`` is how far it came. ``stop`` is what stands there, if that is no record; "" else.
+    """
+
+    def __init__(self, log: StoreLog, low: int, high: int, most: int) -> None:
+        self._log, self._high, self._most = log, high, most
+        self.at, self.stop = low, ""
+
+    def __iter__(self) -> Iterator[Message]:
+        for _ in range(self._most):
+            if self.at >= self._high:
+                return
+            found = self._log.message(self.at)
+            if isinstance(found, Message):
+                yield found
+                self.at += found.size
+            elif found == FILLER:
+                self.at = next((segment.start for segment in self._log.segments if segment.start > self.at), self._high)
+            else:
+                self.stop = found
+                return
+
+
 # ------------------------------------------------------------------------------------------------------------------ index files
 # The physical offsets of a key, from all IndexFiles of a store.
 #

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.describing.queues import last_record
 from rocketmq_reindex.jobs.querying.bodies import told_body
 from rocketmq_reindex.jobs.querying.search import RECORDS_MAX, Search
-from rocketmq_reindex.jobs.store.contents import BEYOND, FILLER, NOTHING
+from rocketmq_reindex.jobs.store.contents import BEYOND, FILLER, NOTHING, RecordWalk
 from rocketmq_reindex.jobs.store.folders import Notes, entries
 from rocketmq_reindex.jobs.store.queue import StoreQueue, queue_folder, topics
 from rocketmq_reindex.jobs.tracing.options import Trace, TracedStore
@@ -20,24 +20,21 @@ from rocketmq_reindex.storage_format.layouts import INT32_MAX, QUEUES
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, Unit
 from rocketmq_reindex.storage_format.record import meaning as m
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.record.system_bodies import PopRecord, pop_record
+from rocketmq_reindex.storage_format.record.system_bodies import PopRecord, op_offsets, pop_record
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.topics import (
     DISCARD_TOPIC,
-    HALF_TOPIC,
     LMQ_PREFIX,
+    OP_TAG,
     OP_TOPIC,
-    SCHEDULE_TOPIC,
     TIMER_TOPIC,
+    TRACE_TOPIC,
+    WAITING_TOPICS,
     path_component,
 )
 
-_OWN_TOPICS: Final = (HALF_TOPIC, DISCARD_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC)
+_OWN_TOPICS: Final = frozenset({*WAITING_TOPICS, DISCARD_TOPIC})
 """Messages of any topic may lie there."""
-_ENDS_MAX: Final = 1000
-"""queues whose ends are looked at for the log's end"""
-_STEPS_MAX: Final = 1_000_000
-"""records that are walked from there to the log's end"""
 
 
 class Belonging(NamedTuple):
@@ -81,6 +78,7 @@ class StoreTracer:
         self.store, self._asked, self.notes = store, asked, notes
         self.search = Search(store.path, store.roots, notes, scan=asked.scan, progress=progress)
         known = set(topics(store.path, notes)) | (self.search.topics_of_log() if asked.scan else set())
+        self._by_unique_key: dict[str, list[Belonging]] = {}
         # No record has the name of an LMQ as its topic. A name of the log may be no name of a folder.
         self._topics = sorted(name for name in known if path_component(name) and not name.startswith(LMQ_PREFIX))
         if not self._topics and not asked.scan:
@@ -99,8 +97,7 @@ class StoreTracer:
             return self._with_key(asked.topic, asked.key)
         if asked.id is not None:
             # Where a broker's id says, another store has another message.
-            unindexed = (record for record in self._unindexed if record.unique_key == asked.id)
-            found = {record.phy_offset: record for record in (*self.search.by_id(asked.id, None), *unindexed)}.values()
+            found = self._with_unindexed(self.search.by_id(asked.id, None), lambda record: record.unique_key == asked.id)
             return [record for record in found if asked.id in (record.unique_key, record.message_id, record.message_id.lower())]
         if asked.unique_key is not None:
             return [each.record for each in self.with_unique_key(asked.unique_key)]
@@ -114,29 +111,37 @@ class StoreTracer:
         """Return the records of a topic that have a key, also where they wait, come again, or are dead letters."""
         again = [name for name in self._topics if m.kind_of(name) in (m.RETRY, m.DEAD_LETTER)]
         names = sorted({topic, *_OWN_TOPICS, *again})
-        found = {record.phy_offset: record for record in self.search.with_key(names, key)}
-        found |= {record.phy_offset: record for record in self._unindexed if record.has_key(record.topic, key)}
-        return [found[at] for at in sorted(found) if self._is_of(found[at], topic)]
+        found = self._with_unindexed(self.search.with_key(names, key), lambda record: record.has_key(record.topic, key))
+        return [record for record in found if self._is_of(record, topic)]
 
     def _is_of(self, record: Message, topic: str) -> bool:
-        group, _ = m.group_of(record.topic)
-        return topic in (record.topic, self.belonging(record).meant.place.topic) or (
-            m.kind_of(record.topic) == m.RETRY and group is not None and group.endswith(f"_{topic}")
-        )
+        return topic in (record.topic, self.belonging(record).meant.place.topic) or m.pop_group(record.topic, topic) is not None
+
+    def _with_unindexed(self, found: Iterable[Message], matches: Callable[[Message], bool]) -> list[Message]:
+        """Return the records that were found, and those that no index covers and that match, in the order of the log."""
+        by_place = {record.phy_offset: record for record in (*found, *filter(matches, self._unindexed))}
+        return [by_place[at] for at in sorted(by_place)]
 
     def with_unique_key(self, unique_key: str) -> list[Belonging]:
         """Return all records that have a unique key, of any topic, in the order of the log."""
-        found = {record.phy_offset: record for record in self._unindexed if record.unique_key == unique_key}
+        if unique_key not in self._by_unique_key:
+            self._by_unique_key[unique_key] = self._searched(unique_key)
+        return self._by_unique_key[unique_key]
+
+    def _searched(self, unique_key: str) -> list[Belonging]:
+        found: dict[int, Belonging] = {}
         names, searched = {*self._topics, *_OWN_TOPICS}, set[str]()
         while names - searched:
             # The index has keys by topic: a record may name one that has no queue here any more.
-            asked = sorted(names - searched)
+            asked = None if self._asked.scan else sorted(names - searched)
             searched |= names
-            records = [*self.search.by_unique_key(unique_key, None if self._asked.scan else asked)]
-            found |= {record.phy_offset: record for record in records}
+            records = self.search.by_unique_key(unique_key, asked)
+            for record in self._with_unindexed(records, lambda record: record.unique_key == unique_key):
+                if record.phy_offset not in found:
+                    found[record.phy_offset] = self.belonging(record)
             if not self._asked.scan:
-                names |= {topic for record in found.values() if (topic := self.belonging(record).meant.place.topic)}
-        return [self.belonging(found[at]) for at in sorted(found)]
+                names |= {topic for each in found.values() if (topic := each.meant.place.topic)}
+        return [found[at] for at in sorted(found)]
 
     def belonging(self, record: Message) -> Belonging:
         """Return a record with its meaning."""
@@ -177,38 +182,19 @@ class StoreTracer:
             )
         return found
 
-    def _walk(self, at: int, end: int, found: list[Message]) -> bool:
-        """Add the records of a part of the log; return whether these were all."""
+    def _walk(self, low: int, high: int, found: list[Message]) -> bool:
+        """Add the records of a part of the log. Return whether these were all."""
         log = self.search.log
-        while at < end:
-            if len(found) >= RECORDS_MAX:
-                return False
-            message = log.message(at)
-            if isinstance(message, Message):
-                found.append(message)
-                at += message.size
-            elif message == FILLER and (later := [segment.start for segment in log.segments if segment.start > at]):
-                at = later[0]
-            else:
-                return message in (FILLER, BEYOND) or (message == NOTHING and end == log.end)
-        return True
+        walk = RecordWalk(log, low, high, RECORDS_MAX - len(found))
+        found.extend(walk)
+        return walk.at >= high or (walk.stop == NOTHING and high == log.end)
 
-    def end_time(self, record: Message) -> int | None:
-        """Return the store time of the log's last record, none of which lies before ``record``. None where it is not known."""
-        log = self.search.log
-        places = itertools.islice(self._all_queues(), _ENDS_MAX)
-        ends = [served for place in places if (served := self._last_of(*place)) is not None]
-        record = max([record, *ends], key=lambda one: one.phy_offset)
-        at = record.phy_offset + record.size
-        for _ in range(_STEPS_MAX):
-            found = log.message(at)
-            if isinstance(found, Message):
-                record, at = found, at + found.size
-            elif found == FILLER and (later := [segment.start for segment in log.segments if segment.start > at]):
-                at = later[0]
-            else:
-                return record.store_time if found in (NOTHING, FILLER, BEYOND) else None
-        return None
+    @cached_property
+    def end_time(self) -> int | None:
+        """The store time of the log's last record; None where damage may hide which that is."""
+        last = last_record(self.search.log)
+        behind = None if last is None else self.search.log.message(last.phy_offset + last.size)
+        return last.store_time if last is not None and behind in (NOTHING, FILLER, BEYOND) else None
 
     # -- queues -------------------------------------------------------------------------------------------------------
 
@@ -225,15 +211,6 @@ class StoreTracer:
         folder = queue_folder(self.store.path, topic, queue_id) if path_component(topic) else None
         queue = StoreQueue(*folder, self.search.log, notes) if folder else None
         return queue if queue is not None and queue.has_files else None
-
-    def _last_of(self, topic: str, queue_id: int) -> Message | None:
-        queue = self._opened(topic, queue_id, Notes.silent())
-        if queue is None:
-            return None
-        unit = queue.last_unit()
-        queue.close()
-        served = None if unit is None else self.search.log.message(unit.phy_offset)
-        return served if isinstance(served, Message) else None
 
     def unit_of(self, record: Message) -> Unit | None:
         """Return the unit at a record's place in its queue; None where the queue has none there, or no files."""
@@ -299,18 +276,19 @@ class StoreTracer:
         """
         notes = Notes.silent()
         for record in self._records_of(OP_TOPIC, half.queue_id, half.phy_offset, notes):
-            if record.tags == m.OP_TAG and not offsets.isdisjoint(self.belonging(record).meant.details["halfOffsets"]):
+            if record.tags == OP_TAG and not offsets.isdisjoint(op_offsets(self._body(record))):
                 return record, True
         self._note(OP_TOPIC, half.queue_id, notes)
         return None, not notes.lost
 
     def traces(self, unique_key: str) -> Iterator[tuple[Message, dict[str, object]]]:
         """Yield what clients wrote of a message into the trace topics."""
-        names = [topic for topic in {*self._topics, m.TRACE_TOPIC} if m.kind_of(topic) == m.TRACE]
-        records = {record.phy_offset: record for record in self.search.with_key(sorted(names), unique_key)}
-        unindexed = (record for record in self._unindexed if record.topic in names)
-        records |= {record.phy_offset: record for record in unindexed if record.has_key(record.topic, unique_key)}
-        for at in sorted(records):
-            for trace in self.belonging(records[at]).meant.details["traces"]:
+        names = [topic for topic in {*self._topics, TRACE_TOPIC} if m.kind_of(topic) == m.TRACE]
+        records = self._with_unindexed(
+            self.search.with_key(sorted(names), unique_key),
+            lambda record: record.topic in names and record.has_key(record.topic, unique_key),
+        )
+        for record in records:
+            for trace in self.belonging(record).meant.details["traces"]:
                 if trace.get("msgId") == unique_key:
-                    yield records[at], trace
+                    yield record, trace

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table, options
+from rocketmq_reindex.jobs.querying.options import place_out_of_range
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 
 
@@ -98,11 +99,8 @@ def _checked(trace: Trace) -> Trace:
         raise refuse(f"--topic {showing.escape(trace.topic)} is not a name that a folder can have")
     if trace.physical is not None and len(trace.stores) > 1:
         raise refuse("--physical goes with one --store")
-    limits = {"queue": layouts.INT32_MAX, "queue_offset": layouts.INT64_MAX // 64, "physical": layouts.INT64_MAX}
-    for name, limit in limits.items():
-        value = getattr(trace, name)
-        if value is not None and not 0 <= value <= limit:
-            raise refuse(f"--{name.replace('_', '-')} {value} is out of range")
+    if wrong := place_out_of_range(queue=trace.queue, queue_offset=trace.queue_offset, physical=trace.physical):
+        raise refuse(wrong)
     if trace.max < 1:
         raise refuse("--max takes a number above 0")
     if "" in (trace.topic, trace.key, trace.id, trace.unique_key):

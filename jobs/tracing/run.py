@@ -15,7 +15,6 @@ from rocketmq_reindex.jobs.tracing.telling import Telling, event_of
 from rocketmq_reindex.jobs.tracing.timeline import TracedMessage, TraceEvent, TraceResult, in_order
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import CONFIG, INT64_MAX
-from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.showing import counted, escape, reason
 from rocketmq_reindex.storage_format.text import java_string
@@ -101,19 +100,13 @@ def _of_groups(tracer: StoreTracer, places: Sequence[Belonging], groups: Sequenc
             if reached is None:
                 continue
             stands = f"group {known.group} is at {reached} of {known.topic}, queue {record.queue_id}"
-            if reached >= record.queue_offset + _messages_of(record):
+            if reached >= record.queue_offset + record.message_count:
                 what, text = "passed", f"{stands}: it consumed the message, skipped it, sent it back, or took it by POP"
             elif reached > record.queue_offset:
                 what, text = "passed", f"{stands}: it is through with a part of the batch"
             else:
                 what, text = "not reached", f"{stands}: it has not consumed the message, or not noted it yet"
             yield TraceEvent(None, tracer.store.name, what, text, known.file, "follows", group=known.group)
-
-
-def _messages_of(record: Message) -> int:
-    """Return how many queue offsets a record takes: more than one only for a batch (``CommitLog.setBatchSizeIfNeeded``)."""
-    number = record.properties.get("INNER_NUM", "")
-    return int(number) if record.sys_flag & r.FLAG_INNER_BATCH and re.fullmatch("[0-9]{1,5}", number) else 1
 
 
 # ----------------------------------------------------------------------------------------------------------------------- traces

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -29,12 +30,6 @@ class PopPlace(NamedTuple):
     queue_id: int
     offset: int
 
-    def is_retry(self, topic: str) -> bool:
-        """Return whether POP gives back what the group took there by way of a topic (``KeyBuilder.buildPopRetryTopic``)."""
-        if self.topic.startswith(RETRY_PREFIX):
-            return topic == self.topic
-        return topic in (f"{RETRY_PREFIX}{self.group}_{self.topic}", f"{RETRY_PREFIX}{self.group}+{self.topic}")
-
 
 def event_of(
     tracer: StoreTracer, record: Message, what: str, text: str, time: int | None = None, certainty: Certainty = "seen",
@@ -51,6 +46,7 @@ class Telling:
 
     def __init__(self, tracer: StoreTracer, belonging: Sequence[Belonging], own: OwnRecords) -> None:
         self._tracer, self._own = tracer, own
+        self._event = functools.partial(event_of, tracer)
         # Only who asks for a recall itself is told of it as a message.
         self._belonging = [each for each in belonging if not each.is_recall] or list(belonging)
         self._unique_key = belonging[0].record.unique_key if belonging else None
@@ -72,12 +68,6 @@ class Telling:
     def _is_replaced(self, record: Message) -> bool:
         unit = self._units.get(record.phy_offset)
         return unit is not None and unit.phy_offset != record.phy_offset
-
-    def _event(
-        self, record: Message, what: str, text: str, time: int | None = None, certainty: Certainty = "seen",
-        group: str | None = None,
-    ) -> TraceEvent:  # fmt: skip
-        return event_of(self._tracer, record, what, text, time, certainty, group)
 
     def _records(self) -> Iterator[TraceEvent]:
         """Yield what each record shows by itself."""
@@ -123,10 +113,9 @@ class Telling:
     def _group(self, each: Belonging) -> str | None:
         """Return the group that gets a message again. POP names the topic behind it, and tells the topic nowhere else."""
         group = each.meant.place.group
-        if group is not None and each.meant.place.topic is None:
-            for other in self._belonging:
-                if other.kind == m.MESSAGE and group.endswith(f"_{other.record.topic}"):
-                    return group.removesuffix(f"_{other.record.topic}")
+        if each.meant.place.topic is None:
+            topics = (other.record.topic for other in self._belonging if other.kind == m.MESSAGE)
+            return next((named for topic in topics if (named := m.pop_group(each.record.topic, topic)) is not None), group)
         return group
 
     # -- transactions -------------------------------------------------------------------------------------------------
@@ -196,7 +185,7 @@ class Telling:
                 yield self._undelivered(each, bool(recalls))
 
     def _undelivered(self, each: Belonging, recalled: bool) -> TraceEvent:
-        due, end = each.meant.place.deliver_time, self._tracer.end_time(each.record)
+        due, end = each.meant.place.deliver_time, self._tracer.end_time
         if recalled and each.kind == m.TIMER:
             return self._event(each.record, "not delivered", "recalled before its time", due, certainty=self._absence)
         if due is None or end is None:
@@ -253,10 +242,15 @@ class Telling:
         at = (place.topic, place.queue_id, place.offset)
         here = next((each.record for each in self._belonging if each.place == at), None)
         return here is not None and any(
-            place.is_retry(each.record.topic) and each.record.phy_offset > here.phy_offset
+            _is_pop_retry(place, each.record.topic) and each.record.phy_offset > here.phy_offset
             and each.record.reconsume_times == here.reconsume_times + 1
             for each in self._belonging
         )  # fmt: skip
+
+
+def _is_pop_retry(place: PopPlace, topic: str) -> bool:
+    """Return whether POP gives back by way of a topic what the group took there; what comes again stays in that topic."""
+    return topic == place.topic if place.topic.startswith(RETRY_PREFIX) else m.pop_group(topic, place.topic) == place.group
 
 
 def _is_commit(record: Message) -> bool:

@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.record import columns as c
 from rocketmq_reindex.storage_format.record.properties import next_piece, number_of_name
 from rocketmq_reindex.storage_format.text.java_text import java_hash, parse_number, signed32
-from rocketmq_reindex.storage_format.topics import DISCARD_TOPIC, HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from rocketmq_reindex.storage_format.topics import DISCARD_TOPIC, HALF_TOPIC, OP_TAG, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 
 Bytes = npt.NDArray[np.uint8]
@@ -63,8 +63,7 @@ _COLUMNS: Final = (
 )  # fmt: skip
 _TOPICS: Final = tuple(topic.encode() for topic in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, DISCARD_TOPIC, OP_TOPIC))
 _COMMA: Final = ord(",")
-_REMOVE: Final = ord("d")
-"""``TransactionalMessageUtil.REMOVE_TAG``, the tag of each op message that counts"""
+_REMOVE: Final = ord(OP_TAG)
 
 
 def _table(names: tuple[bytes, ...]) -> Bytes:

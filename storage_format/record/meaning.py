@@ -20,14 +20,18 @@ from rocketmq_reindex.storage_format.record.system_bodies import (
 )
 from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.storage_format.topics import (
+    DEAD_LETTER_PREFIX,
     DISCARD_TOPIC,
     HALF_TOPIC,
     OP_TOPIC,
     RETRY_PREFIX,
+    REVIVE_PREFIX,
     SCHEDULE_TOPIC,
     SYSTEM_PREFIX,
     SYSTEM_TOPICS,
     TIMER_TOPIC,
+    TRACE_PREFIX,
+    TRACE_TOPIC,
 )
 
 # ------------------------------------------------------------------------------------------------------------------------ kinds
@@ -39,14 +43,6 @@ SCHEDULED, TIMER = "scheduled", "timer"
 RETRY, DEAD_LETTER = "retry", "dead_letter"
 POP, TRACE, SYSTEM = "pop", "trace", "system"
 
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
-"""``MixAll.DLQ_GROUP_TOPIC_PREFIX``"""
-REVIVE_PREFIX: Final = f"{SYSTEM_PREFIX}REVIVE_LOG_"
-"""``PopAckConstants.REVIVE_TOPIC``"""
-TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-"""``TopicValidator.RMQ_SYS_TRACE_TOPIC``; a broker's ``msgTraceTopicName`` may be another"""
-TRACE_PREFIX: Final = f"{SYSTEM_PREFIX}TRACE_DATA_"
-"""``TraceConstants.TRACE_TOPIC_PREFIX``: a region's topic in the cloud"""
 _BY_NAME: Final = {
     HALF_TOPIC: HALF,
     OP_TOPIC: OP,
@@ -106,8 +102,6 @@ BODY_MAX: Final = 4 << 20
 _OFFSET_ID: Final = re.compile(OFFSET_ID)
 
 
-OP_TAG: Final = "d"
-"""``TransactionalMessageUtil.REMOVE_TAG``, the TAGS of each op message that counts"""
 DELAYED: Final = frozenset({"DELAY", "TIMER_OUT_MS"})
 """A message has one of these if it waited. Its copy keeps the flags of a committed one, and no offset of a half message."""
 
@@ -132,6 +126,12 @@ def group_of(topic: str) -> tuple[str | None, str | None]:
     group = topic.removeprefix(RETRY_PREFIX).removeprefix(DEAD_LETTER_PREFIX)
     before, split, after = group.partition("+")
     return (before, after) if split and topic.startswith(RETRY_PREFIX) else (group or None, None)
+
+
+def pop_group(retry_topic: str, topic: str) -> str | None:
+    """Return the group to which POP gives messages of ``topic`` back by a retry topic; None where its name is another."""
+    named = retry_topic.removeprefix(RETRY_PREFIX) if retry_topic.startswith(RETRY_PREFIX) else ""
+    return next((named.removesuffix(end) for end in (f"+{topic}", f"_{topic}") if named.endswith(end)), None)
 
 
 def said_by_body(kind: str, body: bytes, tag: str | None, queue_id: int) -> Place:
@@ -178,7 +178,7 @@ class Meaning:
 
 def offset_of_id(message_id: str | None) -> int | None:
     """Return the offset in the log that a message id has; None for a unique key."""
-    if message_id is None or not _OFFSET_ID.match(message_id):
+    if message_id is None or not _OFFSET_ID.fullmatch(message_id):
         return None
     offset = int(message_id[-OFFSET_DIGITS:], 16)
     return offset if offset < 1 << 63 else None

@@ -3,6 +3,7 @@
 A record is checked as the record loop does it (``frame.check_record``), except for its CRCs: the body is not read.
 """
 
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,6 +90,12 @@ class Message:
     def compression(self) -> str | None:
         """How the body is compressed, None where it is not."""
         return compression_of(self.sys_flag)
+
+    @property
+    def message_count(self) -> int:
+        """How many queue offsets it takes: more than one only for a batch (``CommitLog.setBatchSizeIfNeeded``)."""
+        number = self.properties.get("INNER_NUM", "")
+        return int(number) if self.sys_flag & r.FLAG_INNER_BATCH and re.fullmatch("[0-9]{1,5}", number) else 1
 
     def has_key(self, topic: str, key: str) -> bool:
         """Return whether the broker indexes the record under this key of this topic."""

@@ -157,14 +157,16 @@ class BatchRecords:
         return meaning_arrays(
             MeantRecords(
                 self.topics, self.fields[m.QUEUE_ID], self.fields[m.SYS_FLAG], self.fields[m.PREPARED_OFFSET],
-                self.messages.tags_code, self._properties, partial(self.texts, m.TAGS_START), self._bodies,
+                self.messages.tags_code, self.properties, partial(self.texts, m.TAGS_START), self.bodies,
             )
         )  # fmt: skip
 
-    def _properties(self, rows: npt.NDArray[np.int64]) -> pa.Array:
+    def properties(self, rows: Any = slice(None)) -> pa.Array:
+        """Return the properties (map<string, string>) of all records or some rows."""
         return maps(read_maps(self.data, self.fields[m.PROPS_START, rows], self.fields[m.PROPS_END, rows]))
 
-    def _bodies(self, rows: npt.NDArray[np.int64]) -> pa.Array:
+    def bodies(self, rows: Any = slice(None)) -> pa.Array:
+        """Return the bodies (binary) of all records or some rows, as they are stored."""
         column = read_bytes(self.data, self.fields[m.BODY_START, rows], self.fields[m.BODY_END, rows])
         return texts(column, pa.binary())
 
@@ -199,14 +201,6 @@ def _host(at: int, flag: int) -> tuple[pa.DataType, Make]:
     return pa.string(), make
 
 
-def _properties(rows: BatchRecords) -> pa.Array:
-    return maps(read_maps(rows.data, rows.fields[m.PROPS_START], rows.fields[m.PROPS_END]))
-
-
-def _body(rows: BatchRecords) -> pa.Array:
-    return texts(read_bytes(rows.data, rows.fields[m.BODY_START], rows.fields[m.BODY_END]), pa.binary())
-
-
 COLUMNS: Final[dict[str, tuple[pa.DataType, Make]]] = {
     # DispatchRequest
     "topic": (pa.string(), lambda rows: rows.topics),
@@ -237,7 +231,7 @@ COLUMNS: Final[dict[str, tuple[pa.DataType, Make]]] = {
     "version": _number(pa.int32(), m.VERSION),
     "bodyLength": _number(pa.int32(), m.BODY_LENGTH),
     "bodyCRC": _number(pa.int32(), m.BODY_CRC),
-    "properties": (pa.map_(pa.string(), pa.string()), _properties),
+    "properties": (pa.map_(pa.string(), pa.string()), lambda rows: rows.properties()),
     # what the record means
     "kind": _meaning(pa.string(), "kind"),
     "realTopic": _meaning(pa.string(), "topic"),
@@ -304,7 +298,7 @@ class MessageBatches:
         if BODY not in self.schema.names:
             yield self._batch(rows, None)
             return
-        bodies, flags = _body(rows), rows.fields[m.SYS_FLAG]
+        bodies, flags = rows.bodies(), rows.fields[m.SYS_FLAG]
         if not self.unpack:
             yield self._batch(rows, bodies)
             return
