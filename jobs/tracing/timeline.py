@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.querying.table import row_lines
-from rocketmq_reindex.storage_format.errors import ExitStatus
+from rocketmq_reindex.storage_format.errors import ExitStatus, InputError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.showing import counted, escape, printable
 from rocketmq_reindex.udfs.times import show_time
@@ -98,15 +99,13 @@ class TraceResult(Result):
 
     def json_parts(self) -> Any:
         """Yield the JSON object in parts."""
-        import json
-
         yield json.dumps(self.to_dict())
 
     def decide(self, lost: str) -> None:
-        """Set the exit status. ``lost`` is what could not be read: then nobody knows that a message is not there."""
-        self.exit = ExitStatus.DONE if self.messages else ExitStatus.FAILED if lost else ExitStatus.FOUND
+        """Set the exit status. Raises InputError where nothing was found, and something could not be read, as ``lost`` says."""
         if lost and not self.messages:
-            self.error = f"nothing found, and some of the stores could not be read: {lost}"
+            raise InputError(f"nothing found, and some of the stores could not be read: {lost}")
+        self.exit = ExitStatus.DONE if self.messages else ExitStatus.FOUND
 
     def stderr_lines(self) -> list[str]:
         """Return the warnings, and the error."""

@@ -12,6 +12,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.tracing import finding
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from tests.tools.encode import COMMIT, EPOCH, Message, encode
 from tests.tools.log_writer import LogWriter
@@ -115,6 +116,22 @@ def test_what_no_index_covers(make: Make) -> None:
     for path in (store / "index").iterdir():
         path.unlink()
     assert whats(store, "A") == [("born", "seen"), ("half", "seen"), ("committed", "seen")], "so few are read"
+
+
+def test_more_than_is_read_without_an_index(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where records were not looked at nobody says that a message is not there, or what follows from that."""
+    op = Message(topic=OP, properties={"TAGS": "d"}, body=b"7,")
+    store = make(half("A"), op, *(Message(properties={"UNIQ_KEY": f"{number}"}) for number in range(5)))
+    assert whats(store, "A")[2:] == [("undecided", "follows")]
+    assert rr.trace(store, id="nobody").exit_status == 4
+    for path in (store / "index").iterdir():
+        path.unlink()
+    monkeypatch.setattr(finding, "RECORDS_MAX", 3)
+    with pytest.raises(InputError, match="the index does not cover the whole log"):
+        rr.trace(store, id="nobody")
+    (named,) = rr.trace(store, physical=0)
+    assert [(event.what, event.certainty) for event in named.events][2:] == [("undecided", "unknown")]
+    assert rr.trace(store, id="nobody", scan=True).exit_status == 4
 
 
 def test_half_messages_that_were_put_back(make: Make) -> None:
