@@ -17,59 +17,9 @@ from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs.times import show_time
 
 # --------------------------------------------------------------------------------------------------------------------- log span
-# Where a log begins and ends, by its segments' names, its first record, and a search for its last one.
+# Where a log begins and ends, by its segments' names, its first record, and its last one.
 
-BLOCK: Final = 4096
-WALKED: Final = 5000
-"""records that are passed at most from a known one on, in search of the last"""
 _LISTED: Final = 3
-
-
-def last_record(log: contents.StoreLog) -> Message | None:
-    """Return the last record of the log, as a search for the end of what is written tells; None where none is found.
-
-    A segment is made whole, and zeros stand behind its last record. Damage in the last segment may hide what follows.
-    """
-    # When a broker goes on in the next segment it has made another one behind that (AllocateMappedFileService).
-    for segment in reversed(log.segments[-3:]):
-        at = _written(log, segment)
-        record = (log.around(segment.start + at - 1) or _first(log, segment)) if at else None
-        if record is not None:
-            return _walked(log, record)
-    return None
-
-
-def _first(log: contents.StoreLog, segment: contents.SegmentFile) -> Message | None:
-    record = log.message(segment.start)
-    return record if isinstance(record, Message) else None
-
-
-def _written(log: contents.StoreLog, segment: contents.SegmentFile) -> int:
-    """Return the byte behind the last one in a segment that is not zero, by a binary search; 0 where none is, or it is
-    unreadable."""
-    try:
-        pages = log.pages(segment)
-        low, high = 0, -(-segment.size // BLOCK)
-        while low < high:
-            middle = (low + high) // 2
-            if any(pages.read(middle * BLOCK, BLOCK)):
-                low = middle + 1
-            else:
-                high = middle
-        begin = max(0, low - 1) * BLOCK
-        return begin + len(pages.read(begin, BLOCK).rstrip(b"\0"))
-    except (OSError, errors.InputError):
-        return 0
-
-
-def _walked(log: contents.StoreLog, message: Message) -> Message:
-    """Return the last record from one on. At a segment's end the next one goes on."""
-    for _ in range(WALKED):
-        following = log.message(message.phy_offset + message.size)
-        if not isinstance(following, Message):
-            break
-        message = following
-    return message
 
 
 def describe_log(log: contents.StoreLog, problems: list[str], elsewhere: bool = False) -> dict[str, Any]:
@@ -85,7 +35,7 @@ def describe_log(log: contents.StoreLog, problems: list[str], elsewhere: bool = 
         problems += [] if elsewhere else ["commitlog: has no segment"]
         return facts
     _add_missing(facts, segments, problems)
-    first, last = log.message(log.start), last_record(log)
+    first, last = log.message(log.start), contents.last_record(log)
     if isinstance(first, Message):
         facts["first_time"] = show_time(first.store_time)
     elif not _is_blank(log, segments[0]):
@@ -137,7 +87,7 @@ def foreign(path: str) -> str:
 def _is_blank(log: contents.StoreLog, segment: contents.SegmentFile) -> bool:
     """Return whether a segment begins with zeros, as one does that a broker has just made. What cannot be read does not."""
     try:
-        return not any(log.pages(segment).read(0, BLOCK))
+        return not any(log.pages(segment).read(0, contents.BLOCK))
     except (OSError, errors.InputError):
         return False
 

@@ -28,6 +28,9 @@ HOLE: Final = "lies in a segment that is missing"
 FILLER: Final = "is the BLANK at a segment's end"
 LOST: Final = "stands for lost bytes: a repair put it there"
 NOTHING: Final = r.REASONS[r.ZERO]
+BLOCK: Final = 4096
+WALKED: Final = 5000
+"""records that are passed at most from a known one on, in search of the last"""
 _OPEN_MAX: Final = 64
 _LOOK_BACK: Final = (1 << 16, 1 << 20, 1 << 23)
 """bytes before an offset in which the record around it is looked for: a body has 4 MiB at most by default"""
@@ -191,6 +194,53 @@ class RecordWalk:
             else:
                 self.stop = found
                 return
+
+
+def last_record(log: StoreLog) -> Message | None:
+    """Return the last record of the log, as a search for the end of what is written tells; None where none is found.
+
+    A segment is made whole, and zeros stand behind its last record. Damage in the last segment may hide what follows.
+    """
+    # When a broker goes on in the next segment it has made another one behind that (AllocateMappedFileService).
+    for segment in reversed(log.segments[-3:]):
+        at = _written(log, segment)
+        record = (log.around(segment.start + at - 1) or _first(log, segment)) if at else None
+        if record is not None:
+            return _walked(log, record)
+    return None
+
+
+def _first(log: StoreLog, segment: SegmentFile) -> Message | None:
+    record = log.message(segment.start)
+    return record if isinstance(record, Message) else None
+
+
+def _written(log: StoreLog, segment: SegmentFile) -> int:
+    """Return the byte behind the last one in a segment that is not zero, by a binary search; 0 where none is, or it is
+    unreadable."""
+    try:
+        pages = log.pages(segment)
+        low, high = 0, -(-segment.size // BLOCK)
+        while low < high:
+            middle = (low + high) // 2
+            if any(pages.read(middle * BLOCK, BLOCK)):
+                low = middle + 1
+            else:
+                high = middle
+        begin = max(0, low - 1) * BLOCK
+        return begin + len(pages.read(begin, BLOCK).rstrip(b"\0"))
+    except (OSError, InputError):
+        return 0
+
+
+def _walked(log: StoreLog, message: Message) -> Message:
+    """Return the last record from one on. At a segment's end the next one goes on."""
+    for _ in range(WALKED):
+        following = log.message(message.phy_offset + message.size)
+        if not isinstance(following, Message):
+            break
+        message = following
+    return message
 
 
 # ------------------------------------------------------------------------------------------------------------------ index files

@@ -8,10 +8,9 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.describing.queues import last_record
 from rocketmq_reindex.jobs.querying.bodies import told_body
 from rocketmq_reindex.jobs.querying.search import RECORDS_MAX, Search
-from rocketmq_reindex.jobs.store.contents import BEYOND, FILLER, NOTHING, RecordWalk
+from rocketmq_reindex.jobs.store.contents import BEYOND, FILLER, NOTHING, RecordWalk, last_record
 from rocketmq_reindex.jobs.store.folders import Notes, entries
 from rocketmq_reindex.jobs.store.queue import StoreQueue, queue_folder, topics
 from rocketmq_reindex.jobs.tracing.options import Trace, TracedStore

@@ -25,7 +25,9 @@ def test_an_import_loads_nothing_else() -> None:
     assert printed.splitlines() == ["[] []", "rocketmq_reindex.jobs.api.with_engine False"]
 
 
-@pytest.mark.parametrize("command", ["build", "repair", "commands", "querying.answer", "querying.options", "reporting.make"])
+@pytest.mark.parametrize(
+    "command", ["build", "repair", "commands", "querying.answer", "querying.options", "reporting.make", "tracing.run"]
+)
 def test_a_command_starts_before_the_heavy_packages(command: str) -> None:
     """So a usage error, ``--help`` and ctrl-C wait for nothing."""
     code = f"""
