@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import struct
 import time
@@ -101,6 +102,12 @@ def queues(topics: Mapping[str, int], store: Path) -> None:
     """config/topics.json with so many queues of each topic."""
     store.mkdir(parents=True, exist_ok=True)
     write_topics(store, [Put(0, 0, 0, Message(topic=topic, queue_id=count - 1)) for topic, count in topics.items()])
+
+
+def pop_mode(store: Path, topic: str, group: str) -> None:
+    """Have the broker tell clients of a group to pop (``MessageRequestModeManager``)."""
+    mode = {"consumerGroup": group, "topic": topic, "mode": "POP", "popShareQueueNum": 0}
+    (store / "config" / "messageRequestMode.json").write_text(json.dumps({"messageRequestModeMap": {topic: {group: mode}}}))
 
 
 def restore(store: Path, version: str, settings: Settings, *options: str, keep_topics: bool = True) -> Path:

@@ -7,7 +7,6 @@ store, which the broker starts as it stands.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import re
@@ -25,7 +24,7 @@ from pathlib import Path
 from tests import ROOT
 from tests.delayed.cases import GROUP, POPPED, POPPING, SOLD, Mixed
 from tests.delayed.judge import GROUPS, PULLED, Told, compare, delivered, due, pending_halves
-from tests.delayed.life import SIZES, UNREAD, Life, queues
+from tests.delayed.life import SIZES, UNREAD, Life, pop_mode, queues
 from tests.delayed.log import Stored, read_log
 
 PATIENCE = 100.0
@@ -60,7 +59,7 @@ def run_life(version: str, case: Mixed, scratch: Path) -> LifeOutcome:
     store, rng = scratch / "store", random.Random(case.seed)
     queues(case.topics, store)
     if not version.startswith("4."):
-        _pop(store)
+        pop_mode(store, POPPED, POPPING)
     _live(version, case, store, scratch, rng)
     first = Told(read_log(store / "commitlog"), _done([scratch]), set())
     faults = _restore(version, case, store, scratch)
@@ -100,12 +99,6 @@ def _compare(version: str, case: Mixed, first: Told, scratch: Path, name: str) -
         told = both.map(lambda folder: _go_on(version, case, folder, scratch / f"{folder.name}-told"), folders)
         restored, control = told
     return *compare(first, restored, control), len(compare(first, control, restored)[1])
-
-
-def _pop(store: Path) -> None:
-    """Have the broker tell clients of a group to pop (``MessageRequestModeManager``)."""
-    mode = {"consumerGroup": POPPING, "topic": POPPED, "mode": "POP", "popShareQueueNum": 0}
-    (store / "config" / "messageRequestMode.json").write_text(json.dumps({"messageRequestModeMap": {POPPED: {POPPING: mode}}}))
 
 
 def _consume(version: str, case: Mixed, life: Life, told: Path) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.delayed.life import Life, queues
+from tests.delayed.life import Life, pop_mode, queues
 from tests.delayed.log import Stored
 
-TOPICS = {"Plain": 2, "Delayed": 1, "Sold": 1, "Again": 1, "Dead": 1, "Popped": 1, "RMQ_SYS_TRACE_TOPIC": 1}
+TRACED = "RMQ_SYS_TRACE_TOPIC"
+TOPICS = {"Plain": 2, "Delayed": 1, "Sold": 1, "Again": 1, "Dead": 1, "Popped": 1, TRACED: 1}
 LEVELS = "1s 2s 3h"
 SETTINGS: dict[str, str | int] = {
     "messageDelayLevel": LEVELS, "traceTopicEnable": "true", "enableMultiDispatch": "true", "enableLmq": "true",
@@ -19,7 +19,6 @@ SETTINGS: dict[str, str | int] = {
     "mappedFileSizeCommitLog": 1 << 22,
 }  # fmt: skip
 AGAIN, DEAD, POPPING = "again", "dead", "popping"
-TRACED = "RMQ_SYS_TRACE_TOPIC"
 HOUR = 3_600_000
 
 
@@ -36,7 +35,6 @@ class Fates:
     """
 
     store: Path
-    began: int
     log: list[Stored]
     told: dict[str, list[tuple[str, int, str]]]
     traces: list[dict[str, str]]
@@ -74,11 +72,7 @@ def live(version: str, scratch: Path) -> Fates:
     """Play it on a broker of a 5.x version."""
     store = scratch / "store"
     queues(TOPICS, store)
-    mode = {"consumerGroup": POPPING, "topic": "Popped", "mode": "POP", "popShareQueueNum": 0}
-    (store / "config" / "messageRequestMode.json").write_text(
-        json.dumps({"messageRequestModeMap": {"Popped": {POPPING: mode}}})
-    )
-    began = int(time.time() * 1000)
+    pop_mode(store, "Popped", POPPING)
     with Life(version, store, scratch, SETTINGS) as life:
         life.send(lines(int(time.time() * 1000), version), "traced")
         life.send(TRANSACTIONS, "transact")
@@ -91,7 +85,7 @@ def live(version: str, scratch: Path) -> Fates:
         life.step("traces", scratch / "traces")
         life.stop()
         log = life.log()
-    return Fates(store, began, log, _told(scratch), _traces(scratch / "traces"))
+    return Fates(store, log, _told(scratch), _traces(scratch / "traces"))
 
 
 def _is_done(log: list[Stored], told: dict[str, list[tuple[str, int, str]]]) -> bool:
