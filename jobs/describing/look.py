@@ -250,15 +250,15 @@ class StoreLook:
     def _judge_queues(self, queues: describing_queues.QueueContents, log: contents.StoreLog) -> None:
         self._judge_batch_queues(log)
         if queues.last >= log.end:
-            self._problem(behind_log(layouts.QUEUES, f"units up to {queues.reach}", log.end))
+            self._problem(behind_log(queues.folder, f"units up to {queues.reach}", log.end))
         if not queues.looked_into:
             self._wrong.add(_QUEUES)
-            self._problem("consumequeue/: no queue has a file")
+            self._problem(f"{layouts.QUEUES}/: no queue has a file")
         elif queues.looked_into == queues.queues:
             config = describing_queues.configured(self._store)
             self._judge_end(
                 describing_queues.undispatched(log, queues.reach, queues.names | (config or frozenset())),
-                queues.reach,
+                queues,
                 config is None,
             )
 
@@ -273,22 +273,22 @@ class StoreLook:
         folder = files.join(self._store, layouts.BATCH_QUEUES)
         if batch and next(store_sizes.queue_files(folder), None) is None and describing_queues.sampled_topics(log) & set(batch):
             self._wrong.add(_QUEUES)
-            self._problem("batchconsumequeue/: no queue has a file, and the log has records of batch topics")
+            self._problem(f"{layouts.BATCH_QUEUES}/: no queue has a file, and the log has records of batch topics")
 
-    def _judge_end(self, behind: describing_queues.Undispatched, reach: int, unsure: bool) -> None:
+    def _judge_end(self, behind: describing_queues.Undispatched, queues: describing_queues.QueueContents, unsure: bool) -> None:
         """Say which records at the log's end have no unit. ``unsure``: nothing says which topics there should be."""
         if behind.lacking:
             self._wrong.add(_QUEUES)
             self._problem(
-                f"consumequeue/: its last unit is of the record that ends at {reach}; "
+                f"{queues.folder}/: its last unit is of the record that ends at {queues.reach}; "
                 f"{showing.counted(behind.lacking, 'record')} behind it, or more, have none"
             )
         elif behind.deleted and unsure:
             topics = ", ".join(map(showing.escape, sorted(behind.topics)[:_LISTED]))
             deleted = showing.counted(behind.deleted, "record") + (" is" if behind.deleted == 1 else " are")
             self._problem(
-                f"consumequeue/: behind {reach} {deleted} of topics without a queue ({topics}): if nobody deleted these, a "
-                "build makes their queues again"
+                f"{queues.folder}/: behind {queues.reach} {deleted} of topics without a queue ({topics}): if nobody deleted "
+                "these, a build makes their queues again"
             )
 
     def _look_at_index(self, log: contents.StoreLog) -> None:

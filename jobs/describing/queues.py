@@ -128,6 +128,8 @@ class QueueContents:
     messages: int = 0
     reach: int = 0
     last: int = -1
+    folder: str = layouts.QUEUES
+    """the folder of queues in which that unit stands"""
     names: frozenset[str] = frozenset()
     """the topics that have a queue"""
     sampled: int = 0
@@ -151,6 +153,7 @@ def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) ->
                 times.add(topic, _time(log, queue.units, queue.units.end - 1))
                 if unit.kind == UNIT and unit.phy_offset + unit.size > queues.reach:
                     queues.reach, queues.last = unit.phy_offset + unit.size, unit.phy_offset
+                    queues.folder = layouts.BATCH_QUEUES if batch else layouts.QUEUES
         finally:
             queue.close()
         queues.looked_into += 1

@@ -1,6 +1,7 @@
 """The losses of a start by kind: what it cuts, hides and refuses."""
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +21,8 @@ from rocketmq_reindex.jobs.preflighting.advice import (
     Advised,
     Commands,
 )
+from rocketmq_reindex.jobs.store.queue import behind_log
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.broker_start import loading as start_loading
 from rocketmq_reindex.storage_format.broker_start.delayed import DelayedOutcome, TimerOutcome
 from rocketmq_reindex.storage_format.showing import counted, escape, form, shell
@@ -267,6 +270,21 @@ def tail_cut(log: start_loading.LogOutcome | None) -> list[Loss]:
     if log is None or not log.cut_bytes or log.cut_records:
         return []
     return [Loss("log-tail-cut", 0, f"{counted(log.cut_bytes, 'byte')} behind offset {log.max_offset} ({log.cut_reason})")]
+
+
+def units_behind_log(prediction: start_loading.Prediction, queues: Sequence[start_loading.LoadedQueue]) -> list[str]:
+    """Return a note for each folder of queues in which the start cuts units of messages behind a log that it keeps whole."""
+    if prediction.log is None or prediction.log.cut_bytes:
+        return []
+    cut = [queue for queue in prediction.queues if queue.units_cut > queue.units_added]
+    batch, units = {(queue.topic, queue.queue) for queue in queues if cut and queue.batch}, Counter[str]()
+    for queue in cut:
+        folder = layouts.BATCH_QUEUES if (queue.topic, queue.queue) in batch else layouts.QUEUES
+        units[folder] += queue.units_cut - queue.units_added
+    return [
+        behind_log(folder, f"{counted(count, 'unit')}, which the start cuts,", prediction.log.max_offset)
+        for folder, count in sorted(units.items(), reverse=True)
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------------------------- refused

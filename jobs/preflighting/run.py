@@ -11,12 +11,11 @@ from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.preflighting.advice import Commands
 from rocketmq_reindex.jobs.preflighting.folders import CHANGED, Maps, StoreFolders, TemporarySpool
-from rocketmq_reindex.jobs.preflighting.losses import delivered, earlier_lives, losses, refused, tail_cut
+from rocketmq_reindex.jobs.preflighting.losses import delivered, earlier_lives, losses, refused, tail_cut, units_behind_log
 from rocketmq_reindex.jobs.preflighting.model import Delivery, StoreFiles, StoreSizes, release_from, sizes_of, start_settings
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.first_bytes import no_record
-from rocketmq_reindex.jobs.store.queue import behind_log
 from rocketmq_reindex.jobs.store.settings import check_no_store, meant_by
 from rocketmq_reindex.storage_format import layouts, topics
 from rocketmq_reindex.storage_format.broker_start import listing as start_listing, loading as start_loading, on_demand
@@ -363,11 +362,7 @@ class Preflight:
         result.notes += prediction.notes
         if not prediction.loads:
             return
-        cut = sum(max(0, queue.units_cut - queue.units_added) for queue in prediction.queues)
-        if cut and prediction.log is not None and not prediction.log.cut_bytes:
-            result.notes.append(
-                behind_log(layouts.QUEUES, f"{counted(cut, 'unit')}, which the start cuts,", prediction.log.max_offset)
-            )
+        result.notes += units_behind_log(prediction, delivery.loading.queues)
         if prediction.dispatch is not None and prediction.dispatch.hidden_records < 0 and prediction.log is not None:
             result.notes.append(
                 f"the log in front of {escape(prediction.log.start_segment)} was not read: whether its records have units and "

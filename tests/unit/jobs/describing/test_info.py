@@ -104,6 +104,22 @@ def test_the_log_ends_before_its_queues(golden: GoldenStore, capsys: pytest.Capt
     assert found["next"]["why"] == "this says what the next start of the broker does"
 
 
+def test_a_log_that_lacks_messages_of_batch_queues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder that is named is the one in which the units stand, in info and in preflight."""
+    store = unpack("batch-5.3", tmp_path)
+    for part in ("consumequeue", "batchconsumequeue", "index", "checkpoint"):
+        shutil.move(store.path / "rebuilt" / part, store.path / part)
+    max((store.path / "commitlog").iterdir()).unlink()
+    behind = [text.partition(" units")[0] for text in info(store.path, capsys)["problems"] if "behind the log's end" in text]
+    assert behind == ["batchconsumequeue: has"]
+    main(["preflight", str(store.path), "--broker-version", "5.3", "--json"])
+    notes = json.loads(capsys.readouterr().out)["notes"]
+    assert [note.partition(" units")[0] for note in notes if "which the start cuts" in note] == [
+        "consumequeue: has 9",
+        "batchconsumequeue: has 19",
+    ]
+
+
 def test_a_damaged_last_record_is_no_segment_that_is_missing(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
     spoil.bad_magic(golden.path, -1)
     assert not [text for text in info(golden.path, capsys)["problems"] if "look first for" in text]
