@@ -135,7 +135,7 @@ def sql_functions() -> str:
     rows = []
     for name, (function, gives, count) in functions.FUNCTIONS.items():
         names = list(_arguments(function))[:count]
-        first = " ".join((function.__doc__ or "").split("\n\n", maxsplit=1)[0].split())
+        first = " ".join((function.__doc__ or "").split("\n\n", maxsplit=1)[0].split()).removeprefix("Return ")
         rows.append((f"`{name}({', '.join(names)})`", f"`{gives}`", first.replace("``", "`")))
     return table(("function", "result", "meaning"), rows)
 

@@ -203,7 +203,7 @@ def resolve(path: str) -> tuple[System | None, str]:
 
 
 def resolve_to_write(path: str) -> tuple[System | None, str]:
-    """Resolve as ``resolve`` does, but a mount of an object store has a file system, too: it is written as a stream."""
+    """Return what ``resolve`` does, but with a file system for a mount of an object store: it is written as a stream."""
     system, inner = resolve(path)
     if system is None and inner.startswith(_MOUNTED):
         from pyarrow import fs as pafs

@@ -1,10 +1,12 @@
-"""Count the files of the product, and say where they break the rule for their sizes: make house."""
+"""Count the files of the product, and say where they break the rules for sizes and docstrings: make house."""
 
 from __future__ import annotations
 
+import ast
 import re
 import statistics
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,9 @@ REASON = "By itself: "
 """begins the reason of a short file, in its docstring"""
 _FIRST_LINES = 12
 _IMPORT = re.compile(r"\s*(from \S+ import|import )")
+_NOTHING = ("", "None", "NoReturn", "Iterator[None]")
+"""what functions return that give their callers nothing; the last is that of a context"""
+_SAID = re.compile(r"\b([Rr]eturn|[Yy]ield)s?\b")
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,10 @@ class House:
     imports: int
     unexplained: tuple[str, ...]
     """short files that give no reason"""
+    returning: int
+    """public functions that return a value, and have a docstring"""
+    silent: tuple[str, ...]
+    """those whose docstring does not say what they return"""
 
     @property
     def median(self) -> float:
@@ -42,14 +51,15 @@ class House:
     def __str__(self) -> str:
         return (
             f"{len(self.lines)} files, {sum(self.lines.values())} lines, median {self.median:g}, "
-            f"{self.share:.2%} begin an import, {len(self.unexplained)} short files without a reason"
+            f"{self.share:.2%} begin an import, {len(self.unexplained)} short files without a reason, "
+            f"{self.returning - len(self.silent):,} of {self.returning:,} docstrings say what is returned"
         )
 
 
 def count(root: Path) -> House:
     """Count the product's files below ``root``. An ``__init__.py`` that only names its package needs no reason."""
     lines: dict[str, int] = {}
-    imports, unexplained = 0, list[str]()
+    imports, unexplained, returning, silent = 0, list[str](), 0, list[str]()
     for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*.py")):
         name, text = str(path.relative_to(root)), path.read_text(encoding="utf-8").splitlines()
         lines[name] = len(text)
@@ -57,7 +67,22 @@ def count(root: Path) -> House:
         explained = path.name == "__init__.py" or any(line.startswith(REASON) for line in text[:_FIRST_LINES])
         if len(text) < SHORT and not explained:
             unexplained.append(name)
-    return House(lines, imports, tuple(unexplained))
+        for function, docstring in _returning(ast.parse("\n".join(text))):
+            returning += 1
+            silent += [] if _SAID.search(docstring) else [f"{name}:{function.lineno}: {function.name}"]
+    return House(lines, imports, tuple(unexplained), returning, tuple(silent))
+
+
+def _returning(node: ast.AST) -> Iterator[tuple[ast.FunctionDef, str]]:
+    """Yield the public functions and methods that return a value, with their docstrings. A property is no function."""
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, ast.ClassDef) and not part.name.startswith("_"):
+            yield from _returning(part)
+        elif isinstance(part, ast.FunctionDef) and not part.name.startswith("_"):
+            given, docstring = ast.unparse(part.returns) if part.returns else "", ast.get_docstring(part)
+            is_property = any(ast.unparse(decorator).endswith("property") for decorator in part.decorator_list)
+            if docstring and given not in _NOTHING and not is_property:
+                yield part, docstring
 
 
 def faults(house: House) -> list[str]:
@@ -70,6 +95,7 @@ def faults(house: House) -> list[str]:
     why = f'say why in its docstring ("{REASON}..."), or merge it'
     found += [f"{name}: under {SHORT} lines: {why}" for name in house.unexplained]
     found += [f"{name}: {lines} lines: at most {LONG}" for name, lines in house.lines.items() if lines > LONG]
+    found += [f"{function}: say in its docstring what it returns (Return ..., Yield ...)" for function in house.silent]
     return found
 
 

@@ -52,7 +52,7 @@ class Needs(NamedTuple):
 def local_ahead(
     command: str, settings: StoreSettings, spark: SparkSession | None, needed: bool
 ) -> Iterator[LocalEngines | None]:
-    """Start the processes of the local engine, if the settings name it and the run has work for it; gives what opens it.
+    """Start the local engine's processes, if the settings name it and the run has work for it; yield what opens the engine.
 
     It costs little, so it comes first of all. Raises UsageError for a session of Spark beside it.
     """
@@ -71,7 +71,7 @@ def local_ahead(
 
 @contextlib.contextmanager
 def engines_ahead(local: LocalEngines | None, master: str, needs: Needs, spark: SparkSession | None) -> Iterator[Engines]:
-    """Give what opens the engine of the run: ``local``, or Spark, whose session starts in the background if it is needed.
+    """Yield how the run opens its engine: ``local``, or Spark, whose session starts in the background if it is needed.
 
     ``spark``: the session to work in, instead of one that is looked for.
     """

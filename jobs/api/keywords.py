@@ -236,7 +236,7 @@ def _explained(function: Callable[..., object]) -> str:
 
 
 def says_keywords(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function of the Python API explain its keywords as the table of options does, and raise errors in these words."""
+    """Return a function of the Python API that explains its keywords as the table of options does, and names them in errors."""
     function.__doc__ = _explained(function)
 
     @functools.wraps(function)

@@ -254,7 +254,7 @@ class Scan:
     def rescan(
         self, segments: list[Segment], changed: Sequence[tuple[int, int]], before: Chain, settings: scan_settings.ScanSettings
     ) -> Chain:  # fmt: skip
-        """Scan with ``settings`` what changed in a log since ``before``, now of ``segments``, and chain all ranges.
+        """Scan with ``settings`` what changed in a log since ``before``, now of ``segments``. Return all ranges, chained.
 
         ``changed`` are stretches [low, high), in order. What was scanned of other ranges holds. The digests of what was read
         stay those of the log as it was.
@@ -303,7 +303,7 @@ class Scan:
         return again[-1]
 
     def settle(self, segments: list[Segment], settings: scan_settings.ScanSettings | None = None) -> Chain:
-        """Chain the ranges; scan again where a guess was wrong, with ``settings``, until all of them chain."""
+        """Return the chain of the ranges. Where a guess was wrong they are scanned again, with ``settings``."""
         self._forget_cuts()
         while True:
             chain = chain_ranges(segments, self.ranges, self.summaries, self.until)

@@ -94,7 +94,7 @@ def plan_shuffle(buckets: int, cores: int, asked: int) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def beside(engine: Engine, name: str) -> Iterator[ThreadPoolExecutor]:
-    """Two threads for stages beside that of this thread. What they wait for ends where this thread fails or is interrupted."""
+    """Yield two threads for stages that run beside this thread. If it fails or is interrupted, their stages end, too."""
     with ThreadPoolExecutor(2, thread_name_prefix=name) as pool:
         try:
             yield pool

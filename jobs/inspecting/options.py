@@ -131,7 +131,7 @@ class Inspection:
         return None if self.hash_slots is None or self.index_items is None else (self.hash_slots, self.index_items)
 
     def check(self) -> Inspection:
-        """Raise UsageError for values that no file can have."""
+        """Return this inspection. Raises UsageError for values that no file can have."""
         if not all(self.files):
             raise errors.UsageError("rmq-reindex inspect: a FILE has no name: see --help")
         if (self.hash_slots is None) != (self.index_items is None):
@@ -185,7 +185,7 @@ class InspectResult(Result):
 
 
 def look(path: str, asked: Inspection, told: errors.ProgressListener | None = None) -> InspectResult:
-    """Inspect one file; ``told`` is told how far that is.
+    """Return what one file holds; ``told`` is told how far the reading is.
 
     Raises InputError and UnreadableError for a file that is none of a store, and OSError.
     """

@@ -160,7 +160,7 @@ class LocalEngines:
         self._pool: Pool | None = None
 
     def start(self) -> Pool:
-        """Start the processes, unless they have been started."""
+        """Return the processes, which are started unless they have been."""
         self._pool = self._pool or Pool(self._command, self._cores)
         return self._pool
 

@@ -145,7 +145,7 @@ def _forget(out: str, published: list[publishing_pointers.Pointer], leftovers: l
 
 @contextlib.contextmanager
 def staging(target: str, trim: bool, leftovers: layout.Leftovers) -> Iterator[StagingFolder]:
-    """Make the folders for a build of this run; they are removed unless it was published."""
+    """Yield new folders for a build of this run; they are removed unless it was published."""
     build = uuid.uuid4().hex
     staging = StagingFolder(
         files.join(target, publishing_pointers.WORK, build), publishing_pointers.build_folder(target, build), trim

@@ -278,7 +278,7 @@ def _new_run() -> str:
 
 @contextlib.contextmanager
 def staging(target: str, overwrite: bool = True) -> Iterator[StagingFolder]:
-    """Make a new staging folder, which is removed whatever happens. DIR is locked.
+    """Yield a new staging folder, which is removed whatever happens. DIR is locked.
 
     Raises InputError when DIR may not be replaced: another run may have published there since it was checked.
     """

@@ -78,7 +78,9 @@ def check_places(inputs: list[str], out: str, overwrite: bool | None, *, may_lac
 
 
 def locked(target: str) -> contextlib.AbstractContextManager[None]:
-    """Lock DIR for one run: a second one is refused. What killed runs left is cleared, also where this one has nothing to do.
+    """Return a context in which DIR is locked for one run: a second one is refused.
+
+        What killed runs left is cleared, also where this one has nothing to do.
 
     Behind a URI nothing is locked: each run has a build of its own.
     """
@@ -88,7 +90,7 @@ def locked(target: str) -> contextlib.AbstractContextManager[None]:
 def staging(
     target: str, overwrite: bool = True, trim: bool = False, leftovers: layout.Leftovers | None = None
 ) -> contextlib.AbstractContextManager[StagingFolder]:
-    """Make a new staging folder, which is removed whatever happens.
+    """Return a context with a new staging folder, which is removed whatever happens.
 
     Behind a URI ``leftovers`` learns of what could not be removed. Raises InputError when DIR may not be replaced: another run
     may have published there since it was checked.

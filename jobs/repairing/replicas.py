@@ -231,7 +231,7 @@ class BehindEnd:
 def look_behind(
     scan: Scan, replicas: Sequence[list[Segment]], extend: bool, chain: Chain, whole: Sequence[Segment], ends: dict[int, int]
 ) -> BehindEnd:
-    """Have tasks look at what each replica, given by its segments, has behind the log's end, and decide what is taken of it."""
+    """Return what is taken of what replicas, given by their segments, have behind the log's end. Tasks look at it."""
     behind = BehindEnd(log_end(chain, whole, ends, last_record(chain.accepted)) if replicas else None)
     if behind.end is None:
         return behind
@@ -318,7 +318,7 @@ class Differing:
 
 
 def compare_replicas(scan: Scan, replicas: list[list[Segment]], log: Commitlog) -> Differing:
-    """Have tasks compare the log with each replica, given by its segments, byte by byte."""
+    """Return where the log differs from replicas, given by their segments. Tasks compare byte by byte."""
     records = list[tuple[int, differing.DifferingRecord]]()
     for number, segments in enumerate(replicas, 1):
         stretches = differing.overlap(log.segments, segments)

@@ -89,8 +89,8 @@ def holder(store: str) -> int | None:
 def store_locked(store: str) -> Iterator[Callable[[], None]]:
     """Lock the store as a broker does (``DefaultMessageStore.start``, 5.3: one byte of STORE/lock): none can start meanwhile.
 
-    What is yielded makes and locks the file of a store that no broker has ever opened. It is to be called before anything is
-    written: a run that ends before leaves no file. Both raise InputError when a broker runs.
+    Yields a function that makes and locks the file of a store that no broker has ever opened. It is to be called before
+    anything is written: a run that ends before leaves no file. Both raise InputError when a broker runs.
     """
     path = os.path.join(store, LOCK)
     is_there = os.path.lexists(path)

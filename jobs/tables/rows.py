@@ -293,7 +293,7 @@ def write(
 
 
 def again(call: Callable[[], Result], pauses: Sequence[float] = PAUSES) -> Result:
-    """Call a function again, up to once for each of ``pauses``, after an error that may pass.
+    """Return what a function returns. After an error that may pass it is called again, up to once for each of ``pauses``.
 
     That is a conflict, since Delta refuses one of two runs that commit to a table at the same time, and an answer of the store
     that broke off.

@@ -43,7 +43,7 @@ class LogOrder:
 def check_order(
     scan: Scan, settings: VerifySettings, segments: list[Segment], chain: Chain
 ) -> tuple[LogOrder, PartFindings]:  # fmt: skip
-    """Decide on the queues of the whole log as a build does (``--queue-order logical``), and count what it refuses.
+    """Return where a build (``--queue-order logical``) puts the units of the whole log, and the findings of what it refuses.
 
     A queue that would take more fills than a build makes by itself is in no plan.
     """

@@ -58,7 +58,7 @@ def of_build(settings: VerifySettings) -> VerifySettings:
 
 @contextlib.contextmanager
 def work_folder(place: str, leftovers: Leftovers, is_here: bool = True) -> Iterator[StagingFolder]:
-    """Make a folder for this run alone, which ``leftovers`` removes whatever happens.
+    """Yield a folder for this run alone, which ``leftovers`` removes whatever happens.
 
     On object stores and their mounts it shows signs of life, so that a later build to the same DIR can remove what a killed
     verify left in DIR/work. ``is_here``: all tasks run on this machine. Raises InputError where no folder can be made.

@@ -135,8 +135,10 @@ class SegmentChoice:
 def read_segment(
     segment: store.StoreFile, at: int, end: int, reading: record_loop.Reading, reader: store.LogReader
 ) -> tuple[int, int]:
-    """Read a segment as ``LogReader.read`` does, where a broker reads it. Raises LoadFailure at a record that no heap has room
-    for."""
+    """Return what ``LogReader.read`` does, of a segment that a broker reads.
+
+    Raises LoadFailure at a record that no heap has room for.
+    """
     code, stop = reader.read(segment, at, end, reading)
     claimed = reader.claims(segment.data, stop, end, reading) if code not in (r.FILLER, r.NO_ROOM) else 0
     if claimed >= _LARGE:
@@ -159,7 +161,7 @@ def read_log(
     rules: StartRules,
     reader: store.LogReader,
 ) -> End:
-    """Read records into ``reader`` from ``start`` on, up to where the log is accepted."""
+    """Return where the log ends that is accepted from ``start`` on. Its records are read into ``reader``."""
     reading = reading_of(settings, rules)
     index, at = start.index, start.at
     while True:

@@ -170,7 +170,7 @@ def _find_lost(data: Bytes, slots: int, used: int, met: Int32s, fault: Bytes) ->
 
 
 def check_index(view: IndexView, progress: ProgressListener | None = None) -> IndexCheck:
-    """Check a whole file: header, slots, items and links. ``progress`` is told how far that is.
+    """Return what is wrong in a whole file: header, slots, items and links. ``progress`` is told how far the check is.
 
     It takes 5 bytes of memory for each slot, and in a broken file 5 for each item.
     """

@@ -241,8 +241,9 @@ class TimerCounts:
 def count(
     start: TimerStart, wheel: Wheel, queue: Sequence[LogFile], segments: Sequence[LogFile], limit: int
 ) -> TimerCounts:  # fmt: skip
-    """Count the timer messages that a start loses or delivers again. ``queue`` are the files of the ConsumeQueue; at most
-    ``limit`` bytes of the log are read for each of two steps.
+    """Return how many timer messages a start loses or delivers again. ``queue`` are the files of the ConsumeQueue.
+
+    At most ``limit`` bytes of the log are read for each of two steps.
 
     Cancelled messages are in neither number, nor are the marks that cancel them.
     """

@@ -139,7 +139,7 @@ def _constant_bytes(builder: Any, name: str, values: bytes) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba ships no types
 def fold(_typing: Any, data: Any, start: Any, skip: Any, blocks: Any) -> Any:  # noqa: ARG001  # the names of its arguments
-    """fold(data, start, skip, blocks): the CRC-32 register, uint32, after ``blocks`` (2 or more) of 16 bytes.
+    """Return fold(data, start, skip, blocks): the CRC-32 register, uint32, after ``blocks`` (2 or more) of 16 bytes.
 
     ``data`` uint8, contiguous. The first block is at ``start``; ``skip`` (0 to 15) bytes of it are not summed up: zeros in
     front change no remainder, so the odd bytes of a length may stand in the first block instead of the last.

@@ -100,16 +100,16 @@ def _compile(function: F, **options: bool) -> F:
 
 
 def jit(function: F) -> F:
-    """Compile ``function``; integer arguments are int64, arrays are C-contiguous. It may make no array."""
+    """Return ``function`` compiled: integer arguments are int64, arrays are C-contiguous. It may make no array."""
     # No reference counts: every call from loop to helper would else count each array it passes, atomically.
     return _compile(function, _nrt=False)
 
 
 def inlined(function: F) -> F:
-    """Compile what a record loop calls for each record: its code becomes part of the caller's."""
+    """Return compiled what a record loop calls for each record: its code becomes part of the caller's."""
     return _compile(function, _nrt=False, forceinline=True)
 
 
 def allocating(function: F) -> F:
-    """Compile a function that makes arrays: its calls count references."""
+    """Return a function that makes arrays compiled: its calls count references."""
     return _compile(function)

@@ -54,7 +54,7 @@ load_word: Final = _loads(WORD, False)
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba ships no types
 def load_byte(_typing: Any, data: Any, at: Any) -> Any:  # noqa: ARG001
-    """load_byte(data, at): the byte at ``at``, which is not negative, as int64."""
+    """Return load_byte(data, at): the byte at ``at``, which is not negative, as int64."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.zext(_place(context, builder, signature.args[0], args[0], args[1], _BYTE), _INT64)
@@ -64,7 +64,7 @@ def load_byte(_typing: Any, data: Any, at: Any) -> Any:  # noqa: ARG001
 
 @intrinsic  # type: ignore[untyped-decorator]
 def bits_between(_typing: Any, data: Any, at: Any, low: Any, high: Any) -> Any:  # noqa: ARG001
-    """bits_between(data, at, low, high): which of BLOCK bytes from ``at`` on are low to high, a bit each, the first the lowest.
+    """Return bits_between(data, at, low, high): which of BLOCK bytes from ``at`` on are low to high, the first the lowest bit.
 
     ``low`` and ``high`` are constants.
     """
@@ -86,7 +86,7 @@ def bits_between(_typing: Any, data: Any, at: Any, low: Any, high: Any) -> Any: 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def lowest_bit(_typing: Any, bits: Any) -> Any:  # noqa: ARG001
-    """lowest_bit(bits): the number of the lowest bit of an int64 that is set, BLOCK for none."""
+    """Return lowest_bit(bits): the number of the lowest bit of an int64 that is set, BLOCK for none."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.IntType(1)(0))
@@ -96,7 +96,7 @@ def lowest_bit(_typing: Any, bits: Any) -> Any:  # noqa: ARG001
 
 @intrinsic  # type: ignore[untyped-decorator]
 def hash_bytes(_typing: Any, data: Any, at: Any, count: Any) -> Any:  # noqa: ARG001
-    """hash_bytes(data, at, count): Java's hash of ``count`` (1 to HASHED) ASCII characters, 32 bits unsigned, as int64.
+    """Return hash_bytes(data, at, count): Java's hash of ``count`` (1 to HASHED) ASCII characters, 32 bits unsigned, as int64.
 
     HASHED bytes are read at once, those behind the characters with the weight 0.
     """

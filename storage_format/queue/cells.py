@@ -136,7 +136,7 @@ def sort_by_queue(queue: Int32s, offset: Int64s, phy_offset: Int64s, size: Int32
 
 
 def mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Mix the bits of 64-bit keys (splitmix64's finalizer), the same in every process."""
+    """Return the keys with their 64 bits mixed (splitmix64's finalizer), the same in every process."""
     with np.errstate(over="ignore"):
         value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

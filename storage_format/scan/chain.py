@@ -75,7 +75,7 @@ def chain_ranges(
     summaries: dict[int, scan_ranges.RangeSummary],
     until: int = INT64_MAX,
 ) -> Chain:
-    """Chain a log below the absolute offset ``until``: ``ranges`` by segment start, in order; ``summaries`` by range number.
+    """Return a log's chain below the absolute offset ``until``. ``ranges``: by segment start, in order; ``summaries`` by range.
 
     While ``rescans`` is not empty the rest is provisional: scan those (under fresh numbers), put them in place of the rejected
     ranges from their ``low`` on, and chain again.

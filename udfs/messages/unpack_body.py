@@ -17,7 +17,7 @@ class Unpacked(NamedTuple):
 
 
 def unpack(raw: bytes, compression: str, size_max: int) -> Unpacked:
-    """Unpack the first ``size_max`` bytes of ``raw``; of a broken body, what comes out before it breaks.
+    """Return the first ``size_max`` unpacked bytes of ``raw``; of a broken body, what comes out before it breaks.
 
     ``compression`` is ZLIB, LZ4 or ZSTD (``CompressionType``, RocketMQ 5.3).
     """

@@ -37,7 +37,7 @@ class Walker:
         self._broken = range_scan.RangeScanner(broken)
 
     def walk(self, segment: ranges.Segment, low: int, high: int) -> ranges.RangeSummary:
-        """Walk the records that start in [low, high), the first one at ``low``."""
+        """Return the summary of the records that start in [low, high), the first one at ``low``."""
         for _ in _blocks(self._records, segment, low, high):
             pass
         return self._records.summary

@@ -22,12 +22,12 @@ from rocketmq_reindex.udfs.messages.batches import bitmap, string_buffers
 
 
 def java_hash(text: pa.Array) -> pa.Array:
-    """``String.hashCode``: string -> int."""
+    """Return ``String.hashCode``: string -> int."""
     return _with_nulls(hashes.hash_texts(*string_buffers(text)), text)
 
 
 def tags_code(tags: pa.Array) -> pa.Array:
-    """A unit's tagsCode (``MessageExtBrokerInner.tagsString2tagsCode``): string -> bigint, 0 for no or empty tags.
+    """Return a unit's tagsCode (``MessageExtBrokerInner.tagsString2tagsCode``): string -> bigint, 0 for no or empty tags.
 
     The units of delayed messages have the time at which they are due instead.
     """
@@ -35,13 +35,13 @@ def tags_code(tags: pa.Array) -> pa.Array:
 
 
 def index_hash(topic: pa.Array, key: pa.Array) -> pa.Array:
-    """An item's keyHash for a topic's key (``IndexFile.indexKeyHashMethod``): two strings -> int, never below 0."""
+    """Return an item's keyHash for a topic's key (``IndexFile.indexKeyHashMethod``): two strings -> int, never below 0."""
     text = _joined(topic, key)
     return _with_nulls(hashes.hash_keys(*string_buffers(text)), text)
 
 
 def index_tag_hash(topic: pa.Array, tags: pa.Array) -> pa.Array:
-    """The keyHash of a tag item, by a record's topic and tags (``IndexService.buildIndex``, 5.4.0 on): two strings -> int.
+    """Return the keyHash of a tag item, by topic and tags of a record (``IndexService.buildIndex``, 5.4.0): two strings -> int.
 
     Null for no or empty tags, which have no item.
     """
@@ -51,7 +51,7 @@ def index_tag_hash(topic: pa.Array, tags: pa.Array) -> pa.Array:
 
 
 def message_id(store_host: pa.Array, offset: pa.Array) -> pa.Array:
-    """The broker's offset message id (``MessageDecoder.createMessageId``): host:port and physical offset -> string.
+    """Return the broker's offset message id (``MessageDecoder.createMessageId``): host:port and physical offset -> string.
 
     Null where the host is no address and port.
     """
@@ -68,7 +68,7 @@ def message_id(store_host: pa.Array, offset: pa.Array) -> pa.Array:
 
 
 def key_fingerprint(topic: pa.Array, key: pa.Array) -> pa.Array:
-    """murmur3, 128 bits, of ``topic#key``: two strings -> binary(16).
+    """Return murmur3, 128 bits, of ``topic#key``: two strings -> binary(16).
 
     Many keys share an item's hash of 31 bits, but not this one: use it for joins and lookups.
     """
@@ -82,7 +82,7 @@ def key_fingerprint(topic: pa.Array, key: pa.Array) -> pa.Array:
 def broker_bloom_bits(
     group: pa.Array, topic: pa.Array, error_rate: int = hashes.ERROR_RATE, consumers: int = hashes.CONSUMERS
 ) -> pa.Array:
-    """Bits of a consumer group's subscription in the broker's filter (``ConsumerFilterManager``, ``BloomFilter``).
+    """Return the bits of a consumer group's subscription in the broker's filter (``ConsumerFilterManager``, ``BloomFilter``).
 
     Group and topic -> array<int>. The broker hashes ``group#topic``; error rate (percent) and consumers are its settings.
     """
@@ -135,7 +135,7 @@ def _udf(function: Callable[..., pa.Array], gives: str, arguments: int) -> Any:
 
 
 def over_pandas(function: Callable[..., pa.Array], arguments: int) -> Callable[..., Any]:
-    """The function over pandas series instead of Arrow arrays."""
+    """Return the function over pandas series instead of Arrow arrays."""
     import pandas as pd  # type: ignore[import-untyped]
 
     def one(a: Any) -> Any:

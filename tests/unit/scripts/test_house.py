@@ -1,4 +1,4 @@
-"""The rule for the sizes of the product's files (``scripts.house``): it holds, and each way to break it is told."""
+"""The rules for sizes and docstrings of the product (``scripts.house``): they hold, and each way to break it is told."""
 
 from __future__ import annotations
 
@@ -58,8 +58,19 @@ def test_small_files_are_told_by_their_median(tmp_path: Path) -> None:
 
 
 def test_imports_are_counted_wherever_they_stand(tmp_path: Path) -> None:
-    head = '"""One."""\nimport os\n    from a import (\n' + "    import b\n" * 8
+    head = '"""One."""\nimport os\nif os:\n    from a import b\n' + "    import b\n" * 8
     _write(tmp_path, "imports.py", 150, head.rstrip("\n"))
     house = count(tmp_path)
     assert house.imports == 10
     assert faults(house) == ["6.67% of all lines begin an import: less than 6%"]
+
+
+def test_a_public_function_says_what_it_returns(tmp_path: Path) -> None:
+    said = ("Return one.", "Yield each.", "Makes one, and returns it.")
+    functions = [f'def said_{number}() -> int:\n    """{text}"""\n' for number, text in enumerate(said)]
+    functions += ['def nothing() -> None:\n    """Do it."""\n', 'def _own() -> int:\n    """One."""\n']
+    functions += ['class Kept:\n    @property\n    def one(self) -> int:\n        """One."""\n']
+    _write(tmp_path, "said.py", 200, "".join(functions).rstrip("\n"))
+    assert (count(tmp_path).returning, faults(count(tmp_path))) == (3, [])
+    _write(tmp_path, "silent.py", 200, 'class Kept:\n    def one(self) -> int:\n        """One."""\n        return 1')
+    assert faults(count(tmp_path)) == ["jobs/silent.py:2: one: say in its docstring what it returns (Return ..., Yield ...)"]
