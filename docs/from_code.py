@@ -170,17 +170,25 @@ def floors() -> str:
 
 
 def packages(package: str) -> str:
-    """Each package and file of one of the four, the upper layer first: what its docstring says first, and its own files."""
+    """Each package and file of one of the four, the upper layer first: what its docstring says first."""
     rows = []
     for name in (name for layer in layers_of(package) for name in layer):
         place = ROOT / package / name
         file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-        text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-        first = " ".join(text.split("\n\n", maxsplit=1)[0].split()).replace("``", "`")
-        inner = ", ".join(sorted(f"`{path.stem}`" for path in place.glob("*.py") if path.stem != "__init__"))
-        rows.append((f"`{package}/{name}{'' if place.is_dir() else '.py'}`", first, inner))
-    shown = 3 if any(inner for _, _, inner in rows) else 2
-    return table(("package", "what it is", "its files")[:shown], [row[:shown] for row in rows])
+        rows.append((f"`{package}/{name}{'' if place.is_dir() else '.py'}`", _first_said(file)))
+    return table(("package", "what it is"), rows)
+
+
+def files_in(package: str) -> str:
+    """Each file within the packages of one of the four: what its docstring says first."""
+    paths = sorted(path for path in (ROOT / package).glob("*/**/*.py") if path.stem != "__init__")
+    return table(("file", "what it is"), [(f"`{path.relative_to(ROOT)}`", _first_said(path)) for path in paths])
+
+
+def _first_said(file: Path) -> str:
+    """Return the first paragraph of a file's docstring."""
+    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split("\n\n", maxsplit=1)[0].split()).replace("``", "`")
 
 
 MADE: Final[dict[str, Callable[..., str]]] = {
@@ -199,6 +207,7 @@ MADE: Final[dict[str, Callable[..., str]]] = {
     "bytes": hex_dumps.shown,
     "floors": floors,
     "packages": packages,
+    "files-in": files_in,
     "example": structures.shown,
 }
 

@@ -99,6 +99,15 @@ def test_the_map_has_every_package() -> None:
         assert {name for layer in from_code.layers_of(package) for name in layer} == there
 
 
+def test_the_map_says_of_every_file_what_it_is() -> None:
+    shown = {package: from_code.packages(package) + from_code.files_in(package) for package in from_code.FLOORS}
+    for package, text in shown.items():
+        said = dict(re.findall(r"^\| `([\w/]+\.py)` \| (.*) \|$", text, re.MULTILINE))
+        paths = (path for path in (ROOT / package).rglob("*.py") if path.stem != "__init__" and path.parent.name != "dags")
+        missing = [name for name in (str(path.relative_to(ROOT)) for path in paths) if len(said.get(name, "").split()) < 4]
+        assert missing == []
+
+
 def test_every_example_of_what_crosses_a_border_is_on_the_map() -> None:
     assert re.findall(r"\{from-code\} example (\w+)", text_of("explanation/architecture")) == [*structures.EXAMPLES]
 
