@@ -35,7 +35,7 @@ def work_through(folder: Path) -> None:
         out = folder / version
         local_build(store, out, broker_version=version, lmq=True, crc="all", on_damage="salvage", range_size=5000, **sizes)
         local_verify(out, commitlogs=(str(log),), **sizes)
-    read_rows(CommitlogSource, store, onDamage="rows", unpack="true")
+    read_rows(CommitlogSource, store, damage="rows", unpack="true")
     read_rows(ConsumeQueueSource, out)
     for words in (["--physical", "0"], ["--topic", "TopicB", "--key", "key"]):
         rmq_reindex(["query", str(out), "--commitlog", str(log), *words])

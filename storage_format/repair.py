@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 SHORT: Final = "segment file is too short"
 
 
-class Place(NamedTuple):
+class DamagedPlace(NamedTuple):
     """One hole of a damaged stretch: absolute offset, bytes, and why it is no good record."""
 
     offset: int
@@ -51,7 +51,7 @@ class SegmentDamage:
     offset: int
     length: int
     segment: Segment
-    places: tuple[Place, ...]
+    places: tuple[DamagedPlace, ...]
     anchors: tuple[int, ...] = ()
     """good records of the segment that begin before ``offset``, ascending, with good records from each up to there"""
     before: RecordAt | None = None
@@ -79,13 +79,13 @@ class SegmentDamage:
             damage,
             segment=Segment(*fields[2]),
             anchors=tuple(damage.anchors),
-            places=tuple(Place(*place) for place in damage.places),
+            places=tuple(DamagedPlace(*place) for place in damage.places),
             before=RecordAt.of_fields(damage.before),
             after=RecordAt.of_fields(damage.after),
         )
 
 
-def reason_of(places: Iterable[Place]) -> str:
+def reason_of(places: Iterable[DamagedPlace]) -> str:
     """Return why the places are no good records: each reason once."""
     return "; ".join(dict.fromkeys(place.reason for place in places))
 
@@ -109,7 +109,7 @@ def damages(holes: Iterable[Hole], whole: Sequence[Segment], ends: Mapping[int, 
     or before, or its records lie before it: ``ends`` has where those of each segment end, by its start; its filler counts as
     one.
     """
-    of_segment: dict[int, list[Place]] = {segment.start: [] for segment in whole}
+    of_segment: dict[int, list[DamagedPlace]] = {segment.start: [] for segment in whole}
     log_end = max((end for start, end in ends.items() if end > start), default=0)
     for start, place in _in_segments(holes, whole):
         of_segment[start].append(place)
@@ -117,11 +117,11 @@ def damages(holes: Iterable[Hole], whole: Sequence[Segment], ends: Mapping[int, 
     for segment in whole[:-1]:
         end = ends.get(segment.start, segment.start)
         if segment.start < log_end and segment.data_end < segment.segment_end and segment.path and end < segment.segment_end:
-            of_segment[segment.start].append(Place(end, segment.segment_end - end, SHORT))
+            of_segment[segment.start].append(DamagedPlace(end, segment.segment_end - end, SHORT))
     return [damage for segment in whole for damage in _joined(segment, sorted(set(of_segment[segment.start])))]
 
 
-def _in_segments(holes: Iterable[Hole], whole: Sequence[Segment]) -> Iterator[tuple[int, Place]]:
+def _in_segments(holes: Iterable[Hole], whole: Sequence[Segment]) -> Iterator[tuple[int, DamagedPlace]]:
     """Yield each hole cut at the borders of segments, with the start of its segment."""
     ordered, number = sorted(holes, key=lambda hole: hole.offset), 0
     for hole in ordered:
@@ -131,13 +131,13 @@ def _in_segments(holes: Iterable[Hole], whole: Sequence[Segment]) -> Iterator[tu
         inner = number
         while at < end and inner < len(whole):
             stop = min(end, whole[inner].segment_end)
-            yield whole[inner].start, Place(at, stop - at, hole.reason)
+            yield whole[inner].start, DamagedPlace(at, stop - at, hole.reason)
             at, inner = stop, inner + 1
 
 
-def _joined(segment: Segment, places: list[Place]) -> Iterator[SegmentDamage]:
+def _joined(segment: Segment, places: list[DamagedPlace]) -> Iterator[SegmentDamage]:
     """Yield the places of a segment, those that touch as one stretch."""
-    joined: list[Place] = []
+    joined: list[DamagedPlace] = []
     end = -1
     for place in places:
         if joined and place.offset > end:
@@ -149,7 +149,7 @@ def _joined(segment: Segment, places: list[Place]) -> Iterator[SegmentDamage]:
         yield _damage(segment, joined, end)
 
 
-def _damage(segment: Segment, places: list[Place], end: int) -> SegmentDamage:
+def _damage(segment: Segment, places: list[DamagedPlace], end: int) -> SegmentDamage:
     low = places[0].offset
     return SegmentDamage(low, end - low, segment, tuple(places))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.api import keywords as api_keywords, messages as results
@@ -22,6 +22,9 @@ from rocketmq_reindex.udfs.times import DELAY_LEVELS, delay_levels as parse_dela
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from rocketmq_reindex.jobs.querying import message_rows
+    from rocketmq_reindex.udfs.messages import log_rows
 
 # ---------------------------------------------------------------------------------------------------------------------- inspect
 # ``inspect`` of the Python API.
@@ -148,9 +151,9 @@ def messages(
     since: api_keywords.Time | None = None,
     until: api_keywords.Time | None = None,
     columns: Sequence[str] = (),
-    body: Literal["unpacked", "stored", "none"] = "unpacked",
+    body: message_rows.Body = "unpacked",
     max_body: int = 4 << 20,
-    damage: Literal["rows", "skip", "fail"] = "rows",
+    damage: log_rows.ShownDamage = "rows",
     segment_size: int = 0,
     delay_levels: str | None = None,
 ) -> pa.RecordBatchReader:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,8 @@ Batches = Iterator[pa.RecordBatch]
 # ----------------------------------------------------------------------------------------------------------------------- wanted
 # Which messages are wanted, which columns of them, and what makes their rows.
 
-BODIES: Final = ("unpacked", "stored", "none")
+Body = Literal["unpacked", "stored", "none"]
+BODIES: Final = get_args(Body)
 _KEYED: Final = pa.schema([fields(body=False, damage=False).field(name) for name in ("commitLogOffset", "keys", "uniqKey")])
 """the columns that tell whether a message has one of the keys"""
 _SEPARATOR: Final = " "

@@ -187,7 +187,7 @@ class BehindEnd:
                 segments.append(_next_segment(segments[-1]))
                 self.new.append(segments[-1])
             segment = next(taken for taken in segments if taken.start <= low < taken.segment_end)
-            place = repair.Place(low, high - low, reason)
+            place = repair.DamagedPlace(low, high - low, reason)
             self.damage.append(repair.SegmentDamage(low, high - low, segment, (place,), before=before, ends_log=True))
 
     def others(self, damages: Sequence[repair.SegmentDamage]) -> list[repair.SegmentDamage]:
@@ -340,7 +340,7 @@ def _add(damages: list[repair.SegmentDamage], record: differing.DifferingRecord,
         record.phy_offset,
         next(candidate for candidate in segments if candidate.start <= record.phy_offset < candidate.segment_end),
     )
-    places: tuple[repair.Place, ...] = (repair.Place(low, record.size, f"{MAJORITY} ({record.fields})"),)
+    places: tuple[repair.DamagedPlace, ...] = (repair.DamagedPlace(low, record.size, f"{MAJORITY} ({record.fields})"),)
     if damages and damages[-1].end == low and damages[-1].segment == segment:
         before = damages.pop()
         low, places = before.offset, (*before.places, *places)

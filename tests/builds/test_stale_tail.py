@@ -89,11 +89,11 @@ def test_what_reads_the_log_without_a_build(seed: int, tmp_path: Path) -> None:
     store = tmp_path / "store"
     log = stale_log(store, seed)
     for ranges in (500, 1 << 12, 1 << 20):
-        rows = read_rows(CommitlogSource, store, onDamage="rows", rangeSize=ranges)
+        rows = read_rows(CommitlogSource, store, damage="rows", rangeSize=ranges)
         told = [row for row in rows if row["damage"]]
         assert [row["commitLogOffset"] for row in rows if not row["damage"]] == [put.offset for put in log.live]
         assert [(row["commitLogOffset"], row["damage"][:10]) for row in told] == [(log.end, "stale tail")]
-        assert len(read_rows(CommitlogSource, store, onDamage="fail", rangeSize=ranges)) == len(log.live)
+        assert len(read_rows(CommitlogSource, store, damage="fail", rangeSize=ranges)) == len(log.live)
         assert len(read_rows(CommitlogSource, store, rangeSize=ranges, endOffset=log.old[3].offset)) == len(log.live)
         assert read_rows(CommitlogSource, store, rangeSize=ranges, startOffset=log.old[1].offset) == []
 
@@ -273,7 +273,7 @@ def test_a_sound_record_that_is_refused_in_front_of_it(kind: str, seed: int, tmp
             told = [(entry["offset"], entry["reason"][:10]) for entry in summary.damage]
             assert told[0][0] == last.offset
             assert told[1:] == ([(log.end, "stale tail")] if policy == "salvage" else [])
-    rows = read_rows(CommitlogSource, store, onDamage="rows", rangeSize=500)
+    rows = read_rows(CommitlogSource, store, damage="rows", rangeSize=500)
     assert [row["commitLogOffset"] for row in rows if not row["damage"]] == [put.offset for put in log.live[:-1]]
 
 

@@ -115,7 +115,7 @@ def test_options_of_the_data_sources() -> None:
     for names_of, of, _ in rows(section("reference/sql", "Options")):
         for name in stated if of == "all" else of.split(", "):
             stated[name] |= set(re.findall(r"`(\w+)`", names_of))
-    assert stated == {s.name().removeprefix("rocketmq-"): {*s.known, "columns", "onDamage"} for s in from_code.SOURCES}
+    assert stated == {s.name().removeprefix("rocketmq-"): {*s.known, "columns", "damage"} for s in from_code.SOURCES}
     assert f"({RANGE_SIZE})" in text_of("reference/sql")
     assert f"({UNPACKED_MAX})" in text_of("reference/sql")
 

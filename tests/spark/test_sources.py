@@ -158,12 +158,12 @@ def test_damage(golden_store: Stores, sql: SparkSession, tmp_path: Path) -> None
     store = spoil.copy_store(golden_store("trimmed-head").path, tmp_path / "store")
     spoil.flip_body(store, 40)
     read = sql.read.format("rocketmq-commitlog")
-    damaged = read.option("onDamage", "rows").load(str(store)).where("damage IS NOT NULL").collect()
+    damaged = read.option("damage", "rows").load(str(store)).where("damage IS NOT NULL").collect()
     assert [(row.commitLogOffset, row.damage) for row in damaged] == [
         (spoil.record_offsets(store)[40][0], "body CRC does not match")
     ]
-    with pytest.raises(Exception, match="body CRC does not match: read with onDamage skip or rows"):
-        read.option("onDamage", "fail").load(str(store)).count()
+    with pytest.raises(Exception, match="body CRC does not match: read with damage=skip or damage=rows"):
+        read.option("damage", "fail").load(str(store)).count()
     with pytest.raises(Exception, match="no option nonsense"):
         read.option("nonsense", "1").load(str(store))
 

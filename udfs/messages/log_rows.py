@@ -4,7 +4,7 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -55,10 +55,11 @@ class Bounds:
 # ----------------------------------------------------------------------------------------------------------------------- damage
 # Damage in one range of the log, old records behind the log's end, and how both are shown.
 
-SKIP, ROWS, FAIL = "skip", "rows", "fail"
-SHOWN_DAMAGE: Final = (SKIP, ROWS, FAIL)
-"""how a query shows damage (``onDamage``). What a build makes of a damaged log is another choice, by other words:
-``--on-damage``, which is ``OnDamage`` in ``jobs.command.option``"""
+ShownDamage = Literal["skip", "rows", "fail"]
+"""how damage is shown among messages: ``damage`` of the data sources and of ``rr.messages``. What a build makes of damage
+is another choice, by another name: ``--on-damage``, which is ``OnDamage`` in ``jobs.command.option``"""
+SHOWN_DAMAGE: Final = get_args(ShownDamage)
+SKIP, ROWS, FAIL = SHOWN_DAMAGE
 
 
 @dataclass(frozen=True)

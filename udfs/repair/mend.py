@@ -34,7 +34,7 @@ class Mended(handover.TaskResult):
     low: int
     high: int
     start: int
-    places: list[repair.Place]
+    places: list[repair.DamagedPlace]
     replica: int
     pieces: list[repair.Piece]
     kept: KeptBytes = field(default_factory=KeptBytes)
@@ -43,7 +43,7 @@ class Mended(handover.TaskResult):
     @classmethod
     def of_fields(cls, fields: dict[str, Any]) -> Mended:
         """Return the result with these fields, as JSON holds them."""
-        fields["places"] = [repair.Place(*place) for place in fields["places"]]
+        fields["places"] = [repair.DamagedPlace(*place) for place in fields["places"]]
         fields["pieces"] = [repair.Piece.of_fields(piece) for piece in fields["pieces"]]
         fields["kept"] = KeptBytes.of_fields(fields["kept"])
         return cls(**fields)

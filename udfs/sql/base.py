@@ -1,4 +1,4 @@
-"""What the three data sources share: the choice of columns, filters of a query, damage as onDamage says, errors in one line."""
+"""What the three data sources share: the choice of columns, filters of a query, how damage is shown, errors in one line."""
 
 import contextlib
 import dataclasses
@@ -218,11 +218,11 @@ class Source(DataSource):
 
     def words(self) -> Words:
         """Return the options. Raises UsageError for an unknown one."""
-        return Words(self.name(), dict(self.options), (*self.known, "columns", "onDamage"))
+        return Words(self.name(), dict(self.options), (*self.known, "columns", "damage"))
 
     def columns(self, words: Words) -> pa.Schema:
         """Return all columns that these options give."""
-        damage = [pa.field(DAMAGE, pa.string())] if words.text("onDamage") == ROWS else []
+        damage = [pa.field(DAMAGE, pa.string())] if words.text("damage") == ROWS else []
         return pa.schema([*self.fields, *damage])
 
     def chosen(self, words: Words) -> pa.Schema:
@@ -265,7 +265,7 @@ class SourceReader(DataSourceReader):
         self.words = source.words()
         self.schema = source.asked(self.words, schema)
         self.located = source.located(self.words)
-        self.shown_damage = self.words.chosen("onDamage", SHOWN_DAMAGE)
+        self.shown_damage = self.words.chosen("damage", SHOWN_DAMAGE)
         self._filters: list[RowFilter] = []
         if source.pushing:
             # Spark looks at this attribute to see whether a reader takes filters.
@@ -288,8 +288,7 @@ class SourceReader(DataSourceReader):
             return self.plan()
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one partition, and its damage as the option onDamage says. Raises RefusedError with onDamage
-        fail."""
+        """Yield the rows of one partition, with damage=rows those of its damage, too. Raises RefusedError with damage=fail."""
         settle()
         with in_one_line():
             if partition is not None:
@@ -320,7 +319,7 @@ class SourceReader(DataSourceReader):
 
     def refuse(self, path: str, first: str) -> None:
         """Raise RefusedError for damage in ``path``; ``first`` describes it."""
-        raise errors.RefusedError(f"{path}: damage: {first}: read with onDamage skip or rows")
+        raise errors.RefusedError(f"{path}: damage: {first}: read with damage=skip or damage=rows")
 
     def damage_rows(self, rows: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
         """Yield rows about damage, one for each dict of ``rows``: null in all columns but those."""

@@ -38,7 +38,7 @@ class CommitlogSource(Source):
 
     def columns(self, words: Words) -> pa.Schema:
         """Return all columns that these options give."""
-        return fields(body=words.flag("body") or words.flag("unpack"), damage=words.text("onDamage") == log_rows.ROWS)
+        return fields(body=words.flag("body") or words.flag("unpack"), damage=words.text("damage") == log_rows.ROWS)
 
     def located(self, words: Words) -> tuple[str, ...]:
         """Return the folders of segments."""
@@ -89,15 +89,14 @@ class CommitlogReader(SourceReader):
         return [] if self.log is None else [LogPartition(log_range) for log_range in self.log.plan()]
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one range, and its damage as the option onDamage says. Raises RefusedError with onDamage
-        fail."""
+        """Yield the records of one range, with damage=rows its damage, too. Raises RefusedError with damage=fail."""
         if isinstance(partition, LogPartition) and self.log is not None:
             holes: list[ranges.Hole] = []
             yield from self.log.rows(partition.log_range, holes)
             yield from self._damage(holes)
 
     def _damage(self, holes: list[ranges.Hole]) -> Iterator[pa.RecordBatch]:
-        """Skip the damage of one range, refuse it, or make rows of it, as the option onDamage says."""
+        """Skip the damage of one range, refuse it, or make rows of it, as the option ``damage`` says."""
         if not holes:
             return
         lost = log_rows.lost(holes)

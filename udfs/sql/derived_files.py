@@ -148,7 +148,7 @@ class ConsumeQueueReader(base.SourceReader):
                             yield QueueFileToRead(name, number, file.path, start, batch), file.size
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the units of one group, and its damage as the option onDamage says. Raises RefusedError with onDamage fail."""
+        """Yield the units of one group, with damage=rows its damage, too. Raises RefusedError with damage=fail."""
         for unit in partition.files if isinstance(partition, QueueGroup) else []:
             with files.Reader(unit.path) as reader:
                 data = reader.whole()
@@ -326,8 +326,7 @@ class IndexReader(base.SourceReader):
         self.skipped(showing.escape(entry.path), 1, "its slots and items are not known: give hashSlots and indexItems")
 
     def rows(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the items of one stretch, and its damage as the option onDamage says. Raises RefusedError with onDamage
-        fail."""
+        """Yield the items of one stretch, with damage=rows its damage, too. Raises RefusedError with damage=fail."""
         if not isinstance(partition, ItemsPartition):
             return
         with files.Reader(partition.path) as reader:

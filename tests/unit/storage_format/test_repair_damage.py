@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketmq_reindex.storage_format.repair import SHORT, Place, damages, whole_segments
+from rocketmq_reindex.storage_format.repair import SHORT, DamagedPlace, damages, whole_segments
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 
 
@@ -24,8 +24,8 @@ def test_holes_that_touch_are_one_stretch() -> None:
     whole = whole_segments([_segment(0), _segment(100)])
     found = damages([Hole("", 30, 5, "b"), Hole("", 10, 20, "a"), Hole("", 50, 10, "a")], whole, {})
     assert [(one.offset, one.end, one.reason, one.places) for one in found] == [
-        (10, 35, "a; b", (Place(10, 20, "a"), Place(30, 5, "b"))),
-        (50, 60, "a", (Place(50, 10, "a"),)),
+        (10, 35, "a; b", (DamagedPlace(10, 20, "a"), DamagedPlace(30, 5, "b"))),
+        (50, 60, "a", (DamagedPlace(50, 10, "a"),)),
     ]
 
 

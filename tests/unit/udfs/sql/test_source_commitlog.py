@@ -231,7 +231,7 @@ def test_damage_is_what_the_reference_finds(seed: int, tmp_path: Path) -> None:
     store = spoilt(tmp_path, seed)
     log = reference(store)
     for size in (1 << 20, 4000, random.Random(seed).randrange(150, 900)):
-        rows = read_rows(CommitlogSource, store, onDamage="rows", rangeSize=size, segmentSize=SEGMENT)
+        rows = read_rows(CommitlogSource, store, damage="rows", rangeSize=size, segmentSize=SEGMENT)
         assert [row["commitLogOffset"] for row in rows if not row["damage"]] == [r.offset for r in log.records], size
         assert damage_of(rows) == damage_expected(log), f"range size {size}"
         assert all(row["topic"] is None and row["properties"] is None for row in rows if row["damage"])
@@ -250,28 +250,28 @@ def test_damage_is_passed_over_or_refused(tmp_path: Path, caplog: pytest.LogCapt
     told = f"rocketmq-commitlog: segment {segment}: passed over 1 damaged place, the first: {hit}"
     assert [record.getMessage() for record in caplog.records] == [told]
     with pytest.raises(RefusedError, match=f"damage: {hit}"):
-        read_rows(CommitlogSource, store, onDamage="fail")
-    rows = read_rows(CommitlogSource, store, onDamage="fail", startOffset=puts[21].offset)
+        read_rows(CommitlogSource, store, damage="fail")
+    rows = read_rows(CommitlogSource, store, damage="fail", startOffset=puts[21].offset)
     assert len(rows) == len(puts) - 21
-    with pytest.raises(UsageError, match="onDamage 'hope': take skip or rows or fail"):
-        make_reader(CommitlogSource, store, onDamage="hope")
+    with pytest.raises(UsageError, match="damage 'hope': take skip or rows or fail"):
+        make_reader(CommitlogSource, store, damage="hope")
 
 
 def test_missing_segments_and_torn_tails(tmp_path: Path) -> None:
     store = tmp_path / "store"
     puts = random_log(store / "commitlog", 5, records=120, segment_size=SEGMENT)
     spoil.torn_record(store)
-    rows = read_rows(CommitlogSource, store, onDamage="rows")
+    rows = read_rows(CommitlogSource, store, damage="rows")
     assert re.match("torn tail: ", rows[-1]["damage"])
     assert [row["commitLogOffset"] for row in rows] == [put.offset for put in puts]
-    assert len(read_rows(CommitlogSource, store, onDamage="fail")) == len(puts) - 1, "a torn tail is no damage"
+    assert len(read_rows(CommitlogSource, store, damage="fail")) == len(puts) - 1, "a torn tail is no damage"
     gone = spoil.segment_paths(store)[1]
     gone.unlink()
-    rows = read_rows(CommitlogSource, store, onDamage="rows", rangeSize=5000)
+    rows = read_rows(CommitlogSource, store, damage="rows", rangeSize=5000)
     (missing,) = [row for row in rows if row["damage"] == "segment missing"]
     assert (missing["commitLogOffset"], missing["msgSize"]) == (int(gone.name), SEGMENT)
     with pytest.raises(RefusedError, match=f"segment {gone.name}: damage"):
-        read_rows(CommitlogSource, store, onDamage="fail")
+        read_rows(CommitlogSource, store, damage="fail")
 
 
 def test_bodies_are_unpacked_within_bounds(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_golden_stores(name: str, golden_store: Stores) -> None:
     wanted = items_of(rebuilt / "index", store.sizes()["hash_slots"])
     for options in ({}, {"hashSlots": store.sizes()["hash_slots"], "indexItems": store.sizes()["index_items"]}):
         for policy in ("skip", "rows", "fail"):
-            rows = read_rows(IndexSource, rebuilt, onDamage=policy, **options)
+            rows = read_rows(IndexSource, rebuilt, damage=policy, **options)
             assert {row.pop("damage", None) for row in rows} == {None}
             assert rows == wanted
 
@@ -146,7 +146,7 @@ def test_broken_units(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert [record.getMessage() for record in caplog.records] == [
         f"rocketmq-consumequeue: {path}: passed over 2 damaged places, the first: position 3"
     ]
-    rows = read_rows(ConsumeQueueSource, out, topic=topic, onDamage="rows")
+    rows = read_rows(ConsumeQueueSource, out, topic=topic, damage="rows")
     told = {row["consumeQueueOffset"]: row["damage"] for row in rows if row["damage"]}
     assert told == {
         3: "unit with a negative position, no size, or past the largest offset",
@@ -155,7 +155,7 @@ def test_broken_units(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     }
     assert rows[3]["commitLogOffset"] == -5
     with pytest.raises(RefusedError, match="damage: unit with a negative position"):
-        read_rows(ConsumeQueueSource, out, onDamage="fail")
+        read_rows(ConsumeQueueSource, out, damage="fail")
 
 
 def test_broken_items(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -173,14 +173,14 @@ def test_broken_items(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert [record.getMessage() for record in caplog.records] == [
         f"rocketmq-index: {path}: passed over 2 damaged places, the first: item 3: no item has a negative hash or offset"
     ]
-    rows = read_rows(IndexSource, out, onDamage="rows", hashSlots=40, indexItems=200)
+    rows = read_rows(IndexSource, out, damage="rows", hashSlots=40, indexItems=200)
     assert len(rows) == len(whole)
     told = {row["item"]: row["damage"] for row in rows if row["damage"] and row["file"] == path.name}
     assert "item with a negative hash" in told[3]
     assert "item with a negative offset, or one below the item before" in told[6]
     assert rows[2]["slot"] == -1
     with pytest.raises(RefusedError, match="damage: "):
-        read_rows(IndexSource, out, onDamage="fail", hashSlots=40, indexItems=200)
+        read_rows(IndexSource, out, damage="fail", hashSlots=40, indexItems=200)
 
 
 def test_items_of_a_time_and_of_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,7 +206,7 @@ def test_sizes_that_nobody_knows(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     (record,) = caplog.records
     assert record.getMessage().endswith("its slots and items are not known: give hashSlots and indexItems")
     with pytest.raises(InputError, match="give hashSlots and indexItems"):
-        read_rows(IndexSource, tmp_path, onDamage="fail")
+        read_rows(IndexSource, tmp_path, damage="fail")
     with pytest.raises(UsageError, match="give both or none"):
         make_reader(IndexSource, tmp_path, hashSlots=5)
 
