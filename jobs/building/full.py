@@ -14,6 +14,7 @@ from rocketmq_reindex.jobs.engines.engine import beside
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Probe, Reporter
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, plan_index_files
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
@@ -85,7 +86,7 @@ def write_both(
     written = WrittenFiles()
     with beside(scan.engine, "write") as pool:
         index = pool.submit(write_index, scan, settings, index_plans if "index" in settings.only else [])
-        if "consumequeue" in settings.only and queues:
+        if layouts.QUEUES in settings.only and queues:
             for result in write_queues(scan, settings, accepted, order) + write_batches(scan, settings, accepted, order):
                 written.add(result)
         written.index = index.result()
@@ -213,7 +214,7 @@ def to_write(
 
     The share that is done is that of rows: of units by buckets, taken as equal, of items by IndexFiles and within them.
     """
-    buckets = len(set(scan.task.keys)) if "consumequeue" in settings.only else 0
+    buckets = len(set(scan.task.keys)) if layouts.QUEUES in settings.only else 0
     units = sum(summary.units + summary.batch_units for summary in accepted) if buckets else 0
     items = {f"index-{plan.number}": plan.items for plan in plans} if "index" in settings.only else {}
     rows, positions = units + sum(items.values()), Positions(scan.staging)

@@ -144,7 +144,7 @@ def _of_topics(settings: BuildSettings) -> tuple[BuildSettings, list[str]]:
 
     A broker does not start where that file and the folders of queues disagree (``ConsumeQueueStore.queueTypeShouldBe``).
     """
-    store, asked = settings.store_folder, "consumequeue" in settings.only or settings.write_topics
+    store, asked = settings.store_folder, layouts.QUEUES in settings.only or settings.write_topics
     if not store or not asked or settings.is_named("batch_topics") or not settings.rules.batch_queues:
         return settings, []
     try:
@@ -297,7 +297,7 @@ def of_settings(settings: BuildSettings) -> Iterator[str]:
             "--broker-conf: has enableAcceleratedRecovery=true: after a crash a 5.5 broker does not load a store with this "
             "checkpoint: for 5.5 give --broker-version 5.5"
         )
-    if settings.partial and "consumequeue" in settings.only:
+    if settings.partial and layouts.QUEUES in settings.only:
         yield "a partial build beside the full log: a broker re-dispatches only records above the newest unit"
 
 
@@ -313,7 +313,7 @@ def unmarked_batches(settings: BuildSettings, accepted: list[ranges.RangeSummary
     It comes first, since their offsets then jump.
     """
     count = sum(s.inner_batches for s in accepted)
-    if not count or "consumequeue" not in settings.only or not settings.rules.batch_queues:
+    if not count or layouts.QUEUES not in settings.only or not settings.rules.batch_queues:
         return 0, []
     warning = (
         f"inner batches in {counted(count, 'record')}: their topics have batch ConsumeQueues (queue.type=BatchCQ), but get "

@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import LOG_BYTES
 from rocketmq_reindex.jobs.local.engines import cores_of
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
-from rocketmq_reindex.storage_format import checkpoint, errors
+from rocketmq_reindex.storage_format import checkpoint, errors, layouts
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
@@ -90,7 +90,7 @@ def scan_settings(settings: BuildSettings) -> ScanSettings:
         include=settings.include_topics,
         exclude=settings.exclude_topics,
         until_time=settings.until_time,
-        want_units="consumequeue" in settings.only,
+        want_units=layouts.QUEUES in settings.only,
         want_items="index" in settings.only or "checkpoint" in settings.only,
         want_topics=settings.write_topics,
         want_messages=settings.write_delay,
@@ -206,7 +206,7 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
     yield f"would read  {counted(len(log.segments), 'segment')} ({first} to {last}), {counted(log.size, 'byte')}"
     yield f"            in {counted(len(ranges), 'range')} of at most {counted(size, 'byte')}"
     yield f"expected    about {counted(records, 'record')} (from a sample of {counted(sampled.bytes, 'byte')})"
-    if "consumequeue" in settings.only:
+    if layouts.QUEUES in settings.only:
         yield f"            about {counted(units, 'unit')} in at least {counted(queue_files, 'ConsumeQueue file')}"
     if "index" in settings.only:
         yield f"            about {counted(items, 'item')} in {counted(index_files, 'IndexFile')}"
@@ -240,7 +240,7 @@ def check_free(
         items, units, batches = (sum(getattr(s, name) for s in accepted) for name in ("items", "units", "batch_units"))
         staged, index_files, queues = 0, len(plans or []), max((s.queues for s in accepted), default=0)
     needed = staged + besides
-    if "consumequeue" in settings.only:
+    if layouts.QUEUES in settings.only:
         needed += (units + extra_units) * UNIT_SIZE + batches * BATCH_UNIT_SIZE + queues * BLOCK
     if "index" in settings.only:
         needed += items * ix.ITEM_SIZE + index_files * min(settings.hash_slots * ix.SLOT_SIZE, items * BLOCK)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
 
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.layouts import INT64_MAX
 
 # ---------------------------------------------------------------------------------------------------------------------- choices
 # The words of options with choices: the table takes them from here, and so do the signatures of the Python API.
@@ -95,7 +95,7 @@ class Option(NamedTuple):
 # ---------------------------------------------------------------------------------------------------------------------- reading
 # How the text of a value is read. What a start need not import is imported where it is read.
 
-PARTS: Final = ("consumequeue", "index", "checkpoint")
+PARTS: Final = (layouts.QUEUES, layouts.INDEX, layouts.CHECKPOINT)
 """what a build makes"""
 
 
@@ -121,7 +121,7 @@ def parse_window(policy: str) -> int:
     window = int(match[1]) * UNITS[match[2]] if match else 0
     if not window:
         raise UsageError(f"--index-policy {policy!a}: take capacity, or window: and a time such as 30m, 1h or 1d")
-    if window > INT64_MAX:
+    if window > layouts.INT64_MAX:
         raise UsageError(f"--index-policy {policy!a}: more milliseconds than 64 bits hold: take a shorter time")
     return window
 

@@ -203,7 +203,7 @@ class StoreLook:
         result.broker = running[0] if running else None
         result.problems += unknown
         # Of what a build wrote no log is missing.
-        gone = files.entry_of(files.join(store, "commitlog")).kind == files.ABSENT
+        gone = files.entry_of(files.join(store, layouts.COMMITLOG)).kind == files.ABSENT
         elsewhere = gone and not self._settings.commitlogs and self._fetch_of_build() is not None
         notes = folders.Notes.silent() if elsewhere else self._notes
         with closing(contents.StoreLog(self._settings.roots, notes)) as log:

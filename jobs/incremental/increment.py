@@ -23,7 +23,7 @@ from rocketmq_reindex.jobs.publishing.layout import MANIFEST, Leftovers, copy_wh
 from rocketmq_reindex.jobs.publishing.output import entries, joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
-from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, showing
+from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, layouts, showing
 from rocketmq_reindex.storage_format.index.plan import EarlierFiles, IndexFilePlan
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
@@ -196,8 +196,8 @@ class Increment(full.FullBuild):
         carried = self._carried_index(staging, plans)
         index_parts = carrying.carried_index(staging, carried.values())
         ranges = {s.number: stored_range(self.store, s.number, self.memory.entries[s.number]) for s in accepted}
-        queues = self._queues_to_write(scan, ranges, order) if "consumequeue" in settings.only else carrying.QueuePlan(order)
-        if queues.some and ranges and "consumequeue" in settings.only:
+        queues = self._queues_to_write(scan, ranges, order) if layouts.QUEUES in settings.only else carrying.QueuePlan(order)
+        if queues.some and ranges and layouts.QUEUES in settings.only:
             # Where only some files are wanted, most ranges have nothing for them.
             size = len(ranges) * scan.range_size // (16 if queues.wanted else 1)
             tasks = task_count(len(ranges), size, scan.engine.cores, DERIVED_BYTES)

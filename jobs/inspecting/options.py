@@ -65,7 +65,7 @@ def kind_of(path: str) -> str:
         return INDEX
     if above in (QUEUE, BATCH):
         return above
-    if files.base(folder) == "commitlog":
+    if files.base(folder) == layouts.COMMITLOG:
         return SEGMENT
     if files.base(folder) == TIMER_LOG:
         return TIMER_LOG

@@ -82,7 +82,7 @@ def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -
         return (file for queue in listing.queues if queue.batch == batch for file in queue.files or ())
 
     files = ConfiguredSizes(
-        size("commitlog", broker.segment_size, listing.segments, 1, layouts.DEFAULT_SEGMENT),
+        size(layouts.COMMITLOG, broker.segment_size, listing.segments, 1, layouts.DEFAULT_SEGMENT),
         size(layouts.QUEUES, broker.cq_file_size, of_queues(False), UNIT_SIZE, layouts.DEFAULT_QUEUE_FILE),
         size(layouts.BATCH_QUEUES, broker.batch_cq_file_size, of_queues(True), BATCH_UNIT_SIZE, layouts.DEFAULT_BATCH_FILE),
         broker.timer_log_size,

@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.command.broker_conf import (
     with_index_sizes,
     without_given,
 )
-from rocketmq_reindex.jobs.store.settings import checked_paths
+from rocketmq_reindex.jobs.store.settings import checked_paths, roots_of
 from rocketmq_reindex.storage_format import errors, layouts, versions
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
@@ -104,7 +104,7 @@ class PreflightSettings:
     @property
     def roots(self) -> tuple[str, ...]:
         """The folders of segments."""
-        return self.commitlogs or (files.join(self.store, "commitlog"),)
+        return roots_of(self.store, self.commitlogs)
 
 
 # -------------------------------------------------------------------------------------------------------------- broker_settings
@@ -222,7 +222,7 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
         if not place:
             raise errors.UsageError("--commitlog: is empty: name a folder")
         checked_paths(place)
-    if "store" in given and passed_over not in ((), (files.join(files.absolute(store), "commitlog"),)):
+    if "store" in given and passed_over not in ((), roots_of(files.absolute(store))):
         note = f"storePathCommitLog={escape(','.join(passed_over), 200)} is passed over for STORE: name it with --commitlog"
         broker = dataclasses.replace(broker, notes=(*broker.notes, f"{escape(given['broker_conf'])}: {note}"))
     if given.get("count_limit", 0) < 0:

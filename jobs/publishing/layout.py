@@ -101,7 +101,7 @@ def check_no_store_around(where: str, path: str, kind: str = "folder") -> None:
         raise errors.InputError(f"{where}: lies inside {escape(store)}, a broker's store: name a {kind} apart from it")
 
 
-_PARTS: Final = ("", "commitlog", *layouts.FOLDERS, "timerlog")
+_PARTS: Final = ("", layouts.COMMITLOG, *layouts.FOLDERS, "timerlog")
 """the folders of a store, and "" for the store itself: what else lies beside a commitlog may be anybody's"""
 
 
@@ -109,7 +109,7 @@ def _store_around(folder: str) -> str:
     """Return the store that a folder is, or is a part of; "" for none. The deepest part is ``consumequeue/TOPIC/QUEUE``."""
     part = ""
     for _ in range(4):
-        if part in _PARTS and os.path.isdir(os.path.join(folder, "commitlog")):
+        if part in _PARTS and os.path.isdir(os.path.join(folder, layouts.COMMITLOG)):
             return folder
         folder, part = os.path.split(folder)
         if not part:

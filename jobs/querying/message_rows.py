@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.local.engines import own_cores
-from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store
+from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store, roots_of
 from rocketmq_reindex.storage_format.errors import RefusedError, UsageError
 from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.storage_format.scan.settings import Block
@@ -72,7 +72,7 @@ class MessageQuestion:
     @property
     def roots(self) -> tuple[str, ...]:
         """The folders of segments."""
-        return tuple(map(files.absolute, self.commitlogs or (files.join(self.store, "commitlog"),)))
+        return tuple(map(files.absolute, roots_of(self.store, self.commitlogs)))
 
     def schema(self) -> pa.Schema:
         """Return the columns of the batches. Raises UsageError for what cannot be asked."""

@@ -7,6 +7,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table, options
 from rocketmq_reindex.jobs.command.broker_conf import given_as, numbers_told, read_conf, settings_of, without_given
 from rocketmq_reindex.jobs.store.contents import IndexSizes
+from rocketmq_reindex.jobs.store.settings import roots_of
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.udfs.times import delay_levels, show_time
@@ -62,9 +63,7 @@ def question(given: dict[str, Any]) -> Query:
         raise errors.UsageError("rmq-reindex query: name a STORE: see --help")
     try:
         store = files.checked(store)
-        roots = tuple(map(files.checked, given.pop("commitlogs", conf.get("commitlogs", ())))) or (
-            files.join(store, "commitlog"),
-        )
+        roots = roots_of(store, [files.checked(root) for root in given.pop("commitlogs", conf.get("commitlogs", ()))])
     except errors.InputError as error:
         raise errors.UsageError(str(error)) from None
     named = given.keys() & {"hash_slots", "index_items"}

@@ -105,7 +105,7 @@ class Search:
         self._index: IndexFiles | None = None
         settings.check_is_folder(store)
         settings.check_is_store(store)
-        if tuple(roots) == (files.join(store, "commitlog"),):
+        if tuple(roots) == settings.roots_of(store):
             settings.check_has_parts(store)
         else:
             self._roots = roots

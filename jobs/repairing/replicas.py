@@ -100,7 +100,7 @@ def list_replicas(places: Sequence[str], log: Commitlog) -> list[list[Segment]]:
 
 
 def _list(place: str, size: int) -> list[Segment]:
-    inner = files.join(place, "commitlog")
+    inner = files.join(place, layouts.COMMITLOG)
     root = inner if files.entry_of(inner).kind == files.FOLDER else place
     if files.entry_of(root).kind != files.FOLDER:
         raise errors.InputError(f"{escape(place)}: is no folder: --replica is a store, or a folder of segments")

@@ -42,7 +42,7 @@ __all__ = [
     "several",
 ]
 
-_PARTS = ("commitlog", layouts.QUEUES, layouts.BATCH_QUEUES, "index", "checkpoint", "config")
+_PARTS = (layouts.COMMITLOG, layouts.QUEUES, layouts.BATCH_QUEUES, layouts.INDEX, layouts.CHECKPOINT, layouts.CONFIG)
 
 
 def broker_config(store: str, name: str) -> str:
@@ -52,6 +52,11 @@ def broker_config(store: str, name: str) -> str:
     """
     path = files.join(store, "config", name)
     return path if has_bytes(path) or not has_bytes(f"{path}.bak") else f"{path}.bak"
+
+
+def roots_of(store: str, commitlogs: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the folders of segments: those that were named, or else the one in the store."""
+    return tuple(commitlogs) or (files.join(store, layouts.COMMITLOG),)
 
 
 def has_bytes(path: str) -> bool:
@@ -75,7 +80,7 @@ def check_is_folder(store: str) -> None:
 
 def check_is_store(store: str) -> None:
     """Raise InputError for a folder of segments, or a part of a store, that was named in the place of a store."""
-    if files.entry_of(files.join(store, "commitlog")).kind == files.ABSENT and (meant := meant_by(store)):
+    if files.entry_of(files.join(store, layouts.COMMITLOG)).kind == files.ABSENT and (meant := meant_by(store)):
         raise errors.InputError(f"{showing.escape(store)}: is no store{meant}")
 
 
@@ -182,13 +187,12 @@ class StoreSettings:
     @property
     def log_stores(self) -> list[str]:
         """The stores around the folders of segments, of those that have a broker's name."""
-        return [files.parent(root) for root in self.roots if files.base(root) == "commitlog"]
+        return [files.parent(root) for root in self.roots if files.base(root) == layouts.COMMITLOG]
 
     @property
     def roots(self) -> tuple[str, ...]:
         """The folders of segments, absolute: executors have working folders of their own."""
-        given = self.commitlogs or (files.join(self.store, "commitlog"),)
-        return tuple(files.absolute(root) for root in given)
+        return tuple(map(files.absolute, roots_of(self.store, self.commitlogs)))
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ from typing import Any, Final
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table, options
 from rocketmq_reindex.jobs.querying.options import place_out_of_range
-from rocketmq_reindex.storage_format import errors, layouts, showing, topics
+from rocketmq_reindex.jobs.store.settings import roots_of
+from rocketmq_reindex.storage_format import errors, showing, topics
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class TracedStore:
     @property
     def roots(self) -> tuple[str, ...]:
         """The folders of segments."""
-        return self.commitlogs or (files.join(self.path, layouts.COMMITLOG),)
+        return roots_of(self.path, self.commitlogs)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,14 @@ from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.publishing.layout import check_no_store_around, check_writable
 from rocketmq_reindex.jobs.publishing.pointers import is_work
 from rocketmq_reindex.jobs.store.folders import check_apart
-from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings, check_is_folder, checked_paths, list_segments
+from rocketmq_reindex.jobs.store.settings import (
+    Commitlog,
+    StoreSettings,
+    check_is_folder,
+    checked_paths,
+    list_segments,
+    roots_of,
+)
 from rocketmq_reindex.storage_format import showing
 from rocketmq_reindex.storage_format.checks.differences import PARTS
 
@@ -89,7 +96,7 @@ class VerifySettings(StoreSettings):
         stores = [files.absolute(store) for store in (self.store, self.against) if store]
         for store in stores:
             check_is_folder(store)
-        roots = [self.roots, *((files.join(store, "commitlog"),) for store in stores[1:])]
+        roots = [self.roots, *map(roots_of, stores[1:])]
         return [list_segments(root, self.segment_size) for root in roots]
 
     def located(self) -> VerifySettings:

@@ -302,7 +302,7 @@ class Against(Verify):
                 self.result.seconds[part] = time.monotonic() - begin
             self.result.seconds["verify"] = self.reporter.elapsed() - up
             for log, store in zip(logs, (self.a, self.b), strict=True):
-                store_settings.check_unchanged(log, (files.join(store, "commitlog"),))
+                store_settings.check_unchanged(log, store_settings.roots_of(store))
         self._checkpoints()
         self.result.take(self.tally, verifying_mend.Mend(self.settings.mending_build()))
 

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.showing import counted, form
 
 EXAMPLES_MAX: Final = 10
 """Examples that are kept of each kind; the others are only counted."""
-QUEUES, INDEX, CHECKPOINT, LOG = "consumequeue", "index", "checkpoint", "log"
+QUEUES, INDEX, CHECKPOINT, LOG = layouts.QUEUES, layouts.INDEX, layouts.CHECKPOINT, "log"
 PARTS: Final = (QUEUES, INDEX, CHECKPOINT, LOG)
 
 
