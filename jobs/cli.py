@@ -29,6 +29,7 @@ COMMANDS = {
         "messages by key, tag, id, time, queue offset or physical offset, without a broker",
     ),
     "trace": ("rocketmq_reindex.jobs.commands", "what happened to a message, from the files of one store or several"),
+    "export": ("rocketmq_reindex.jobs.commands", "messages as JSON lines, CSV or Parquet, without a broker"),
     "inspect": ("rocketmq_reindex.jobs.inspect_files", "what a file of a store holds, by its kind"),
     "verify": ("rocketmq_reindex.jobs.verify", "commitlog, ConsumeQueue, IndexFiles and checkpoint compared, both ways"),
     "preflight": ("rocketmq_reindex.jobs.commands", "what the start of a broker will do to a store, without a broker"),

@@ -1,11 +1,11 @@
-"""The commands that run no engine: ``info``, ``query``, ``trace``, ``preflight``, ``fetch`` and ``report``.
+"""The commands that run no engine: ``info``, ``query``, ``trace``, ``export``, ``preflight``, ``fetch`` and ``report``.
 
 By itself: each imports what it needs once it is called, and no other command is imported for it.
 """
 
 from collections.abc import Sequence
 
-from rocketmq_reindex.jobs.api import running
+from rocketmq_reindex.jobs.api import running_here
 from rocketmq_reindex.jobs.command.results import Interrupts, Output, show
 
 
@@ -13,7 +13,7 @@ def info(arguments: Sequence[str]) -> int:
     """Look at a store, and return the exit status: 0 also where something is missing in the store."""
     from rocketmq_reindex.jobs.describing.look import parse_info
 
-    return show(running.run_info(lambda: parse_info(arguments)).result, "--json" in arguments)
+    return show(running_here.run_info(lambda: parse_info(arguments)).result, "--json" in arguments)
 
 
 def query(arguments: Sequence[str]) -> int:
@@ -22,7 +22,7 @@ def query(arguments: Sequence[str]) -> int:
     from rocketmq_reindex.jobs.store.folders import Notes
 
     with Output() as output:
-        output.status = running.run_query(lambda: options.parse_query(arguments), Notes(), answer.show)
+        output.status = running_here.run_query(lambda: options.parse_query(arguments), Notes(), answer.show)
     return output.status
 
 
@@ -30,25 +30,32 @@ def trace(arguments: Sequence[str]) -> int:
     """Trace a message, and return the exit status: 4 where no store has it."""
     from rocketmq_reindex.jobs.tracing.options import parse_trace
 
-    return show(running.run_trace(lambda: parse_trace(arguments)).result, "--json" in arguments)
+    return show(running_here.run_trace(lambda: parse_trace(arguments)).result, "--json" in arguments)
+
+
+def export(arguments: Sequence[str]) -> int:
+    """Export messages, and return the exit status: 3 where damage may have taken some."""
+    from rocketmq_reindex.jobs.exporting.options import parse_export
+
+    return show(running_here.run_export(lambda: parse_export(arguments), Interrupts()).result, "--json" in arguments)
 
 
 def preflight(arguments: Sequence[str]) -> int:
     """Work out a start. Return the exit status: 0 where it loses nothing, 4 where it loses or hides something."""
     from rocketmq_reindex.jobs.preflighting.options import parse_preflight
 
-    return show(running.run_preflight(lambda: parse_preflight(arguments)).result, "--json" in arguments)
+    return show(running_here.run_preflight(lambda: parse_preflight(arguments)).result, "--json" in arguments)
 
 
 def fetch(arguments: Sequence[str]) -> int:
     """Fetch, and return the exit status."""
     from rocketmq_reindex.jobs.fetching.options import parse_fetch
 
-    return show(running.run_fetch(lambda: parse_fetch(arguments), Interrupts()).result, "--json" in arguments)
+    return show(running_here.run_fetch(lambda: parse_fetch(arguments), Interrupts()).result, "--json" in arguments)
 
 
 def report(arguments: Sequence[str]) -> int:
     """Write the page. Return the exit status."""
     from rocketmq_reindex.jobs.reporting.make import parse_report
 
-    return show(running.run_report(lambda: parse_report(arguments)).result, as_json=False)
+    return show(running_here.run_report(lambda: parse_report(arguments)).result, as_json=False)

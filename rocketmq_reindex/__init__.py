@@ -1,8 +1,8 @@
 """Rebuild what a RocketMQ broker derives from its commitlog, offline: ConsumeQueue files, IndexFiles and the checkpoint.
 
 ``import rocketmq_reindex as rr`` gives the Python API: :func:`info`, :func:`build`, :func:`verify`, :func:`query`,
-:func:`trace`, :func:`inspect`, :func:`preflight`, :func:`repair`, :func:`report`, :func:`fetch` and ``rr.sql``. Nothing of it
-is imported before it is used.
+:func:`trace`, :func:`export`, :func:`inspect`, :func:`preflight`, :func:`repair`, :func:`report`, :func:`fetch` and
+``rr.sql``. Nothing of it is imported before it is used.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.api.looking import inspect, messages, query
     from rocketmq_reindex.jobs.api.messages import FoundMessage, QueryResult
     from rocketmq_reindex.jobs.api.with_engine import build, repair, verify
-    from rocketmq_reindex.jobs.api.without_engine import fetch, info, preflight, report, trace
+    from rocketmq_reindex.jobs.api.without_engine import export, fetch, info, preflight, report, trace
     from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
     from rocketmq_reindex.jobs.command.results import Result
     from rocketmq_reindex.jobs.describing.look import InfoResult
+    from rocketmq_reindex.jobs.exporting.options import ExportResult
     from rocketmq_reindex.jobs.fetching.run import FetchResult
     from rocketmq_reindex.jobs.inspecting.options import InspectResult
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
@@ -33,19 +34,20 @@ if TYPE_CHECKING:
     from rocketmq_reindex.version import __version__
 
 __all__ = [
-    "BuildResult", "FetchResult", "FoundMessage", "InfoResult", "InputError", "InspectResult", "PreflightResult", "QueryResult",
-    "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "TraceEvent", "TraceResult", "TracedMessage",
-    "UsageError", "VerifyResult", "__version__", "build", "fetch", "info", "inspect", "messages", "options", "preflight",
-    "query", "repair", "report", "sql", "trace", "verify",
+    "BuildResult", "ExportResult", "FetchResult", "FoundMessage", "InfoResult", "InputError", "InspectResult",
+    "PreflightResult", "QueryResult", "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "TraceEvent",
+    "TraceResult", "TracedMessage", "UsageError", "VerifyResult", "__version__", "build", "export", "fetch", "info", "inspect",
+    "messages", "options", "preflight", "query", "repair", "report", "sql", "trace", "verify",
 ]  # fmt: skip
 
 _MODULES = {
     **dict.fromkeys(("build", "repair", "verify"), "jobs.api.with_engine"),
-    **dict.fromkeys(("fetch", "info", "preflight", "report", "trace"), "jobs.api.without_engine"),
+    **dict.fromkeys(("export", "fetch", "info", "preflight", "report", "trace"), "jobs.api.without_engine"),
     **dict.fromkeys(("inspect", "messages", "query"), "jobs.api.looking"),
     "options": "jobs.api.keywords",
     **dict.fromkeys(("FoundMessage", "QueryResult"), "jobs.api.messages"),
     **dict.fromkeys(("BuildResult", "RepairResult"), "jobs.building.summary"),
+    "ExportResult": "jobs.exporting.options",
     "FetchResult": "jobs.fetching.run",
     "InfoResult": "jobs.describing.look",
     "InspectResult": "jobs.inspecting.options",

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, ParamSpec, TypeVar, cast
 
-from rocketmq_reindex.jobs.api.running import Ended
+from rocketmq_reindex.jobs.api.running_here import Ended
 from rocketmq_reindex.jobs.command import option as command_option, option_table, options as command_options
 from rocketmq_reindex.jobs.command.results import Result, was_interrupted
 from rocketmq_reindex.storage_format.checks.differences import PARTS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.api import keywords as api_keywords, messages as results
-from rocketmq_reindex.jobs.api.running import run_query
+from rocketmq_reindex.jobs.api.running_here import run_query
 from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.inspecting.options import InspectResult, inspection, look, summary_text
 from rocketmq_reindex.jobs.querying.answer import row_of, rows_text

@@ -1,4 +1,4 @@
-"""How each command is run, for the command line and for the Python API. A failure is part of what a run ends with.
+"""How each command with an engine is run, for the command line and the Python API. A failure is part of what it ends with.
 
 Nothing slow is imported here: a command imports what it needs once its settings are known.
 """
@@ -6,15 +6,13 @@ Nothing slow is imported here: a command imports what it needs once its settings
 from __future__ import annotations
 
 import abc
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from rocketmq_reindex.jobs.api.engines_ahead import Needs, engines_ahead, local_ahead, with_engine
+from rocketmq_reindex.jobs.api.running_here import Ended
 from rocketmq_reindex.jobs.command.results import PLACE, UNPUBLISHED, Interrupts, Result, outcome
-from rocketmq_reindex.jobs.store.folders import check_apart, failures_as_errors
-from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError
+from rocketmq_reindex.jobs.store.folders import check_apart
 from rocketmq_reindex.storage_format.showing import escape
 
 if TYPE_CHECKING:
@@ -24,19 +22,8 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.building.options import BuildSettings
     from rocketmq_reindex.jobs.building.run import Build
     from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
-    from rocketmq_reindex.jobs.describing.look import InfoResult
     from rocketmq_reindex.jobs.engines.engine import Engines
-    from rocketmq_reindex.jobs.fetching.options import FetchSettings
-    from rocketmq_reindex.jobs.fetching.run import FetchResult
-    from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
-    from rocketmq_reindex.jobs.preflighting.run import PreflightResult
-    from rocketmq_reindex.jobs.querying.answer import TakeMessages
-    from rocketmq_reindex.jobs.querying.options import Query
-    from rocketmq_reindex.jobs.reporting.make import ReportResult, ReportSettings
-    from rocketmq_reindex.jobs.store.folders import Notes
     from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
-    from rocketmq_reindex.jobs.tracing.options import Trace
-    from rocketmq_reindex.jobs.tracing.timeline import TraceResult
     from rocketmq_reindex.jobs.verifying.options import VerifySettings
     from rocketmq_reindex.jobs.verifying.summary import VerifyResult
     from rocketmq_reindex.jobs.watching.progress import Reporter
@@ -45,154 +32,6 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=Result)
 S = TypeVar("S", bound="StoreSettings")
 B = TypeVar("B", bound="BuildResult")
-
-# ---------------------------------------------------------------------------------------------------------------------- endings
-# What a run ends with, and the runs of commands that have no engine.
-
-
-@dataclass(frozen=True)
-class Ended(Generic[R]):
-    """A run that has ended. ``result.error`` is None where it did what it was asked to; ``error`` is what was raised."""
-
-    result: R
-    error: BaseException | None
-    interrupted: bool = False
-    """whether a signal was seen, also where py4j made another error of it"""
-
-
-def _run_here(
-    ended: R, work: Callable[[], list[str]], interrupts: Interrupts | None = None, place: str = "STORE", more: str = ""
-) -> Ended[R]:
-    """Run a command without an engine. ``work`` fills the result, and returns the lines for people."""
-    result: Any = ended
-    raised: BaseException | None = None
-    lines, began = list[str](), time.monotonic()
-    try:
-        lines = work()
-    except (ReindexError, OSError, KeyboardInterrupt) as error:
-        # All else is a fault of this package, and is shown with its trace.
-        raised = error
-        result.exit, result.error = outcome(error, interrupts, place, more, has_jvm=False)
-    if "seconds" in result.json_keys():
-        result.seconds = round(time.monotonic() - began, 3)
-    result.end("\n".join(lines))
-    return Ended(ended, raised)
-
-
-def run_info(settings_of: Callable[[], StoreSettings]) -> Ended[InfoResult]:
-    """Look at a store. Return how that ended. ``settings_of`` may raise UsageError."""
-    from rocketmq_reindex.jobs.describing.look import InfoResult, StoreLook, lines_of
-
-    result = InfoResult()
-
-    def work() -> list[str]:
-        with failures_as_errors("STORE"):
-            StoreLook(settings_of(), result).run()
-        return lines_of(result)
-
-    return _run_here(result, work)
-
-
-def run_preflight(settings_of: Callable[[], PreflightSettings], *, quiet: bool = False) -> Ended[PreflightResult]:
-    """Work out a start. Return how that ended. ``settings_of`` may raise UsageError and InputError.
-
-    ``quiet``: no progress is shown on stderr.
-    """
-    from rocketmq_reindex.jobs.preflighting.run import Preflight, PreflightResult, lines_of
-    from rocketmq_reindex.jobs.watching import compiling
-    from rocketmq_reindex.jobs.watching.watch import Stages
-
-    result = PreflightResult()
-
-    def work() -> list[str]:
-        with failures_as_errors("STORE"), Stages(quiet, compiling.START) as progress:
-            Preflight(settings_of(), result, progress).run()
-        return lines_of(result)
-
-    return _run_here(result, work)
-
-
-def run_fetch(settings_of: Callable[[], FetchSettings], interrupts: Interrupts) -> Ended[FetchResult]:
-    """Fetch. Return how that ended. ``settings_of`` may raise UsageError."""
-    from rocketmq_reindex.jobs.fetching.run import Fetch, FetchResult
-
-    result = FetchResult()
-
-    def work() -> list[str]:
-        settings = settings_of()
-        with interrupts:
-            return Fetch(settings, result).run()
-
-    return _run_here(result, work, interrupts, "build or store", ": run it again to go on")
-
-
-def run_report(settings_of: Callable[[], ReportSettings]) -> Ended[ReportResult]:
-    """Draw and write a page. Return how that ended. ``settings_of`` may raise UsageError."""
-    from rocketmq_reindex.jobs.reporting.make import ReportResult, write_page
-
-    result = ReportResult()
-
-    def work() -> list[str]:
-        with failures_as_errors("input or output"):
-            return write_page(settings_of(), result)
-
-    return _run_here(result, work)
-
-
-def run_query(
-    settings_of: Callable[[], Query], notes: Notes, take: TakeMessages, *, quiet: bool = False
-) -> ExitStatus:  # fmt: skip
-    """Answer one question, and return the exit status: FAILED where nothing was found and something could not be read.
-
-    ``take`` shows or keeps the messages as they are found: there may be any number. Raises UsageError and InputError.
-    """
-    from rocketmq_reindex.jobs.querying.answer import answer
-    from rocketmq_reindex.jobs.querying.search import Search
-    from rocketmq_reindex.jobs.watching import compiling
-    from rocketmq_reindex.jobs.watching.watch import Stages
-
-    with failures_as_errors("STORE"):
-        asked, stages = settings_of(), Stages(quiet, compiling.SCAN)
-        for note in asked.conf_notes:
-            notes.add("passed over in broker.conf", note, lost=False)
-        with stages, Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan, progress=stages) as search:
-            count = take(answer(asked, search), search.log, asked, notes)
-        notes.close()
-    return ExitStatus.FAILED if notes.lost and not count else ExitStatus.DONE
-
-
-def run_trace(settings_of: Callable[[], Trace], *, quiet: bool = False) -> Ended[TraceResult]:
-    """Trace messages. Return how that ended. ``settings_of`` may raise UsageError.
-
-    ``quiet``: no progress is shown on stderr.
-    """
-    from rocketmq_reindex.jobs.publishing.layout import check_writable, write_whole
-    from rocketmq_reindex.jobs.querying.table import terminal_width
-    from rocketmq_reindex.jobs.reporting.parts import traces
-    from rocketmq_reindex.jobs.store.folders import Notes
-    from rocketmq_reindex.jobs.tracing.run import run
-    from rocketmq_reindex.jobs.tracing.timeline import TraceResult
-    from rocketmq_reindex.jobs.watching import compiling
-    from rocketmq_reindex.jobs.watching.watch import Stages
-    from rocketmq_reindex.version import __version__
-
-    result = TraceResult()
-
-    def work() -> list[str]:
-        asked, notes = settings_of(), Notes(result.warnings.append, result.warnings.append)
-        if asked.html is not None:
-            check_writable("--html", asked.html, b"<!doctype html>", "a page of trace")
-        with failures_as_errors("--store"), Stages(quiet, compiling.SCAN) as progress:
-            run(asked, result, notes, progress)
-        notes.close()
-        result.decide(notes.lost)
-        if asked.html is None:
-            return result.lines(terminal_width())
-        write_whole(asked.html, traces(result.to_dict(), __version__))
-        return [*result.lines(terminal_width()), "", f"wrote    {escape(asked.html)}"]
-
-    return _run_here(result, work)
-
 
 # -------------------------------------------------------------------------------------------------------------- with an engine
 # One run of a command that has an engine: session, engine and ending are the same for build, repair and verify.

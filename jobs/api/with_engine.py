@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rocketmq_reindex.jobs.api import keywords as api_keywords, running
+from rocketmq_reindex.jobs.api.running_here import Ended
 from rocketmq_reindex.jobs.building.options import build_settings
 from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from rocketmq_reindex.jobs.command import option
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Result)
 S = TypeVar("S")
-Run = Callable[[Callable[[], S], Watch, Interrupts, "SparkSession | None"], running.Ended[R]]
+Run = Callable[[Callable[[], S], Watch, Interrupts, "SparkSession | None"], Ended[R]]
 
 
 def _result(command: str, run: Run[S, R], settings_of: Callable[[dict[str, Any]], S], keywords: dict[str, Any]) -> R:

@@ -1,18 +1,20 @@
-"""``info``, ``preflight``, ``fetch``, ``report`` and ``trace`` of the Python API: they run no engine.
+"""``info``, ``preflight``, ``fetch``, ``report``, ``trace`` and ``export`` of the Python API: they run no engine.
 
 Each imports what it needs once it is called: the model of a broker's start takes a while.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rocketmq_reindex.jobs.api import keywords as api_keywords, running
+from rocketmq_reindex.jobs.api import keywords as api_keywords, running_here
 from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.command.results import Interrupts
 
 if TYPE_CHECKING:
     from rocketmq_reindex.jobs.describing.look import InfoResult
+    from rocketmq_reindex.jobs.exporting.options import ExportResult
     from rocketmq_reindex.jobs.fetching.run import FetchResult
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
     from rocketmq_reindex.jobs.reporting.make import ReportResult
@@ -41,7 +43,7 @@ def info(store: api_keywords.PathLike, *, commitlog: api_keywords.Paths | None =
     keywords = dict(locals())
     from rocketmq_reindex.jobs.describing.look import info_settings
 
-    return api_keywords.result_of(running.run_info(lambda: info_settings(api_keywords.given("info", keywords))))
+    return api_keywords.result_of(running_here.run_info(lambda: info_settings(api_keywords.given("info", keywords))))
 
 
 @api_keywords.says_keywords
@@ -80,7 +82,7 @@ def preflight(
     from rocketmq_reindex.jobs.preflighting.options import preflight_settings
 
     return api_keywords.result_of(
-        running.run_preflight(lambda: preflight_settings(api_keywords.given("preflight", keywords)), quiet=True)
+        running_here.run_preflight(lambda: preflight_settings(api_keywords.given("preflight", keywords)), quiet=True)
     )
 
 
@@ -123,7 +125,7 @@ def fetch(
     from rocketmq_reindex.jobs.fetching.options import fetch_settings
 
     return api_keywords.result_of(
-        running.run_fetch(lambda: fetch_settings(api_keywords.given("fetch", keywords)), Interrupts(install=False))
+        running_here.run_fetch(lambda: fetch_settings(api_keywords.given("fetch", keywords)), Interrupts(install=False))
     )
 
 
@@ -155,7 +157,7 @@ def report(
     keywords = dict(locals())
     from rocketmq_reindex.jobs.reporting.make import report_settings
 
-    return api_keywords.result_of(running.run_report(lambda: report_settings(api_keywords.given("report", keywords))))
+    return api_keywords.result_of(running_here.run_report(lambda: report_settings(api_keywords.given("report", keywords))))
 
 
 @api_keywords.says_keywords
@@ -196,4 +198,61 @@ def trace(
     keywords = dict(locals())
     from rocketmq_reindex.jobs.tracing.options import trace_settings
 
-    return api_keywords.result_of(running.run_trace(lambda: trace_settings(api_keywords.given("trace", keywords)), quiet=True))
+    return api_keywords.result_of(
+        running_here.run_trace(lambda: trace_settings(api_keywords.given("trace", keywords)), quiet=True)
+    )
+
+
+@api_keywords.says_keywords
+def export(
+    store: api_keywords.PathLike | None = None,
+    *,
+    to: api_keywords.PathLike | None = None,
+    format: option.ExportFormat | None = None,  # noqa: A002  the option's name
+    topic: str | Sequence[str] | None = None,
+    queue: api_keywords.Size | None = None,
+    begin_offset: api_keywords.Size | None = None,
+    end_offset: api_keywords.Size | None = None,
+    since: api_keywords.Time | None = None,
+    until: api_keywords.Time | None = None,
+    key: str | Sequence[str] | None = None,
+    tag: str | Sequence[str] | None = None,
+    text: str | None = None,
+    regex: str | None = None,
+    kind: option.RecordKind | Sequence[option.RecordKind] | None = None,
+    count: bool = False,
+    body: option.ExportBody | None = None,
+    body_max: api_keywords.Size | None = None,
+    allow_empty: bool = False,
+    commitlog: api_keywords.Paths | None = None,
+    delay_levels: str | None = None,
+) -> ExportResult:
+    """Write messages of a store into a file or a folder, as ``rmq-reindex export`` does. Nothing is printed.
+
+    The log is read once, by all processors, in bounded memory. No ConsumeQueue and no index is needed.
+
+    Returns:
+        What was written. Its ``exit_status`` is 0, or 3 where parts of the log are damaged: what was in them is not exported.
+
+    Raises:
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        InputError: The store has no log that can be read, ``to`` is there already, or no message is as was asked for (exit
+            status 1). Nothing is written.
+        ReindexError: Any other failure (exit status 1). Nothing is written.
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> rr.export("store", topic="TopicA", count=True).messages
+        522
+        >>> done = rr.export("store", topic="TopicA", to="messages.jsonl")
+        >>> done.messages, done.files
+        (522, 1)
+    """
+    keywords = dict(locals())
+    from rocketmq_reindex.jobs.exporting.options import export_settings
+
+    return api_keywords.result_of(
+        running_here.run_export(
+            lambda: export_settings(api_keywords.given("export", keywords)), Interrupts(install=False), quiet=True
+        )
+    )

@@ -22,6 +22,11 @@ Engine = Literal["spark", "local"]
 Link = Literal["reflink", "hard", "none"]
 Progress = Literal["lines", "json"]
 LogFormat = Literal["text", "json"]
+ExportFormat = Literal["jsonl", "csv", "parquet"]
+ExportBody = Literal["unpacked", "stored", "none"]
+RecordKind = Literal[
+    "message", "retry", "dead_letter", "half", "op", "given_up", "scheduled", "timer", "pop", "trace", "system", "all"
+]  # fmt: skip
 BodyForm = Literal["text", "json", "hex", "none"]
 Abort = Literal["yes", "no"]
 FileKind = Literal[

@@ -54,7 +54,8 @@ OPTIONS: Final = _of(
     INPUT,
     commitlog=Option("folder of segments, instead of STORE/commitlog (repeatable)", "DIR", nargs="append", dest="commitlogs",
         conf="storePathCommitLog")
-    .but("info query preflight", help="folder of segments; repeat it for a log spread over several", shown="STORE/commitlog")
+    .but("info query preflight export", help="folder of segments; repeat it for a log spread over several",
+         shown="STORE/commitlog")
     .but("fetch", help="where the broker's log lies, if not in DIR/commitlog of --to; repeat it for more folders"),
     broker_conf=Option("take sizes, folders, delay levels and LMQ from a broker.conf; options given here win", "FILE")
     .but("query", help="take sizes and folders from a broker.conf; options given here win")
@@ -70,7 +71,10 @@ OPTIONS: Final = _of(
     explain=Option("tell what an earlier repair changed: DIR/reindex.json; no other option goes with it", "MANIFEST"),
     consumer_offsets=Option(
         "a backup of config/consumerOffset.json: it is checked against the log, and put into DIR/config", "FILE"),
-    kind=Option("kind of the files", shown="by folder, name and content", choices=get_args(o.FileKind)),
+    kind=Option("kind of the files", shown="by folder, name and content", choices=get_args(o.FileKind))
+    .but("export", help="records of this kind (repeatable)", shown="message, or the kind of the topics", nargs="append",
+         dest="kinds", choices=get_args(o.RecordKind), group=WHAT,
+         text="records of this kind, or ``all``; one, or a sequence"),
     summary=Option("what build --json printed: the page then shows when it ran, and seconds by stage", "FILE",
         o.on_disk("--summary", "file"),
         text="file with the summary of a build as JSON: the page then shows when it ran, and seconds by stage"),
@@ -96,13 +100,26 @@ OPTIONS: Final = _of(
         "also write config/delayOffset.json and timer files, so that a broker delivers pending messages alone"),
     undecided=Option("with --write-delay: deliver, or drop, messages of which the log does not tell whether they were "
         "delivered", default="deliver", choices=get_args(o.Undecided)),
-    topic=Option("topic of the messages", "T", o.as_java_reads, text="topic of the messages: --key, --tag and --queue need it"),
-    key=Option("all messages of the topic with this key or unique key, by the IndexFiles", "K", o.as_java_reads),
+    topic=Option("topic of the messages", "T", o.as_java_reads, text="topic of the messages: --key, --tag and --queue need it")
+    .but("export", help="messages of this topic, a name or a glob (repeatable)", nargs="append", dest="topics", text="",
+         shown="all topics"),
+    key=Option("all messages of the topic with this key or unique key, by the IndexFiles", "K", o.as_java_reads)
+    .but("export", help="messages with this key or unique key (repeatable)", nargs="append", dest="keys"),
     tag=Option("all messages of the topic with this tag, by the IndexFiles or the log", "TAG", o.as_java_reads,
         text="all messages of the topic whose tags are this one text, by the tag items of the IndexFiles (RocketMQ 5.4 and "
-        "newer) and, where these have none, by reading the log. ``searched`` of the result says which"),
+        "newer) and, where these have none, by reading the log. ``searched`` of the result says which")
+    .but("export", help="messages whose tags are this one text (repeatable)", nargs="append", dest="tags", text=""),
     queue=Option("messages of this queue of the topic; goes with --offset or --time", "Q", int)
-    .but("trace", help="the message of this queue of the topic; goes with --queue-offset"),
+    .but("trace", help="the message of this queue of the topic; goes with --queue-offset")
+    .but("export", help="messages of this queue; needs --topic"),
+    begin_offset=Option("with --queue: messages from this queue offset on", "N", int),
+    end_offset=Option("with --queue: messages below this queue offset", "N", int),
+    since=Option("messages stored at this time or later: milliseconds since 1970, or ISO with its zone", "TIME",
+        o.time_for("--since"), shown="any time"),
+    until=Option("messages stored before this time", "TIME", o.time_for("--until"), shown="any time"),
+    text=Option("messages with this text in the body", "TEXT", o.as_java_reads),
+    regex=Option("messages with something in the body that this regular expression finds (RE2)", "REGEX", o.as_java_reads),
+    count=Option("count the messages that would be exported, and write nothing"),
     offset=Option("messages from this queue offset on", "N", int, shown="one message, or --max"),
     queue_offset=Option("the message at this offset of the queue", "N", int),
     time=Option("messages of the queue stored at this time or later: milliseconds since 1970, or ISO with its zone", "TIME",
@@ -123,7 +140,8 @@ OPTIONS: Final = _of(
     topics=Option("put in config/topics.json also where the store has one of its own"),
     partial=Option("take a build that leaves something out, by --only, topics, --until-offset and the like"),
     allow_empty=Option("build where the log, or what topics and limits leave of it, has no record, too")
-    .but("fetch", help="take a build without a record also where the store has records"),
+    .but("fetch", help="take a build without a record also where the store has records")
+    .but("export", help="write an export without a message, too", group=OUTPUT),
     other_log=Option("take a build also if it is not proved to be of the store's log"),
 ) | _of(
     DAMAGE,
@@ -172,19 +190,25 @@ OPTIONS: Final = _of(
     .but("repair", help=f"{_OUT}; it must not be there yet, or be empty", required=False)
     .but("report", help="file for the page; replaced if it is there", metavar="FILE", default="report.html", required=False,
          type=o.on_disk("--out", "file")),
-    to=Option(f"{_STORE}; DIR/commitlog is never touched", "DIR", required=True),
+    to=Option(f"{_STORE}; DIR/commitlog is never touched", "DIR", required=True)
+    .but("export", help="new file, or with --format parquet new folder, for the messages", metavar="PATH", required=False,
+         type=o.on_disk("--to", "file or folder")),
+    format=Option("what is written: a file of JSON lines or CSV, or a folder of Parquet files by topic and day",
+        default="jsonl", choices=get_args(o.ExportFormat)),
     overwrite=Option("replace what an earlier build wrote to DIR"),
     keep=Option("of the copies PART.previous that fetches made keep the newest N of each part", "N", int, 1),
     link=Option("let unchanged segments share their bytes with the old ones: reflink where the file system can, hard links for "
         "those before the log's end, or none: copy", default="reflink", choices=get_args(o.Link)),
     json=Option("print the summary on stdout as one JSON object")
-    .but("info preflight trace", help="print the result on stdout as one JSON object")
+    .but("info preflight trace export", help="print the result on stdout as one JSON object")
     .but("query", help="print one JSON object per line, with every field")
     .but("inspect", help="print one JSON object per line"),
     report=Option("also write the summary, as JSON, to FILE", "FILE", o.on_disk("--report", "file")),
     html=Option("also write the timelines as one HTML page to FILE", "FILE", o.on_disk("--html", "file")),
-    body=Option("how bodies are shown; a body that is not text is shown as hex", default="text", choices=get_args(o.BodyForm)),
-    body_max=Option("read and unpack at most this many bytes of a body", "BYTES", int, 4 << 20),
+    body=Option("how bodies are shown; a body that is not text is shown as hex", default="text", choices=get_args(o.BodyForm))
+    .but("export", help="bodies unpacked, as they are stored, or none", default="unpacked", choices=get_args(o.ExportBody)),
+    body_max=Option("read and unpack at most this many bytes of a body", "BYTES", int, 4 << 20)
+    .but("export", help="unpack no body into more bytes than these: it is exported as it is stored"),
 ) | _of(
     RUN,
     dry_run=Option("say what would be read and written, and do nothing",
@@ -244,6 +268,8 @@ COMMANDS: Final = {
     "query": "store topic key tag queue offset time id physical begin end max json body body_max scan commitlog hash_slots "
     "index_items delay_levels broker_conf",
     "trace": "store topic key id unique_key queue queue_offset physical max json html scan commitlog delay_levels",
+    "export": "store to format topic queue begin_offset end_offset since until key tag text regex kind count body body_max "
+    "allow_empty commitlog delay_levels json",
     "inspect": "files kind records json hash_slots index_items first_offset segment_size delay_levels",
     "verify": f"store only sample against report work {_RUN} {_WATCH} incremental tables recheck",
     "preflight": "store broker_version abort broker_conf commitlog segment_size cq_file_size batch_cq_file_size hash_slots "

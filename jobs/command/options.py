@@ -60,6 +60,14 @@ ABOUT: Final = {
         ),
         (0, 1, 2, 4),
     ),
+    "export": About(
+        "Write messages of a store into a file or a folder that other programs read. Without a broker; the store is only read.",
+        (
+            "rmq-reindex export /data/store --topic Orders --since 2026-11-20T00:00:00Z --to orders.jsonl",
+            "rmq-reindex export /data/store --format parquet --to /data/messages",
+        ),
+        (0, 1, 2, 3),
+    ),
     "inspect": About(
         "Say what a segment, ConsumeQueue file, IndexFile, checkpoint or timer file holds, and what is wrong with it.",
         ("rmq-reindex inspect /data/store/checkpoint /data/store/index/*",),
@@ -111,6 +119,7 @@ _MISSING: Final = "the following arguments are required: "
 _SIMILAR: Final = 0.6
 _PLACES: Final = {
     "DIR": "folder", "URI": "folder", "STORE": "store", "STORE2": "store", "BUILD": "build", "FILE": "file", "MANIFEST": "file",
+    "PATH": "file or folder",
 }  # fmt: skip
 """what is named by the options that have such a value"""
 _ANY_KIND: Final = "URI"

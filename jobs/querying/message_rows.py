@@ -107,6 +107,10 @@ class MessageQuestion:
 
         With ``damage`` fail, RefusedError is raised where damage is met.
         """
+        return self.read_as(schema, _itself)
+
+    def read_as(self, schema: pa.Schema, make: Callable[[pa.RecordBatch], Iterator[T]]) -> Iterator[T]:
+        """Return what ``make`` makes of the batches of ``read``, in their order. It does so in several threads."""
         if self.store:
             check_is_folder(self.store)
             if not self.commitlogs:
@@ -119,7 +123,8 @@ class MessageQuestion:
         rows = LogRowReader(
             schema, self.roots, bounds, Topics(self.topics), _WHOLE, self.segment_size, unpack=unpack, delays=self.delays
         )
-        return in_order(self._pieces(rows, rows.plan(), schema), own_cores())
+        pieces = self._pieces(rows, rows.plan(), schema)
+        return in_order((partial(_made, piece, make) for piece in pieces), own_cores())
 
     def _pieces(self, rows: LogRowReader, log_ranges: Sequence[LogRange], schema: pa.Schema) -> Iterator[Callable[[], Batches]]:
         """Scan the log. Yield what makes the rows of each block, and of the damage in each segment."""
@@ -140,6 +145,15 @@ class MessageQuestion:
             raise RefusedError(f'{where}: read with damage="skip" or damage="rows"')
         if self.damage == log_rows.ROWS and holes:
             yield log_rows.damage_rows(schema, holes)
+
+
+def _itself(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    yield batch
+
+
+def _made(piece: Callable[[], Batches], make: Callable[[pa.RecordBatch], Iterator[T]]) -> Iterator[T]:
+    for batch in piece():
+        yield from make(batch)
 
 
 def _with_keys(batches: MessageBatches, block: Block, keys: Sequence[str]) -> Block:

@@ -13,8 +13,8 @@ from rocketmq_reindex.storage_format.index.header import are_possible
 from rocketmq_reindex.udfs.times import delay_levels, show_time
 
 _PLACES: Final = {
-    "queue": layouts.INT32_MAX, "offset": layouts.INT64_MAX // 64, "queue_offset": layouts.INT64_MAX // 64,
-    "physical": layouts.INT64_MAX,
+    **dict.fromkeys(("offset", "queue_offset", "begin_offset", "end_offset"), layouts.INT64_MAX // 64),
+    "queue": layouts.INT32_MAX, "physical": layouts.INT64_MAX,
 }  # fmt: skip
 """the largest value of each option that is a place in a store"""
 

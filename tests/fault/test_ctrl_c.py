@@ -21,6 +21,7 @@ COMMANDS = {
     "repair": ["{store}", "--out", "{out}", "--cq-file-size", "1000", "--hash-slots", "300", "--index-items", "900"],
     "query": ["{store}", "--topic", "none", "--key", "none", "--scan"],
     "trace": ["--store", "{store}", "--id", "none", "--scan"],
+    "export": ["{store}", "--to", "{out}", "--format", "parquet"],
     "inspect": ["{store}/" + SEGMENT, "--records"],
     "verify": ["{store}"],
     "preflight": ["{store}", "--broker-version", "5.5"],

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.api.running import run_preflight
+from rocketmq_reindex.jobs.api.running_here import run_preflight
 from rocketmq_reindex.jobs.building.inputs import look_at
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.inspect_files import inspect

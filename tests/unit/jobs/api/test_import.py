@@ -26,7 +26,17 @@ def test_an_import_loads_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["build", "repair", "commands", "querying.answer", "querying.options", "reporting.make", "tracing.run"]
+    "command",
+    [
+        "build",
+        "repair",
+        "commands",
+        "querying.answer",
+        "querying.options",
+        "reporting.make",
+        "tracing.run",
+        "exporting.options",
+    ],
 )
 def test_a_command_starts_before_the_heavy_packages(command: str) -> None:
     """So a usage error, ``--help`` and ctrl-C wait for nothing."""

@@ -33,6 +33,7 @@ COMMANDS = {
     "repair": Command(rr.repair, parser_of("repair"), "store", frozenset({"spark"})),
     "verify": Command(rr.verify, parser_of("verify"), "store", frozenset({"spark"})),
     "trace": Command(rr.trace, parser_of("trace"), "store"),
+    "export": Command(rr.export, parser_of("export"), "store"),
     "query": Command(rr.query, parser_of("query"), "store"),
     "inspect": Command(rr.inspect, parser_of("inspect"), "file"),
     "report": Command(rr.report, parser_of("report"), "source"),
@@ -51,6 +52,7 @@ DEFAULTS: dict[str, tuple[str, ...]] = {
     "verify": ("crc", "max_fill", "sample"),
     "query": ("body_max", "body"),
     "trace": ("max",),
+    "export": ("format", "body", "body_max", "delay_levels"),
     "info": (),
     "inspect": (),
     "report": ("out",),
@@ -135,7 +137,8 @@ def test_a_keyword_is_read_as_its_option(name: str) -> None:
 
 SAMPLES = {
     "only": "index", "index_policy": "window:1h", "delay_levels": "1s 2s", "until_time": "100000000008",
-    "broker_version": "5.3", "time": "100000000009", "begin": "100000000010", "end": "100000000011",
+    "broker_version": "5.3", "since": "100000000012", "until": "100000000013", "time": "100000000009",
+    "begin": "100000000010", "end": "100000000011",
 }  # fmt: skip
 
 

@@ -10,12 +10,12 @@ import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import COMMANDS, main
 from rocketmq_reindex.jobs.command.option_table import options_of
 
-OF_PLACES = {"BUILD", "DIR", "FILE", "MANIFEST", "STORE", "STORE2", "URI"}
+OF_PLACES = {"BUILD", "DIR", "FILE", "MANIFEST", "PATH", "STORE", "STORE2", "URI"}
 OTHERS = {
-    "", "BYTES", "FRACTION", "GLOB", "ID", "K", "LEVELS", "MSGID", "N", "NAME", "NAME=STORE", "PARTS", "POLICY", "Q", "T",
-    "TAG", "TIME", "URL", "VERSION",
+    "", "BYTES", "FRACTION", "GLOB", "ID", "K", "LEVELS", "MSGID", "N", "NAME", "NAME=STORE", "PARTS", "POLICY", "Q", "REGEX",
+    "T", "TAG", "TEXT", "TIME", "URL", "VERSION",
 }  # fmt: skip
-ON_DISK = {"metrics", "report", "report store", "report source", "report summary", "report out"}
+ON_DISK = {"export to", "metrics", "report", "report store", "report source", "report summary", "report out"}
 
 
 def places() -> Iterator[tuple[str, str]]:

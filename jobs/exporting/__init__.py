@@ -1,0 +1,1 @@
+"""Messages of a log, chosen and written into files of other kinds."""

@@ -1,0 +1,334 @@
+"""The formats of an export: JSON lines and CSV as one file, Parquet as a folder with a part for each topic and day."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import io
+import os
+import urllib.parse
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from rocketmq_reindex.storage_format.showing import escape
+
+Encode = Callable[[pa.RecordBatch], Any]
+"""makes of a batch what the ``Sink`` of its format takes: in any thread"""
+BODY: Final = "body"
+BODY_FORMAT: Final = "bodyFormat"
+"""how the text in ``body`` stands for the bytes: where the file has texts alone"""
+TEXT, BASE64 = "text", "base64"
+
+
+class Sink(Protocol):
+    """Takes what was encoded, in the order of the log, and writes it below the staging folder."""
+
+    def add(self, encoded: Any) -> None:
+        """Write some messages."""
+
+    def finish(self) -> list[str]:
+        """Write what is left. Return what is odd about the files."""
+
+    def abandon(self) -> None:
+        """Close all files. Raises nothing."""
+
+
+# ------------------------------------------------------------------------------------------------------------------------ texts
+# Columns as texts. All is done for a whole column at once; only rare values are looked at one by one.
+
+_CONTROLS: Final = r"[\x00-\x1f\x7f-\x{9f}\x{2028}\x{2029}]"
+"""what is escaped in JSON: it would end a line, or be a command to a terminal"""
+_OF_TERMINALS: Final = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}]"
+_ESCAPED: Final = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
+_SHORT: Final = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
+_CLOCK: Final = pa.timestamp("ms", "UTC")
+
+
+def _any(mask: pa.Array) -> bool:
+    return bool(pc.any(mask).as_py())
+
+
+def _translated(texts: pa.Array, pattern: str) -> pa.Array:
+    """Return texts with the characters of ``pattern`` as escapes."""
+    found = pc.fill_null(pc.match_substring_regex(texts, pattern), fill_value=False)
+    if not _any(found):
+        return texts
+    escaped = [text.translate(_ESCAPED) for text in texts.filter(found).to_pylist()]
+    return pc.replace_with_mask(texts, found, pa.array(escaped, pa.string()))
+
+
+def json_texts(texts: pa.Array) -> pa.Array:
+    """Return texts as strings of JSON; null stays null."""
+    for character, instead in _SHORT:
+        texts = pc.replace_substring(texts, character, instead)
+    return pc.binary_join_element_wise('"', _translated(texts, _CONTROLS), '"', "")
+
+
+def json_maps(maps: pa.Array) -> pa.Array:
+    """Return maps (map<string, string>, no slice) as objects of JSON."""
+    pairs = pc.binary_join_element_wise(json_texts(maps.keys), pc.fill_null(json_texts(maps.items), "null"), ": ")
+    members = pc.binary_join(pa.ListArray.from_arrays(maps.offsets, pairs), ", ")
+    return pc.binary_join_element_wise("{", members, "}", "")
+
+
+def body_texts(bodies: pa.Array, *, unseen: bool) -> tuple[pa.Array, pa.Array]:
+    """Return bodies (binary) as texts, and how each is one: ``text`` where it is UTF-8, else ``base64``.
+
+    ``unseen``: a body with characters that nobody sees, and that a terminal obeys, is no text either.
+    """
+    try:
+        texts = bodies.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = pa.array([_text(body) for body in bodies.to_pylist()], pa.string())
+    if unseen:
+        hidden = pc.fill_null(pc.match_substring_regex(texts, _OF_TERMINALS), fill_value=False)
+        texts = pc.if_else(hidden, pa.scalar(None, pa.string()), texts)
+    formats = pc.if_else(pc.is_valid(texts), TEXT, pc.if_else(pc.is_valid(bodies), BASE64, pa.scalar(None, pa.string())))
+    coded = pc.equal(formats, BASE64)
+    if _any(coded):
+        encoded = [base64.b64encode(body).decode() for body in bodies.filter(coded).to_pylist()]
+        texts = pc.replace_with_mask(texts, pc.fill_null(coded, fill_value=False), pa.array(encoded, pa.string()))
+    return texts, formats
+
+
+def _text(body: bytes | None) -> str | None:
+    try:
+        return None if body is None else body.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _clock(times: pa.Array) -> pa.Array:
+    return pc.strftime(times.cast(_CLOCK), format="%Y-%m-%dT%H:%M:%SZ")
+
+
+def with_texts(batch: pa.RecordBatch, *, unseen: bool) -> tuple[list[str], list[pa.Array]]:
+    """Return names and columns of a batch, with the body as text and its format behind it."""
+    names, columns = list(batch.schema.names), list(batch.columns)
+    if BODY in names:
+        at = names.index(BODY)
+        names.insert(at + 1, BODY_FORMAT)
+        columns[at : at + 1] = body_texts(columns[at], unseen=unseen)
+    return names, columns
+
+
+# ------------------------------------------------------------------------------------------------------------------- JSON lines
+
+
+def json_lines(batch: pa.RecordBatch) -> bytes:
+    """Return each row as one object of JSON on a line of its own, in UTF-8."""
+    names, columns = with_texts(batch, unseen=False)
+    words: list[Any] = []
+    for number, (name, column) in enumerate(zip(names, columns, strict=True)):
+        words += [f'{", " if number else "{"}"{name}": ', pc.fill_null(_json(column), "null")]
+    return _joined(pc.binary_join_element_wise(*words, "}\n", ""))
+
+
+def _json(column: pa.Array) -> pa.Array:
+    if pa.types.is_map(column.type):
+        return json_maps(column)
+    if pa.types.is_timestamp(column.type):
+        column = _clock(column)
+    return json_texts(column) if pa.types.is_string(column.type) else column.cast(pa.string())
+
+
+def _joined(texts: pa.Array) -> bytes:
+    """Return the bytes of texts behind each other."""
+    _, offsets, data = texts.buffers()
+    if data is None or not len(texts):
+        return b""
+    ends = np.frombuffer(offsets, np.int32)
+    return bytes(memoryview(data)[ends[texts.offset] : ends[texts.offset + len(texts)]])
+
+
+# -------------------------------------------------------------------------------------------------------------------------- CSV
+
+MARK: Final = "'"
+"""stands before a text that a spreadsheet would take for a formula, and before one that begins with it"""
+_FORMULA: Final = rf"^[=+\-@\t\r\n{MARK}\x{{ff1d}}\x{{ff0b}}\x{{ff0d}}\x{{ff20}}]"
+
+
+def csv_lines(batch: pa.RecordBatch) -> bytes:
+    """Return each row as a line of CSV (RFC 4180, in UTF-8). Texts are quoted; a cell without anything is null."""
+    names, columns = with_texts(batch, unseen=True)
+    out = io.BytesIO()
+    table = pa.RecordBatch.from_arrays(list(map(_cell, columns)), names=names)
+    pyarrow.csv.write_csv(table, out, pyarrow.csv.WriteOptions(include_header=False))
+    return out.getvalue()
+
+
+def _cell(column: pa.Array) -> pa.Array:
+    if pa.types.is_map(column.type):
+        return json_maps(column)
+    if pa.types.is_timestamp(column.type):
+        return _clock(column)
+    if not pa.types.is_string(column.type):
+        return column
+    texts = _translated(column, _OF_TERMINALS)
+    begins = pc.fill_null(pc.match_substring_regex(texts, _FORMULA), fill_value=False)
+    return pc.if_else(begins, pc.binary_join_element_wise(MARK, texts, ""), texts) if _any(begins) else texts
+
+
+def csv_head(schema: pa.Schema) -> bytes:
+    """Return the first line: the names of the columns."""
+    nothing = pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+    return (",".join(with_texts(nothing, unseen=True)[0]) + "\n").encode()
+
+
+class FileSink:
+    """One file."""
+
+    def __init__(self, path: str, head: bytes = b"") -> None:
+        self._file = open(path, "xb")  # noqa: SIM115  finish or abandon closes it
+        self._file.write(head)
+
+    def add(self, encoded: bytes) -> None:
+        """Write some lines."""
+        self._file.write(encoded)
+
+    def finish(self) -> list[str]:
+        """Close the file, and make it durable. Return nothing odd."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return []
+
+    def abandon(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+# ---------------------------------------------------------------------------------------------------------------------- Parquet
+# A folder for each topic, in it one for each day, named as Hive names them. Rows wait until a part of the folder has many:
+# the topics of a log are mixed, and small row groups are slow to read.
+
+BUFFER: Final = 128 << 20
+"""Bytes of rows that wait, of all parts."""
+_SLICE_COST: Final = 1 << 13
+"""What a few rows take besides their values."""
+OPEN_MAX: Final = 64
+"""Files that are open at once."""
+GROUP_BYTES: Final = 32 << 20
+"""Bytes of rows, at which those of one part are written."""
+FILE_BYTES: Final = 512 << 20
+"""Bytes of rows, at which the next file of a part begins."""
+_NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
+_NAME_MAX: Final = 240
+"""Bytes of a folder's name, without ``topic=``: file systems take 255."""
+_DIGEST: Final = 24
+
+Part = tuple[str, str]
+"""the topic and the day of a part"""
+
+
+def topic_folder(topic: str) -> str:
+    """Return the name of a topic's folder: what is no letter, digit, ``_``, ``-`` or ``.`` is written as ``%25``.
+
+    A name that is too long is cut, and ends with ``~`` and a digest of the whole; so does one that readers take for null.
+    """
+    name = _quoted(topic)
+    if len(name) > _NAME_MAX or topic == _NO_DAY:
+        digest = f"~{hashlib.sha256(topic.encode()).hexdigest()[:_DIGEST]}"
+        head = topic[:_NAME_MAX]
+        while len(_quoted(head)) > _NAME_MAX - len(digest):
+            head = head[:-1]
+        name = f"{_quoted(head)}{digest}"
+    return f"topic={name}"
+
+
+def _quoted(text: str) -> str:
+    return urllib.parse.quote(text, safe="").replace("~", "%7E")
+
+
+class _Waiting:
+    """Rows of one part."""
+
+    def __init__(self) -> None:
+        self.batches: list[pa.RecordBatch] = []
+        self.size = 0
+
+
+class ParquetSink:
+    """Writes files below ``root``, the ones of a part into ``topic=TOPIC/day=DAY``. The topic is no column of a file."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._waiting: dict[Part, _Waiting] = {}
+        self._size = 0
+        self._open: OrderedDict[Part, tuple[pq.ParquetWriter, int]] = OrderedDict()
+        self._numbers: dict[Part, int] = {}
+        self._cut: set[str] = set()
+
+    def add(self, encoded: pa.RecordBatch) -> None:
+        """Take some rows."""
+        for part, rows in _by_part(encoded):
+            waiting = self._waiting.setdefault(part, _Waiting())
+            size = rows.nbytes + _SLICE_COST
+            waiting.batches.append(rows)
+            waiting.size += size
+            self._size += size
+            if waiting.size > GROUP_BYTES:
+                self._write(part)
+        while self._size > BUFFER:
+            self._write(max(self._waiting, key=lambda part: self._waiting[part].size))
+
+    def _write(self, part: Part) -> None:
+        """Write the rows of a part that wait, as one row group."""
+        waiting = self._waiting.pop(part)
+        self._size -= waiting.size
+        table = pa.Table.from_batches(waiting.batches)
+        writer, written = self._open.pop(part) if part in self._open else (self._begin(part, table.schema), 0)
+        writer.write_table(table, row_group_size=max(1, len(table)))
+        if written + waiting.size > FILE_BYTES:
+            writer.close()
+        else:
+            self._open[part] = (writer, written + waiting.size)
+        while len(self._open) > OPEN_MAX:
+            self._open.popitem(last=False)[1][0].close()
+
+    def _begin(self, part: Part, schema: pa.Schema) -> pq.ParquetWriter:
+        topic, day = part
+        folder = os.path.join(self._root, topic_folder(topic), f"day={day}")
+        os.makedirs(folder, exist_ok=True)
+        if "~" in topic_folder(topic):
+            self._cut.add(topic)
+        number = self._numbers.get(part, 0)
+        self._numbers[part] = number + 1
+        return pq.ParquetWriter(os.path.join(folder, f"part-{number:05d}.parquet"), schema, compression="zstd")
+
+    def finish(self) -> list[str]:
+        """Write all rows that wait, and close the files. Return which topics have no folder of their whole name."""
+        for part in sorted(self._waiting):
+            self._write(part)
+        for writer, _ in self._open.values():
+            writer.close()
+        self._open.clear()
+        return [f"{escape(topic)}: is no name for a folder: it is cut, or gets a digest" for topic in sorted(self._cut)]
+
+    def abandon(self) -> None:
+        """Close the files."""
+        while self._open:
+            with contextlib.suppress(OSError, ValueError):
+                self._open.popitem()[1][0].close()
+
+
+def _by_part(batch: pa.RecordBatch) -> list[tuple[Part, pa.RecordBatch]]:
+    """Return the rows of a batch by their topic and the day of their store time, without the topic."""
+    topics = batch.column("topic").dictionary_encode()
+    days = pc.fill_null(pc.strftime(batch.column("storeTime"), format="%Y-%m-%d"), _NO_DAY).dictionary_encode()
+    codes = topics.indices.to_numpy().astype(np.int64) * len(days.dictionary) + days.indices.to_numpy()
+    rows = batch.drop_columns(["topic"])
+    found = []
+    for code in np.unique(codes).tolist():
+        part = topics.dictionary[code // len(days.dictionary)].as_py(), days.dictionary[code % len(days.dictionary)].as_py()
+        chosen = np.flatnonzero(codes == code)
+        found.append((part, rows if len(chosen) == len(codes) else rows.take(pa.array(chosen))))
+    return found

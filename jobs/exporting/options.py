@@ -1,0 +1,207 @@
+"""The options of ``rmq-reindex export``, which messages they choose, and what an export ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, get_args
+
+from rocketmq_reindex import files
+from rocketmq_reindex.jobs.command import option, option_table, options
+from rocketmq_reindex.jobs.command.results import Result
+from rocketmq_reindex.jobs.querying.options import place_out_of_range
+from rocketmq_reindex.storage_format import layouts, topics as names
+from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.record import meaning
+from rocketmq_reindex.storage_format.showing import counted, escape, listed
+from rocketmq_reindex.udfs.times import show_time
+
+# ---------------------------------------------------------------------------------------------------------------------- options
+
+_ALL: Final = "all"
+KINDS: Final = tuple(kind for kind in get_args(option.RecordKind) if kind != _ALL)
+_FOLDERS: Final = ("parquet",)
+"""formats whose export is a folder"""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which of the messages that are read are taken. What is empty, or None, takes all.
+
+    ``kinds`` are those of ``record.meaning``. Offsets are queue offsets: from ``begin_offset`` on, and below ``end_offset``.
+    ``text`` is part of the body, ``regex`` an expression of RE2 that finds something in it.
+    """
+
+    topics: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    queue: int | None = None
+    begin_offset: int = 0
+    end_offset: int = layouts.INT64_MAX
+    tags: tuple[str, ...] = ()
+    text: str | None = None
+    regex: str | None = None
+
+    @property
+    def taken_kinds(self) -> frozenset[str]:
+        """The kinds that are taken: without any named, those of the named topics, or else messages as clients get them."""
+        if self.kinds:
+            return frozenset(self.kinds)
+        return frozenset(map(meaning.kind_of, self.topics)) or frozenset({meaning.MESSAGE})
+
+    @property
+    def read_topics(self) -> tuple[str, ...]:
+        """The topics that are read: with those where messages of the named ones may wait, so that they can be counted."""
+        return () if self.kinds or not self.topics else (*self.topics, *sorted(names.WAITING_TOPICS))
+
+    @property
+    def needs_body(self) -> bool:
+        """Whether it is looked into the bodies."""
+        return self.text is not None or self.regex is not None
+
+
+@dataclass(frozen=True)
+class ExportSettings:
+    """Which messages are exported, and where to. Times are milliseconds since 1970: from ``since`` on, before ``until``."""
+
+    store: str = ""
+    commitlogs: tuple[str, ...] = ()
+    choice: Choice = Choice()
+    keys: tuple[str, ...] = ()
+    since: int | None = None
+    until: int | None = None
+    to: str = ""
+    format: str = option_table.default_of("format")
+    count: bool = False
+    body: str = option_table.default_of("body", "export")
+    body_max: int = option_table.default_of("body_max")
+    allow_empty: bool = False
+    json: bool = False
+    delays: tuple[int, ...] = ()
+    """milliseconds of each delay level, from 1 on"""
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether what is written is a folder."""
+        return self.format in _FOLDERS
+
+    @property
+    def reads_bodies(self) -> bool:
+        """Whether bodies are read at all."""
+        return self.choice.needs_body or self.writes_bodies
+
+    @property
+    def writes_bodies(self) -> bool:
+        """Whether bodies are written."""
+        return self.body != "none" and not self.count
+
+
+def export_settings(given: Mapping[str, Any]) -> ExportSettings:
+    """Return the settings that options make, by the names of the parser. Raises UsageError."""
+    values = dict(given)
+
+    def refuse(what: str) -> UsageError:
+        return UsageError(f"rmq-reindex export: {what}: see --help")
+
+    def several(name: str) -> tuple[str, ...]:
+        return tuple(values.pop(name, ()))
+
+    topics, keys, tags, kinds = several("topics"), several("keys"), several("tags"), several("kinds")
+    queue, begin, end = (values.pop(name, None) for name in ("queue", "begin_offset", "end_offset"))
+    if queue is not None and not topics:
+        raise refuse("--queue needs --topic")
+    if queue is None and (begin is not None or end is not None):
+        raise refuse("--begin-offset and --end-offset need --queue")
+    if wrong := place_out_of_range(queue=queue, begin_offset=begin, end_offset=end):
+        raise refuse(wrong)
+    if begin is not None and end is not None and begin >= end:
+        raise refuse(f"--begin-offset {begin} is not below --end-offset {end}, so nothing can be found")
+    if "" in (*topics, *keys, *tags, values.get("text"), values.get("regex")):
+        raise refuse("a topic, a key, a tag and a text have at least one character")
+    choice = Choice(
+        topics, KINDS if _ALL in kinds else kinds, queue, begin or 0, layouts.INT64_MAX if end is None else end, tags,
+        values.pop("text", None), _regex(values.pop("regex", None)),
+    )  # fmt: skip
+    levels = option.parse_delay_levels(values.pop("delay_levels", option_table.default_of("delay_levels")))
+    commitlogs = tuple(map(files.absolute, several("commitlogs")))
+    settings = ExportSettings(commitlogs=commitlogs, choice=choice, keys=keys, delays=levels, **values)
+    if not settings.store and not commitlogs:
+        raise refuse("name a STORE, or folders of segments by --commitlog")
+    since, until = settings.since, settings.until
+    if since is not None and until is not None and since >= until:
+        raise refuse(f"--since {show_time(since)} is not before --until {show_time(until)}, so nothing can be found")
+    if settings.body_max < 1:
+        raise refuse("--body-max takes a number above 0")
+    if not settings.count and not settings.to:
+        raise refuse("name a place for the export by --to, or give --count")
+    return settings
+
+
+def _regex(text: str | None) -> str | None:
+    if text is None:
+        return None
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        pc.match_substring_regex(pa.array([b""]), text.encode())
+    except pa.ArrowInvalid as error:
+        raise UsageError(f"--regex {escape(text)}: {escape(str(error))}") from None
+    return text
+
+
+parse_export: Final = options.reader("export", export_settings)
+"""Return what the words behind ``export`` ask for. Raises UsageError."""
+
+# ----------------------------------------------------------------------------------------------------------------------- result
+
+_TOPICS_SHOWN: Final = 20
+_NAME_SHOWN: Final = 80
+"""characters of a topic"""
+
+
+@dataclass(repr=False)
+class ExportResult(Result):
+    """What an export wrote, or with ``count`` would write."""
+
+    to: str = ""
+    format: str = ""
+    messages: int = 0
+    size: int = 0
+    """bytes of their records in the log"""
+    topics: dict[str, int] = field(default_factory=dict)
+    """messages by topic"""
+    left_out: dict[str, int] = field(default_factory=dict)
+    """records that are of another kind, and else as was asked for, by their kind"""
+    damaged: int = 0
+    """damaged stretches of the log: what was in them is not exported"""
+    damaged_bytes: int = 0
+    files: int = 0
+    bytes: int = 0
+    """bytes of the files"""
+    warnings: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    exit: int = 0
+    error: str | None = None
+
+    def stderr_lines(self) -> list[str]:
+        """Return the warnings, and the error."""
+        return [*(f"warning: {warning}" for warning in self.warnings), *super().stderr_lines()]
+
+    def _facts(self) -> dict[str, str]:
+        return {"messages": f"{self.messages:,}", "files": f"{self.files:,}", "warnings": str(len(self.warnings))}
+
+    def lines(self) -> list[str]:
+        """Return what was done, for people."""
+        what = f"{counted(self.messages, 'message')} of {counted(len(self.topics), 'topic')}"
+        if self.to:
+            size = f"{counted(self.files, 'file')}, {counted(self.bytes, 'byte')}"
+            lines = [f"exported {what} to {escape(self.to)}: {size}"]
+        else:
+            lines = [f"would export {what}: {counted(self.size, 'byte')} in the log"]
+        by_count = sorted(self.topics.items(), key=lambda item: (-item[1], item[0]))
+        lines += [f"  {count:>12,}  {escape(topic, _NAME_SHOWN)}" for topic, count in by_count[:_TOPICS_SHOWN]]
+        lines += [f"  and {counted(len(by_count) - _TOPICS_SHOWN, 'topic')} more"] if len(by_count) > _TOPICS_SHOWN else []
+        if self.left_out:
+            kinds = listed([f"{count:,} {kind}" for kind, count in sorted(self.left_out.items())])
+            lines.append(f"left out: {kinds} (--kind takes them)")
+        return lines

@@ -1,0 +1,331 @@
+"""One export: what it takes of each batch of the log, in any thread, and the files that appear at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketmq_reindex import files
+from rocketmq_reindex.jobs.exporting import formats
+from rocketmq_reindex.jobs.exporting.options import Choice, ExportResult, ExportSettings
+from rocketmq_reindex.jobs.publishing import layout, local, output
+from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion
+from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
+from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, compression_of
+from rocketmq_reindex.storage_format.scan.ranges import Hole
+from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.udfs.messages import log_rows
+from rocketmq_reindex.udfs.messages.batches import BODY, DAMAGE, UNPACKED_BYTES, fields, unpack_bodies
+from rocketmq_reindex.udfs.messages.log_rows import Topics
+from rocketmq_reindex.udfs.scan.segments import list_segments
+from rocketmq_reindex.udfs.staging import StagingFolder
+
+# ---------------------------------------------------------------------------------------------------------------------- columns
+# What is read of a message, and what of it is written: by the names of ``rr.messages``.
+
+PACKED: Final = "bodyCompression"
+"""how the body is packed that was written; null where it was unpacked, or never packed"""
+WRITTEN: Final = (
+    "topic", "queueId", "consumeQueueOffset", "kind", "realTopic", "realQueueId", "consumerGroup", "deliverTimestamp",
+    "storeTimestamp", "storeTime", "storeHost", "bornTimestamp", "bornTime", "bornHost", "uniqKey", "keys", "tags", "flag",
+    "sysFlag", "reconsumeTimes", "preparedTransactionOffset", "batchSize", "commitLogOffset", "properties",
+)  # fmt: skip
+"""the columns of an export, before those of the body"""
+_READ_TO_COUNT: Final = (
+    "topic", "queueId", "consumeQueueOffset", "kind", "realTopic", "tags", "batchSize", "commitLogOffset", "sysFlag",
+)  # fmt: skip
+_SIZE: Final = "msgSize"
+
+
+def read_columns(*, count: bool, body: bool) -> tuple[str, ...]:
+    """Return what is read of each message."""
+    return (*(_READ_TO_COUNT if count else WRITTEN), _SIZE, *([BODY] if body else []))
+
+
+def written_schema(*, body: bool) -> pa.Schema:
+    """Return the columns that are written."""
+    every = fields(body=True, damage=False)
+    of_body = [pa.field(PACKED, pa.string()), every.field(BODY)] if body else []
+    return pa.schema([*(every.field(name) for name in WRITTEN), *of_body])
+
+
+# ----------------------------------------------------------------------------------------------------------------------- chosen
+
+
+def _each(texts: pa.Array, wanted: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+    """Return for which texts something is true: it is asked once for each that is different."""
+    coded = texts.dictionary_encode()
+    known = np.array([*(wanted(text) for text in coded.dictionary.to_pylist()), False], np.bool_)
+    found: npt.NDArray[np.bool_] = known[pc.fill_null(coded.indices, fill_value=len(known) - 1).to_numpy()]
+    return found
+
+
+def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+class Chosen(NamedTuple):
+    """What an export takes of one batch, or a part of it, and what it leaves out."""
+
+    position: int
+    """offset behind the last record that was looked at"""
+    encoded: Any = None
+    rows: int = 0
+    size: int = 0
+    """bytes of their records in the log"""
+    topics: Mapping[str, int] = MappingProxyType({})
+    left_out: Mapping[str, int] = MappingProxyType({})
+    """records by kind"""
+    packed: tuple[int, ...] = ()
+    """offsets of those whose body could not be unpacked"""
+    damage: tuple[Hole, ...] = ()
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Makes what an export writes of the batches of ``rr.messages``, which have stored bodies.
+
+    ``unpack`` is the most bytes that an unpacked body may have; 0 leaves bodies as they are stored. ``encode`` None: the
+    messages are counted.
+    """
+
+    choice: Choice
+    encode: Callable[[pa.RecordBatch], Any] | None
+    unpack: int
+    schema: pa.Schema
+
+    def __call__(self, batch: pa.RecordBatch) -> Iterator[Chosen]:
+        """Yield what is taken of a batch: in parts, where unpacked bodies need much memory."""
+        ends = pc.add(batch.column("commitLogOffset"), batch.column(_SIZE))
+        position = pc.max(ends).as_py() or 0
+        if batch.num_rows and batch.column(DAMAGE).null_count < batch.num_rows:
+            starts, sizes, reasons = (batch.column(name).to_pylist() for name in ("commitLogOffset", _SIZE, DAMAGE))
+            yield Chosen(position, damage=tuple(map(Hole, [""] * len(starts), starts, sizes, reasons)))
+            return
+        taken, left_out = self._without_body(batch)
+        yield Chosen(position, left_out=left_out)
+        batch = batch.filter(pa.array(taken))
+        if BODY not in batch.schema.names:
+            yield self._chosen(batch, position)
+            return
+        first = 0
+        while first < batch.num_rows:
+            part, packed = self._unpacked(batch.slice(first))
+            first += part.num_rows
+            if self.choice.needs_body:
+                part = part.filter(pa.array(self._by_body(part.column(BODY))))
+            yield self._chosen(part, position, packed)
+
+    def _without_body(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.bool_], Counter[str]]:
+        """Return which rows are taken as far as all but the body tells (bool), and how many are left out only by their kind."""
+        choice = self.choice
+        wants = Topics(choice.topics).wants
+        taken = _each(batch.column("topic"), wants) | _each(batch.column("realTopic"), wants)
+        if choice.queue is not None:
+            first = batch.column("consumeQueueOffset").to_numpy()
+            taken &= batch.column("queueId").to_numpy() == choice.queue
+            taken &= (first < choice.end_offset) & (
+                first + np.maximum(1, batch.column("batchSize").to_numpy()) > choice.begin_offset
+            )
+        if choice.tags:
+            taken &= _each(batch.column("tags"), choice.tags.__contains__)
+        of_kind = _each(batch.column("kind"), choice.taken_kinds.__contains__)
+        return taken & of_kind, Counter(batch.column("kind").filter(pa.array(taken & ~of_kind)).to_pylist())
+
+    def _by_body(self, bodies: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return which bodies (binary, unpacked) have what is looked for (bool)."""
+        choice, taken = self.choice, np.ones(len(bodies), np.bool_)
+        if choice.text is not None:
+            taken &= _true(pc.match_substring(bodies, choice.text.encode()))
+        if choice.regex is not None:
+            taken &= _true(pc.match_substring_regex(bodies, choice.regex.encode()))
+        return taken
+
+    def _unpacked(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, tuple[int, ...]]:
+        """Return the first rows with unpacked bodies, and the offsets of those that stay as they are stored."""
+        stored, flags = rows.column(BODY), rows.column("sysFlag").to_numpy().astype(np.int64)
+        is_packed = flags & FLAG_COMPRESSED != 0
+        if not is_packed.any():
+            return rows.append_column(PACKED, pa.nulls(len(stored), pa.string())), ()
+        if self.unpack:
+            unpacked = unpack_bodies(stored, flags, self.unpack, UNPACKED_BYTES)
+            count = len(unpacked)
+            rows, stored, flags = rows.slice(0, count), stored.slice(0, count), flags[:count]
+            is_packed = np.asarray(unpacked.is_null())
+            bodies = pc.coalesce(unpacked, stored)
+        else:
+            bodies = stored
+        kinds = [compression_of(flag) if packed else None for flag, packed in zip(flags.tolist(), is_packed, strict=True)]
+        rows = rows.set_column(rows.schema.names.index(BODY), BODY, bodies)
+        rows = rows.append_column(PACKED, pa.array(kinds, pa.string()))
+        offsets = rows.column("commitLogOffset").filter(pa.array(is_packed)).to_pylist()
+        return rows, tuple(offsets) if self.unpack else ()
+
+    def _chosen(self, rows: pa.RecordBatch, position: int, packed: tuple[int, ...] = ()) -> Chosen:
+        topics = {pair["values"]: pair["counts"] for pair in rows.column("topic").value_counts().to_pylist()}
+        size = pc.sum(rows.column(_SIZE)).as_py() or 0
+        if packed:
+            kept = set(rows.column("commitLogOffset").to_pylist())
+            packed = tuple(offset for offset in packed if offset in kept)
+        encoded = None
+        if self.encode is not None and rows.num_rows:
+            # A slice shares its buffers with what is left out: encoders want none.
+            encoded = self.encode(rows.select(self.schema.names).take(pa.array(np.arange(rows.num_rows))))
+        return Chosen(position, encoded, rows.num_rows, size, Counter(topics), packed=packed)
+
+
+# -------------------------------------------------------------------------------------------------------------------------- run
+
+
+class Export:
+    """One run; ``result`` is true at every moment, also when the run fails."""
+
+    def __init__(self, settings: ExportSettings, result: ExportResult, progress: ProgressListener) -> None:
+        self._settings, self._result, self._progress = settings, result, progress
+        self._notes = Notes(result.warnings.append, result.warnings.append)
+        self._topics, self._left_out, self._lost = Counter[str](), Counter[str](), False
+        result.format = settings.format
+
+    def run(self) -> list[str]:
+        """Export. Return what was done, as lines for people. Raises InputError, OSError."""
+        settings, result = self._settings, self._result
+        target = "" if settings.count else _checked_target(settings)
+        batches = self._read()
+        if settings.count:
+            self._take(batches, None)
+        else:
+            with output.locked(target), output.staging(target, overwrite=False) as staging:
+                self._write(batches, target, staging)
+            output.settle(target)
+            result.to = settings.to
+        self._notes.close()
+        result.exit = ExitStatus.LOST if self._lost else ExitStatus.DONE
+        return result.lines()
+
+    def _read(self) -> Iterator[Chosen]:
+        """Return what is taken of the log. Raises InputError at once for what is no log."""
+        settings = self._settings
+        columns = read_columns(count=settings.count, body=settings.reads_bodies)
+        question = MessageQuestion(
+            settings.store, settings.commitlogs, settings.choice.read_topics, settings.keys, settings.since, settings.until,
+            columns, "stored" if settings.reads_bodies else "none", damage=log_rows.ROWS, delays=settings.delays,
+        )  # fmt: skip
+        self._roots, self._schema = question.roots, written_schema(body=settings.writes_bodies)
+        encode = (
+            None if settings.count else {"jsonl": formats.json_lines, "csv": formats.csv_lines}.get(settings.format, _itself)
+        )
+        unpack = 0 if settings.body == "stored" else settings.body_max
+        chooser = Chooser(settings.choice, encode, unpack, self._schema)
+        return question.read_as(question.schema(), chooser)
+
+    def _take(self, batches: Iterator[Chosen], sink: formats.Sink | None) -> None:
+        """Take all that was chosen, and write it into the sink."""
+        result = self._result
+        segments = list_segments(self._roots, 0).segments
+        at = segments[0].start if segments else 0
+        self._progress.begin("export" if sink else "count", sum(segment.data_end - segment.start for segment in segments))
+        with contextlib.closing(batches):  # type: ignore[type-var]  # a generator
+            for chosen in batches:
+                for hole in chosen.damage:
+                    self._note_damage(hole)
+                result.messages += chosen.rows
+                result.size += chosen.size
+                self._topics.update(chosen.topics)
+                self._left_out.update(chosen.left_out)
+                for offset in chosen.packed:
+                    self._notes.add(
+                        "body that is exported as it is stored",
+                        f"offset {offset}: its body does not unpack, or into more than --body-max: it is exported as stored",
+                    )
+                if sink is not None and chosen.encoded is not None:
+                    sink.add(chosen.encoded)
+                self._progress.moved(max(0, chosen.position - at))
+                at = max(at, chosen.position)
+        self._progress.end()
+        result.topics, result.left_out = dict(sorted(self._topics.items())), dict(sorted(self._left_out.items()))
+
+    def _note_damage(self, hole: Hole) -> None:
+        lost = bool(log_rows.lost([hole]))
+        self._notes.add("damage" if lost else "the log's end", f"{log_rows.hole_text(hole)}: no message is found in it", lost)
+        if lost:
+            self._lost = True
+            self._result.damaged += 1
+            self._result.damaged_bytes += hole.length
+
+    def _write(self, batches: Iterator[Chosen], target: str, staging: StagingFolder) -> None:
+        settings, result = self._settings, self._result
+        file = os.path.join(staging.temporary, "export")
+        sink = _sink_of(settings.format, self._schema, staging.tree if settings.is_folder else file)
+        try:
+            with files.naming(target):
+                self._take(batches, sink)
+                result.warnings += sink.finish()
+        except BaseException:
+            sink.abandon()
+            raise
+        if not result.messages and not settings.allow_empty:
+            raise InputError("no message of the log is as was asked for: nothing is written without --allow-empty")
+        written = files.below(staging.tree) if settings.is_folder else [files.entry_of(file)]
+        result.files, result.bytes = len(written), sum(entry.size for entry in written)
+        if settings.is_folder:
+            output.publish(staging, target, overwrite=False)
+        else:
+            _publish_file(file, target)
+
+
+def _itself(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def _sink_of(kind: str, schema: pa.Schema, place: str) -> formats.Sink:
+    if kind == "parquet":
+        return formats.ParquetSink(place)
+    return formats.FileSink(place, formats.csv_head(schema) if kind == "csv" else b"")
+
+
+def _checked_target(settings: ExportSettings) -> str:
+    """Return the real path of what is written. Raises InputError where it may not be: what is there is never written over."""
+    to = settings.to
+    inputs = [*([settings.store] if settings.store else []), *settings.commitlogs]
+    if files.no_rename(to):
+        raise InputError(f"--to {escape(to)}: names cannot be changed there: name a place on a disk")
+    if settings.is_folder:
+        return output.check_places(inputs, to, None)
+    target = local.real_path(to)
+    for place in inputs:
+        if files.overlap(place, to):
+            raise InputError(f"--to {escape(to)}: lies inside {escape(place)}: name a file apart from the input")
+    layout.check_no_store_around(f"--to {escape(to)}", to, "file")
+    around = os.path.dirname(target)
+    if os.path.lexists(to) or to.endswith("/"):
+        raise InputError(f"--to {escape(to)}: is there already, or is a folder: name a new file")
+    if not os.path.isdir(around):
+        raise InputError(f"--to {escape(to)}: {escape(around)} is not a folder: make it first")
+    if refusal := files.refuses(around):
+        raise InputError(f"--to {escape(to)}: nothing can be written in {escape(around)} ({refusal}): name another file")
+    return target
+
+
+def _publish_file(file: str, target: str) -> None:
+    """Give a file its name, unless something has it meanwhile."""
+    there = InputError(f"--to {escape(target)}: is there meanwhile: name a new file")
+    try:
+        os.link(file, target)
+    except FileExistsError:
+        raise there from None
+    except OSError:
+        # No hard links there, as on some shares.
+        if os.path.lexists(target):
+            raise there from None
+        os.rename(file, target)

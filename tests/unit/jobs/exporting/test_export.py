@@ -1,0 +1,291 @@
+"""``export``: what is chosen, what stands in each format, and that nothing comes out as it must not."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import datetime as dt
+import json
+import os
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.exporting import formats
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from tests.tools.encode import EPOCH, Message
+from tests.tools.log_writer import LogWriter, overwrite
+from tests.tools.make_log import random_log
+
+Make = Callable[..., Path]
+HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+DAY = 86_400_000
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Writes a store of these messages."""
+
+    def write(*messages: Message, segment: int = 1 << 16) -> Path:
+        with LogWriter(tmp_path / "store" / "commitlog", segment) as writer:
+            for message in messages:
+                writer.append(message)
+        return tmp_path / "store"
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a store with all that a log may hold."""
+    store = tmp_path_factory.mktemp("export") / "store"
+    random_log(store / "commitlog", 31, records=400, segment_size=1 << 15)
+    return store
+
+
+def rows_of(store: Path, body: Any = "stored") -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = rr.messages(store, body=body).read_all().to_pylist(maps_as_pydicts="lossy")
+    return rows
+
+
+def exported(store: Path, to: Path, **keywords: Any) -> list[dict[str, Any]]:
+    result = rr.export(store, to=to, **keywords)
+    lines = to.read_text(encoding="utf-8").splitlines()
+    assert result.messages == len(lines)
+    return [json.loads(line) for line in lines]
+
+
+def bytes_of(row: dict[str, Any]) -> bytes | None:
+    form, body = row["bodyFormat"], row["body"]
+    return None if body is None else base64.b64decode(body) if form == "base64" else body.encode()
+
+
+def test_json_lines_have_all_of_each_message(mixed: Path, tmp_path: Path) -> None:
+    unpacked = {row["commitLogOffset"]: row["body"] for row in rows_of(mixed, "unpacked")}
+    wanted = rows_of(mixed)
+    found = exported(mixed, tmp_path / "all.jsonl", kind="all")
+    assert [row["commitLogOffset"] for row in found] == [row["commitLogOffset"] for row in wanted]
+    packed = 0
+    for row, want in zip(found, wanted, strict=True):
+        whole = unpacked[want["commitLogOffset"]]
+        packed += row["bodyCompression"] is not None
+        assert (row["bodyCompression"] is None) == (whole is not None), "what does not unpack is there as it is stored"
+        assert bytes_of(row) == (want["body"] if whole is None else whole)
+        for name in set(row) & set(want) - {"body", "storeTime", "bornTime"}:
+            assert row[name] == want[name], name
+        known = want["storeTime"]
+        assert row["storeTime"] == (known and known.strftime("%Y-%m-%dT%H:%M:%S.") + f"{known.microsecond // 1000:03d}Z")
+    assert 0 < packed < len(found)
+
+
+def test_by_default_it_is_what_clients_get(make: Make, tmp_path: Path) -> None:
+    waiting = {"REAL_TOPIC": "Orders", "REAL_QID": "0"}
+    store = make(
+        Message(topic="Orders", body=b"a"), Message(topic=HALF, properties=waiting), Message(topic="Other", body=b"b"),
+        Message(topic="%DLQ%g", body=b"c"), Message(topic="%RETRY%g", properties={"RETRY_TOPIC": "Orders"}),
+        Message(topic="rmq_sys_x"),
+    )  # fmt: skip
+    result = rr.export(store, count=True)
+    assert (result.topics, result.left_out) == (
+        {"Orders": 1, "Other": 1},
+        {"dead_letter": 1, "half": 1, "retry": 1, "system": 1},
+    )
+    named = rr.export(store, topic="Ord*", count=True)
+    assert (named.topics, named.left_out) == ({"Orders": 1}, {"half": 1}), "what waits for the topic is counted"
+    assert rr.export(store, topic="%DLQ%g", count=True).topics == {"%DLQ%g": 1}
+    both = rr.export(store, topic="Orders", kind=["half", "retry"], count=True)
+    assert both.topics == {HALF: 1, "%RETRY%g": 1}
+    assert not both.to
+    assert os.listdir(tmp_path) == ["store"], "to count writes nothing"
+
+
+def test_what_is_chosen(mixed: Path, tmp_path: Path) -> None:
+    every = [row for row in rows_of(mixed) if row["kind"] == "message"]
+    topic = max({row["topic"] for row in every}, key=lambda name: sum(row["topic"] == name for row in every))
+    of_topic = [row for row in every if row["topic"] == topic]
+    time = sorted(row["storeTimestamp"] for row in every)[len(every) // 2]
+    key = next(row["keys"] for row in of_topic if row["keys"]).split(" ")[0]
+    tag = next(row["tags"] for row in of_topic if row["tags"])
+
+    def check(wanted: list[dict[str, Any]], **keywords: Any) -> None:
+        to = tmp_path / f"{len(os.listdir(tmp_path))}.jsonl"
+        found = exported(mixed, to, allow_empty=True, **keywords)
+        assert [row["commitLogOffset"] for row in found] == [row["commitLogOffset"] for row in wanted], keywords
+        assert rr.export(mixed, count=True, **keywords).messages == len(wanted)
+
+    check(of_topic, topic=topic)
+    check([row for row in of_topic if row["queueId"] == 1], topic=topic, queue=1)
+    part = [row for row in of_topic if row["queueId"] == 1 and 2 <= row["consumeQueueOffset"] < 5]
+    check(part, topic=topic, queue=1, begin_offset=2, end_offset=5)
+    check([row for row in every if row["storeTimestamp"] >= time], since=time)
+    check([row for row in every if row["storeTimestamp"] < time], until=time)
+    check([row for row in every if key in (row["keys"] or "").split(" ") or key == row["uniqKey"]], key=key)
+    check([row for row in of_topic if row["tags"] in (tag, "none")], topic=topic, tag=[tag, "none"])
+    whole = {row["commitLogOffset"]: row["body"] for row in rows_of(mixed, "unpacked")}
+    bodies = {row["commitLogOffset"]: whole[row["commitLogOffset"]] or row["body"] for row in every}
+    check([row for row in every if b"\x00" in bodies[row["commitLogOffset"]]], regex=r"\x00")
+    check([row for row in every if b"ab" in bodies[row["commitLogOffset"]]], text="ab")
+
+
+FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "'quoted", "''", "plain", "a=b", '"', ",", "two\nlines", "＝1", "")
+
+
+def test_cells_of_csv_are_no_formulas_and_can_be_read_back(make: Make, tmp_path: Path) -> None:
+    cells = [Message(topic="T", body=text.encode(), properties={"KEYS": text or "k"}) for text in FORMULAS]
+    store = make(
+        *cells, Message(topic="T", body=b"\xff\x00", properties={"TAGS": "\x1b[2J"}), Message(topic="T", body=b"\x1b]0;x\x07")
+    )
+    rr.export(store, to=tmp_path / "all.csv", format="csv")
+    data = (tmp_path / "all.csv").read_bytes()
+    assert b"\x1b" not in data
+    with open(tmp_path / "all.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        assert not any(value.startswith(tuple("=+-@\t\r＝")) for value in row.values())
+    found = [row["body"].removeprefix("'") for row in rows]
+    assert found[: len(FORMULAS)] == list(FORMULAS)
+    assert [row["bodyFormat"] for row in rows[-2:]] == ["base64", "base64"]
+    assert [base64.b64decode(body) for body in found[-2:]] == [b"\xff\x00", b"\x1b]0;x\x07"]
+    assert json.loads(rows[0]["properties"])["KEYS"] == "=1+1"
+
+
+def test_escape_sequences_stay_within_strings_of_json(make: Make, tmp_path: Path) -> None:
+    evil = '\x1b[2J"\\\x07\x9b\u2028\n\x00'
+    store = make(Message(topic="T", body=evil.encode(), properties={"KEYS": evil.replace("\x01", ""), evil: "v"}))
+    (row,) = exported(store, tmp_path / "x.jsonl")
+    text = (tmp_path / "x.jsonl").read_text(encoding="utf-8")
+    assert text.count("\n") == 1
+    assert not [character for character in text[:-1] if not character.isprintable()]
+    assert (row["body"], row["properties"]) == (evil, {"KEYS": evil, evil: "v"})
+    assert "\x1b" not in str(rr.export(store, count=True))
+
+
+TOPICS = (
+    "plain", "...", "a=b&c", "%25", "%RETRY%g", "__HIVE_DEFAULT_PARTITION__", "_hidden", ".dot", "ключ", "a b", "007", "~",
+    "L" * 250, "é" * 120,
+)  # fmt: skip
+
+
+def test_topics_never_leave_the_folder_of_parquet(make: Make, tmp_path: Path) -> None:
+    store = make(
+        *(
+            Message(topic=topic, version=2, body=topic.encode(), store_timestamp=EPOCH + k * DAY)
+            for k, topic in enumerate(TOPICS)
+        )
+    )
+    to = tmp_path / "parquet"
+    result = rr.export(store, to=to, format="parquet", kind="all")
+    assert (result.messages, result.files) == (len(TOPICS), len(TOPICS))
+    assert sorted(os.listdir(tmp_path)) == ["parquet", "store"]
+    found = sorted(to.rglob("*.parquet"))
+    assert {len(path.relative_to(to).parts) for path in found} == {3}
+    kinds = ds.partitioning(pa.schema([("topic", pa.string()), ("day", pa.date32())]), flavor="hive")
+    rows = ds.dataset(to, partitioning=kinds).to_table().to_pylist()
+    by_body = {row["body"].decode(): row for row in rows}
+    for k, topic in enumerate(TOPICS):
+        day = dt.datetime.fromtimestamp((EPOCH + k * DAY) / 1000, dt.timezone.utc).date()
+        assert by_body[topic]["day"] == day
+        if "~" in (folder := formats.topic_folder(topic)):
+            assert by_body[topic]["topic"] in folder.replace("%C3%A9", "é")
+            assert by_body[topic]["realTopic"] == topic
+        else:
+            assert by_body[topic]["topic"] == topic
+    assert len(result.warnings) == 3, "two names are too long for a folder, and one stands for null"
+    # No scan takes such a name.
+    folders = [formats.topic_folder(topic) for topic in ("../../up", "..", "/", "a\x1b[0m", "\\")]
+    assert folders == ["topic=..%2F..%2Fup", "topic=..", "topic=%2F", "topic=a%1B%5B0m", "topic=%5C"]
+
+
+def test_mixed_topics_make_few_row_groups(mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where memory is short and files are opened again, each message is there once."""
+    monkeypatch.setattr(formats, "BUFFER", 1 << 16)
+    monkeypatch.setattr(formats, "OPEN_MAX", 1)
+    rr.export(mixed, to=tmp_path / "parquet", format="parquet", kind="all")
+    table = ds.dataset(tmp_path / "parquet", partitioning="hive").to_table()
+    assert sorted(table.column("commitLogOffset").to_pylist()) == sorted(row["commitLogOffset"] for row in rows_of(mixed))
+    assert table.schema.field("storeTime").type == pa.timestamp("us", "UTC")
+
+
+def test_damage_is_counted_and_changes_the_exit_status(make: Make, tmp_path: Path) -> None:
+    store = make(*(Message(topic="T", body=b"body-%d" % k) for k in range(5)))
+    second = rows_of(store)[1]
+    overwrite(store / "commitlog", second["commitLogOffset"] + 4, b"junk")
+    result = rr.export(store, to=tmp_path / "x.jsonl")
+    assert (result.exit_status, result.messages, result.damaged, result.damaged_bytes) == (3, 4, 1, second["msgSize"])
+    assert f"offset {second['commitLogOffset']}" in result.warnings[0]
+    assert rr.export(store, count=True).exit_status == 3
+
+
+def test_bodies(make: Make, tmp_path: Path) -> None:
+    long = bytes(range(256)) * (4 << 12)
+    packed = zlib.compress(b"packed")
+    store = make(
+        Message(topic="T", body=packed, sysflag=1), Message(topic="T", body=zlib.compress(long), sysflag=1),
+        Message(topic="T", body=long), Message(topic="T", body=b"broken", sysflag=1), segment=1 << 23,
+    )  # fmt: skip
+    found = exported(store, tmp_path / "unpacked.jsonl")
+    assert [bytes_of(row) for row in found] == [b"packed", long, long, b"broken"]
+    assert [row["bodyCompression"] for row in found] == [None, None, None, "zlib"]
+    short = exported(store, tmp_path / "short.jsonl", body_max=100)
+    assert [bytes_of(row) for row in short] == [b"packed", zlib.compress(long), long, b"broken"]
+    stored = rr.export(store, to=tmp_path / "stored.jsonl", body="stored")
+    assert not stored.warnings
+    assert "body" not in exported(store, tmp_path / "none.jsonl", body="none")[0]
+    assert rr.export(store, text="packed", count=True).messages == 1
+
+
+def test_nothing_is_written_over(mixed: Path, tmp_path: Path) -> None:
+    taken, folder = tmp_path / "file", tmp_path / "folder"
+    taken.write_text("mine")
+    folder.mkdir()
+    (folder / "mine").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for to, kind in ((taken, "jsonl"), (folder, "jsonl"), (tmp_path / "link", "csv"), (folder, "parquet"), (taken, "parquet")):
+        with pytest.raises(InputError):
+            rr.export(mixed, to=to, format=kind)  # type: ignore[arg-type]
+    for inside in (mixed / "x.jsonl", mixed / "commitlog" / "x"):
+        with pytest.raises(InputError, match="lies inside"):
+            rr.export(mixed, to=inside)
+    assert taken.read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder", "link"]
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+def test_a_failure_leaves_nothing(mixed: Path, tmp_path: Path, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(formats.FileSink, "add", fail)
+    monkeypatch.setattr(formats.ParquetSink, "add", fail)
+    with pytest.raises(InputError, match="No space left"):
+        rr.export(mixed, to=tmp_path / "out", format=kind)
+    assert not os.listdir(tmp_path)
+
+
+def test_an_export_of_nothing_is_asked_for(mixed: Path, tmp_path: Path) -> None:
+    for kind in ("jsonl", "csv", "parquet"):
+        with pytest.raises(InputError, match="allow_empty"):
+            rr.export(mixed, topic="none", to=tmp_path / kind, format=kind)
+        assert not os.listdir(tmp_path)
+    assert rr.export(mixed, topic="none", to=tmp_path / "x.csv", format="csv", allow_empty=True).messages == 0
+    assert (tmp_path / "x.csv").read_text().startswith("topic,queueId,")
+
+
+def test_wrong_keywords(mixed: Path) -> None:
+    for keywords in (
+        {}, {"count": True, "queue": 1}, {"count": True, "begin_offset": 1}, {"count": True, "regex": "("},
+        {"count": True, "topic": ""}, {"count": True, "topic": "T", "queue": 1, "begin_offset": 2, "end_offset": 2},
+        {"count": True, "since": 2 * EPOCH, "until": EPOCH}, {"count": True, "body_max": 0},
+        {"count": True, "topic": "T", "queue": 1, "end_offset": INT64_MAX}, {"count": True, "kind": "no"},
+    ):  # fmt: skip
+        with pytest.raises(UsageError):
+            rr.export(mixed, **keywords)
+    with pytest.raises(UsageError, match="name a store"):
+        rr.export(count=True)
