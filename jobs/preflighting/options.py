@@ -20,7 +20,7 @@ from rocketmq_reindex.jobs.command.broker_conf import (
 )
 from rocketmq_reindex.jobs.store.settings import checked_paths, roots_of
 from rocketmq_reindex.storage_format import errors, layouts, versions
-from rocketmq_reindex.storage_format.index.header import are_possible
+from rocketmq_reindex.storage_format.index.header import POSSIBLE, are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.timer.settings import precision_ms
@@ -264,5 +264,5 @@ def _checked(broker: BrokerSettings, told: Mapping[str, str], defaults: Set[str]
         raise errors.UsageError("rmq-reindex preflight: --hash-slots and --index-items go together")
     if slots is not None and items is not None and not are_possible(slots, items):
         shown = given_as(told, defaults, hash_slots=slots, index_items=items)
-        raise errors.UsageError(f"{shown}: take at least 1 slot and 2 items, and at most 2 GiB a file")
+        raise errors.UsageError(f"{shown}: {POSSIBLE}")
     return broker

@@ -3,13 +3,12 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table, options
 from rocketmq_reindex.jobs.command.broker_conf import given_as, numbers_told, read_conf, settings_of, without_given
 from rocketmq_reindex.jobs.store.contents import IndexSizes
-from rocketmq_reindex.jobs.store.settings import roots_of
+from rocketmq_reindex.jobs.store.settings import checked_paths, roots_of
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
-from rocketmq_reindex.storage_format.index.header import are_possible
+from rocketmq_reindex.storage_format.index.header import POSSIBLE, are_possible
 from rocketmq_reindex.udfs.times import delay_levels, show_time
 
 _PLACES: Final = {
@@ -61,11 +60,7 @@ def question(given: dict[str, Any]) -> Query:
     store = given.pop("store", conf.get("store", ""))
     if not store:
         raise errors.UsageError("rmq-reindex query: name a STORE: see --help")
-    try:
-        store = files.checked(store)
-        roots = roots_of(store, [files.checked(root) for root in given.pop("commitlogs", conf.get("commitlogs", ()))])
-    except errors.InputError as error:
-        raise errors.UsageError(str(error)) from None
+    store, *commitlogs = checked_paths(store, *given.pop("commitlogs", conf.get("commitlogs", ())))
     named = given.keys() & {"hash_slots", "index_items"}
     slots = given.pop("hash_slots", conf.get("hash_slots"))
     items = given.pop("index_items", conf.get("index_items"))
@@ -75,10 +70,10 @@ def question(given: dict[str, Any]) -> Query:
     sizes = None if slots is None or items is None else IndexSizes(slots, items)
     if sizes is not None and not are_possible(*sizes):
         shown = given_as(told, hash_slots=sizes.slots, index_items=sizes.items)
-        raise errors.UsageError(f"{shown}: take at least 1 slot and 2 items, and at most 2 GiB a file")
+        raise errors.UsageError(f"{shown}: {POSSIBLE}")
     levels = given.pop("delay_levels", conf.get("delay_levels", option_table.default_of("delay_levels")))
     delays = option.parse_delay_levels(levels)
-    return _checked(Query(store, roots, sizes=sizes, delays=delays, conf_notes=notes, **given))
+    return _checked(Query(store, roots_of(store, commitlogs), sizes=sizes, delays=delays, conf_notes=notes, **given))
 
 
 parse_query: Final = options.reader("query", question)

@@ -9,7 +9,7 @@ from rocketmq_reindex.jobs.command import option, option_table
 from rocketmq_reindex.jobs.command.broker_conf import given_as
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions
-from rocketmq_reindex.storage_format.index.header import are_possible
+from rocketmq_reindex.storage_format.index.header import POSSIBLE, are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from rocketmq_reindex.udfs.scan.segments import (
@@ -250,7 +250,7 @@ class StoreSettings:
                 f"{self.broker_version} does not know: leave it out"
             )
         if not are_possible(self.hash_slots, self.index_items):
-            yield f"{self._told('hash_slots', 'index_items')}: take at least 1 slot and 2 items, and at most 2 GiB a file"
+            yield f"{self._told('hash_slots', 'index_items')}: {POSSIBLE}"
         if self.segment_size > layouts.INT32_MAX:
             yield f"{self._told('segment_size')}: a segment has at most 2 GiB"
         for name in ("segment_size", "range_size"):

@@ -69,6 +69,10 @@ def file_size(slots: int, items: int) -> int:
     return HEADER_SIZE + slots * SLOT_SIZE + items * ITEM_SIZE
 
 
+POSSIBLE: Final = "take at least 1 slot and 2 items, and at most 2 GiB a file"
+"""what to say of slots and items that are not possible"""
+
+
 def are_possible(slots: int, items: int) -> bool:
     """Return whether a broker may have these settings: its file has room for an item, and ``MappedFile`` can map it."""
     return slots >= 1 and items >= 2 and file_size(slots, items) <= INT32_MAX
