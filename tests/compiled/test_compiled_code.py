@@ -49,10 +49,10 @@ def test_checkouts_share_a_folder_and_a_link_is_the_same_package(copy: Path, tmp
     ("before", "options", "environment"),
     [
         ("import numba; numba.__version__ = '0.0.1'", (), {}),
-        ("import numba, llvmlite; llvmlite.__version__ = '0.0.1'", (), {}),
+        pytest.param("import numba, llvmlite; llvmlite.__version__ = '0.0.1'", (), {}, marks=pytest.mark.slow),
         ("", (), {"NUMBA_CPU_NAME": "generic"}),
         # Without assert statements.
-        ("", ("-O",), {}),
+        pytest.param("", ("-O",), {}, marks=pytest.mark.slow),
     ],
     ids=["numba", "llvmlite", "processor", "optimized"],
 )

@@ -40,10 +40,18 @@ def scenes(place: Path, store: Path) -> Iterator[Scenes]:
     shutil.rmtree(folder)
 
 
-# What fails all over (EIO), and what few operations can do, at every n; running out of space at a third of them.
+# What few operations can do, at every n; what fails all over (EIO), and running out of space, at a third of them.
 @pytest.mark.parametrize(
     ("kind", "step", "least"),
-    [("EIO", 1, 200), ("ENOSPC", 3, 25), ("full", 3, 15), ("short", 1, 30), ("nothing", 1, 15), ("close", 1, 25)],
+    [
+        pytest.param("EIO", 1, 200, marks=pytest.mark.slow),
+        ("EIO", 3, 70),
+        ("ENOSPC", 3, 25),
+        ("full", 3, 15),
+        ("short", 1, 30),
+        ("nothing", 1, 15),
+        ("close", 1, 25),
+    ],
 )
 def test_the_nth_operation_fails(kind: str, step: int, least: int, seed: int, scenes: Scenes) -> None:
     """Into a new folder. Half a read or write is no error: the rest is asked for; in clean-up one failure is made good."""
@@ -62,7 +70,7 @@ def test_the_nth_operation_fails(kind: str, step: int, least: int, seed: int, sc
             assert reason in summary["error"] or (where.startswith("stat") and "is not a folder" in summary["error"])
     assert sum(exits.values()) >= least, exits
     assert (exits[1] == 0) == (kind == "short")
-    if kind == "EIO":
+    if (kind, step) == ("EIO", 1):
         assert operations >= {
             "open",
             "close",

@@ -8,7 +8,7 @@ from tests.fault import flips, sizes, truncations
 from tests.fault.sweep import sweep
 
 FLIPS = 300
-POINTS = 100
+POINTS = 40
 PLACES = 50
 
 

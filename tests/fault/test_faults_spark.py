@@ -58,6 +58,7 @@ def one_each(kind: str, seed: int) -> list[Case]:
     return [replace(chosen[policy], range_size=0) for policy in POLICIES]
 
 
+@pytest.mark.slow
 def test_bit_flips(seed: int, spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(seed)
     segments = orderly_store(seed, 160, ONE_SEGMENT)[0]
@@ -91,6 +92,7 @@ def test_hostile_topics(seed: int, spark: SparkSession, tmp_path: Path) -> None:
     check([salvaged(seed, "topics", segments)], spark, tmp_path / "case")
 
 
+@pytest.mark.slow
 def test_truncations(seed: int, spark: SparkSession, tmp_path: Path) -> None:
     """Half within the last two records, half anywhere; each is a store of its own, of one segment."""
     rng = random.Random(seed)

@@ -49,7 +49,15 @@ def check(scene: Scene, found: Running, exit_status: int, error: str) -> None:
     scene.check_next(error)
 
 
-@pytest.mark.parametrize("point", [SCAN, ("os.rename", "/tree/consumequeue/"), ("os.rename", "/made/"), ("open", "/rows/")])
+@pytest.mark.parametrize(
+    "point",
+    [
+        SCAN,
+        pytest.param(("os.rename", "/tree/consumequeue/"), marks=pytest.mark.slow),
+        pytest.param(("os.rename", "/made/"), marks=pytest.mark.slow),
+        ("open", "/rows/"),
+    ],
+)
 def test_a_killed_worker(point: Point, scene: Scene, tmp_path: Path) -> None:
     with run(scene, tmp_path / "turn", [fault("worker", point)]) as found:
         check(scene, found, 1, KILLED)
@@ -87,10 +95,17 @@ def test_a_driver_that_is_killed_while_its_workers_are_busy(scene: Scene, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["int", "term", "hup"]
+    ("group", "number", "status"),
+    [
+        pytest.param(True, signal.SIGINT, 130, id="group-int"),
+        pytest.param(True, signal.SIGTERM, 143, id="group-term", marks=pytest.mark.slow),
+        pytest.param(True, signal.SIGHUP, 129, id="group-hup", marks=pytest.mark.slow),
+        pytest.param(False, signal.SIGINT, 130, id="driver-int", marks=pytest.mark.slow),
+        pytest.param(False, signal.SIGTERM, 143, id="driver-term"),
+        pytest.param(False, signal.SIGHUP, 129, id="driver-hup"),
+    ],
 )
-@pytest.mark.parametrize("group", [True, False], ids=["group", "driver"])
-def test_signals(number: signal.Signals, status: int, group: bool, scene: Scene, tmp_path: Path) -> None:
+def test_signals(group: bool, number: signal.Signals, status: int, scene: Scene, tmp_path: Path) -> None:
     """As a terminal sends them, to all processes of the command, and to the driver alone."""
     with run(scene, tmp_path / "turn", [fault("worker", SCAN, "sleep 60", 2)]) as found:
         wait_until(lambda: fired(found.folder) == 2)

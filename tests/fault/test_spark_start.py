@@ -87,7 +87,7 @@ def test_a_wrong_setting_names_itself(golden_store: Stores, tmp_path: Path) -> N
     assert error.endswith("nothing was published")
 
 
-@pytest.mark.parametrize("name", ["spark.executor.memory", "spark.executor.cores"])
+@pytest.mark.parametrize("name", ["spark.executor.memory", pytest.param("spark.executor.cores", marks=pytest.mark.slow)])
 def test_a_wrong_setting_is_told_without_a_trace(name: str, golden_store: Stores, tmp_path: Path) -> None:
     """Spark's launcher prints one, and names no setting."""
     words = [str(COMMAND), *build_words(golden_store("trimmed-head"), tmp_path)]

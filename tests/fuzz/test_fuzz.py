@@ -1,4 +1,4 @@
-"""All targets under coverage-guided fuzzing, three at a time (two rounds), FUZZ_SECONDS each (12 if not set)."""
+"""All targets under coverage-guided fuzzing, three at a time (two rounds), FUZZ_SECONDS each (6 if not set)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.fuzz import TARGETS
 from tests.fuzz.run import PATIENCE, fuzz_all
 
-SECONDS = int(os.environ.get("FUZZ_SECONDS") or 12)
+SECONDS = int(os.environ.get("FUZZ_SECONDS") or 6)
 JOBS = 3
 
 

@@ -82,7 +82,7 @@ def test_a_consumer_gets_past_a_gap(tmp_path: Path) -> None:
     assert list(dict.fromkeys(places)) == [put.offset for put in puts]
 
 
-@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
+@pytest.mark.parametrize("version", [pytest.param("5.3.3", marks=pytest.mark.slow), "5.5.0"])
 def test_topics_and_folders_must_agree(version: str, tmp_path: Path) -> None:
     """A broker starts neither on plain queues of batch topics, nor on batch queues of topics that it does not know as such."""
     random_batch_log(tmp_path / "log" / "commitlog", 3, odd=False)

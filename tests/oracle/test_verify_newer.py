@@ -35,8 +35,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("versions", "fits"),
     [
         (("5.3.3", "5.5.0"), "5.5"),
-        (("5.3.3", "5.4.0"), "5.4"),
-        (("5.5.0", "5.3.3"), "5.5"),
+        pytest.param(("5.3.3", "5.4.0"), "5.4", marks=pytest.mark.slow),
+        pytest.param(("5.5.0", "5.3.3"), "5.5", marks=pytest.mark.slow),
     ],
 )
 def test_stores_of_several_versions(versions: tuple[str, ...], fits: str, log: Path, tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def dispatch(version: str, store: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("version", ["5.3.3", "4.9.8"])
+@pytest.mark.parametrize("version", ["5.3.3", pytest.param("4.9.8", marks=pytest.mark.slow)])
 def test_topics_made_anew_whose_offsets_jump(version: str, tmp_path: Path) -> None:
     store = tmp_path / "store"
     whole, cut = write_log(store / "commitlog")

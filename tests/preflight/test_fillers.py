@@ -17,6 +17,7 @@ from tests.preflight.sweep import VERSIONS
 from tests.tools.encode import EPOCH
 from tests.tools.log_writer import LogWriter, Put
 from tests.tools.make_log import Message
+from tests.tools.tiers import ends
 
 SEGMENT = 1 << 14
 SIZES = Sizes(SEGMENT, cq_file=2000, hash_slots=50, index_items=2000)
@@ -128,7 +129,7 @@ def settings_of(version: str) -> list[tuple[Demands, dict[str, str]]]:
     return found
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ends(VERSIONS))
 def test_a_log_with_fillers(version: str, tmp_path: Path) -> None:
     """A bare log, with and without ``abort``; then again with what the store has made, with a checkpoint and ``abort``."""
     with RealStores(version, tmp_path / "java") as real:

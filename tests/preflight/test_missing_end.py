@@ -19,13 +19,14 @@ from tests.preflight.real import RealStores
 from tests.preflight.settings import Conf, Sizes
 from tests.tools.encode import Message
 from tests.tools.log_writer import LogWriter
+from tests.tools.tiers import ends
 
 SIZES = Sizes(1 << 14, 4000, 50, 400)
 CONF, RECORDS, QUEUE = Conf(SIZES), 200, ("TopicA", 0)
 SAID = "new messages take their offsets, and they cannot be put back"
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+@pytest.mark.parametrize("version", ends(["4.9.8", "5.3.3", "5.5.0"]))
 def test_new_messages_take_the_offsets_of_what_is_missing(version: str, tmp_path: Path) -> None:
     whole, put_back, goes_on = (tmp_path / name for name in ("whole", "put-back", "goes-on"))
     with LogWriter(whole / "commitlog", SIZES.segment) as writer:

@@ -24,14 +24,16 @@ from tests.repair.odd_judge import lay_out
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter, Put, overwrite
 from tests.tools.make_log import Message
+from tests.tools.tiers import ends
 
+LINES = ends(["4.9.8", "5.3.3", "5.5.0"])
 SEED = 50
 COUNT = 10
 RECORDS = 6_000
 BARE = Sizes(segment=54_000, cq_file=20_000, hash_slots=500, index_items=20_000)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ends(VERSIONS))
 def test_spoilt_stores(version: str, tmp_path: Path) -> None:
     with RealStores(version, tmp_path) as real:
         found = list(judged(real, tmp_path, SEED, COUNT))
@@ -40,7 +42,7 @@ def test_spoilt_stores(version: str, tmp_path: Path) -> None:
     assert sum(sum(one.comparison.counts.values()) for one in found if one.comparison) > 20 * COUNT
 
 
-@pytest.mark.parametrize("version", ["5.3.3", "5.5.0"])
+@pytest.mark.parametrize("version", [pytest.param("5.3.3", marks=pytest.mark.slow), "5.5.0"])
 def test_items_that_come_again_from_elsewhere(version: str, tmp_path: Path) -> None:
     """A segment has changed its name. The items of a deleted IndexFile are put again: they lead to where its records say."""
     with RealStores(version, tmp_path) as real:
@@ -49,7 +51,7 @@ def test_items_that_come_again_from_elsewhere(version: str, tmp_path: Path) -> N
     assert one.loads
 
 
-@pytest.mark.parametrize("version", ["5.4.0", "5.5.0"])
+@pytest.mark.parametrize("version", [pytest.param("5.4.0", marks=pytest.mark.slow), "5.5.0"])
 def test_fourteen_segments_without_consumequeue(version: str, tmp_path: Path) -> None:
     """The newest ten get their units back; all do where commitLogRecoverMaxNum allows it."""
     bare = tmp_path / "bare"
@@ -81,7 +83,7 @@ def test_fourteen_segments_without_consumequeue(version: str, tmp_path: Path) ->
             assert said["log"]["limited"] == (served < RECORDS)
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+@pytest.mark.parametrize("version", LINES)
 def test_a_segment_with_another_segments_name(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A broker takes a record's PHYSICALOFFSET as it is: its units lead to where the log has nothing."""
     sizes = Sizes(segment=16_384, cq_file=400, hash_slots=50, index_items=400)
@@ -115,7 +117,7 @@ def _moved(log: Path, what: str, puts: list[Put]) -> None:
     (log / "aside").rename(second)
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+@pytest.mark.parametrize("version", LINES)
 @pytest.mark.parametrize("bare", [False, True], ids=["whole", "bare"])
 @pytest.mark.parametrize("what", ["one", "segments"])
 def test_records_that_lie_elsewhere(what: str, bare: bool, version: str, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tests.preflight.bases import complete
 from tests.preflight.predicted import predict
 from tests.preflight.real import RealStores
 from tests.preflight.settings import Conf, Sizes
+from tests.preflight.sweep import VERSIONS
 from tests.reference.records import COMMIT, TRANSACTION_MASK
 from tests.repair.odd_judge import lay_out
 from tests.tools import spoil
@@ -20,8 +21,11 @@ from tests.tools.encode import Message
 from tests.tools.local_engine import local_build, local_repair
 from tests.tools.local_verify import local_verify
 from tests.tools.log_writer import LogWriter, Put, overwrite
+from tests.tools.tiers import ends
 
 CONF = Conf(Sizes(1 << 14, 400, 50, 400))
+LINES = ends(["4.9.8", "5.3.3", "5.5.0"])
+NEWEST = ends(["4.9.8", "5.3.3", "5.5.1"])
 CASES = ((1 << 14, 400, 5, 300, 100), (1 << 16, 20_000, 5, 300, 0), (1 << 18, 40_000, 5, 3000, 0), (1 << 14, 4000, 0, 300, 100))
 """bytes of a segment, of a ConsumeQueue file, the first queue offset, records, bytes of a body"""
 
@@ -44,7 +48,7 @@ def _write(store: Path, segment: int, first: int, count: int, body: int) -> list
         return [writer.append(Message(queue_offset=first + number, body=bytes(body))) for number in range(count)]
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])
+@pytest.mark.parametrize("version", NEWEST)
 def test_what_a_consumer_is_given(version: str, tmp_path: Path) -> None:
     with RealStores(version, tmp_path) as real:
         for number, (segment, cq_file, first, count, body) in enumerate(CASES):
@@ -79,7 +83,7 @@ def _jumping(rng: random.Random) -> list[int]:
     return offsets
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+@pytest.mark.parametrize("version", LINES)
 def test_queues_that_jump(version: str, seed: int, tmp_path: Path) -> None:
     """A bare log, whose queues the start makes, and a built one: as many messages are not given as preflight says."""
     with RealStores(version, tmp_path / "real") as real:
@@ -107,7 +111,7 @@ def test_queues_that_jump(version: str, seed: int, tmp_path: Path) -> None:
                 assert len(puts) - len(given & {put.offset for put in puts}) == lost, f"seed {number}, {store.name}: {told}"
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.1"])
+@pytest.mark.parametrize("version", NEWEST)
 def test_a_damaged_first_record_hides_none(version: str, tmp_path: Path) -> None:
     """One bit of the log's first record, in a build that goes on behind damage, and after a repair."""
     store = tmp_path / "store"
@@ -134,7 +138,7 @@ def test_a_damaged_first_record_hides_none(version: str, tmp_path: Path) -> None
     assert first[:20] == first[20:40]
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.4.0", "5.5.1"])
+@pytest.mark.parametrize("version", ends(VERSIONS))
 @pytest.mark.parametrize("crashed", [False, True])
 def test_a_topic_that_was_made_again(crashed: bool, version: str, tmp_path: Path) -> None:
     """Its queue holds the later records, and they are served. A broker that makes the queue anew serves the earlier ones."""
@@ -159,7 +163,7 @@ def test_a_topic_that_was_made_again(crashed: bool, version: str, tmp_path: Path
     assert given["bare"] == (4, [("records-hidden", 4)], places[:11])
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+@pytest.mark.parametrize("version", LINES)
 def test_a_record_out_of_line(version: str, tmp_path: Path) -> None:
     """Its queue goes on below it. Each broker serves all but one record of a repaired log, and preflight says so; or it serves
     all, some of them at other offsets."""
@@ -194,7 +198,7 @@ def test_a_record_out_of_line(version: str, tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+@pytest.mark.parametrize("version", LINES)
 def test_a_record_at_a_lower_offset(version: str, tmp_path: Path) -> None:
     """A broker that makes the queue anew gives record 8 at position 5, and the queue ends where the log does. A group that has
     had 5 and 6 before misses it. Whoever finds the broker's files at the next start, misses no more."""
@@ -225,7 +229,7 @@ def test_a_record_at_a_lower_offset(version: str, tmp_path: Path) -> None:
         assert (list(dict.fromkeys(given_anew)), told) == (given[:4] + given[5:], {"records-hidden": 1, "records-moved": 6})
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+@pytest.mark.parametrize("version", LINES)
 def test_a_record_at_a_lower_offset_that_lies_elsewhere(version: str, tmp_path: Path) -> None:
     """It is counted once: its unit leads to other bytes, and some brokers cut it off at once."""
     store = tmp_path / "store"
@@ -241,7 +245,7 @@ def test_a_record_at_a_lower_offset_that_lies_elsewhere(version: str, tmp_path: 
     assert "records-moved" not in {loss["kind"] for loss in said["losses"]}
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+@pytest.mark.parametrize("version", LINES)
 def test_a_topic_that_a_broker_made_again(version: str, tmp_path: Path) -> None:
     """Its own files begin at the later record with offset 0. All of them are served, and preflight names no command for that.
     Of what else is missing it says what it says of any other store."""
@@ -270,7 +274,7 @@ def test_a_topic_that_a_broker_made_again(version: str, tmp_path: Path) -> None:
             assert given == [put.offset for put in puts[2:]]
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+@pytest.mark.parametrize("version", LINES)
 def test_a_queue_that_began_again_above_zero(version: str, tmp_path: Path) -> None:
     """A build puts the queue in order, names what it drops and ends with 0. No consumer gets that, and preflight says so."""
     with LogWriter(tmp_path / "log" / "commitlog", 1 << 14) as writer:
@@ -289,7 +293,7 @@ def test_a_queue_that_began_again_above_zero(version: str, tmp_path: Path) -> No
     assert (said["exit"], [(loss["kind"], loss["count"]) for loss in said["losses"]]) == (4, [("records-hidden", 6)])
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", "5.5.0"])
+@pytest.mark.parametrize("version", LINES)
 def test_a_broker_gives_offsets_a_second_time(version: str, tmp_path: Path) -> None:
     """Where a ConsumeQueue has lost its end, and another goes up to the end of the log: nothing is dispatched again."""
     conf = Conf(Sizes(1 << 16, 400, 50, 400))

@@ -11,12 +11,13 @@ import pytest
 
 from tests.preflight.real import RealStores
 from tests.repair.sweep import VERSIONS, judged
+from tests.tools.tiers import ends
 
 SEED = 200
 COUNT = 1
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ends(VERSIONS))
 def test_damaged_stores(version: str, tmp_path: Path) -> None:
     with RealStores(version, tmp_path) as real:
         found = list(judged(real, tmp_path, SEED, COUNT))

@@ -23,7 +23,7 @@ TAIL = 90
 turn loses keys of new records on any store: the broker dispatches again from the last segment that is older than 3 s."""
 
 
-@pytest.mark.parametrize("version", ["5.5.0", "4.9.8"])
+@pytest.mark.parametrize("version", ["5.5.0", pytest.param("4.9.8", marks=pytest.mark.slow)])
 def test_no_crash_loses_a_key(version: str, seed: int, tmp_path: Path) -> None:
     log = tmp_path / "log"
     due = due_of(keyed_log(log, OLD, seed, tail=TAIL))

@@ -18,6 +18,7 @@ from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
 from tests.tools.faulty_processes import SITE, hearing_hangups, stat, wait_until
+from tests.tools.tiers import ends
 
 Stores = Callable[[str], GoldenStore]
 KEYS: dict[str, Any] = {
@@ -147,7 +148,7 @@ def _gone(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=PATIENCE)
 
 
-@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("kill", ends([signal.SIGKILL, signal.SIGHUP, signal.SIGINT]))
 def test_a_killed_run_publishes_nothing(kill: signal.Signals, golden_store: Stores, tmp_path: Path) -> None:
     """The next run sweeps what a killed one left and succeeds; one that is asked to end sweeps for itself."""
     store = golden_store("trimmed-head")

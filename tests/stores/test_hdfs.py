@@ -21,6 +21,7 @@ class TestWebHdfs(FilesContract):
         return hdfs_place
 
 
+@pytest.mark.slow
 def test_from_hdfs_to_hdfs_through_spark(golden_store: Callable[[str], GoldenStore], hdfs_place: str, tmp_path: Path) -> None:
     build_by_command(golden_store("transactions-delay"), hdfs_place, tmp_path)
 

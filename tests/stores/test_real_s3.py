@@ -25,6 +25,7 @@ from tests.tools.local_verify import local_verify
 from tests.tools.real_s3 import SERVERS, real_s3
 from tests.tools.s3_door import all_pass, s3_door
 from tests.tools.s3_server import BUCKET
+from tests.tools.tiers import ends
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -43,7 +44,7 @@ class TestRealS3(FilesContract):
         return files.join(server, uuid.uuid4().hex)
 
 
-@pytest.mark.parametrize("percent", [0, 1, 5, 10, 20])
+@pytest.mark.parametrize("percent", ends([0, 1, 5, 10, 20]))
 def test_a_life(server: str, percent: int, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two builds, one without anything new, a verify. What is fetched is a full build on a disk: ``World`` compares them."""
     _ = server

@@ -22,6 +22,7 @@ from tests.stores.whole import published
 from tests.tools.encode import Message
 from tests.tools.faulty_runs import command
 from tests.tools.log_writer import LogWriter
+from tests.tools.tiers import ends
 from tests.tools.upload import upload
 
 
@@ -63,7 +64,7 @@ def log_of(found: dict[str, bytes]) -> dict[str, bytes]:
     return {name: data for name, data in found.items() if name.startswith(("commitlog/", "quarantine/", "consumequeue/"))}
 
 
-@pytest.mark.parametrize("link", ["reflink", "hard", "none"])
+@pytest.mark.parametrize("link", ends(["reflink", "hard", "none"]))
 def test_in_a_bucket(link: str, store: Path, truth: dict[str, bytes], s3_place: str, tmp_path: Path) -> None:
     there, aside, out = (files.join(s3_place, name) for name in ("store", "aside", "out"))
     upload(store, there, aside)
