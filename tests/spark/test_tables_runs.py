@@ -1,4 +1,6 @@
-"""Runs that write to the same Delta tables, or are killed: what others find in the tables meanwhile and afterwards."""
+"""Runs that write to the same Delta tables, one after the other or at once, or are killed: what is in the tables meanwhile and
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,14 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row, SparkSession, functions as F
 
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.run import Build
@@ -30,12 +33,17 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, QUARANTINE, SEGMENTS
 from rocketmq_reindex.udfs.task import Batches
+from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
+from tests.golden.test_build import assert_is_rebuilt
+from tests.incremental.test_incremental import kept
 from tests.spark.delta_rows import at_once, commit, job_with, of, only, outcome, read, rows, versions, words
 from tests.tools.faulty_processes import command, fired, running, wait_until
-from tests.tools.local_engine import run_build, single
+from tests.tools.local_engine import local_build, run_build, single
 
 Stores = Callable[[str], GoldenStore]
+SECONDS = 20
+"""of the processor: a run that finds nothing new starts no Spark"""
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +156,62 @@ def test_progress_of_a_run(
     first, going, over = at(start), at(start + 1), only(of(delta, made, BUILDS, "going").collect())
     assert (going.state, going.stage, going.endedAt, over.state, over.stage) == ("started", "scan", None, "published", None)
     assert first.startedAt <= first.updatedAt < going.updatedAt < over.updatedAt == over.endedAt
+
+
+def processor_seconds() -> float:
+    """Of all children that have ended; others may have the machine."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def test_a_store_that_grows(golden_store: Stores, made: Path, delta: SparkSession, tmp_path: Path) -> None:
+    """An incremental build of a store that RocketMQ wrote, on Spark, is a full one."""
+    golden = golden_store("basic-5.3")
+    store, out, later = tmp_path / "store", tmp_path / "out", tmp_path / "later"
+    shutil.copytree(golden.path / "commitlog", store / "commitlog")
+    later.mkdir()
+    last = max((store / "commitlog").iterdir())
+    shutil.move(last, later / last.name)
+    settings = golden.broker_settings()
+
+    def build() -> BuildResult:
+        words = BuildSettings(store=str(store), out=str(out), tables=str(made), incremental=True, master="", **settings)
+        return run_build(words.check(), SparkEngines(""))
+
+    first = build()
+    assert (first.exit, first.error) == (0, None)
+    local_build(store, tmp_path / "full", **settings)
+    assert tree(out) == tree(tmp_path / "full")
+    shutil.move(later / last.name, last)
+    second = build()
+    assert (second.exit, second.error) == (0, None)
+    assert second.incremental
+    assert second.incremental["ranges_known"] == second.incremental["ranges"] - 1
+    assert second.incremental["files_kept"]
+    assert_is_rebuilt(out, golden)
+    builds = read(delta, made, BUILDS).where(F.col("out") == str(out))
+    assert [row.state for row in builds.collect()] == ["published"] * 2
+    # And as a user would have it run every hour, though the manifest was removed.
+    manifest = (out / "reindex.json").read_bytes()
+    (out / "reindex.json").unlink()
+    (out / "notes.txt").write_text("mine")
+    before, begin = kept(out), processor_seconds()
+    words = [str(store), "--out", str(out), "--incremental", "--tables", str(made), "--json"]
+    for name, value in settings.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+    found = subprocess.run(
+        [sys.executable, "-m", "rocketmq_reindex", "build", *words],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=900,
+    )
+    assert processor_seconds() - begin < SECONDS
+    assert json.loads(found.stdout)["incremental"]["nothing_new"]
+    assert "nothing new" in found.stderr
+    assert (out / "reindex.json").read_bytes() == manifest
+    after = {path: found for path, found in kept(out).items() if path not in (str(out), f"{out}/reindex.json")}
+    assert after == {path: found for path, found in before.items() if path != str(out)}
 
 
 def test_a_later_run_with_the_same_id(golden_store: Stores, made: Path, delta: SparkSession, tmp_path: Path) -> None:
