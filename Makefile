@@ -24,10 +24,13 @@ oracles: setup  # RocketMQ of all versions
 	@for version in 5.5.0 5.5.1 5.4.0 5.3.4 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
 
 # What Maven makes goes beside the rest: each of the two waits for downloads. Maven's own runs would write one repository.
-full-setup: setup  # RocketMQ of all versions, an HDFS, an S3 server, Spark's jars for S3, dist/, DuckDB and Polars, a browser, the pages of docs/, Airflow in .venv-airflow
+full-setup: setup  # RocketMQ of all versions but 5.3.4, an HDFS, an S3 server, Spark's jars for S3, dist/, DuckDB and Polars, a browser, the pages of docs/, Airflow in .venv-airflow
 	@$(MAKE) --no-print-directory by-maven & $(MAKE) --no-print-directory without-maven || { wait || true; exit 1; }; wait $$!
 
-by-maven: oracles
+# Of 5.3.4 a test of `make slow` alone has any use.
+by-maven: setup
+	@for version in 5.5.0 5.5.1 5.4.0 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
+	@$(ENV) tests/oracle/run 5.5.0 archive
 	@$(ENV) tests/hdfs/run build
 	@$(ENV) tests/s3a/build
 	@$(ENV) tests/s3proxy/run build
@@ -53,7 +56,7 @@ docs: setup ## the pages of docs/ as HTML in .docs/: fails on a broken link, anc
 	$(ENV) $(PY) -m pytest -q tests/docs
 
 # A test belongs to a tier by its folder: `make test` runs the folders named here, `make test-all` runs all of tests/.
-FIRST = $(wildcard $(addprefix tests/,builds docs golden hostile incremental local reference smoke tools unit))
+FIRST = $(wildcard $(addprefix tests/,builds docs golden local reference smoke tools unit))
 JOBS = 2
 # Files are handed out in the order of their names: xdist's own order, by the number of tests, leaves to the end files of few
 # and long tests, in which one process works alone.
@@ -67,18 +70,18 @@ test-rest: JOBS = 3
 # The longest files come first: begun at the end, one would leave the other processes without work for minutes.
 LONGEST = tests/spark tests/stores
 REST = $(filter-out $(FIRST) tests/__pycache__,$(patsubst %/,%,$(sort $(wildcard tests/*/))))
-test-rest: full-setup  # what test-all runs and test does not
+test-rest: $(if $(READY),,full-setup)  # what test-all runs and test does not; READY=1: its set-up is done
 	$(PYTEST) $(LONGEST) $(filter-out $(LONGEST),$(REST))
 
-# They need nothing more than those of `make test`, and take longer.
-RANDOM = $(addprefix tests/,fault/test_agreement.py repair/test_odd_logs.py repair/test_repair_neighbours.py repair/test_repair_random.py)
+# They need nothing more than those of `make test`.
+RANDOM = $(addprefix tests/,hostile incremental fault/test_agreement.py repair/test_odd_logs.py repair/test_repair_neighbours.py repair/test_repair_random.py)
 test-random: test-setup ## the random tests of `make test` with new seeds: N=1 of each test, SECONDS= at most for each, SEED= the first
 	@export REINDEX_SEED=$(or $(SEED),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')); echo "REINDEX_SEED=$$REINDEX_SEED"; \
 	$(PYTEST) -m "random and not slow and not matrix" --seeds $(or $(N),1) $(if $(SECONDS),--seconds $(SECONDS)) $(FIRST) $(RANDOM)
 
 test-all: test test-rest ## every test but the slow ones and the full matrix
 
-slow: full-setup ## the tests that take minutes or gigabytes, and those of one more RocketMQ version
+slow: full-setup oracles ## the tests that take minutes or gigabytes, and those of one more RocketMQ version
 	@scripts/airflow 2
 	@scripts/s3-servers minio
 	$(PYTEST) -m slow tests/
