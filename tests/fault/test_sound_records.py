@@ -12,6 +12,7 @@ from tests.golden.test_damage import EXIT, POLICIES, build_and_compare
 from tests.tools.compare import SMALL
 from tests.tools.log_writer import LogWriter, Put
 from tests.tools.make_log import Message, encode
+from tests.tools.tiers import half
 
 SIZES = (0, 700, 90)
 DELAYED = b"DELAY\x01soon\x02"
@@ -36,8 +37,7 @@ def ten_records_and(message: Message, folder: Path) -> Put:
         return writer.append(message)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize(("kind", "policy"), half(REFUSED, POLICIES))
 def test_a_refused_last_record_is_damage(kind: str, policy: str, tmp_path: Path) -> None:
     message, code, more = REFUSED[kind]
     bad = ten_records_and(message, tmp_path)
@@ -63,8 +63,7 @@ def test_where_a_broker_cuts_its_log(kind: str, tmp_path: Path) -> None:
     assert [f"offset {bad.offset}:" in warning for warning in cuts] == [True] * (code in (r.BAD_NUMBER, r.BAD_VERSION))
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize(("kind", "policy"), half(REFUSED, POLICIES))
 def test_what_a_crash_tore_stays_torn(kind: str, policy: str, tmp_path: Path) -> None:
     """The same records with a body that is not what their CRC says: cut, as before."""
     message, _, more = REFUSED[kind]
@@ -106,9 +105,8 @@ def misnamed(folder: Path, first: bytes = b"", segments: int = 1, records: int =
     return path.rename(path.with_name(f"{4 * size:020d}"))
 
 
-@pytest.mark.parametrize("first", [b"", b"\xff" * 30, bytes(200)], ids=["whole", "bad head", "zeros"])
+@pytest.mark.parametrize(("first", "policy"), half([b"", b"\xff" * 30, bytes(200)], POLICIES))
 @pytest.mark.parametrize("segments", [1, 2])
-@pytest.mark.parametrize("policy", POLICIES)
 def test_a_segment_under_a_wrong_name(policy: str, segments: int, first: bytes, tmp_path: Path) -> None:
     """It is told with its right name, and under that its records are built."""
     store, out = tmp_path / "store", tmp_path / "out"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.worlds import whole
+from tests.tools.tiers import half
 
 COMMANDS = (
     ("--help",),
@@ -40,8 +41,7 @@ def told(stderr: str) -> list[str]:
     return [line for line in stderr.splitlines() if not line.startswith(("scan:", "write:", "compiling"))]
 
 
-@pytest.mark.parametrize("unbuffered", ["", "PYTHONUNBUFFERED=1"])
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(("words", "unbuffered"), half(COMMANDS, ["", "PYTHONUNBUFFERED=1"]))
 def test_a_full_stdout(words: tuple[str, ...], unbuffered: str, world: Path) -> None:
     more = ("--overwrite",) if "out" in words and (world / "out").exists() else ()
     ended = run(world, (*words, *more), ">/dev/full", unbuffered)

@@ -20,6 +20,7 @@ from rocketmq_reindex.jobs.publishing import output, pointers
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.fault.disk import tiny_store
 from tests.tools.s3_door import CUT, LOST, Refuses, Sought, s3_door, through
+from tests.tools.tiers import half
 
 SIZES = ("--cq-file-size", "400", "--hash-slots", "50", "--index-items", "60")
 FAULTS = (500, 503, CUT, LOST)
@@ -63,8 +64,7 @@ def _large(place: str) -> None:
 
 
 @pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("kind", ["HEAD", "LIST", "GET", "PUT", "POST", "COPY", "DELETE", "REMOVE"])
+@pytest.mark.parametrize(("kind", "fault"), half(["HEAD", "LIST", "GET", "PUT", "POST", "COPY", "DELETE", "REMOVE"], FAULTS))
 def test_each_request_is_tried_again(kind: str, fault: int, s3_place: str) -> None:
     """The small object is shorter than the text of an error: AWS's SDK then knows no reason, and calls it final."""
     place = files.join(s3_place, "x")
