@@ -30,7 +30,7 @@ full-setup: setup  # RocketMQ of all versions but 5.3.4, an HDFS, an S3 server, 
 # Of 5.3.4 a test of `make slow` alone has any use.
 by-maven: setup
 	@for version in 5.5.0 5.5.1 5.4.0 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
-	@$(ENV) tests/oracle/run 5.5.0 archive
+	@for version in 5.5.0 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version archive; done
 	@$(ENV) tests/hdfs/run build
 	@$(ENV) tests/s3a/build
 	@$(ENV) tests/s3proxy/run build

@@ -129,7 +129,7 @@ def test_databricks_own_classes_take_the_job(airflow: AirflowHome) -> None:
 def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> None:
     """A run to its end; a spoilt build is not published; what a retry cannot mend is not tried again, the rest is.
 
-    The first run is Spark's. Of the others exit statuses count, which are those of any engine: theirs is the quick one.
+    The first build is Spark's. Of all others the exit status counts, which is that of any engine: theirs is the quick one.
     """
     store = golden_store(NAME)
     options = f"--broker-version {store.broker_version} --queue-order broker --checkpoint broker {' '.join(store.size_words())}"
@@ -154,7 +154,7 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
         return common | {name: str(value) for name, value in more.items()}
 
     runs = {
-        "whole": {"conf": conf(tables=tables, build_options=options, verify_options="")},
+        "whole": {"conf": conf(tables=tables, build_options=options)},
         "spoilt": {"conf": conf(out=spoilt, publish_to=apart), "done": "^build$"},
         "salvaged": {"conf": conf(store=damaged, out=tmp_path / "salvaged", publish_to="", on_damage="salvage")},
         "unquoted": {"conf": conf(build_options="--include-topic 'a")},

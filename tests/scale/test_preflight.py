@@ -97,7 +97,7 @@ def test_a_hundred_thousand_queues(queues: int, built: bool, tmp_path: Path) -> 
     assert peak < BARE + (BOUND - BARE) * queues // QUEUES
 
 
-@pytest.mark.parametrize(("count", "most"), [(QUEUES // 4, 20), pytest.param(QUEUES, 20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("count", "most"), [(QUEUES // 4, 40), pytest.param(QUEUES, 20, marks=pytest.mark.slow)])
 def test_more_records_in_a_hundred_thousand_queues(count: int, most: int, tmp_path: Path) -> None:
     """Each part of the log has few records of each queue: what is done for a queue is done once, and not for each part."""
     cases.many_queues(tmp_path / "small", 8)
