@@ -117,6 +117,9 @@ OPTIONS: Final = _of(
     since=Option("messages stored at this time or later: milliseconds since 1970, or ISO with its zone", "TIME",
         o.time_for("--since"), shown="any time"),
     until=Option("messages stored before this time", "TIME", o.time_for("--until"), shown="any time"),
+    sql=Option("messages whose properties fulfil this condition of RocketMQ's SQL92, such as a > 5 AND TAGS IS NOT NULL", "SQL",
+        o.as_java_reads),
+    dlq=Option("dead letters of this group", "GROUP", o.as_java_reads, text="dead letters of this consumer group"),
     text=Option("messages with this text in the body", "TEXT", o.as_java_reads),
     regex=Option("messages with something in the body that this regular expression finds (RE2)", "REGEX", o.as_java_reads),
     count=Option("count the messages that would be exported, and write nothing"),
@@ -268,8 +271,8 @@ COMMANDS: Final = {
     "query": "store topic key tag queue offset time id physical begin end max json body body_max scan commitlog hash_slots "
     "index_items delay_levels broker_conf",
     "trace": "store topic key id unique_key queue queue_offset physical max json html scan commitlog delay_levels",
-    "export": "store to format topic queue begin_offset end_offset since until key tag text regex kind count body body_max "
-    "allow_empty commitlog delay_levels json",
+    "export": "store to format topic queue begin_offset end_offset since until key tag sql text regex dlq kind count body "
+    "body_max allow_empty commitlog delay_levels json",
     "inspect": "files kind records json hash_slots index_items first_offset segment_size delay_levels",
     "verify": f"store only sample against report work {_RUN} {_WATCH} incremental tables recheck",
     "preflight": "store broker_version abort broker_conf commitlog segment_size cq_file_size batch_cq_file_size hash_slots "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
@@ -13,6 +14,7 @@ from rocketmq_reindex.jobs.querying.options import place_out_of_range
 from rocketmq_reindex.storage_format import layouts, topics as names
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.record import meaning
+from rocketmq_reindex.storage_format.record.selector import Selector, SelectorError
 from rocketmq_reindex.storage_format.showing import counted, escape, listed
 from rocketmq_reindex.udfs.times import show_time
 
@@ -29,7 +31,8 @@ class Choice:
     """Which of the messages that are read are taken. What is empty, or None, takes all.
 
     ``kinds`` are those of ``record.meaning``. Offsets are queue offsets: from ``begin_offset`` on, and below ``end_offset``.
-    ``text`` is part of the body, ``regex`` an expression of RE2 that finds something in it.
+    ``text`` is part of the body, ``regex`` an expression of RE2 that finds something in it. ``selector`` is
+    asked of the properties.
     """
 
     topics: tuple[str, ...] = ()
@@ -40,6 +43,7 @@ class Choice:
     tags: tuple[str, ...] = ()
     text: str | None = None
     regex: str | None = None
+    selector: Selector | None = None
 
     @property
     def taken_kinds(self) -> frozenset[str]:
@@ -107,6 +111,11 @@ def export_settings(given: Mapping[str, Any]) -> ExportSettings:
 
     topics, keys, tags, kinds = several("topics"), several("keys"), several("tags"), several("kinds")
     queue, begin, end = (values.pop(name, None) for name in ("queue", "begin_offset", "end_offset"))
+    if (group := values.pop("dlq", None)) is not None:
+        if not group:
+            raise refuse("a group has at least one character")
+        # A topic is a glob.
+        topics = (*topics, glob.escape(f"{names.DEAD_LETTER_PREFIX}{group}"))
     if queue is not None and not topics:
         raise refuse("--queue needs --topic")
     if queue is None and (begin is not None or end is not None):
@@ -119,7 +128,7 @@ def export_settings(given: Mapping[str, Any]) -> ExportSettings:
         raise refuse("a topic, a key, a tag and a text have at least one character")
     choice = Choice(
         topics, KINDS if _ALL in kinds else kinds, queue, begin or 0, layouts.INT64_MAX if end is None else end, tags,
-        values.pop("text", None), _regex(values.pop("regex", None)),
+        values.pop("text", None), _regex(values.pop("regex", None)), _selector(values.pop("sql", None)),
     )  # fmt: skip
     levels = option.parse_delay_levels(values.pop("delay_levels", option_table.default_of("delay_levels")))
     commitlogs = tuple(map(files.absolute, several("commitlogs")))
@@ -134,6 +143,13 @@ def export_settings(given: Mapping[str, Any]) -> ExportSettings:
     if not settings.count and not settings.to:
         raise refuse("name a place for the export by --to, or give --count")
     return settings
+
+
+def _selector(text: str | None) -> Selector | None:
+    try:
+        return None if text is None else Selector(text)
+    except SelectorError as error:
+        raise UsageError(f"--sql {escape(text or '')}: {escape(str(error))}") from None
 
 
 def _regex(text: str | None) -> str | None:

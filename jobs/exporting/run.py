@@ -23,6 +23,7 @@ from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, compression_of
+from rocketmq_reindex.storage_format.record.selector import Selector
 from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.messages import log_rows
@@ -48,9 +49,10 @@ _READ_TO_COUNT: Final = (
 _SIZE: Final = "msgSize"
 
 
-def read_columns(*, count: bool, body: bool) -> tuple[str, ...]:
+def read_columns(*, count: bool, body: bool, properties: bool) -> tuple[str, ...]:
     """Return what is read of each message."""
-    return (*(_READ_TO_COUNT if count else WRITTEN), _SIZE, *([BODY] if body else []))
+    names = (*_READ_TO_COUNT, *(["properties"] if properties else [])) if count else WRITTEN
+    return (*names, _SIZE, *([BODY] if body else []))
 
 
 def written_schema(*, body: bool) -> pa.Schema:
@@ -68,6 +70,21 @@ def _each(texts: pa.Array, wanted: Callable[[str], bool]) -> npt.NDArray[np.bool
     coded = texts.dictionary_encode()
     known = np.array([*(wanted(text) for text in coded.dictionary.to_pylist()), False], np.bool_)
     found: npt.NDArray[np.bool_] = known[pc.fill_null(coded.indices, fill_value=len(known) - 1).to_numpy()]
+    return found
+
+
+def _selected(properties: pa.Array, selector: Selector) -> npt.NDArray[np.bool_]:
+    """Return which properties (map<string, string>) fulfil a condition: it is asked once for values that are the same."""
+    if not len(properties):
+        return np.zeros(0, np.bool_)
+    columns = [pc.map_lookup(properties, query_key=pa.scalar(name), occurrence="last").to_pylist() for name in selector.names]
+    known: dict[tuple[str | None, ...], bool] = {}
+    found = np.empty(len(properties), np.bool_)
+    for row, values in enumerate(zip(*columns, strict=True) if columns else [()] * len(properties)):
+        if values not in known:
+            named = zip(selector.names, values, strict=True)
+            known[values] = selector.matches({name: value for name, value in named if value is not None})
+        found[row] = known[values]
     return found
 
 
@@ -140,6 +157,9 @@ class Chooser:
             )
         if choice.tags:
             taken &= _each(batch.column("tags"), choice.tags.__contains__)
+        if choice.selector is not None:
+            rows = np.flatnonzero(taken)
+            taken[rows] = _selected(batch.column("properties").take(pa.array(rows)), choice.selector)
         of_kind = _each(batch.column("kind"), choice.taken_kinds.__contains__)
         return taken & of_kind, Counter(batch.column("kind").filter(pa.array(taken & ~of_kind)).to_pylist())
 
@@ -216,7 +236,9 @@ class Export:
     def _read(self) -> Iterator[Chosen]:
         """Return what is taken of the log. Raises InputError at once for what is no log."""
         settings = self._settings
-        columns = read_columns(count=settings.count, body=settings.reads_bodies)
+        columns = read_columns(
+            count=settings.count, body=settings.reads_bodies, properties=settings.choice.selector is not None
+        )
         question = MessageQuestion(
             settings.store, settings.commitlogs, settings.choice.read_topics, settings.keys, settings.since, settings.until,
             columns, "stored" if settings.reads_bodies else "none", damage=log_rows.ROWS, delays=settings.delays,

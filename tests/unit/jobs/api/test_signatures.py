@@ -138,7 +138,7 @@ def test_a_keyword_is_read_as_its_option(name: str) -> None:
 SAMPLES = {
     "only": "index", "index_policy": "window:1h", "delay_levels": "1s 2s", "until_time": "100000000008",
     "broker_version": "5.3", "since": "100000000012", "until": "100000000013", "time": "100000000009",
-    "begin": "100000000010", "end": "100000000011",
+    "sql": "a = 1", "begin": "100000000010", "end": "100000000011",
 }  # fmt: skip
 
 

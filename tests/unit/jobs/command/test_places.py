@@ -12,8 +12,8 @@ from rocketmq_reindex.jobs.command.option_table import options_of
 
 OF_PLACES = {"BUILD", "DIR", "FILE", "MANIFEST", "PATH", "STORE", "STORE2", "URI"}
 OTHERS = {
-    "", "BYTES", "FRACTION", "GLOB", "ID", "K", "LEVELS", "MSGID", "N", "NAME", "NAME=STORE", "PARTS", "POLICY", "Q", "REGEX",
-    "T", "TAG", "TEXT", "TIME", "URL", "VERSION",
+    "", "BYTES", "FRACTION", "GLOB", "GROUP", "ID", "K", "LEVELS", "MSGID", "N", "NAME", "NAME=STORE", "PARTS", "POLICY", "Q",
+    "REGEX", "SQL", "T", "TAG", "TEXT", "TIME", "URL", "VERSION",
 }  # fmt: skip
 ON_DISK = {"export to", "metrics", "report", "report store", "report source", "report summary", "report out"}
 

@@ -134,6 +134,25 @@ def test_what_is_chosen(mixed: Path, tmp_path: Path) -> None:
     check([row for row in every if b"ab" in bodies[row["commitLogOffset"]]], text="ab")
 
 
+def test_sql_asks_the_properties(make: Make) -> None:
+    texts = ("7", "5", "x", None)
+    store = make(
+        *(Message(topic="T", properties={"TAGS": "red"} | ({"a": text} if text else {})) for text in texts),
+        Message(topic="%DLQ%g[1]", properties={"a": "9"}), Message(topic="%DLQ%g1"),
+    )  # fmt: skip
+
+    def count(sql: str, **keywords: Any) -> int:
+        return rr.export(store, sql=sql, count=True, **keywords).messages
+
+    assert count("a > 5 AND TAGS IS NOT NULL") == 1
+    assert count("a <> 5") == 1, "x is no number: that message has no answer"
+    assert count("a IS NULL") == 1
+    assert count("TAGS = 'red'") == 4
+    assert count("TRUE") == 4
+    assert count("a > 5", kind="all") == 2
+    assert rr.export(store, dlq="g[1]", count=True).topics == {"%DLQ%g[1]": 1}
+
+
 FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "'quoted", "''", "plain", "a=b", '"', ",", "two\nlines", "＝1", "")
 
 
