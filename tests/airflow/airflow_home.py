@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.tools.distributed import DIST
-from tests.tools.faulty_cluster import QUICK_JAVA, spark_home
+from tests.tools.faulty_cluster import spark_home
 from tests.tools.faulty_processes import ROOT, java
 
 ENVIRONMENT = ".venv-airflow"
@@ -39,8 +39,6 @@ class AirflowHome:
             "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "900",
             "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[2]"}),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            # Of the JVM that only tells how to start the other.
-            "SPARK_LAUNCHER_OPTS": QUICK_JAVA,
         }
 
     def ask(self, *words: str, more: Mapping[str, str] | None = None) -> Any:
