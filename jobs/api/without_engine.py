@@ -221,6 +221,7 @@ def export(
     text: str | None = None,
     regex: str | None = None,
     dlq: str | None = None,
+    undecided: bool = False,
     kind: option.RecordKind | Sequence[option.RecordKind] | None = None,
     count: bool = False,
     body: option.ExportBody | None = None,

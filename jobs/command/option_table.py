@@ -99,7 +99,8 @@ OPTIONS: Final = _of(
     write_delay=Option(
         "also write config/delayOffset.json and timer files, so that a broker delivers pending messages alone"),
     undecided=Option("with --write-delay: deliver, or drop, messages of which the log does not tell whether they were "
-        "delivered", default="deliver", choices=get_args(o.Undecided)),
+        "delivered", default="deliver", choices=get_args(o.Undecided))
+    .but("export", help="half messages that nobody has committed, rolled back or given up", default=None, choices=()),
     topic=Option("topic of the messages", "T", o.as_java_reads, text="topic of the messages: --key, --tag and --queue need it")
     .but("export", help="messages of this topic, a name or a glob (repeatable)", nargs="append", dest="topics", text="",
          shown="all topics"),
@@ -271,8 +272,8 @@ COMMANDS: Final = {
     "query": "store topic key tag queue offset time id physical begin end max json body body_max scan commitlog hash_slots "
     "index_items delay_levels broker_conf",
     "trace": "store topic key id unique_key queue queue_offset physical max json html scan commitlog delay_levels",
-    "export": "store to format topic queue begin_offset end_offset since until key tag sql text regex dlq kind count body "
-    "body_max allow_empty commitlog delay_levels json",
+    "export": "store to format topic queue begin_offset end_offset since until key tag sql text regex dlq undecided kind count "
+    "body body_max allow_empty commitlog delay_levels json",
     "inspect": "files kind records json hash_slots index_items first_offset segment_size delay_levels",
     "verify": f"store only sample against report work {_RUN} {_WATCH} incremental tables recheck",
     "preflight": "store broker_version abort broker_conf commitlog segment_size cq_file_size batch_cq_file_size hash_slots "

@@ -44,10 +44,14 @@ class Choice:
     text: str | None = None
     regex: str | None = None
     selector: Selector | None = None
+    undecided: bool = False
+    """half messages alone that nobody has decided"""
 
     @property
     def taken_kinds(self) -> frozenset[str]:
         """The kinds that are taken: without any named, those of the named topics, or else messages as clients get them."""
+        if self.undecided:
+            return frozenset({meaning.HALF})
         if self.kinds:
             return frozenset(self.kinds)
         return frozenset(map(meaning.kind_of, self.topics)) or frozenset({meaning.MESSAGE})
@@ -55,6 +59,8 @@ class Choice:
     @property
     def read_topics(self) -> tuple[str, ...]:
         """The topics that are read: with those where messages of the named ones may wait, so that they can be counted."""
+        if self.undecided:
+            return (names.HALF_TOPIC,)
         return () if self.kinds or not self.topics else (*self.topics, *sorted(names.WAITING_TOPICS))
 
     @property
@@ -126,9 +132,13 @@ def export_settings(given: Mapping[str, Any]) -> ExportSettings:
         raise refuse(f"--begin-offset {begin} is not below --end-offset {end}, so nothing can be found")
     if "" in (*topics, *keys, *tags, values.get("text"), values.get("regex")):
         raise refuse("a topic, a key, a tag and a text have at least one character")
+    undecided = values.pop("undecided", False)
+    if undecided and (kinds or group):
+        raise refuse("--undecided takes half messages: neither --kind nor --dlq goes with it")
     choice = Choice(
         topics, KINDS if _ALL in kinds else kinds, queue, begin or 0, layouts.INT64_MAX if end is None else end, tags,
         values.pop("text", None), _regex(values.pop("regex", None)), _selector(values.pop("sql", None)),
+        undecided,
     )  # fmt: skip
     levels = option.parse_delay_levels(values.pop("delay_levels", option_table.default_of("delay_levels")))
     commitlogs = tuple(map(files.absolute, several("commitlogs")))

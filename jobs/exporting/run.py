@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -22,10 +23,13 @@ from rocketmq_reindex.jobs.publishing import layout, local, output
 from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
+from rocketmq_reindex.storage_format.record.meaning import HALF
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, compression_of
 from rocketmq_reindex.storage_format.record.selector import Selector
+from rocketmq_reindex.storage_format.record.system_bodies import op_offsets
 from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.topics import DISCARD_TOPIC, HALF_TOPIC, OP_TAG, OP_TOPIC
 from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.messages.batches import BODY, DAMAGE, UNPACKED_BYTES, fields, unpack_bodies
 from rocketmq_reindex.udfs.messages.log_rows import Topics
@@ -92,6 +96,38 @@ def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
 
 
+_OF_HALVES: Final = ("topic", "kind", "queueId", "consumeQueueOffset", "uniqKey", "tags", "commitLogOffset", "body")
+
+
+def _undecided(asked: MessageQuestion) -> npt.NDArray[np.int64]:
+    """Return the offsets in the log of half messages that nobody has decided (int64, sorted).
+
+    A broker that asks for a half message stores it once more (``putBackHalfMsgQueue``): an op message for one copy, or one that
+    was given up, decides about all with its unique key, and the newest stands for them.
+    """
+    wanted = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC)
+    question = dataclasses.replace(asked, topics=wanted, keys=(), since=None, until=None, columns=_OF_HALVES, body="stored")
+    decided, closed = set[tuple[int, int]](), set[str]()
+    places, keys = list[tuple[int, int, int]](), list[str | None]()
+    for batch in question.read(question.schema()):
+        for topic, kind, queue, offset, key, tags, phy_offset, body in zip(
+            *(batch.column(name).to_pylist() for name in _OF_HALVES), strict=True
+        ):
+            if topic == OP_TOPIC and tags == OP_TAG:
+                decided.update((queue, half) for half in op_offsets(body))
+            elif kind == HALF:
+                places.append((queue, offset, phy_offset))
+                keys.append(key)
+            elif topic == DISCARD_TOPIC and key is not None:
+                closed.add(key)
+    closed.update(key for (queue, offset, _), key in zip(places, keys, strict=True) if key and (queue, offset) in decided)
+    newest: dict[str | int, int] = {}
+    for (queue, offset, phy_offset), key in zip(places, keys, strict=True):
+        if (queue, offset) not in decided and key not in closed:
+            newest[phy_offset if key is None else key] = phy_offset
+    return np.array(sorted(newest.values()), np.int64)
+
+
 class Chosen(NamedTuple):
     """What an export takes of one batch, or a part of it, and what it leaves out."""
 
@@ -121,6 +157,8 @@ class Chooser:
     encode: Callable[[pa.RecordBatch], Any] | None
     unpack: int
     schema: pa.Schema
+    only: npt.NDArray[np.int64] | None = None
+    """offsets of the records of which alone some are taken; None: of all"""
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[Chosen]:
         """Yield what is taken of a batch: in parts, where unpacked bodies need much memory."""
@@ -155,6 +193,8 @@ class Chooser:
             taken &= (first < choice.end_offset) & (
                 first + np.maximum(1, batch.column("batchSize").to_numpy()) > choice.begin_offset
             )
+        if self.only is not None:
+            taken &= np.isin(batch.column("commitLogOffset").to_numpy(), self.only)
         if choice.tags:
             taken &= _each(batch.column("tags"), choice.tags.__contains__)
         if choice.selector is not None:
@@ -243,12 +283,13 @@ class Export:
             settings.store, settings.commitlogs, settings.choice.read_topics, settings.keys, settings.since, settings.until,
             columns, "stored" if settings.reads_bodies else "none", damage=log_rows.ROWS, delays=settings.delays,
         )  # fmt: skip
+        only = _undecided(question) if settings.choice.undecided else None
         self._roots, self._schema = question.roots, written_schema(body=settings.writes_bodies)
         encode = (
             None if settings.count else {"jsonl": formats.json_lines, "csv": formats.csv_lines}.get(settings.format, _itself)
         )
         unpack = 0 if settings.body == "stored" else settings.body_max
-        chooser = Chooser(settings.choice, encode, unpack, self._schema)
+        chooser = Chooser(settings.choice, encode, unpack, self._schema, only)
         return question.read_as(question.schema(), chooser)
 
     def _take(self, batches: Iterator[Chosen], sink: formats.Sink | None) -> None:

@@ -153,6 +153,26 @@ def test_sql_asks_the_properties(make: Make) -> None:
     assert rr.export(store, dlq="g[1]", count=True).topics == {"%DLQ%g[1]": 1}
 
 
+def test_undecided_half_messages(make: Make, tmp_path: Path) -> None:
+    def half(key: str | None, real: str = "Orders") -> Message:
+        return Message(topic=HALF, properties={"REAL_TOPIC": real, "REAL_QID": "0"} | ({"UNIQ_KEY": key} if key else {}))
+
+    def op(*offsets: int, tag: str = "d") -> Message:
+        body = "".join(f"{offset}," for offset in offsets).encode()
+        return Message(topic="RMQ_SYS_TRANS_OP_HALF_TOPIC", properties={"TAGS": tag}, body=body)
+
+    given_up = Message(topic="TRANS_CHECK_MAX_TIME_TOPIC", properties={"UNIQ_KEY": "gone", "REAL_TOPIC": "Orders"})
+    store = make(
+        half("decided"), half("open"), half("again"), half("gone"), half(None), half("other", "Other"), half("open"),
+        half("again"), op(0, 7), op(1, tag="x"), given_up, Message(topic="Orders"),
+    )  # fmt: skip
+    assert [row["uniqKey"] for row in exported(store, tmp_path / "x.jsonl", undecided=True)] == [None, "other", "open"]
+    assert [row["uniqKey"] for row in exported(store, tmp_path / "y.jsonl", undecided=True, topic="Orders")] == [None, "open"]
+    assert rr.export(store, undecided=True, count=True, key="open").messages == 1
+    with pytest.raises(UsageError):
+        rr.export(store, undecided=True, kind="half", count=True)
+
+
 FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "'quoted", "''", "plain", "a=b", '"', ",", "two\nlines", "＝1", "")
 
 
