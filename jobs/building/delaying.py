@@ -15,6 +15,9 @@ from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.command.broker_conf import unread
 from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS
+from rocketmq_reindex.jobs.store import consumer_offsets
+from rocketmq_reindex.jobs.store.consumer_offsets import OffsetFile
+from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.settings import has_bytes
 from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, SCHEDULED, TIMED, Rows
@@ -25,7 +28,6 @@ from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted, escape
-from rocketmq_reindex.storage_format.text import java_string
 from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
 from rocketmq_reindex.storage_format.timer.settings import DROP
 from rocketmq_reindex.storage_format.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, path_component
@@ -158,50 +160,32 @@ def _half_offsets(results: Sequence[JoinedResult], kept: int, engine: Engine, st
 
 NAMED: Final = 20
 """Groups that are named one by one."""
-_BYTES_MAX: Final = 256 << 20
 
 
 def given(path: str) -> tuple[dict[str, Any], bytes]:
     """Return the JSON of the file at ``path``, and its bytes; both are empty for "".
 
     Raises UsageError for what is no consumerOffset.json.
-
-    ``ConsumerOffsetManager`` (4.9 to 5.5): {"offsetTable": {"topic@group": {queue id: offset}}}. fastjson leaves queue ids
-    without quotes.
     """
     if not path:
         return {}, b""
+    told = f"{escape(path)}: is no consumerOffset.json"
     try:
-        data = files.read_bytes(path, _BYTES_MAX)
-        table = java_string.loads(data.decode("utf-8", "replace"))
-        for _ in _offsets(table):
-            pass
+        found, data = consumer_offsets.read(path)
+        if found is not None and all(entry.offset is not None for entry in found.entries()):
+            return found.said, data
     except (OSError, errors.InputError) as error:
         told = unread(path, error)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        told = f"{escape(path)}: is no consumerOffset.json"
-    else:
-        return dict(table), data
     # ConfigManager.load reads the copy of a file that a kill left cut short, or not at all.
     instead = escape(f"{path}.bak") if has_bytes(f"{path}.bak") else "the consumerOffset.json of a backup"
     raise errors.UsageError(f"--consumer-offsets {told}: name {instead}")
-
-
-def _offsets(table: dict[str, Any]) -> Iterator[tuple[str, str, int, int]]:
-    """Yield (topic, group, queue id, offset) of each entry. Raises ValueError, KeyError, TypeError, AttributeError."""
-    for name, offsets in table["offsetTable"].items():
-        topic, _, group = name.partition("@")
-        for queue, offset in offsets.items():
-            if type(offset) is not int or not layouts.INT64_MIN <= offset <= layouts.INT64_MAX:
-                raise ValueError("has no offset")
-            yield topic, group, int(queue), offset
 
 
 def check(table: dict[str, Any], staging: StagingFolder) -> Iterator[str]:
     """Yield a warning for each group whose offset is not one of its queue, as it was built into the tree."""
     bounds: dict[tuple[str, int], tuple[int, int] | None] = {}
     outside = 0
-    for topic, group, queue, offset in _offsets(table):
+    for (group, topic, queue), offset in OffsetFile(CONSUMER_OFFSETS, table).offsets(Notes.silent()).items():
         if (topic, queue) not in bounds:
             bounds[topic, queue] = _bounds(staging, topic, queue)
         known = bounds[topic, queue]

@@ -3,110 +3,45 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.store import consumer_offsets
+from rocketmq_reindex.jobs.store.consumer_offsets import OffsetFile
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.tracing.finding import Belonging, OwnRecords, StoreTracer
 from rocketmq_reindex.jobs.tracing.options import Trace
 from rocketmq_reindex.jobs.tracing.telling import Telling, event_of
 from rocketmq_reindex.jobs.tracing.timeline import TracedMessage, TraceEvent, TraceResult, in_order
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
-from rocketmq_reindex.storage_format.layouts import CONFIG, INT64_MAX
+from rocketmq_reindex.storage_format.layouts import CONFIG
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.showing import counted, escape, reason
-from rocketmq_reindex.storage_format.text import java_string
+from rocketmq_reindex.storage_format.showing import counted
 
 # -------------------------------------------------------------------------------------------------------------------- consumers
 # Where consumer groups stand, against where the message lies.
 
-_OFFSET_FILES: Final = ("consumerOffset.json", "lmqConsumerOffset.json")
-"""``ConsumerOffsetManager``, and ``LmqConsumerOffsetManager``, which a broker with enableLmq has instead"""
-_ELSEWHERE: Final = ("consumerOffsets", "kvStore")
-"""``RocksDBConsumerOffsetManager``, ``PopConsumerKVStore``: offsets and POP in RocksDB"""
-_BYTES_MAX: Final = 256 << 20
 
-
-class GroupOffsets(NamedTuple):
-    """Where a group stands in the queues of a topic, and the file that says it."""
-
-    file: str
-    topic: str
-    group: str
-    offsets: dict[int, int]
-
-
-def group_offsets(store: str, notes: Notes) -> list[GroupOffsets]:
-    """Return what a store's files of consumer offsets say; what is broken in them, or elsewhere, is a note."""
-    found: list[GroupOffsets] = []
-    read = False
-    for name in _OFFSET_FILES:
-        path = files.join(store, CONFIG, name)
-        # ConfigManager.load reads the copy where the file itself is not there, or cut short.
-        for place in (path, f"{path}.bak"):
-            if files.entry_of(place).kind != files.ABSENT and (table := _table(place, notes)) is not None:
-                read = True
-                found += _groups(place, table, notes)
-                break
-    elsewhere = [
-        path for path in (files.join(store, CONFIG, _ELSEWHERE[0]), files.join(store, _ELSEWHERE[1]))
-        if files.entry_of(path).kind != files.ABSENT
-    ]  # fmt: skip
-    for path in elsewhere:
-        notes.add(
-            "in RocksDB", f"{escape(path)}: is RocksDB's, which trace does not read: what groups did may be there", lost=False
-        )
-    if not read and not elsewhere:
-        text = f"{escape(files.join(store, CONFIG, _OFFSET_FILES[0]))}: is not there: where groups stand is not known"
-        notes.add("no consumer offsets", text, lost=False)
-    return found
-
-
-def _table(path: str, notes: Notes) -> dict[str, Any] | None:
-    try:
-        table = java_string.loads(files.read_bytes(path, _BYTES_MAX).decode("utf-8", "replace"))["offsetTable"]
-    except (OSError, InputError) as error:
-        notes.add("consumer offsets", f"{escape(path)}: {reason(error)}", lost=False)
-        return None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        table = None
-    if not isinstance(table, dict):
-        notes.add("consumer offsets", f"{escape(path)}: is no file of consumer offsets", lost=False)
-        return None
-    return table
-
-
-def _groups(path: str, table: dict[str, Any], notes: Notes) -> Iterator[GroupOffsets]:
-    for key, said in table.items():
-        topic, _, group = key.partition("@")
-        pairs = said.items() if isinstance(said, dict) else [("", None)]
-        offsets = {
-            int(queue): offset for queue, offset in pairs
-            if re.fullmatch("[0-9]{1,10}", queue) and type(offset) is int and 0 <= offset <= INT64_MAX
-        }  # fmt: skip
-        if len(offsets) < len(pairs):
-            notes.add("a group's offsets", f"{escape(path)}: {escape(key)}: has what is no offset of a queue", lost=False)
-        if group:
-            yield GroupOffsets(f"{CONFIG}/{files.base(path)}", topic, group, offsets)
-
-
-def _of_groups(tracer: StoreTracer, places: Sequence[Belonging], groups: Sequence[GroupOffsets]) -> Iterator[TraceEvent]:
+def _of_groups(
+    tracer: StoreTracer, places: Sequence[Belonging], offset_files: Sequence[OffsetFile], notes: Notes
+) -> Iterator[TraceEvent]:
     """Yield where each group stands that reads a queue in which the message lies."""
-    for known in groups:
-        for record in (each.record for each in places if each.record.topic == known.topic):
-            reached = known.offsets.get(record.queue_id)
-            if reached is None:
-                continue
-            stands = f"group {known.group} is at {reached} of {known.topic}, queue {record.queue_id}"
-            if reached >= record.queue_offset + record.message_count:
-                what, text = "passed", f"{stands}: it consumed the message, skipped it, sent it back, or took it by POP"
-            elif reached > record.queue_offset:
-                what, text = "passed", f"{stands}: it is through with a part of the batch"
-            else:
-                what, text = "not reached", f"{stands}: it has not consumed the message, or not noted it yet"
-            yield TraceEvent(None, tracer.store.name, what, text, known.file, "follows", group=known.group)
+    by_queue: dict[tuple[str, int], list[Message]] = {}
+    for record in (each.record for each in places):
+        by_queue.setdefault((record.topic, record.queue_id), []).append(record)
+    for file in offset_files if by_queue else ():
+        evidence = f"{CONFIG}/{files.base(file.path)}"
+        for (group, topic, queue_id), reached in file.offsets(notes).items():
+            for record in by_queue.get((topic, queue_id), ()):
+                stands = f"group {group} is at {reached} of {topic}, queue {queue_id}"
+                if reached >= record.queue_offset + record.message_count:
+                    what, text = "passed", f"{stands}: it consumed the message, skipped it, sent it back, or took it by POP"
+                elif reached > record.queue_offset:
+                    what, text = "passed", f"{stands}: it is through with a part of the batch"
+                else:
+                    what, text = "not reached", f"{stands}: it has not consumed the message, or not noted it yet"
+                yield TraceEvent(None, tracer.store.name, what, text, evidence, "follows", group=group)
 
 
 # ----------------------------------------------------------------------------------------------------------------------- traces
@@ -158,11 +93,11 @@ def run(asked: Trace, result: TraceResult, notes: Notes, progress: ProgressListe
             belonging = {each.name: _belonging(tracer, each) for each in named}
             some = any(belonging.values())
             own = tracer.own_records([one for each in belonging.values() for one in each]) if some else OwnRecords([], [])
-            groups = group_offsets(tracer.store.path, notes) if some else []
+            groups = consumer_offsets.of_store(tracer.store.path, notes) if some else []
             for each in named:
                 telling = Telling(tracer, belonging[each.name], own)
                 records[each.name] += telling.events()
-                records[each.name] += _of_groups(tracer, telling.places(), groups)
+                records[each.name] += _of_groups(tracer, telling.places(), groups, notes)
                 if each.record.unique_key is not None:
                     records[each.name] += _of_traces(tracer, each.record.unique_key)
         for each in named:

@@ -1,0 +1,202 @@
+"""Files of consumer offsets: how far each consumer group is in the queues of a broker, and one file made of several."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from rocketmq_reindex import files
+from rocketmq_reindex.jobs.command.option import Merge
+from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.layouts import CONFIG, INT64_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.showing import escape, reason
+from rocketmq_reindex.storage_format.text import java_string
+
+# ------------------------------------------------------------------------------------------------------------------------- file
+# One file: ``{"offsetTable": {"topic@group": {queue id: offset}}}``. fastjson leaves queue ids without quotes.
+
+OFFSET_FILES: Final = ("consumerOffset.json", "lmqConsumerOffset.json")
+"""``ConsumerOffsetManager`` (4.9 to 5.5), and ``LmqConsumerOffsetManager``, which a broker with enableLmq has instead"""
+TABLE: Final = "offsetTable"
+LMQ_TABLE: Final = "lmqOffsetTable"
+"""Offsets of groups that are named as light queues are: ``{"topic@group": offset}``. Such a queue is queue 0."""
+_ELSEWHERE: Final = (f"{CONFIG}/consumerOffsets", "kvStore")
+"""``RocksDBConsumerOffsetManager``, ``PopConsumerKVStore``: offsets and POP in RocksDB"""
+_BYTES_MAX: Final = 256 << 20
+_QUEUE_ID: Final = re.compile("[0-9]{1,10}")
+
+
+class QueueOfGroup(NamedTuple):
+    """A queue that a group reads."""
+
+    group: str
+    topic: str
+    queue_id: int
+
+
+class OffsetEntry(NamedTuple):
+    """What a file says of one queue of a group; ``offset`` is None for what is no offset of a queue."""
+
+    queue: QueueOfGroup
+    offset: int | None
+
+
+class OffsetFile(NamedTuple):
+    """A file of consumer offsets: its path, and its JSON object."""
+
+    path: str
+    said: dict[str, Any]
+
+    def entries(self) -> Iterator[OffsetEntry]:
+        """Yield what the file says, also where it is wrong."""
+        for name, offsets in self.said[TABLE].items():
+            topic, _, group = name.partition("@")
+            pairs = offsets.items() if isinstance(offsets, dict) else [("", None)]
+            for queue, offset in pairs:
+                is_queue = _QUEUE_ID.fullmatch(queue) is not None
+                place = QueueOfGroup(group, topic, int(queue) if is_queue else 0)
+                yield OffsetEntry(place, offset if is_queue and _is_offset(offset) else None)
+        light = self.said.get(LMQ_TABLE)
+        for name, offset in light.items() if isinstance(light, dict) else ():
+            topic, _, group = name.partition("@")
+            yield OffsetEntry(QueueOfGroup(group, topic, 0), offset if _is_offset(offset) else None)
+
+    def offsets(self, notes: Notes) -> dict[QueueOfGroup, int]:
+        """Return the offsets of the file; what is none of a group is a note."""
+        found: dict[QueueOfGroup, int] = {}
+        for entry in self.entries():
+            if entry.offset is None:
+                named = f"{escape(entry.queue.topic)}@{escape(entry.queue.group)}"
+                text = f"{escape(self.path)}: {named}: has what is no offset of a queue"
+                notes.add("a group's offsets", text, lost=False)
+            elif entry.queue.group:
+                found[entry.queue] = entry.offset
+        return found
+
+
+def _is_offset(value: object) -> bool:
+    return type(value) is int and INT64_MIN <= value <= INT64_MAX
+
+
+def decoded(data: bytes) -> dict[str, Any] | None:
+    """Return the JSON object of a file of consumer offsets; None for what is none."""
+    try:
+        said = java_string.loads(data.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) and isinstance(said.get(TABLE), dict) else None
+
+
+def read(path: str) -> tuple[OffsetFile | None, bytes]:
+    """Return a file of consumer offsets, or None for what is none, and its bytes. Raises OSError and InputError."""
+    data = files.read_bytes(path, _BYTES_MAX)
+    said = decoded(data)
+    return (None if said is None else OffsetFile(path, said)), data
+
+
+def read_or_copy(path: str, notes: Notes) -> OffsetFile | None:
+    """Return a file of consumer offsets, or its copy PATH.bak where the file itself is not there, cut short, or no such file.
+
+    So does a broker that starts (``ConfigManager.load``). What is wrong is a note. None where neither can be read.
+    """
+    for place in (path, f"{path}.bak"):
+        try:
+            if files.entry_of(place).kind == files.ABSENT:
+                continue
+            found, _ = read(place)
+        except (OSError, InputError) as error:
+            notes.add("consumer offsets", f"{escape(place)}: {reason(error)}", lost=False)
+            continue
+        if found is not None:
+            return found
+        notes.add("consumer offsets", f"{escape(place)}: is no file of consumer offsets", lost=False)
+    return None
+
+
+def of_store(store: str, notes: Notes) -> list[OffsetFile]:
+    """Return the files of consumer offsets in a store; what is broken in them, or elsewhere, is a note."""
+    named = (files.join(store, CONFIG, name) for name in OFFSET_FILES)
+    found = [file for path in named if (file := read_or_copy(path, notes)) is not None]
+    elsewhere = [path for name in _ELSEWHERE if files.entry_of(path := files.join(store, name)).kind != files.ABSENT]
+    for path in elsewhere:
+        text = f"{escape(path)}: is RocksDB's, which is not read: what groups did may be there"
+        notes.add("in RocksDB", text, lost=False)
+    if not found and not elsewhere:
+        text = f"{escape(files.join(store, CONFIG, OFFSET_FILES[0]))}: is not there: where groups stand is not known"
+        notes.add("no consumer offsets", text, lost=False)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------------- several
+# One offset of several, where replicas and copies differ, and a new file.
+
+
+@dataclass(frozen=True)
+class OffsetDifference:
+    """A queue of a group of which files say different offsets, each by its path; ``taken`` is the one that counts."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offsets: dict[str, int]
+    taken: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the difference as ``consumers --json`` prints it."""
+        return {
+            "group": self.group, "topic": self.topic, "queueId": self.queue_id, "offsets": dict(self.offsets),
+            "taken": self.taken,
+        }  # fmt: skip
+
+
+class MergedOffsets(NamedTuple):
+    """The offsets that count, each with the file that says it, and where files differ."""
+
+    offsets: dict[QueueOfGroup, int]
+    sources: dict[QueueOfGroup, str]
+    differences: list[OffsetDifference]
+
+
+def merged(offset_files: Sequence[OffsetFile], merge: Merge, notes: Notes) -> MergedOffsets:
+    """Return one offset for each queue of a group. A file without the queue says nothing of it.
+
+    With ``merge`` highest nothing is read twice: offsets rise. With ``lowest`` nothing is missed, also where somebody set a
+    group back.
+    """
+    said: dict[QueueOfGroup, dict[str, int]] = {}
+    for file in offset_files:
+        for queue, offset in file.offsets(notes).items():
+            said.setdefault(queue, {})[file.path] = offset
+    result = MergedOffsets({}, {}, [])
+    for queue, by_file in said.items():
+        source = (max if merge == "highest" else min)(by_file, key=lambda path: by_file[path])
+        result.offsets[queue], result.sources[queue] = by_file[source], source
+        if len(set(by_file.values())) > 1:
+            result.differences.append(OffsetDifference(*queue, by_file, by_file[source]))
+    return result
+
+
+def made(offset_files: Sequence[OffsetFile], offsets: Mapping[QueueOfGroup, int]) -> dict[str, Any]:
+    """Return the JSON object of a file with some offsets. What else the files say, such as their version, is the first one's.
+
+    A group that some file has in its table of light queues stays there.
+    """
+    light = {entry.queue for file in offset_files for entry in OffsetFile(file.path, {TABLE: {}, **_light(file)}).entries()}
+    said: dict[str, Any] = dict(offset_files[0].said) if offset_files else {}
+    said[TABLE] = {}
+    if light:
+        said[LMQ_TABLE] = {}
+    for queue, offset in offsets.items():
+        name = f"{queue.topic}@{queue.group}"
+        if queue in light:
+            said[LMQ_TABLE][name] = offset
+        else:
+            said[TABLE].setdefault(name, {})[str(queue.queue_id)] = offset
+    return said
+
+
+def _light(file: OffsetFile) -> dict[str, Any]:
+    return {LMQ_TABLE: file.said[LMQ_TABLE]} if LMQ_TABLE in file.said else {}
