@@ -29,6 +29,7 @@ COMMANDS = {
         "messages by key, tag, id, time, queue offset or physical offset, without a broker",
     ),
     "trace": ("rocketmq_reindex.jobs.commands", "what happened to a message, from the files of one store or several"),
+    "consumers": ("rocketmq_reindex.jobs.commands", "where consumer groups stand, and a new file of their offsets"),
     "export": ("rocketmq_reindex.jobs.commands", "messages as JSON lines, CSV or Parquet, without a broker"),
     "inspect": ("rocketmq_reindex.jobs.inspect_files", "what a file of a store holds, by its kind"),
     "verify": ("rocketmq_reindex.jobs.verify", "commitlog, ConsumeQueue, IndexFiles and checkpoint compared, both ways"),

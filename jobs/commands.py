@@ -1,4 +1,4 @@
-"""The commands that run no engine: ``info``, ``query``, ``trace``, ``export``, ``preflight``, ``fetch`` and ``report``.
+"""The commands that run no engine, from ``info`` to ``report``.
 
 By itself: each imports what it needs once it is called, and no other command is imported for it.
 """
@@ -31,6 +31,13 @@ def trace(arguments: Sequence[str]) -> int:
     from rocketmq_reindex.jobs.tracing.options import parse_trace
 
     return show(running_here.run_trace(lambda: parse_trace(arguments)).result, "--json" in arguments)
+
+
+def consumers(arguments: Sequence[str]) -> int:
+    """Look where groups stand, and return the exit status: 4 where there is none, or one misses messages."""
+    from rocketmq_reindex.jobs.consumers.standing import parse_consumers
+
+    return show(running_here.run_consumers(lambda: parse_consumers(arguments)).result, "--json" in arguments)
 
 
 def export(arguments: Sequence[str]) -> int:

@@ -1,8 +1,8 @@
 """Rebuild what a RocketMQ broker derives from its commitlog, offline: ConsumeQueue files, IndexFiles and the checkpoint.
 
 ``import rocketmq_reindex as rr`` gives the Python API: :func:`info`, :func:`build`, :func:`verify`, :func:`query`,
-:func:`trace`, :func:`export`, :func:`inspect`, :func:`preflight`, :func:`repair`, :func:`report`, :func:`fetch` and
-``rr.sql``. Nothing of it is imported before it is used.
+:func:`trace`, :func:`consumers`, :func:`export`, :func:`inspect`, :func:`preflight`, :func:`repair`, :func:`report`,
+:func:`fetch` and ``rr.sql``. Nothing of it is imported before it is used.
 """
 
 from __future__ import annotations
@@ -19,34 +19,39 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.api.looking import inspect, messages, query
     from rocketmq_reindex.jobs.api.messages import FoundMessage, QueryResult
     from rocketmq_reindex.jobs.api.with_engine import build, repair, verify
-    from rocketmq_reindex.jobs.api.without_engine import export, fetch, info, preflight, report, trace
+    from rocketmq_reindex.jobs.api.without_engine import consumers, export, fetch, info, preflight, report, trace
     from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
     from rocketmq_reindex.jobs.command.results import Result
+    from rocketmq_reindex.jobs.consumers.standing import ConsumersResult, GroupEvidence, GroupOffset, OffsetChange
     from rocketmq_reindex.jobs.describing.look import InfoResult
     from rocketmq_reindex.jobs.exporting.options import ExportResult
     from rocketmq_reindex.jobs.fetching.run import FetchResult
     from rocketmq_reindex.jobs.inspecting.options import InspectResult
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
     from rocketmq_reindex.jobs.reporting.make import ReportResult
+    from rocketmq_reindex.jobs.store.consumer_offsets import OffsetDifference
     from rocketmq_reindex.jobs.tracing.timeline import TracedMessage, TraceEvent, TraceResult
     from rocketmq_reindex.jobs.verifying.summary import VerifyResult
     from rocketmq_reindex.storage_format.errors import InputError, RefusedError, ReindexError, UsageError
     from rocketmq_reindex.version import __version__
 
 __all__ = [
-    "BuildResult", "ExportResult", "FetchResult", "FoundMessage", "InfoResult", "InputError", "InspectResult",
-    "PreflightResult", "QueryResult", "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "TraceEvent",
-    "TraceResult", "TracedMessage", "UsageError", "VerifyResult", "__version__", "build", "export", "fetch", "info", "inspect",
-    "messages", "options", "preflight", "query", "repair", "report", "sql", "trace", "verify",
+    "BuildResult", "ConsumersResult", "ExportResult", "FetchResult", "FoundMessage", "GroupEvidence", "GroupOffset",
+    "InfoResult", "InputError", "InspectResult", "OffsetChange", "OffsetDifference", "PreflightResult", "QueryResult",
+    "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "TraceEvent", "TraceResult", "TracedMessage",
+    "UsageError", "VerifyResult", "__version__", "build", "consumers", "export", "fetch", "info", "inspect", "messages",
+    "options", "preflight", "query", "repair", "report", "sql", "trace", "verify",
 ]  # fmt: skip
 
 _MODULES = {
     **dict.fromkeys(("build", "repair", "verify"), "jobs.api.with_engine"),
-    **dict.fromkeys(("export", "fetch", "info", "preflight", "report", "trace"), "jobs.api.without_engine"),
+    **dict.fromkeys(("consumers", "export", "fetch", "info", "preflight", "report", "trace"), "jobs.api.without_engine"),
     **dict.fromkeys(("inspect", "messages", "query"), "jobs.api.looking"),
     "options": "jobs.api.keywords",
     **dict.fromkeys(("FoundMessage", "QueryResult"), "jobs.api.messages"),
     **dict.fromkeys(("BuildResult", "RepairResult"), "jobs.building.summary"),
+    **dict.fromkeys(("ConsumersResult", "GroupEvidence", "GroupOffset", "OffsetChange"), "jobs.consumers.standing"),
+    "OffsetDifference": "jobs.store.consumer_offsets",
     "ExportResult": "jobs.exporting.options",
     "FetchResult": "jobs.fetching.run",
     "InfoResult": "jobs.describing.look",

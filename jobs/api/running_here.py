@@ -17,6 +17,7 @@ from rocketmq_reindex.storage_format.showing import escape
 
 if TYPE_CHECKING:
     from rocketmq_reindex.jobs.building.summary import BuildResult
+    from rocketmq_reindex.jobs.consumers.standing import ConsumersQuestion, ConsumersResult
     from rocketmq_reindex.jobs.describing.look import InfoResult
     from rocketmq_reindex.jobs.exporting.options import ExportResult, ExportSettings
     from rocketmq_reindex.jobs.fetching.options import FetchSettings
@@ -205,3 +206,28 @@ def run_export(
             return Export(settings, result, progress).run()
 
     return _run_here(result, work, interrupts, "STORE or PATH", UNPUBLISHED)
+
+
+def run_consumers(settings_of: Callable[[], ConsumersQuestion], *, quiet: bool = False) -> Ended[ConsumersResult]:
+    """Look where consumer groups stand. Return how that ended. ``settings_of`` may raise UsageError.
+
+    ``quiet``: no progress is shown on stderr.
+    """
+    from rocketmq_reindex.jobs.consumers.run import run
+    from rocketmq_reindex.jobs.consumers.standing import ConsumersResult
+    from rocketmq_reindex.jobs.querying.table import terminal_width
+    from rocketmq_reindex.jobs.store.folders import Notes
+    from rocketmq_reindex.jobs.watching import compiling
+    from rocketmq_reindex.jobs.watching.watch import Stages
+
+    result = ConsumersResult()
+
+    def work() -> list[str]:
+        asked, notes = settings_of(), Notes(result.warnings.append, result.warnings.append)
+        with failures_as_errors("STORE"), Stages(quiet, compiling.SCAN) as progress:
+            run(asked, result, notes, progress)
+        notes.close()
+        result.decide()
+        return result.lines(terminal_width())
+
+    return _run_here(result, work)

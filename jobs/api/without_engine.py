@@ -1,4 +1,4 @@
-"""``info``, ``preflight``, ``fetch``, ``report``, ``trace`` and ``export`` of the Python API: they run no engine.
+"""``info``, ``preflight``, ``fetch``, ``report``, ``trace``, ``consumers`` and ``export`` of the Python API, without an engine.
 
 Each imports what it needs once it is called: the model of a broker's start takes a while.
 """
@@ -13,6 +13,7 @@ from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.command.results import Interrupts
 
 if TYPE_CHECKING:
+    from rocketmq_reindex.jobs.consumers.standing import ConsumersResult
     from rocketmq_reindex.jobs.describing.look import InfoResult
     from rocketmq_reindex.jobs.exporting.options import ExportResult
     from rocketmq_reindex.jobs.fetching.run import FetchResult
@@ -200,6 +201,45 @@ def trace(
 
     return api_keywords.result_of(
         running_here.run_trace(lambda: trace_settings(api_keywords.given("trace", keywords)), quiet=True)
+    )
+
+
+@api_keywords.says_keywords
+def consumers(
+    store: api_keywords.PathLike,
+    *,
+    topic: str | None = None,
+    group: str | None = None,
+    consumer_offsets: api_keywords.Paths | None = None,
+    merge: option.Merge | None = None,
+    bounds: bool = False,
+    to_time: api_keywords.Time | None = None,
+    out: api_keywords.PathLike | None = None,
+    commitlog: api_keywords.Paths | None = None,
+) -> ConsumersResult:
+    """Say where consumer groups stand in a store, as ``rmq-reindex consumers`` does, or write a new file of offsets.
+
+    Returns:
+        A row for each queue of each group. Its ``exit_status`` is 0, or 4 where no group was found, or where one stands where
+        it misses messages and no new file is written.
+
+    Raises:
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        InputError: The store, or a file of offsets, cannot be read, or the new file is there already (exit status 1).
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> import pathlib
+        >>> saved = pathlib.Path("offsets.json").write_text('{"offsetTable": {"TopicA@billing": {"0": 20}}}')
+        >>> found = rr.consumers("store", consumer_offsets="offsets.json")
+        >>> found[0].group, found[0].offset, found[0].left
+        ('billing', 20, 155)
+    """
+    keywords = dict(locals())
+    from rocketmq_reindex.jobs.consumers.standing import consumers_settings
+
+    return api_keywords.result_of(
+        running_here.run_consumers(lambda: consumers_settings(api_keywords.given("consumers", keywords)), quiet=True)
     )
 
 

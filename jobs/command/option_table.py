@@ -30,8 +30,8 @@ _OUT: Final = "new folder or URI for the result, apart from STORE"
 _STORE: Final = "the broker's store (storePathRootDir)"
 
 
-def _of(group: str, **options: Option) -> dict[str, Option]:
-    return {name: option._replace(group=group) for name, option in options.items()}
+def _of(title: str, /, **options: Option) -> dict[str, Option]:
+    return {name: option._replace(group=title) for name, option in options.items()}
 
 
 OPTIONS: Final = _of(
@@ -39,7 +39,7 @@ OPTIONS: Final = _of(
     store=Option("store folder or URI: the segments are in STORE/commitlog", "STORE", nargs="?", conf="storePathRootDir")
     .but("verify", help="folder of the store, or of a build, which needs --commitlog")
     .but("query", help="store folder, with commitlog/, index/ and consumequeue/ in it")
-    .but("info", help=f"{_STORE}: a folder or a URI", nargs="1")
+    .but("info consumers", help=f"{_STORE}: a folder or a URI", nargs="1")
     .but("preflight", help=f"{_STORE}, a local folder")
     .but("report", help="folder around commitlog/: the page then shows when messages were stored, by topic", group=INPUT,
          shown="the build's folder, or the store that was verified", nargs="", type=o.on_disk("--store", "folder"))
@@ -54,8 +54,8 @@ OPTIONS: Final = _of(
     INPUT,
     commitlog=Option("folder of segments, instead of STORE/commitlog (repeatable)", "DIR", nargs="append", dest="commitlogs",
         conf="storePathCommitLog")
-    .but("info query preflight export", help="folder of segments; repeat it for a log spread over several",
-         shown="STORE/commitlog")
+    .but("info query preflight consumers export", help="folder of segments; repeat it for a log spread over several",
+        shown="STORE/commitlog")
     .but("fetch", help="where the broker's log lies, if not in DIR/commitlog of --to; repeat it for more folders"),
     broker_conf=Option("take sizes, folders, delay levels and LMQ from a broker.conf; options given here win", "FILE")
     .but("query", help="take sizes and folders from a broker.conf; options given here win")
@@ -70,7 +70,11 @@ OPTIONS: Final = _of(
     abort=Option("as if the last stop was unclean, or clean", shown="by the store's file abort", choices=get_args(o.Abort)),
     explain=Option("tell what an earlier repair changed: DIR/reindex.json; no other option goes with it", "MANIFEST"),
     consumer_offsets=Option(
-        "a backup of config/consumerOffset.json: it is checked against the log, and put into DIR/config", "FILE"),
+        "a backup of config/consumerOffset.json: it is checked against the log, and put into DIR/config", "FILE")
+    .but("consumers", help="a file of consumer offsets, such as a replica's or a copy, instead of those in STORE/config "
+        "(repeatable)", nargs="append"),
+    merge=Option("of several files the offset that counts for a queue of a group: the highest (nothing is read twice), or the "
+        "lowest (nothing is missed)", default="highest", choices=get_args(o.Merge)),
     kind=Option("kind of the files", shown="by folder, name and content", choices=get_args(o.FileKind))
     .but("export", help="records of this kind (repeatable)", shown="message, or the kind of the topics", nargs="append",
          dest="kinds", choices=get_args(o.RecordKind), group=WHAT,
@@ -103,7 +107,12 @@ OPTIONS: Final = _of(
     .but("export", help="half messages that nobody has committed, rolled back or given up", default=None, choices=()),
     topic=Option("topic of the messages", "T", o.as_java_reads, text="topic of the messages: --key, --tag and --queue need it")
     .but("export", help="messages of this topic, a name or a glob (repeatable)", nargs="append", dest="topics", text="",
-         shown="all topics"),
+         shown="all topics")
+    .but("consumers", help="only groups that read this topic, and their queues of it", text=""),
+    group=Option("only this consumer group", "GROUP", o.as_java_reads),
+    bounds=Option("read the log for what shows how far groups got at least: retries, dead letters, POP and traces"),
+    to_time=Option("with --out: set the groups to the first message stored at this time or later: milliseconds since 1970, or "
+        "ISO with its zone", "TIME", o.time_for("--to-time"), shown="where they stand"),
     key=Option("all messages of the topic with this key or unique key, by the IndexFiles", "K", o.as_java_reads)
     .but("export", help="messages with this key or unique key (repeatable)", nargs="append", dest="keys"),
     tag=Option("all messages of the topic with this tag, by the IndexFiles or the log", "TAG", o.as_java_reads,
@@ -192,6 +201,8 @@ OPTIONS: Final = _of(
     OUTPUT,
     out=Option(_OUT, "DIR", required=True)
     .but("repair", help=f"{_OUT}; it must not be there yet, or be empty", required=False)
+    .but("consumers", help="write a new consumerOffset.json, with each offset within its queue, to FILE, which must not be "
+        "there yet", metavar="FILE", required=False, type=o.on_disk("--out", "file"))
     .but("report", help="file for the page; replaced if it is there", metavar="FILE", default="report.html", required=False,
          type=o.on_disk("--out", "file")),
     to=Option(f"{_STORE}; DIR/commitlog is never touched", "DIR", required=True)
@@ -204,7 +215,7 @@ OPTIONS: Final = _of(
     link=Option("let unchanged segments share their bytes with the old ones: reflink where the file system can, hard links for "
         "those before the log's end, or none: copy", default="reflink", choices=get_args(o.Link)),
     json=Option("print the summary on stdout as one JSON object")
-    .but("info preflight trace export", help="print the result on stdout as one JSON object")
+    .but("info preflight trace consumers export", help="print the result on stdout as one JSON object")
     .but("query", help="print one JSON object per line, with every field")
     .but("inspect", help="print one JSON object per line"),
     report=Option("also write the summary, as JSON, to FILE", "FILE", o.on_disk("--report", "file")),
@@ -272,6 +283,7 @@ COMMANDS: Final = {
     "query": "store topic key tag queue offset time id physical begin end max json body body_max scan commitlog hash_slots "
     "index_items delay_levels broker_conf",
     "trace": "store topic key id unique_key queue queue_offset physical max json html scan commitlog delay_levels",
+    "consumers": "store topic group consumer_offsets merge bounds to_time out json commitlog",
     "export": "store to format topic queue begin_offset end_offset since until key tag sql text regex dlq undecided kind count "
     "body body_max allow_empty commitlog delay_levels json",
     "inspect": "files kind records json hash_slots index_items first_offset segment_size delay_levels",

@@ -27,7 +27,8 @@ STATUSES: Final = {
     1: "the run did not come to its end; after build and repair nothing is published",
     2: "wrong usage",
     3: "done, but records are lost: damaged, or in no queue",
-    4: "found: differences, or what the start of a broker would lose or hide; of trace: no store has the message",
+    4: "found: differences, or what the start of a broker would lose or hide; of trace: no store has the message; of "
+    "consumers: no group, or one that misses messages",
     5: "the log or a queue is refused, because the options say so",
 }
 """Exit statuses in short; docs/reference/exit-statuses.md has them for each command."""
@@ -57,6 +58,15 @@ ABOUT: Final = {
         (
             "rmq-reindex trace --store /data/store --topic Orders --key order-17",
             "rmq-reindex trace --store a=/data/broker-a --store b=/data/broker-b --id AC110002000018B4AAC2845B1A7F0001",
+        ),
+        (0, 1, 2, 4),
+    ),
+    "consumers": About(
+        "Say where consumer groups stand in the queues of a store, and what each has left; or write a new file of offsets. "
+        "Without a broker.",
+        (
+            "rmq-reindex consumers /data/store --group GID_orders",
+            "rmq-reindex consumers /data/store --consumer-offsets a.json --consumer-offsets b.json --out consumerOffset.json",
         ),
         (0, 1, 2, 4),
     ),

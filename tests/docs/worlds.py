@@ -88,17 +88,16 @@ def bare(folder: Path) -> None:
 def told(folder: Path) -> None:
     """A store with a message that was sent in a transaction, given back by a group twice, and became a dead letter."""
     key = {"UNIQ_KEY": "AC11000200002A9F0000000000000001", "KEYS": "order-17"}
-    again = key | {"RETRY_TOPIC": "Orders", "ORIGIN_MESSAGE_ID": f"0A000009{10911:08X}{0:016X}"}
     with LogWriter(folder / "store" / "commitlog", 1 << 16) as writer:
 
-        def put(milliseconds: int, topic: str, properties: dict[str, str], **more: Any) -> None:
-            writer.append(Message(
-                topic=topic, properties=properties, store_timestamp=EPOCH + milliseconds, body=more.pop("body", b"17"), **more
-            ))  # fmt: skip
+        def put(milliseconds: int, topic: str, properties: dict[str, str], **more: Any) -> int:
+            time, body = EPOCH + milliseconds, more.pop("body", b"17")
+            return writer.append(Message(topic=topic, properties=properties, store_timestamp=time, body=body, **more)).offset
 
         put(5, "RMQ_SYS_TRANS_HALF_TOPIC", key | {"REAL_TOPIC": "Orders", "REAL_QID": "0", "TRAN_MSG": "true"})
-        put(210, "Orders", key | {"TRAN_MSG": "true", "REAL_TOPIC": "Orders"}, sysflag=COMMIT, prepared_offset=0)
+        sent = put(210, "Orders", key | {"TRAN_MSG": "true", "REAL_TOPIC": "Orders"}, sysflag=COMMIT, prepared_offset=0)
         put(215, "RMQ_SYS_TRANS_OP_HALF_TOPIC", {"TAGS": "d"}, body=b"0,")
+        again = key | {"RETRY_TOPIC": "Orders", "ORIGIN_MESSAGE_ID": f"0A000009{10911:08X}{sent:016X}"}
         for attempt in (1, 2):
             put(10_000 * attempt, "%RETRY%billing", again, reconsume_times=attempt)
         put(40_000, "%DLQ%billing", again | {"DLQ_ORIGIN_TOPIC": "Orders"}, reconsume_times=3)
@@ -121,6 +120,7 @@ WORLDS: Final = {
     "tutorial": World(nothing, moved=("/tmp/tutorial",), here=ROOT),
     "faq": World(whole),
     "how-to/before-start": World(bare),
+    "how-to/consumer-offsets": World(told),
     "how-to/damaged-log": World(damaged),
     "how-to/every-hour": World(whole),
     "how-to/export-messages": World(whole),

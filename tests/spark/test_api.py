@@ -27,6 +27,7 @@ FUNCTIONS = (
     "fetch",
     "query",
     "trace",
+    "consumers",
     "export",
 )
 """in an order in which each finds what it needs"""

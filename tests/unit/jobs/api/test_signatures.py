@@ -34,6 +34,7 @@ COMMANDS = {
     "verify": Command(rr.verify, parser_of("verify"), "store", frozenset({"spark"})),
     "trace": Command(rr.trace, parser_of("trace"), "store"),
     "export": Command(rr.export, parser_of("export"), "store"),
+    "consumers": Command(rr.consumers, parser_of("consumers"), "store"),
     "query": Command(rr.query, parser_of("query"), "store"),
     "inspect": Command(rr.inspect, parser_of("inspect"), "file"),
     "report": Command(rr.report, parser_of("report"), "source"),
@@ -53,6 +54,7 @@ DEFAULTS: dict[str, tuple[str, ...]] = {
     "query": ("body_max", "body"),
     "trace": ("max",),
     "export": ("format", "body", "body_max", "delay_levels"),
+    "consumers": ("merge",),
     "info": (),
     "inspect": (),
     "report": ("out",),
@@ -139,6 +141,7 @@ SAMPLES = {
     "only": "index", "index_policy": "window:1h", "delay_levels": "1s 2s", "until_time": "100000000008",
     "broker_version": "5.3", "since": "100000000012", "until": "100000000013", "time": "100000000009",
     "sql": "a = 1", "begin": "100000000010", "end": "100000000011",
+    "to_time": "100000000012",
 }  # fmt: skip
 
 

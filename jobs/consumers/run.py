@@ -1,0 +1,262 @@
+"""Look where consumer groups stand in a store, and write a new file of their offsets."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from rocketmq_reindex import files
+from rocketmq_reindex.jobs.consumers.standing import (
+    ConsumersQuestion,
+    ConsumersResult,
+    GroupEvidence,
+    GroupOffset,
+    OffsetChange,
+    State,
+)
+from rocketmq_reindex.jobs.publishing.layout import check_writable, write_whole
+from rocketmq_reindex.jobs.store import consumer_offsets
+from rocketmq_reindex.jobs.store.consumer_offsets import MergedOffsets, OffsetFile, QueueOfGroup
+from rocketmq_reindex.jobs.store.contents import StoreLog
+from rocketmq_reindex.jobs.store.folders import Notes, entries
+from rocketmq_reindex.jobs.store.queue import StoreQueue, queue_folder, topics
+from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store, rocksdb_queues
+from rocketmq_reindex.storage_format.errors import InputError, ProgressListener, UsageError
+from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, QUEUES
+from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.topics import path_component
+
+
+class KnownQueue(NamedTuple):
+    """A queue of the store: the queue offset of its first message whose record the log has, and its end."""
+
+    first: int
+    end: int
+    is_read: bool = True
+    """whether all files that were looked at could be read"""
+
+
+_NO_QUEUE: Final = KnownQueue(0, 0)
+
+
+class _Queues:
+    """The queues of a store, each looked at once."""
+
+    def __init__(self, question: ConsumersQuestion, notes: Notes) -> None:
+        self._store, self._notes = question.store, notes
+        self.topics = frozenset(topics(question.store, notes))
+        self.log = StoreLog(question.roots, notes)
+        self._known: dict[tuple[str, int], KnownQueue | None] = {}
+
+    def known(self, topic: str, queue_id: int) -> KnownQueue | None:
+        """Return what the store knows of a queue; None where it has no files of it."""
+        if (topic, queue_id) not in self._known:
+            with self._opened(topic, queue_id) as opened:
+                self._known[topic, queue_id] = None if opened is None else self._extent(*opened)
+        return self._known[topic, queue_id]
+
+    @contextlib.contextmanager
+    def _opened(self, topic: str, queue_id: int) -> Iterator[tuple[StoreQueue, Notes] | None]:
+        """Open a queue that has files. The notes are those of its files alone."""
+        folder = queue_folder(self._store, topic, queue_id) if topic in self.topics and path_component(topic) else None
+        if folder is None:
+            yield None
+            return
+        lost = Notes.silent()
+        queue = StoreQueue(*folder, self.log, lost)
+        with contextlib.closing(queue):
+            yield (queue, lost) if queue.has_files else None
+        if lost.lost:
+            self._notes.add("queue files", lost.lost)
+
+    def _extent(self, queue: StoreQueue, lost: Notes) -> KnownQueue:
+        units, log_start = queue.units, self.log.start
+        # ConsumeQueue.correctMinOffset: a queue begins where the log does. Nothing else is older than the log.
+        first = units.first_where(lambda unit: unit.phy_offset >= log_start)
+        last = queue.last_unit()
+        if not queue.batch:
+            return KnownQueue(min(first, units.end), units.end, not lost.lost)
+        end = 0 if last is None else last.base + last.messages
+        return KnownQueue(units.at(first).base if first < units.end else end, end, not lost.lost)
+
+    def time_at(self, place: QueueOfGroup, offset: int) -> int | None:
+        """Return when the message at an offset of a queue was stored, or the next one that is there; None where none is."""
+        with self._opened(place.topic, place.queue_id) as opened:
+            if opened is None:
+                return None
+            queue = opened[0]
+            served = next(queue.from_position(queue.units.find(offset)), None)
+            return None if served is None else served.message.store_time
+
+    def offset_at(self, place: QueueOfGroup, time: int) -> int:
+        """Return the queue offset of the first message that was stored at a time or later; the queue's end where none was."""
+        known = self.known(place.topic, place.queue_id) or _NO_QUEUE
+        with self._opened(place.topic, place.queue_id) as opened:
+            if opened is None:
+                return 0
+            queue = opened[0]
+            position = queue.position_at_time(time, every=False)
+            unit = queue.units.at(position)
+            found = unit.base if queue.batch else position
+            return max(found, known.first) if position < queue.units.end else known.end
+
+    def ids_of(self, topic: str) -> list[int]:
+        """Return the numbers of a topic's queues."""
+        if topic not in self.topics or not path_component(topic):
+            return []
+        named = [
+            entry.name
+            for kind in (QUEUES, BATCH_QUEUES)
+            for entry in entries(files.join(self._store, kind, topic), self._notes) or []
+            if entry.kind == files.FOLDER
+        ]
+        return sorted({int(name) for name in named if name.isascii() and name.isdigit() and name == str(int(name))})
+
+
+def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, progress: ProgressListener) -> None:
+    """Fill the result, and write the new file where one is asked for. Raises InputError and UsageError."""
+    check_is_folder(question.store)
+    check_is_store(question.store)
+    if question.out is not None:
+        _check_out(question.out)
+    offset_files = _read(question, notes)
+    merged = consumer_offsets.merged(offset_files, question.merge, notes)
+    queues = _Queues(question, notes)
+    _check_has_queues(question.store, queues)
+    with contextlib.closing(queues.log):
+        evidence = _evidence(question, notes, progress)
+        if not offset_files and not question.bounds and question.to_time is None:
+            raise InputError(
+                f"{escape(question.store)}: has no file of consumer offsets that can be read: name a copy, or a replica's, by "
+                "--consumer-offsets FILE, or read by --bounds what the log tells of the groups"
+            )
+        asked = [place for place in _places(merged, evidence, queues, question) if question.is_asked(place.group, place.topic)]
+        result.merge = question.merge
+        result.groups += [_row(place, merged, evidence, queues) for place in asked]
+        result.differences += [each for each in merged.differences if question.is_asked(each.group, each.topic)]
+        if question.out is not None:
+            _write(question, result, offset_files, merged, queues, asked)
+
+
+def _read(question: ConsumersQuestion, notes: Notes) -> list[OffsetFile]:
+    if not question.consumer_offsets:
+        return consumer_offsets.of_store(question.store, notes)
+    found = []
+    for path in question.consumer_offsets:
+        lost: list[str] = []
+        file = consumer_offsets.read_or_copy(path, Notes(lost.append))
+        if file is None:
+            raise InputError(f"--consumer-offsets {lost[0]}" if lost else f"--consumer-offsets {escape(path)}: is not there")
+        for text in lost:
+            notes.add("consumer offsets", f"{text}: {escape(file.path)} is read instead", lost=False)
+        found.append(file)
+    return found
+
+
+def _evidence(question: ConsumersQuestion, notes: Notes, progress: ProgressListener) -> dict[QueueOfGroup, GroupEvidence]:
+    if not question.bounds:
+        return {}
+    # It brings numba: half a second.
+    from rocketmq_reindex.jobs.consumers.bounds import bounds
+
+    return bounds(question, notes, progress)
+
+
+def _check_has_queues(store: str, queues: _Queues) -> None:
+    """Raise InputError where no queue is there: each offset would be behind its end."""
+    if queues.topics:
+        return
+    if found := rocksdb_queues(store):
+        raise InputError(f"{escape(found.folder)}: the queues are in RocksDB, which is not read: build files of them first")
+    raise InputError(
+        f"{escape(files.join(store, QUEUES))}: holds no queue: build the queues first: "
+        f"rmq-reindex build {escape(store)} --out DIR"
+    )
+
+
+def _places(
+    merged: MergedOffsets, evidence: dict[QueueOfGroup, GroupEvidence], queues: _Queues, question: ConsumersQuestion
+) -> list[QueueOfGroup]:
+    """Return the queues of all groups, also those of which no file says an offset: of each topic that a group reads."""
+    read = {(place.group, place.topic) for place in (*merged.offsets, *evidence)}
+    if question.group is not None and question.topic is not None:
+        read.add((question.group, question.topic))
+    known = {QueueOfGroup(group, topic, queue_id) for group, topic in read for queue_id in queues.ids_of(topic)}
+    return sorted(known | set(merged.offsets) | set(evidence))
+
+
+def _row(
+    place: QueueOfGroup, merged: MergedOffsets, evidence: dict[QueueOfGroup, GroupEvidence], queues: _Queues
+) -> GroupOffset:  # fmt: skip
+    offset, source = merged.offsets.get(place), merged.sources.get(place)
+    known = queues.known(place.topic, place.queue_id)
+    row = GroupOffset(*place, _state(offset, known), offset, source, evidence=evidence.get(place))
+    if known is None:
+        # A queue that never had a message has no files.
+        return dataclasses.replace(row, first=0, end=0)
+    row = dataclasses.replace(row, first=known.first, end=known.end)
+    due = known.first if offset is None else max(offset, known.first)
+    return dataclasses.replace(row, next_time=queues.time_at(place, due)) if due < known.end else row
+
+
+def _state(offset: int | None, known: KnownQueue | None) -> State:
+    if offset is None:
+        return "no offset"
+    if known is None:
+        return "in the queue" if offset == 0 else "no such queue"
+    if not known.is_read:
+        return "unknown"
+    if offset > known.end:
+        return "behind the end"
+    return "expired" if offset < known.first else "in the queue"
+
+
+# -------------------------------------------------------------------------------------------------------------------- new file
+# A new file of offsets, each within its queue, beside the old ones.
+
+
+def _check_out(path: str) -> None:
+    """Raise InputError for a place where no new file can be written."""
+    if os.path.lexists(path):
+        raise InputError(f"--out {escape(path)}: is there already, and is not written over: name a new file")
+    check_writable("--out", path, b"", "offsets")
+
+
+def _write(
+    question: ConsumersQuestion, result: ConsumersResult, offset_files: Sequence[OffsetFile], merged: MergedOffsets,
+    queues: _Queues, asked: Sequence[QueueOfGroup],
+) -> None:  # fmt: skip
+    assert question.out is not None
+    offsets = dict(merged.offsets)
+    places = {*offsets, *(asked if question.to_time is not None else ())}
+    if not places:
+        raise UsageError("rmq-reindex consumers: --out has no group to write: name one by --group and --topic: see --help")
+    moved = set(asked) if question.to_time is not None else set[QueueOfGroup]()
+    for place in sorted(places):
+        before = offsets.get(place)
+        if place in moved and question.to_time is not None:
+            after, why = queues.offset_at(place, question.to_time), "the first message stored at --to-time or later"
+        else:
+            after, why = _within(before or 0, queues.known(place.topic, place.queue_id))
+        offsets[place] = after
+        if after != before:
+            result.changes.append(OffsetChange(*place, before, after, why))
+    if os.path.lexists(question.out):
+        _check_out(question.out)
+    write_whole(question.out, json.dumps(consumer_offsets.made(offset_files, offsets), indent=1))
+    result.out = question.out
+
+
+def _within(offset: int, known: KnownQueue | None) -> tuple[int, str]:
+    """Return an offset that the queue has, and why it is another one than the file's."""
+    if known is None:
+        return 0, "the store has no such queue"
+    if not known.is_read:
+        return offset, ""
+    if offset > known.end:
+        return known.end, "the queue ends there"
+    return (known.first, "the queue begins there") if offset < known.first else (offset, "")
