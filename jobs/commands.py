@@ -28,7 +28,7 @@ def query(arguments: Sequence[str]) -> int:
 
 def trace(arguments: Sequence[str]) -> int:
     """Trace a message, and return the exit status: 4 where no store has it."""
-    from rocketmq_reindex.jobs.tracing.options import parse_trace
+    from rocketmq_reindex.jobs.tracing.timeline import parse_trace
 
     return show(running_here.run_trace(lambda: parse_trace(arguments)).result, "--json" in arguments)
 
@@ -56,7 +56,7 @@ def preflight(arguments: Sequence[str]) -> int:
 
 def fetch(arguments: Sequence[str]) -> int:
     """Fetch, and return the exit status."""
-    from rocketmq_reindex.jobs.fetching.options import parse_fetch
+    from rocketmq_reindex.jobs.fetching.run import parse_fetch
 
     return show(running_here.run_fetch(lambda: parse_fetch(arguments), Interrupts()).result, "--json" in arguments)
 

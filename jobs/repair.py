@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from rocketmq_reindex.jobs.api.running import run_repair
 from rocketmq_reindex.jobs.command.options import wants_json_log
 from rocketmq_reindex.jobs.command.results import Interrupts, Output, show
-from rocketmq_reindex.jobs.repairing.explain import explain
-from rocketmq_reindex.jobs.repairing.options import explained, parse_settings
+from rocketmq_reindex.jobs.repairing.options import explain, explained, parse_settings
 from rocketmq_reindex.jobs.watching.watch import Watch
 
 

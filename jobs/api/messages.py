@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from rocketmq_reindex.jobs.command.results import Result
-from rocketmq_reindex.jobs.querying.bodies import preview, to_json
+from rocketmq_reindex.jobs.querying.shown import preview, to_json
 from rocketmq_reindex.storage_format.showing import counted, printable
 from rocketmq_reindex.udfs.times import EPOCH
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.consumers.standing import ConsumersQuestion, ConsumersResult
     from rocketmq_reindex.jobs.describing.look import InfoResult
     from rocketmq_reindex.jobs.exporting.options import ExportResult, ExportSettings
-    from rocketmq_reindex.jobs.fetching.options import FetchSettings
-    from rocketmq_reindex.jobs.fetching.run import FetchResult
+    from rocketmq_reindex.jobs.fetching.run import FetchResult, FetchSettings
     from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
     from rocketmq_reindex.jobs.querying.answer import TakeMessages
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.reporting.make import ReportResult, ReportSettings
     from rocketmq_reindex.jobs.store.folders import Notes
     from rocketmq_reindex.jobs.store.settings import StoreSettings
-    from rocketmq_reindex.jobs.tracing.options import Trace
-    from rocketmq_reindex.jobs.tracing.timeline import TraceResult
+    from rocketmq_reindex.jobs.tracing.timeline import Trace, TraceResult
 
 R = TypeVar("R", bound=Result)
 S = TypeVar("S", bound="StoreSettings")
@@ -157,7 +155,7 @@ def run_trace(settings_of: Callable[[], Trace], *, quiet: bool = False) -> Ended
     ``quiet``: no progress is shown on stderr.
     """
     from rocketmq_reindex.jobs.publishing.layout import check_writable, write_whole
-    from rocketmq_reindex.jobs.querying.table import terminal_width
+    from rocketmq_reindex.jobs.querying.shown import terminal_width
     from rocketmq_reindex.jobs.reporting.parts import traces
     from rocketmq_reindex.jobs.store.folders import Notes
     from rocketmq_reindex.jobs.tracing.run import run
@@ -215,7 +213,7 @@ def run_consumers(settings_of: Callable[[], ConsumersQuestion], *, quiet: bool =
     """
     from rocketmq_reindex.jobs.consumers.run import run
     from rocketmq_reindex.jobs.consumers.standing import ConsumersResult
-    from rocketmq_reindex.jobs.querying.table import terminal_width
+    from rocketmq_reindex.jobs.querying.shown import terminal_width
     from rocketmq_reindex.jobs.store.folders import Notes
     from rocketmq_reindex.jobs.watching import compiling
     from rocketmq_reindex.jobs.watching.watch import Stages

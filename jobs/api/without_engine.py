@@ -123,7 +123,7 @@ def fetch(
         ['consumequeue', 'index', 'checkpoint']
     """
     keywords = dict(locals())
-    from rocketmq_reindex.jobs.fetching.options import fetch_settings
+    from rocketmq_reindex.jobs.fetching.run import fetch_settings
 
     return api_keywords.result_of(
         running_here.run_fetch(lambda: fetch_settings(api_keywords.given("fetch", keywords)), Interrupts(install=False))
@@ -197,7 +197,7 @@ def trace(
         ['born', 'stored']
     """
     keywords = dict(locals())
-    from rocketmq_reindex.jobs.tracing.options import trace_settings
+    from rocketmq_reindex.jobs.tracing.timeline import trace_settings
 
     return api_keywords.result_of(
         running_here.run_trace(lambda: trace_settings(api_keywords.given("trace", keywords)), quiet=True)

@@ -13,11 +13,10 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.option import Merge
 from rocketmq_reindex.jobs.command.results import Result
-from rocketmq_reindex.jobs.querying.table import row_lines
+from rocketmq_reindex.jobs.querying.shown import row_lines
 from rocketmq_reindex.jobs.store.consumer_offsets import OffsetDifference
-from rocketmq_reindex.jobs.store.settings import repeated
+from rocketmq_reindex.jobs.store.settings import repeated, roots_of
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, UsageError
-from rocketmq_reindex.storage_format.layouts import COMMITLOG
 from rocketmq_reindex.storage_format.showing import counted, escape, form, printable
 from rocketmq_reindex.udfs.times import show_time
 
@@ -46,7 +45,7 @@ class ConsumersQuestion:
     @property
     def roots(self) -> tuple[str, ...]:
         """The folders of segments."""
-        return self.commitlogs or (files.join(self.store, COMMITLOG),)
+        return roots_of(self.store, self.commitlogs)
 
     def is_asked(self, group: str, topic: str) -> bool:
         """Return whether a group's queues of a topic are asked for."""

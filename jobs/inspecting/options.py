@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.command.option import FileKind, parse_delay_levels
 from rocketmq_reindex.jobs.command.option_table import default_of
 from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.jobs.command.results import Result
-from rocketmq_reindex.jobs.querying.bodies import to_json
+from rocketmq_reindex.jobs.querying.shown import to_json
 from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
@@ -229,14 +229,14 @@ def _inspect(kind: str, path: str, asked: Inspection, told: errors.ProgressListe
 
 def show_summary(summary: dict[str, Any], as_json: bool) -> None:
     """Print the fields of a file."""
-    from rocketmq_reindex.jobs.querying.table import terminal_width
+    from rocketmq_reindex.jobs.querying.shown import terminal_width
 
     print(to_json(summary) if as_json else summary_text(summary, terminal_width()))
 
 
 def summary_text(summary: dict[str, Any], width: int | None = None) -> str:
     """Return the fields of a file as a text; lists of records (dicts) become tables of their own."""
-    from rocketmq_reindex.jobs.querying.table import cell, record_lines, row_lines
+    from rocketmq_reindex.jobs.querying.shown import cell, record_lines, row_lines
 
     lists = {name: value for name, value in summary.items() if isinstance(value, list) and value}
     tables = {name: value for name, value in lists.items() if isinstance(value[0], dict)}

@@ -11,8 +11,8 @@ import numpy as np
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows
 from rocketmq_reindex.jobs.querying.answer import fields
-from rocketmq_reindex.jobs.querying.bodies import told_body
 from rocketmq_reindex.jobs.querying.scan import damage, scan_segment, stale_tail
+from rocketmq_reindex.jobs.querying.shown import told_body
 from rocketmq_reindex.jobs.store.contents import SegmentFile, message_at
 from rocketmq_reindex.jobs.store.first_bytes import no_record
 from rocketmq_reindex.storage_format import errors, findings, layouts

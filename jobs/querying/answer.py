@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.querying import bodies, options, search as querying_search
+from rocketmq_reindex.jobs.querying import options, search as querying_search, shown
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import ServedMessage
@@ -82,13 +82,13 @@ def fields(message: Message, delays: tuple[int, ...], body: bytes = b"", offset:
 
 def row_of(served: ServedMessage, log: StoreLog, query: options.Query, notes: Notes) -> dict[str, Any]:
     """Return every field of a message, and its body as ``--body`` asks for it."""
-    own = bodies.told_body(served.message, lambda size: log.body(served.message, size))
+    own = shown.told_body(served.message, lambda size: log.body(served.message, size))
     row = fields(served.message, query.delays, own, served.queue_offset)
     if query.body != "none":
-        body = bodies.read_body(served.message, log, query.body_max, notes)
+        body = shown.read_body(served.message, log, query.body_max, notes)
         row["bodyCrcMatches"] = body.crc
         row["bodyTruncated"] = not body.whole
-        row["bodyFormat"], row["body"] = bodies.body_value(body.data, query.body)
+        row["bodyFormat"], row["body"] = shown.body_value(body.data, query.body)
     return row
 
 
@@ -189,11 +189,11 @@ def show(served_messages: Iterator[ServedMessage], log: StoreLog, query: options
         count += 1
         row = row_of(served, log, query, notes)
         if query.json:
-            print(bodies.to_json(row))
+            print(shown.to_json(row))
         else:
             rows.append(row if count < 2 else _short(row))
     if rows:
-        from rocketmq_reindex.jobs.querying.table import terminal_width
+        from rocketmq_reindex.jobs.querying.shown import terminal_width
 
         if len(rows) > 1:
             rows[0] = _short(rows[0])
@@ -210,7 +210,7 @@ def rows_text(rows: list[dict[str, Any]]) -> str:
 
 
 def _table(rows: list[dict[str, Any]], width: int | None) -> list[str]:
-    from rocketmq_reindex.jobs.querying.table import one_lines, row_lines
+    from rocketmq_reindex.jobs.querying.shown import one_lines, row_lines
 
     return one_lines(rows[0]) if len(rows) == 1 else row_lines(rows, "body", width)
 
@@ -235,7 +235,7 @@ def _short(row: dict[str, Any]) -> dict[str, Any]:
         kept["body"] = (
             f"{row['bodyLength']} {form(row['bodyLength'], 'byte', 'bytes')}"
             if row["bodyFormat"] == "hex"
-            else bodies.preview(row, _PREVIEW)
+            else shown.preview(row, _PREVIEW)
         )
     return kept
 

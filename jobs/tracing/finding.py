@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.querying.bodies import told_body
 from rocketmq_reindex.jobs.querying.search import RECORDS_MAX, Search
+from rocketmq_reindex.jobs.querying.shown import told_body
 from rocketmq_reindex.jobs.store.contents import BEYOND, FILLER, NOTHING, RecordWalk, last_record
 from rocketmq_reindex.jobs.store.folders import Notes, entries
 from rocketmq_reindex.jobs.store.queue import StoreQueue, queue_folder, topics
-from rocketmq_reindex.jobs.tracing.options import Trace, TracedStore
+from rocketmq_reindex.jobs.tracing.timeline import Trace, TracedStore
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, QUEUES
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, Unit

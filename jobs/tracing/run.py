@@ -11,9 +11,8 @@ from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.consumer_offsets import OffsetFile
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.tracing.finding import Belonging, OwnRecords, StoreTracer
-from rocketmq_reindex.jobs.tracing.options import Trace
 from rocketmq_reindex.jobs.tracing.telling import Telling, event_of
-from rocketmq_reindex.jobs.tracing.timeline import TracedMessage, TraceEvent, TraceResult, in_order
+from rocketmq_reindex.jobs.tracing.timeline import Trace, TracedMessage, TraceEvent, TraceResult, in_order
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import CONFIG
 from rocketmq_reindex.storage_format.record.message import Message

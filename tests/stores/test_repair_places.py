@@ -15,7 +15,7 @@ import pytest
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.commands import fetch
-from rocketmq_reindex.jobs.repairing.explain import explain
+from rocketmq_reindex.jobs.repairing.options import explain
 from tests.fault.disk import SEGMENT, state, tree
 from tests.fault.repairs import damaged_store
 from tests.stores.whole import published

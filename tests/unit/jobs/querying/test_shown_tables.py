@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.querying import table
+from rocketmq_reindex.jobs.querying import shown as tables
 from tests.tools.encode import EPOCH, Message
 from tests.unit.jobs.querying.test_query import SIZES, make
 
@@ -118,7 +118,7 @@ def test_on_a_terminal_too_narrow_for_the_table(store: Path) -> None:
 def test_inspect_on_a_terminal(
     width: int, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(table, "terminal_width", lambda: width)
+    monkeypatch.setattr(tables, "terminal_width", lambda: width)
     assert main(["inspect", str(store / "commitlog" / f"{0:020d}")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(TOPIC in line.split() for line in lines) == 1
@@ -134,7 +134,7 @@ def test_inspect_on_a_terminal(
 def test_only_the_body_gives_way() -> None:
     rows = [{"offset": number, "id": "x" * 20, "body": "words " * 6} for number in (5, 600)]
     for width, lines in ((80, 4), (50, 4), (40, 7), (10, 7)):
-        shown = table.row_lines(rows, "body", width)
+        shown = tables.row_lines(rows, "body", width)
         assert len(shown) == lines, width
         assert width <= 30 or max(map(len, shown)) <= width
         assert sum("x" * 20 in line.split() for line in shown) == 2
@@ -142,5 +142,5 @@ def test_only_the_body_gives_way() -> None:
 
 
 def test_wide_letters_stand_in_their_columns() -> None:
-    shown = table.row_lines([{"topic": "主题", "n": 5}, {"topic": "e\u0301", "n": 12}, {"topic": "abcdef", "n": 7}])
+    shown = tables.row_lines([{"topic": "主题", "n": 5}, {"topic": "e\u0301", "n": 12}, {"topic": "abcdef", "n": 7}])
     assert shown == ["topic    n", "------  --", "主题     5", "e\u0301       12", "abcdef   7"]
