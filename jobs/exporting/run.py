@@ -128,6 +128,10 @@ def _undecided(asked: MessageQuestion) -> npt.NDArray[np.int64]:
     return np.array(sorted(newest.values()), np.int64)
 
 
+_PART_BYTES: Final = 2 << 20
+"""Bytes of records that are encoded at once, unless one is longer: the texts on the way take several times that."""
+
+
 class Chosen(NamedTuple):
     """What an export takes of one batch, or a part of it, and what it leaves out."""
 
@@ -176,7 +180,9 @@ class Chooser:
             return
         first = 0
         while first < batch.num_rows:
-            part, packed = self._unpacked(batch.slice(first))
+            sizes = np.cumsum(batch.column(_SIZE).to_numpy()[first:], dtype=np.int64)
+            count = max(1, int(np.searchsorted(sizes, _PART_BYTES, side="right")))
+            part, packed = self._unpacked(batch.slice(first, count))
             first += part.num_rows
             if self.choice.needs_body:
                 part = part.filter(pa.array(self._by_body(part.column(BODY))))
