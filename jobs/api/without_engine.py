@@ -233,7 +233,7 @@ def consumers(
         >>> saved = pathlib.Path("offsets.json").write_text('{"offsetTable": {"TopicA@billing": {"0": 20}}}')
         >>> found = rr.consumers("store", consumer_offsets="offsets.json")
         >>> found[0].group, found[0].offset, found[0].left
-        ('billing', 20, 155)
+        ('billing', 20, 115)
     """
     keywords = dict(locals())
     from rocketmq_reindex.jobs.consumers.standing import consumers_settings
@@ -260,6 +260,8 @@ def export(
     sql: str | None = None,
     text: str | None = None,
     regex: str | None = None,
+    unconsumed_by: str | None = None,
+    consumer_offsets: api_keywords.Paths | None = None,
     dlq: str | None = None,
     undecided: bool = False,
     kind: option.RecordKind | Sequence[option.RecordKind] | None = None,

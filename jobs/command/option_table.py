@@ -71,6 +71,8 @@ OPTIONS: Final = _of(
     explain=Option("tell what an earlier repair changed: DIR/reindex.json; no other option goes with it", "MANIFEST"),
     consumer_offsets=Option(
         "a backup of config/consumerOffset.json: it is checked against the log, and put into DIR/config", "FILE")
+    .but("export", help="with --unconsumed-by: a file of consumer offsets, instead of those in STORE/config (repeatable)",
+        nargs="append")
     .but("consumers", help="a file of consumer offsets, such as a replica's or a copy, instead of those in STORE/config "
         "(repeatable)", nargs="append"),
     merge=Option("of several files the offset that counts for a queue of a group: the highest (nothing is read twice), or the "
@@ -110,6 +112,8 @@ OPTIONS: Final = _of(
          shown="all topics")
     .but("consumers", help="only groups that read this topic, and their queues of it", text=""),
     group=Option("only this consumer group", "GROUP", o.as_java_reads),
+    unconsumed_by=Option("messages that this consumer group has not been given, by its offsets, and those that come again to "
+        "it", "GROUP", o.as_java_reads),
     bounds=Option("read the log for what shows how far groups got at least: retries, dead letters, POP and traces"),
     to_time=Option("with --out: set the groups to the first message stored at this time or later: milliseconds since 1970, or "
         "ISO with its zone", "TIME", o.time_for("--to-time"), shown="where they stand"),
@@ -284,8 +288,8 @@ COMMANDS: Final = {
     "index_items delay_levels broker_conf",
     "trace": "store topic key id unique_key queue queue_offset physical max json html scan commitlog delay_levels",
     "consumers": "store topic group consumer_offsets merge bounds to_time out json commitlog",
-    "export": "store to format topic queue begin_offset end_offset since until key tag sql text regex dlq undecided kind count "
-    "body body_max allow_empty commitlog delay_levels json",
+    "export": "store to format topic queue begin_offset end_offset since until key tag sql text regex dlq unconsumed_by "
+    "consumer_offsets undecided kind count body body_max allow_empty commitlog delay_levels json",
     "inspect": "files kind records json hash_slots index_items first_offset segment_size delay_levels",
     "verify": f"store only sample against report work {_RUN} {_WATCH} incremental tables recheck",
     "preflight": "store broker_version abort broker_conf commitlog segment_size cq_file_size batch_cq_file_size hash_slots "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -104,6 +105,7 @@ class _Queues:
             found = unit.base if queue.batch else position
             return max(found, known.first) if position < queue.units.end else known.end
 
+    @functools.cache  # noqa: B019  it lives as long as the run
     def ids_of(self, topic: str) -> list[int]:
         """Return the numbers of a topic's queues."""
         if topic not in self.topics or not path_component(topic):
@@ -123,7 +125,8 @@ def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, prog
     check_is_store(question.store)
     if question.out is not None:
         _check_out(question.out)
-    offset_files = _read(question, notes)
+    paths = question.consumer_offsets
+    offset_files = consumer_offsets.named(paths, notes) if paths else consumer_offsets.of_store(question.store, notes)
     merged = consumer_offsets.merged(offset_files, question.merge, notes)
     queues = _Queues(question, notes)
     _check_has_queues(question.store, queues)
@@ -134,27 +137,12 @@ def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, prog
                 f"{escape(question.store)}: has no file of consumer offsets that can be read: name a copy, or a replica's, by "
                 "--consumer-offsets FILE, or read by --bounds what the log tells of the groups"
             )
-        asked = [place for place in _places(merged, evidence, queues, question) if question.is_asked(place.group, place.topic)]
+        asked = _places(merged, evidence, queues, question)
         result.merge = question.merge
         result.groups += [_row(place, merged, evidence, queues) for place in asked]
         result.differences += [each for each in merged.differences if question.is_asked(each.group, each.topic)]
         if question.out is not None:
             _write(question, result, offset_files, merged, queues, asked)
-
-
-def _read(question: ConsumersQuestion, notes: Notes) -> list[OffsetFile]:
-    if not question.consumer_offsets:
-        return consumer_offsets.of_store(question.store, notes)
-    found = []
-    for path in question.consumer_offsets:
-        lost: list[str] = []
-        file = consumer_offsets.read_or_copy(path, Notes(lost.append))
-        if file is None:
-            raise InputError(f"--consumer-offsets {lost[0]}" if lost else f"--consumer-offsets {escape(path)}: is not there")
-        for text in lost:
-            notes.add("consumer offsets", f"{text}: {escape(file.path)} is read instead", lost=False)
-        found.append(file)
-    return found
 
 
 def _evidence(question: ConsumersQuestion, notes: Notes, progress: ProgressListener) -> dict[QueueOfGroup, GroupEvidence]:
@@ -181,12 +169,12 @@ def _check_has_queues(store: str, queues: _Queues) -> None:
 def _places(
     merged: MergedOffsets, evidence: dict[QueueOfGroup, GroupEvidence], queues: _Queues, question: ConsumersQuestion
 ) -> list[QueueOfGroup]:
-    """Return the queues of all groups, also those of which no file says an offset: of each topic that a group reads."""
-    read = {(place.group, place.topic) for place in (*merged.offsets, *evidence)}
+    """Return the queues that are asked for, also those of which no file says an offset: of each topic that a group reads."""
+    named = {place for place in (*merged.offsets, *evidence) if question.is_asked(place.group, place.topic)}
+    read = {(place.group, place.topic) for place in named}
     if question.group is not None and question.topic is not None:
         read.add((question.group, question.topic))
-    known = {QueueOfGroup(group, topic, queue_id) for group, topic in read for queue_id in queues.ids_of(topic)}
-    return sorted(known | set(merged.offsets) | set(evidence))
+    return sorted(named | {QueueOfGroup(group, topic, queue_id) for group, topic in read for queue_id in queues.ids_of(topic)})
 
 
 def _row(

@@ -19,10 +19,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.udfs.messages.batches import BODY, fields
 
 Encode = Callable[[pa.RecordBatch], Any]
 """makes of a batch what the ``Sink`` of its format takes: in any thread"""
-BODY: Final = "body"
 BODY_FORMAT: Final = "bodyFormat"
 """how the text in ``body`` stands for the bytes: where the file has texts alone"""
 TEXT, BASE64 = "text", "base64"
@@ -39,6 +39,36 @@ class Sink(Protocol):
 
     def abandon(self) -> None:
         """Close all files. Raises nothing."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------- columns
+# What is read of a message, and what of it is written: by the names of ``rr.messages``.
+
+PACKED: Final = "bodyCompression"
+"""how the body is packed that was written; null where it was unpacked, or never packed"""
+WRITTEN: Final = (
+    "topic", "queueId", "consumeQueueOffset", "kind", "realTopic", "realQueueId", "consumerGroup", "deliverTimestamp",
+    "storeTimestamp", "storeTime", "storeHost", "bornTimestamp", "bornTime", "bornHost", "uniqKey", "keys", "tags", "flag",
+    "sysFlag", "reconsumeTimes", "preparedTransactionOffset", "batchSize", "commitLogOffset", "properties",
+)  # fmt: skip
+"""the columns of an export, before those of the body"""
+_READ_TO_COUNT: Final = (
+    "topic", "queueId", "consumeQueueOffset", "kind", "realTopic", "tags", "batchSize", "commitLogOffset", "sysFlag",
+)  # fmt: skip
+SIZE: Final = "msgSize"
+
+
+def read_columns(*, count: bool, body: bool, properties: bool) -> tuple[str, ...]:
+    """Return what is read of each message."""
+    names = (*_READ_TO_COUNT, *(["properties"] if properties else [])) if count else WRITTEN
+    return (*names, SIZE, *([BODY] if body else []))
+
+
+def written_schema(*, body: bool) -> pa.Schema:
+    """Return the columns that are written."""
+    every = fields(body=True, damage=False)
+    of_body = [pa.field(PACKED, pa.string()), every.field(BODY)] if body else []
+    return pa.schema([*(every.field(name) for name in WRITTEN), *of_body])
 
 
 # ------------------------------------------------------------------------------------------------------------------------ texts
@@ -332,3 +362,17 @@ def _by_part(batch: pa.RecordBatch) -> list[tuple[Part, pa.RecordBatch]]:
         chosen = np.flatnonzero(codes == code)
         found.append((part, rows if len(chosen) == len(codes) else rows.take(pa.array(chosen))))
     return found
+
+
+def _itself(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+def encoder(kind: str) -> Encode:
+    """Return what encodes batches for a format."""
+    return {"jsonl": json_lines, "csv": csv_lines}.get(kind, _itself)
+
+
+def sink_of(kind: str, schema: pa.Schema, place: str) -> Sink:
+    """Return what writes a format to a file, or a folder."""
+    return ParquetSink(place) if kind == "parquet" else FileSink(place, csv_head(schema) if kind == "csv" else b"")

@@ -46,6 +46,8 @@ class Choice:
     selector: Selector | None = None
     undecided: bool = False
     """half messages alone that nobody has decided"""
+    unconsumed_by: str | None = None
+    """messages alone that this group has not been given"""
 
     @property
     def taken_kinds(self) -> frozenset[str]:
@@ -54,6 +56,8 @@ class Choice:
             return frozenset({meaning.HALF})
         if self.kinds:
             return frozenset(self.kinds)
+        if self.unconsumed_by is not None:
+            return frozenset({meaning.MESSAGE, meaning.RETRY})
         return frozenset(map(meaning.kind_of, self.topics)) or frozenset({meaning.MESSAGE})
 
     @property
@@ -61,7 +65,8 @@ class Choice:
         """The topics that are read: with those where messages of the named ones may wait, so that they can be counted."""
         if self.undecided:
             return (names.HALF_TOPIC,)
-        return () if self.kinds or not self.topics else (*self.topics, *sorted(names.WAITING_TOPICS))
+        again = () if self.unconsumed_by is None else (f"{names.RETRY_PREFIX}*",)
+        return () if self.kinds or not self.topics else (*self.topics, *sorted(names.WAITING_TOPICS), *again)
 
     @property
     def needs_body(self) -> bool:
@@ -80,6 +85,8 @@ class ExportSettings:
     since: int | None = None
     until: int | None = None
     to: str = ""
+    consumer_offsets: tuple[str, ...] = ()
+    """files of consumer offsets; without any those of the store"""
     format: str = option_table.default_of("format")
     count: bool = False
     body: str = option_table.default_of("body", "export")
@@ -132,17 +139,26 @@ def export_settings(given: Mapping[str, Any]) -> ExportSettings:
         raise refuse(f"--begin-offset {begin} is not below --end-offset {end}, so nothing can be found")
     if "" in (*topics, *keys, *tags, values.get("text"), values.get("regex")):
         raise refuse("a topic, a key, a tag and a text have at least one character")
-    undecided = values.pop("undecided", False)
-    if undecided and (kinds or group):
-        raise refuse("--undecided takes half messages: neither --kind nor --dlq goes with it")
+    undecided, reader = values.pop("undecided", False), values.pop("unconsumed_by", None)
+    if reader == "":
+        raise refuse("a group has at least one character")
+    offset_files = tuple(map(files.plain, several("consumer_offsets")))
+    if offset_files and reader is None:
+        raise refuse("--consumer-offsets goes with --unconsumed-by")
+    if reader is not None and not offset_files and not values.get("store"):
+        raise refuse("--unconsumed-by needs a STORE with config/, or --consumer-offsets")
+    if undecided and (kinds or group or reader):
+        raise refuse("--undecided takes half messages: neither --kind nor --dlq nor --unconsumed-by goes with it")
     choice = Choice(
         topics, KINDS if _ALL in kinds else kinds, queue, begin or 0, layouts.INT64_MAX if end is None else end, tags,
         values.pop("text", None), _regex(values.pop("regex", None)), _selector(values.pop("sql", None)),
-        undecided,
+        undecided, reader,
     )  # fmt: skip
     levels = option.parse_delay_levels(values.pop("delay_levels", option_table.default_of("delay_levels")))
     commitlogs = tuple(map(files.absolute, several("commitlogs")))
-    settings = ExportSettings(commitlogs=commitlogs, choice=choice, keys=keys, delays=levels, **values)
+    settings = ExportSettings(
+        commitlogs=commitlogs, choice=choice, keys=keys, consumer_offsets=offset_files, delays=levels, **values
+    )
     if not settings.store and not commitlogs:
         raise refuse("name a STORE, or folders of segments by --commitlog")
     since, until = settings.since, settings.until

@@ -21,6 +21,7 @@ from rocketmq_reindex.jobs.exporting import formats
 from rocketmq_reindex.jobs.exporting.options import Choice, ExportResult, ExportSettings
 from rocketmq_reindex.jobs.publishing import layout, local, output
 from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion
+from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
 from rocketmq_reindex.storage_format.record.meaning import HALF
@@ -31,40 +32,10 @@ from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.topics import DISCARD_TOPIC, HALF_TOPIC, OP_TAG, OP_TOPIC
 from rocketmq_reindex.udfs.messages import log_rows
-from rocketmq_reindex.udfs.messages.batches import BODY, DAMAGE, UNPACKED_BYTES, fields, unpack_bodies
+from rocketmq_reindex.udfs.messages.batches import BODY, DAMAGE, UNPACKED_BYTES, unpack_bodies
 from rocketmq_reindex.udfs.messages.log_rows import Topics
 from rocketmq_reindex.udfs.scan.segments import list_segments
 from rocketmq_reindex.udfs.staging import StagingFolder
-
-# ---------------------------------------------------------------------------------------------------------------------- columns
-# What is read of a message, and what of it is written: by the names of ``rr.messages``.
-
-PACKED: Final = "bodyCompression"
-"""how the body is packed that was written; null where it was unpacked, or never packed"""
-WRITTEN: Final = (
-    "topic", "queueId", "consumeQueueOffset", "kind", "realTopic", "realQueueId", "consumerGroup", "deliverTimestamp",
-    "storeTimestamp", "storeTime", "storeHost", "bornTimestamp", "bornTime", "bornHost", "uniqKey", "keys", "tags", "flag",
-    "sysFlag", "reconsumeTimes", "preparedTransactionOffset", "batchSize", "commitLogOffset", "properties",
-)  # fmt: skip
-"""the columns of an export, before those of the body"""
-_READ_TO_COUNT: Final = (
-    "topic", "queueId", "consumeQueueOffset", "kind", "realTopic", "tags", "batchSize", "commitLogOffset", "sysFlag",
-)  # fmt: skip
-_SIZE: Final = "msgSize"
-
-
-def read_columns(*, count: bool, body: bool, properties: bool) -> tuple[str, ...]:
-    """Return what is read of each message."""
-    names = (*_READ_TO_COUNT, *(["properties"] if properties else [])) if count else WRITTEN
-    return (*names, _SIZE, *([BODY] if body else []))
-
-
-def written_schema(*, body: bool) -> pa.Schema:
-    """Return the columns that are written."""
-    every = fields(body=True, damage=False)
-    of_body = [pa.field(PACKED, pa.string()), every.field(BODY)] if body else []
-    return pa.schema([*(every.field(name) for name in WRITTEN), *of_body])
-
 
 # ----------------------------------------------------------------------------------------------------------------------- chosen
 
@@ -128,6 +99,40 @@ def _undecided(asked: MessageQuestion) -> npt.NDArray[np.int64]:
     return np.array(sorted(newest.values()), np.int64)
 
 
+Unread = Mapping[str, Mapping[int, int]]
+"""of a group: by topic and queue the next offset that it is given"""
+
+
+def _unread(group: str, settings: ExportSettings, notes: Notes) -> Unread:
+    """Return where a group stands: the lowest offset that a file says. Raises InputError where none says anything of it."""
+    paths, unread = settings.consumer_offsets, dict[str, dict[int, int]]()
+    offset_files = consumer_offsets.named(paths, notes) if paths else consumer_offsets.of_store(settings.store, notes)
+    for place, offset in consumer_offsets.merged(offset_files, "lowest", notes).offsets.items():
+        if place.group == group:
+            unread.setdefault(place.topic, {})[place.queue_id] = offset
+    if unread:
+        return unread
+    raise InputError(
+        f"--unconsumed-by {escape(group)}: no file of consumer offsets names this group: `rmq-reindex consumers STORE` lists "
+        "those that one names, and --consumer-offsets takes a copy or a replica's"
+    )
+
+
+def _is_unread(batch: pa.RecordBatch, ends: npt.NDArray[np.int64], unread: Unread) -> npt.NDArray[np.bool_]:
+    """Return which messages a group has not been given (bool). Of a queue without an offset it was given none.
+
+    ``ends`` are the queue offsets behind each row's last message.
+    """
+    coded, queues = batch.column("topic").dictionary_encode(), batch.column("queueId").to_numpy()
+    codes, found = coded.indices.to_numpy(), np.zeros(batch.num_rows, np.bool_)
+    for code, topic in enumerate(coded.dictionary.to_pylist()):
+        if (offsets := unread.get(topic)) is not None:
+            rows = np.flatnonzero(codes == code)
+            numbers, inverse = np.unique(queues[rows], return_inverse=True)
+            found[rows] = ends[rows] > np.array([offsets.get(number, 0) for number in numbers.tolist()], np.int64)[inverse]
+    return found
+
+
 _PART_BYTES: Final = 2 << 20
 """Bytes of records that are encoded at once, unless one is longer: the texts on the way take several times that."""
 
@@ -163,13 +168,15 @@ class Chooser:
     schema: pa.Schema
     only: npt.NDArray[np.int64] | None = None
     """offsets of the records of which alone some are taken; None: of all"""
+    unread: Unread | None = None
+    """where the group stands whose messages alone are taken; None: all"""
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[Chosen]:
         """Yield what is taken of a batch: in parts, where unpacked bodies need much memory."""
-        ends = pc.add(batch.column("commitLogOffset"), batch.column(_SIZE))
+        ends = pc.add(batch.column("commitLogOffset"), batch.column(formats.SIZE))
         position = pc.max(ends).as_py() or 0
         if batch.num_rows and batch.column(DAMAGE).null_count < batch.num_rows:
-            starts, sizes, reasons = (batch.column(name).to_pylist() for name in ("commitLogOffset", _SIZE, DAMAGE))
+            starts, sizes, reasons = (batch.column(name).to_pylist() for name in ("commitLogOffset", formats.SIZE, DAMAGE))
             yield Chosen(position, damage=tuple(map(Hole, [""] * len(starts), starts, sizes, reasons)))
             return
         taken, left_out = self._without_body(batch)
@@ -180,7 +187,7 @@ class Chooser:
             return
         first = 0
         while first < batch.num_rows:
-            sizes = np.cumsum(batch.column(_SIZE).to_numpy()[first:], dtype=np.int64)
+            sizes = np.cumsum(batch.column(formats.SIZE).to_numpy()[first:], dtype=np.int64)
             count = max(1, int(np.searchsorted(sizes, _PART_BYTES, side="right")))
             part, packed = self._unpacked(batch.slice(first, count))
             first += part.num_rows
@@ -193,12 +200,13 @@ class Chooser:
         choice = self.choice
         wants = Topics(choice.topics).wants
         taken = _each(batch.column("topic"), wants) | _each(batch.column("realTopic"), wants)
+        first = batch.column("consumeQueueOffset").to_numpy()
+        ends = first + np.maximum(1, batch.column("batchSize").to_numpy())
         if choice.queue is not None:
-            first = batch.column("consumeQueueOffset").to_numpy()
             taken &= batch.column("queueId").to_numpy() == choice.queue
-            taken &= (first < choice.end_offset) & (
-                first + np.maximum(1, batch.column("batchSize").to_numpy()) > choice.begin_offset
-            )
+            taken &= (first < choice.end_offset) & (ends > choice.begin_offset)
+        if self.unread is not None:
+            taken &= _is_unread(batch, ends, self.unread)
         if self.only is not None:
             taken &= np.isin(batch.column("commitLogOffset").to_numpy(), self.only)
         if choice.tags:
@@ -223,7 +231,7 @@ class Chooser:
         stored, flags = rows.column(BODY), rows.column("sysFlag").to_numpy().astype(np.int64)
         is_packed = flags & FLAG_COMPRESSED != 0
         if not is_packed.any():
-            return rows.append_column(PACKED, pa.nulls(len(stored), pa.string())), ()
+            return rows.append_column(formats.PACKED, pa.nulls(len(stored), pa.string())), ()
         if self.unpack:
             unpacked = unpack_bodies(stored, flags, self.unpack, UNPACKED_BYTES)
             count = len(unpacked)
@@ -234,13 +242,13 @@ class Chooser:
             bodies = stored
         kinds = [compression_of(flag) if packed else None for flag, packed in zip(flags.tolist(), is_packed, strict=True)]
         rows = rows.set_column(rows.schema.names.index(BODY), BODY, bodies)
-        rows = rows.append_column(PACKED, pa.array(kinds, pa.string()))
+        rows = rows.append_column(formats.PACKED, pa.array(kinds, pa.string()))
         offsets = rows.column("commitLogOffset").filter(pa.array(is_packed)).to_pylist()
         return rows, tuple(offsets) if self.unpack else ()
 
     def _chosen(self, rows: pa.RecordBatch, position: int, packed: tuple[int, ...] = ()) -> Chosen:
         topics = {pair["values"]: pair["counts"] for pair in rows.column("topic").value_counts().to_pylist()}
-        size = pc.sum(rows.column(_SIZE)).as_py() or 0
+        size = pc.sum(rows.column(formats.SIZE)).as_py() or 0
         if packed:
             kept = set(rows.column("commitLogOffset").to_pylist())
             packed = tuple(offset for offset in packed if offset in kept)
@@ -282,7 +290,7 @@ class Export:
     def _read(self) -> Iterator[Chosen]:
         """Return what is taken of the log. Raises InputError at once for what is no log."""
         settings = self._settings
-        columns = read_columns(
+        columns = formats.read_columns(
             count=settings.count, body=settings.reads_bodies, properties=settings.choice.selector is not None
         )
         question = MessageQuestion(
@@ -290,12 +298,12 @@ class Export:
             columns, "stored" if settings.reads_bodies else "none", damage=log_rows.ROWS, delays=settings.delays,
         )  # fmt: skip
         only = _undecided(question) if settings.choice.undecided else None
-        self._roots, self._schema = question.roots, written_schema(body=settings.writes_bodies)
-        encode = (
-            None if settings.count else {"jsonl": formats.json_lines, "csv": formats.csv_lines}.get(settings.format, _itself)
-        )
+        group = settings.choice.unconsumed_by
+        unread = None if group is None else _unread(group, settings, self._notes)
+        self._roots, self._schema = question.roots, formats.written_schema(body=settings.writes_bodies)
+        encode = None if settings.count else formats.encoder(settings.format)
         unpack = 0 if settings.body == "stored" else settings.body_max
-        chooser = Chooser(settings.choice, encode, unpack, self._schema, only)
+        chooser = Chooser(settings.choice, encode, unpack, self._schema, only, unread)
         return question.read_as(question.schema(), chooser)
 
     def _take(self, batches: Iterator[Chosen], sink: formats.Sink | None) -> None:
@@ -335,7 +343,7 @@ class Export:
     def _write(self, batches: Iterator[Chosen], target: str, staging: StagingFolder) -> None:
         settings, result = self._settings, self._result
         file = os.path.join(staging.temporary, "export")
-        sink = _sink_of(settings.format, self._schema, staging.tree if settings.is_folder else file)
+        sink = formats.sink_of(settings.format, self._schema, staging.tree if settings.is_folder else file)
         try:
             with files.naming(target):
                 self._take(batches, sink)
@@ -351,16 +359,6 @@ class Export:
             output.publish(staging, target, overwrite=False)
         else:
             _publish_file(file, target)
-
-
-def _itself(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch
-
-
-def _sink_of(kind: str, schema: pa.Schema, place: str) -> formats.Sink:
-    if kind == "parquet":
-        return formats.ParquetSink(place)
-    return formats.FileSink(place, formats.csv_head(schema) if kind == "csv" else b"")
 
 
 def _checked_target(settings: ExportSettings) -> str:

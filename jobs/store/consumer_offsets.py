@@ -130,6 +130,20 @@ def of_store(store: str, notes: Notes) -> list[OffsetFile]:
     return found
 
 
+def named(paths: Sequence[str], notes: Notes) -> list[OffsetFile]:
+    """Return files that a user names, or a copy beside one, which is a note. Raises InputError where neither can be read."""
+    found = []
+    for path in paths:
+        lost: list[str] = []
+        file = read_or_copy(path, Notes(lost.append))
+        if file is None:
+            raise InputError(f"--consumer-offsets {lost[0]}" if lost else f"--consumer-offsets {escape(path)}: is not there")
+        for text in lost:
+            notes.add("consumer offsets", f"{text}: {escape(file.path)} is read instead", lost=False)
+        found.append(file)
+    return found
+
+
 # ---------------------------------------------------------------------------------------------------------------------- several
 # One offset of several, where replicas and copies differ, and a new file.
 

@@ -328,3 +328,30 @@ def test_wrong_keywords(mixed: Path) -> None:
             rr.export(mixed, **keywords)
     with pytest.raises(UsageError, match="name a store"):
         rr.export(count=True)
+
+
+def test_what_a_group_has_not_been_given(make: Make, tmp_path: Path) -> None:
+    """From its offset on, of the topics that it reads, and what came again to it."""
+    store = make(
+        *(Message(topic="Orders", queue_id=queue, body=b"%d-%d" % (queue, n)) for queue in (0, 1, 2) for n in range(3)),
+        *(Message(topic="%RETRY%billing", properties={"RETRY_TOPIC": "Orders"}, body=b"again-%d" % n) for n in range(2)),
+        Message(topic="%RETRY%audit", properties={"RETRY_TOPIC": "Orders"}, body=b"others"),
+        Message(topic="Unread", body=b"unread"),
+    )
+    (store / "config").mkdir()
+    offsets = {"Orders@billing": {"0": 1, "1": 3}, "%RETRY%billing@billing": {"0": 1}, "Unread@audit": {"0": 0}}
+    (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+
+    def bodies(name: str, **keywords: Any) -> list[str]:
+        return [row["body"] for row in exported(store, tmp_path / name, unconsumed_by="billing", **keywords)]
+
+    assert bodies("all") == ["0-1", "0-2", "2-0", "2-1", "2-2", "again-1"]
+    assert bodies("topic", topic="Orders", queue=0) == ["0-1", "0-2", "again-1"], "a retry is meant for that topic"
+    assert bodies("kind", kind="message") == ["0-1", "0-2", "2-0", "2-1", "2-2"]
+    newer = tmp_path / "newer.json"
+    newer.write_text(json.dumps({"offsetTable": {"Orders@billing": {"0": 3, "1": 2, "2": 3}}}))
+    assert bodies("newer", consumer_offsets=newer) == ["1-2"]
+    both = [store / "config" / "consumerOffset.json", newer]
+    assert bodies("both", consumer_offsets=both) == ["0-1", "0-2", "1-2", "again-1"], "of two files the lowest offset counts"
+    with pytest.raises(InputError, match="no file of consumer offsets names this group"):
+        rr.export(store, count=True, unconsumed_by="nobody")
