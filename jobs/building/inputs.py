@@ -16,9 +16,8 @@ from rocketmq_reindex.jobs.command.tables_place import check_place
 from rocketmq_reindex.jobs.publishing import layout, output
 from rocketmq_reindex.jobs.store import first_bytes, settings as store_settings
 from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog, message_at
+from rocketmq_reindex.jobs.store.fitting import Sign, fit, index_files, newest_index_sizes, of_store
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.jobs.store.sizes import index_files, newest_index_sizes
-from rocketmq_reindex.jobs.store.versions import Sign, fit, of_store
 from rocketmq_reindex.storage_format import checkpoint, layouts, versions
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.record import layout as r

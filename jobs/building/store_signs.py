@@ -13,11 +13,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import digest_of
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.store.contents import StoreLog
-from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.jobs.store.lock import LOCK, holder, read_times
-from rocketmq_reindex.jobs.store.queue import StoreQueue, behind_log
-from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
-from rocketmq_reindex.jobs.store.sizes import (
+from rocketmq_reindex.jobs.store.fitting import (
     LOOKED_AT,
     QUEUES,
     UsualSizes,
@@ -26,6 +22,10 @@ from rocketmq_reindex.jobs.store.sizes import (
     queue_files,
     sampled_sizes,
 )
+from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.jobs.store.lock import LOCK, holder, read_times
+from rocketmq_reindex.jobs.store.queue import StoreQueue, behind_log
+from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError

@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching import build as fetching_build, record as fetching_record
 from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
-from rocketmq_reindex.jobs.store import contents, folders, lock, settings, sizes as store_sizes, versions as store_versions
+from rocketmq_reindex.jobs.store import contents, fitting, folders, lock, settings
 from rocketmq_reindex.jobs.store.queue import behind_log
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions as storage_format_versions
 from rocketmq_reindex.version import __version__
@@ -241,8 +241,8 @@ class StoreLook:
             contents_of_queues.messages,
         )
         result.queues_looked_into, result.sampled = contents_of_queues.looked_into, contents_of_queues.sampled
-        for name, folder, unit in store_sizes.QUEUES:
-            if size := store_sizes.sampled_sizes(files.join(self._store, folder), unit).usual:
+        for name, folder, unit in fitting.QUEUES:
+            if size := fitting.sampled_sizes(files.join(self._store, folder), unit).usual:
                 result.sizes[name] = size
         if not in_rocksdb and result.log["segments"]:
             self._judge_queues(contents_of_queues, log)
@@ -271,7 +271,7 @@ class StoreLook:
             return
         self._settings = replace(self._settings, batch_topics=batch)
         folder = files.join(self._store, layouts.BATCH_QUEUES)
-        if batch and next(store_sizes.queue_files(folder), None) is None and describing_queues.sampled_topics(log) & set(batch):
+        if batch and next(fitting.queue_files(folder), None) is None and describing_queues.sampled_topics(log) & set(batch):
             self._wrong.add(_QUEUES)
             self._problem(f"{layouts.BATCH_QUEUES}/: no queue has a file, and the log has records of batch topics")
 
@@ -292,16 +292,16 @@ class StoreLook:
             )
 
     def _look_at_index(self, log: contents.StoreLog) -> None:
-        result, index_files = self._result, store_sizes.index_files(self._store)
+        result, index_files = self._result, fitting.index_files(self._store)
         result.index_files = len(index_files)
-        sizes = store_sizes.newest_index_sizes(index_files)
+        sizes = fitting.newest_index_sizes(index_files)
         if sizes is not None:
             result.sizes |= {"hash_slots": sizes.slots, "index_items": sizes.items}
         if not index_files and result.log["segments"]:
             self._wrong.add(_INDEX)
             self._problem("index/: has no IndexFile: no query by key finds anything, and no broker makes them anew")
-        signs = store_versions.of_store(self._store, log, sizes)
-        fits = store_versions.fit(signs)
+        signs = fitting.of_store(self._store, log, sizes)
+        fits = fitting.fit(signs)
         result.fits = {"versions": list(fits.versions) if signs else [], "signs": [sign.text for sign in signs]}
 
     def _look_at_checkpoint(self) -> None:

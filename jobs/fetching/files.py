@@ -15,8 +15,8 @@ from rocketmq_reindex.files.digests import digest_of
 from rocketmq_reindex.jobs.fetching.build import BuildFile, DigestedBytes, FoundBuild, ReadLog
 from rocketmq_reindex.jobs.publishing.layout import TIMER_CHECK, TIMERS
 from rocketmq_reindex.jobs.store.contents import SegmentFile
+from rocketmq_reindex.jobs.store.fitting import index_files, queue_files
 from rocketmq_reindex.jobs.store.folders import entries_in
-from rocketmq_reindex.jobs.store.sizes import index_files, queue_files
 from rocketmq_reindex.storage_format import digest, layouts
 from rocketmq_reindex.storage_format.broker_start.loading import WHEEL_SIZE
 from rocketmq_reindex.storage_format.errors import InputError

@@ -12,8 +12,8 @@ from rocketmq_reindex.files import MAPPED_MAX
 from rocketmq_reindex.jobs.preflighting.folders import MappedFile, MappedIndex, Maps, StoreFolders
 from rocketmq_reindex.jobs.preflighting.options import BrokerSettings, PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog
+from rocketmq_reindex.jobs.store.fitting import fit, of_store
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.jobs.store.versions import fit, of_store
 from rocketmq_reindex.storage_format import errors, layouts, topics
 from rocketmq_reindex.storage_format.broker_start import on_demand, store as start_store
 from rocketmq_reindex.storage_format.broker_start.delayed import (

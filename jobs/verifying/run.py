@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import inputs, planning, scanning, store_signs
 from rocketmq_reindex.jobs.engines.engine import BUCKET_BYTES, DERIVED_BYTES, Engine, Engines, beside, task_count
-from rocketmq_reindex.jobs.store import contents, first_bytes, folders, settings as store_settings, versions
+from rocketmq_reindex.jobs.store import contents, first_bytes, fitting, folders, settings as store_settings
 from rocketmq_reindex.jobs.verifying import (
     index as verifying_index,
     log as verifying_log,
@@ -51,7 +51,7 @@ class Verify:
         self.result.store, self.result.sample = showing.redacted(settings.store), settings.sample
         self.tally = Tally()
         self.log_findings = verifying_mend.LogFindings()
-        self.signs: list[versions.Sign] = []
+        self.signs: list[fitting.Sign] = []
         self.memory: verifying_log.VerifyMemory | None = None
 
     def run(self, logs: list[store_settings.Commitlog] | None = None) -> None:
@@ -69,7 +69,7 @@ class Verify:
         self.settings = verifying_work.of_build(self.settings)
         if "broker_version" not in self.settings.named:
             with contextlib.closing(contents.StoreLog(self.settings.roots, folders.Notes.silent())) as store_log:
-                self.signs += versions.of_files(self.settings.store, store_log, self.settings.index_names)
+                self.signs += fitting.of_files(self.settings.store, store_log, self.settings.index_names)
         self._fit()
         self.settings, notes = verifying_work.take_sizes(self.settings)
         self.result.notes += notes
@@ -101,12 +101,12 @@ class Verify:
 
     def _fit(self) -> bool:
         """Go on with the version that fits best, if none was named. Return whether several versions left their signs."""
-        fitting = None if "broker_version" in self.settings.named else versions.fit(self.signs)
-        if fitting:
-            self.settings = dataclasses.replace(self.settings, broker_version=fitting.best)
-            self.result.fits, self.result.signs = list(fitting.versions), [sign.text for sign in self.signs]
+        fits = None if "broker_version" in self.settings.named else fitting.fit(self.signs)
+        if fits:
+            self.settings = dataclasses.replace(self.settings, broker_version=fits.best)
+            self.result.fits, self.result.signs = list(fits.versions), [sign.text for sign in self.signs]
         self.result.broker_version = self.settings.broker_version
-        return fitting is not None and fitting.mixed
+        return fits is not None and fits.mixed
 
     @contextlib.contextmanager
     def _timed(self, stage: str, beside: bool = False) -> Iterator[None]:
@@ -176,7 +176,7 @@ class Verify:
         def compare_index() -> verifying_index.IndexResult:
             work = index.items(accepted, log.segments, unread)
             result = self._part("index", work, lambda: index.compare(accepted, log.segments, unread))
-            self.signs += versions.of_tags(result.tags)
+            self.signs += fitting.of_tags(result.tags)
             return result
 
         def compare_queues() -> verifying_queues.QueueResult:
@@ -187,7 +187,7 @@ class Verify:
             compared: list[Future[verifying_queues.QueueResult] | Future[verifying_index.IndexResult]] = []
             if INDEX in settings.only:
                 compared.append(pool.submit(compare_index))
-                if versions.wait_for_tags(self.result.fits):
+                if fitting.wait_for_tags(self.result.fits):
                     compared[0].result()
                     self._fit()
             if QUEUES in settings.only:

@@ -15,8 +15,8 @@ from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.fetching.build import find_build
 from rocketmq_reindex.jobs.publishing import pointers
 from rocketmq_reindex.jobs.publishing.layout import SIZES, Leftovers
+from rocketmq_reindex.jobs.store.fitting import QUEUES, UsualSizes, index_files, index_sizes, queue_files, without_items
 from rocketmq_reindex.jobs.store.folders import entries_in
-from rocketmq_reindex.jobs.store.sizes import QUEUES, UsualSizes, index_files, index_sizes, queue_files, without_items
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError

@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.building.options import BuildSettings, parse_settings
 from rocketmq_reindex.jobs.building.store_signs import Sizes, look_at_sizes
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.commands import fetch
-from rocketmq_reindex.jobs.store import sizes as store_sizes
+from rocketmq_reindex.jobs.store import fitting
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.golden.stores import read_files
 from tests.tools.compare import SMALL
@@ -207,7 +207,7 @@ def test_few_files_are_looked_at(store: Path, monkeypatch: pytest.MonkeyPatch) -
     assert told(store).taken["cq_file_size"] == CQ
     assert len(listed) <= 1 + 20 * 3 + 2
     listed.clear()
-    monkeypatch.setattr(store_sizes, "LOOKED_AT", store_sizes.LOOKED_AT_REMOTE)
+    monkeypatch.setattr(fitting, "LOOKED_AT", fitting.LOOKED_AT_REMOTE)
     assert told(store).taken["cq_file_size"] == CQ
     assert len(listed) <= 1 + 4 * 2 + 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.jobs.store.versions import Fit, Sign, fit
+from rocketmq_reindex.jobs.store.fitting import Fit, Sign, fit
 from rocketmq_reindex.storage_format.versions import NEWEST, VERSIONS
 
 TAGS, OFFSET, NO_OFFSET = Sign("tags", oldest="5.4"), Sign("offset", oldest="5.5"), Sign("no offset", newest="5.4")
