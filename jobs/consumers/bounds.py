@@ -43,7 +43,7 @@ _CLUES: Final = (
     "topic", "queueId", "consumeQueueOffset", "commitLogOffset", "storeTimestamp", "kind", "realTopic", "uniqKey",
     "reconsumeTimes", "tags", "properties", "body",
 )  # fmt: skip
-_MESSAGES: Final = ("topic", "queueId", "consumeQueueOffset", "commitLogOffset", "kind", "uniqKey")
+_MESSAGES: Final = ("topic", "queueId", "consumeQueueOffset", "commitLogOffset", "storeTimestamp", "kind", "uniqKey")
 _BEFORE_TRACE: Final = "SubBefore"
 """``TraceType``: written before a client works on a message"""
 
@@ -122,11 +122,12 @@ class _Clues:
         rule, times = m.RULES[kind], row["reconsumeTimes"]
         origin = next((m.offset_of_id(properties[name]) for name in rule.origin if name in properties), None)
         real = next((properties[name] for name in rule.topic if name in properties), None)
-        if group is None:
-            return
         if row["kind"] == m.RETRY and row["uniqKey"] is not None:
             copy = _Copy(topic, row["uniqKey"], times)
             self.copies[copy] = None if copy in self.copies else (row["queueId"], row["consumeQueueOffset"])
+        # The topic of a retry of POP may be that of a group with a longer name. Its check point says the same.
+        if group is None or real is None or m.pop_group(topic, real) is not None:
+            return
         what = "retry" if kind == m.RETRY else "dead letter"
         clue = _Clue(group, what, record, row["storeTimestamp"], real, row["uniqKey"], origin)
         if origin is not None:
@@ -150,7 +151,9 @@ def bounds(question: ConsumersQuestion, notes: Notes, progress: ProgressListener
             assert clue.origin is not None
             given = log.message(clue.origin)
             # A message that a client sent back to another broker has its offset there.
-            if isinstance(given, Message) and given.unique_key == clue.unique_key and clue.topic in (None, given.topic):
+            if not isinstance(given, Message) or clue.unique_key is None or given.unique_key != clue.unique_key:
+                continue
+            if clue.topic == given.topic:
                 clues.show(QueueOfGroup(clue.group, given.topic, given.queue_id), given.queue_offset, clue)
         for copy, clue in clues.of_copies:
             place = clues.copies.get(copy)
@@ -193,13 +196,15 @@ def _own(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _by_keys(clues: _Clues, batches: Iterator[pa.RecordBatch]) -> None:
     """Show what is known of messages by their unique keys alone. A key that two messages have shows nothing."""
     wanted = pa.array(clues.by_key, pa.string())
-    places: dict[str, tuple[str, int, int] | None] = {}
+    places: dict[str, tuple[str, int, int, int] | None] = {}
     for batch in batches:
         is_one = pc.and_(pc.is_in(batch.column("uniqKey"), value_set=wanted), pc.equal(batch.column("kind"), m.MESSAGE))
         for row in batch.filter(pc.fill_null(is_one, fill_value=False)).to_pylist():
-            place = (row["topic"], row["queueId"], row["consumeQueueOffset"])
+            place = (row["topic"], row["queueId"], row["consumeQueueOffset"], row["storeTimestamp"])
             places[row["uniqKey"]] = None if row["uniqKey"] in places else place
     for unique_key, at in places.items():
         for clue in clues.by_key[unique_key] if at is not None else ():
             assert at is not None
-            clues.show(QueueOfGroup(clue.group, at[0], at[1]), at[2], clue)
+            # One that was stored later is a second copy: the first has expired.
+            if at[3] <= clue.time:
+                clues.show(QueueOfGroup(clue.group, at[0], at[1]), at[2], clue)

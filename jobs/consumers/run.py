@@ -19,26 +19,28 @@ from rocketmq_reindex.jobs.consumers.standing import (
     OffsetChange,
     State,
 )
-from rocketmq_reindex.jobs.publishing.layout import check_writable, write_whole
+from rocketmq_reindex.jobs.publishing.layout import check_writable, is_there, write_new
 from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.consumer_offsets import MergedOffsets, OffsetFile, QueueOfGroup
-from rocketmq_reindex.jobs.store.contents import StoreLog
+from rocketmq_reindex.jobs.store.contents import StoreLog, last_record
 from rocketmq_reindex.jobs.store.folders import Notes, entries
 from rocketmq_reindex.jobs.store.queue import StoreQueue, queue_folder, topics
 from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store, rocksdb_queues
-from rocketmq_reindex.storage_format.errors import InputError, ProgressListener, UsageError
-from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, QUEUES
-from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
+from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, INT64_MAX, QUEUES
+from rocketmq_reindex.storage_format.record.layout import FLAG_TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from rocketmq_reindex.storage_format.record.meaning import MESSAGE, kind_of
+from rocketmq_reindex.storage_format.showing import escape, listed
 from rocketmq_reindex.storage_format.topics import path_component
 
 
 class KnownQueue(NamedTuple):
-    """A queue of the store: the queue offset of its first message whose record the log has, and its end."""
+    """A queue of the store: the queue offsets of its messages whose records the log has, from ``first`` to below ``end``."""
 
     first: int
     end: int
     is_read: bool = True
-    """whether all files that were looked at could be read"""
+    """whether all files that were looked at could be read; else the offsets mean nothing"""
 
 
 _NO_QUEUE: Final = KnownQueue(0, 0)
@@ -51,6 +53,7 @@ class _Queues:
         self._store, self._notes = question.store, notes
         self.topics = frozenset(topics(question.store, notes))
         self.log = StoreLog(question.roots, notes)
+        self._last = last_record(self.log)
         self._known: dict[tuple[str, int], KnownQueue | None] = {}
 
     def known(self, topic: str, queue_id: int) -> KnownQueue | None:
@@ -76,13 +79,31 @@ class _Queues:
 
     def _extent(self, queue: StoreQueue, lost: Notes) -> KnownQueue:
         units, log_start = queue.units, self.log.start
-        # ConsumeQueue.correctMinOffset: a queue begins where the log does. Nothing else is older than the log.
+        log_end = INT64_MAX if self._last is None else self._last.phy_offset + self._last.size
+        # ConsumeQueue.correctMinOffset: a queue begins where the log does, and a start cuts it where the log ends.
         first = units.first_where(lambda unit: unit.phy_offset >= log_start)
-        last = queue.last_unit()
-        if not queue.batch:
-            return KnownQueue(min(first, units.end), units.end, not lost.lost)
-        end = 0 if last is None else last.base + last.messages
-        return KnownQueue(units.at(first).base if first < units.end else end, end, not lost.lost)
+        end = units.first_where(lambda unit: unit.phy_offset >= log_end)
+        if queue.batch:
+            last = units.at(end - 1) if end > units.begin else None
+            end_offset = 0 if last is None else last.base + last.messages
+            return KnownQueue(units.at(first).base if first < end else end_offset, end_offset, not lost.lost)
+        return KnownQueue(min(first, end), end, not lost.lost)
+
+    def check_ends(self) -> None:
+        """Note that the queues lack the log's last record, as after a crash: their ends are too low then."""
+        last = self._last
+        if last is None or last.sys_flag & FLAG_TRANSACTION_MASK in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
+            return
+        with self._opened(last.topic, last.queue_id) as opened:
+            queue = None if opened is None else opened[0]
+            if queue is None or queue.units.at(queue.units.find(last.queue_offset)).phy_offset < last.phy_offset:
+                where = f"{escape(last.topic)}/{last.queue_id}"
+                self._notes.add(
+                    "queues that end early",
+                    f"{where}: has no unit for the log's last record, at {last.phy_offset}: a build or a start adds what the "
+                    "queues lack: until then their ends, and what is said of offsets behind them, may be too low",
+                    lost=False,
+                )
 
     def time_at(self, place: QueueOfGroup, offset: int) -> int | None:
         """Return when the message at an offset of a queue was stored, or the next one that is there; None where none is."""
@@ -96,6 +117,8 @@ class _Queues:
     def offset_at(self, place: QueueOfGroup, time: int) -> int:
         """Return the queue offset of the first message that was stored at a time or later; the queue's end where none was."""
         known = self.known(place.topic, place.queue_id) or _NO_QUEUE
+        if not known.is_read:
+            raise InputError(f"{escape(place.topic)}/{place.queue_id}: its files cannot be read: --to-time finds nothing there")
         with self._opened(place.topic, place.queue_id) as opened:
             if opened is None:
                 return 0
@@ -103,7 +126,7 @@ class _Queues:
             position = queue.position_at_time(time, every=False)
             unit = queue.units.at(position)
             found = unit.base if queue.batch else position
-            return max(found, known.first) if position < queue.units.end else known.end
+            return min(max(found, known.first), known.end) if position < queue.units.end else known.end
 
     @functools.cache  # noqa: B019  it lives as long as the run
     def ids_of(self, topic: str) -> list[int]:
@@ -127,10 +150,17 @@ def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, prog
         _check_out(question.out)
     paths = question.consumer_offsets
     offset_files = consumer_offsets.named(paths, notes) if paths else consumer_offsets.of_store(question.store, notes)
+    if not paths and len(offset_files) > 1:
+        names = listed([escape(file.path) for file in offset_files])
+        raise InputError(
+            f"{names}: are both there: a broker with enableLmq=true reads the second, any other the first: name that one by "
+            "--consumer-offsets"
+        )
     merged = consumer_offsets.merged(offset_files, question.merge, notes)
     queues = _Queues(question, notes)
     _check_has_queues(question.store, queues)
     with contextlib.closing(queues.log):
+        queues.check_ends()
         evidence = _evidence(question, notes, progress)
         if not offset_files and not question.bounds and question.to_time is None:
             raise InputError(
@@ -138,6 +168,8 @@ def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, prog
                 "--consumer-offsets FILE, or read by --bounds what the log tells of the groups"
             )
         asked = _places(merged, evidence, queues, question)
+        for place in asked:
+            _check_evidence(place, evidence, queues, notes)
         result.merge = question.merge
         result.groups += [_row(place, merged, evidence, queues) for place in asked]
         result.differences += [each for each in merged.differences if question.is_asked(each.group, each.topic)]
@@ -152,6 +184,21 @@ def _evidence(question: ConsumersQuestion, notes: Notes, progress: ProgressListe
     from rocketmq_reindex.jobs.consumers.bounds import bounds
 
     return bounds(question, notes, progress)
+
+
+def _check_evidence(
+    place: QueueOfGroup, evidence: dict[QueueOfGroup, GroupEvidence], queues: _Queues, notes: Notes
+) -> None:  # fmt: skip
+    """Leave out evidence of a message that the queue does not have, and note it: the queue has lost its end."""
+    found, known = evidence.get(place), queues.known(place.topic, place.queue_id) or _NO_QUEUE
+    if found is not None and known.is_read and found.offset >= known.end:
+        del evidence[place]
+        notes.add(
+            "messages that queues do not have",
+            f"{escape(place.topic)}/{place.queue_id}: ends at {known.end}, but group {escape(place.group)} was given offset "
+            f"{found.offset} ({found.what} {found.record}): the queue or the log has lost its end, or the topic was made anew",
+            lost=False,
+        )
 
 
 def _check_has_queues(store: str, queues: _Queues) -> None:
@@ -186,18 +233,20 @@ def _row(
     if known is None:
         # A queue that never had a message has no files.
         return dataclasses.replace(row, first=0, end=0)
+    if not known.is_read:
+        return row
     row = dataclasses.replace(row, first=known.first, end=known.end)
     due = known.first if offset is None else max(offset, known.first)
     return dataclasses.replace(row, next_time=queues.time_at(place, due)) if due < known.end else row
 
 
 def _state(offset: int | None, known: KnownQueue | None) -> State:
+    if known is not None and not known.is_read:
+        return "unknown"
     if offset is None:
         return "no offset"
     if known is None:
         return "in the queue" if offset == 0 else "no such queue"
-    if not known.is_read:
-        return "unknown"
     if offset > known.end:
         return "behind the end"
     return "expired" if offset < known.first else "in the queue"
@@ -210,7 +259,7 @@ def _state(offset: int | None, known: KnownQueue | None) -> State:
 def _check_out(path: str) -> None:
     """Raise InputError for a place where no new file can be written."""
     if os.path.lexists(path):
-        raise InputError(f"--out {escape(path)}: is there already, and is not written over: name a new file")
+        raise is_there("--out", path)
     check_writable("--out", path, b"", "offsets")
 
 
@@ -221,10 +270,15 @@ def _write(
     assert question.out is not None
     offsets = dict(merged.offsets)
     places = {*offsets, *(asked if question.to_time is not None else ())}
-    if not places:
-        raise UsageError("rmq-reindex consumers: --out has no group to write: name one by --group and --topic: see --help")
-    moved = set(asked) if question.to_time is not None else set[QueueOfGroup]()
-    for place in sorted(places):
+    if not asked or not places:
+        raise InputError(
+            "--out: no file says an offset of what was asked for: nothing is written: set a group to a time by --group, "
+            "--topic and --to-time, or name a file by --consumer-offsets"
+        )
+    # Copies that wait, and what comes again, are no messages of that time: a group is set there if the topic is named.
+    moved = {place for place in asked if question.topic is not None or kind_of(place.topic) == MESSAGE}
+    moved = moved if question.to_time is not None else set()
+    for place in sorted(places & {*offsets, *moved}):
         before = offsets.get(place)
         if place in moved and question.to_time is not None:
             after, why = queues.offset_at(place, question.to_time), "the first message stored at --to-time or later"
@@ -233,9 +287,7 @@ def _write(
         offsets[place] = after
         if after != before:
             result.changes.append(OffsetChange(*place, before, after, why))
-    if os.path.lexists(question.out):
-        _check_out(question.out)
-    write_whole(question.out, json.dumps(consumer_offsets.made(offset_files, offsets), indent=1))
+    write_new("--out", question.out, json.dumps(consumer_offsets.made(offset_files, offsets), indent=1))
     result.out = question.out
 
 

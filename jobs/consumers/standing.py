@@ -68,8 +68,8 @@ def consumers_settings(given: Mapping[str, Any]) -> ConsumersQuestion:
             raise _refusal(f"{name} {escape(places[number])} is named twice: name it once")
     if "" in (values.get("topic"), values.get("group")):
         raise _refusal("a topic and a group have at least one character")
-    if values.get("to_time") is not None and values.get("out") is None:
-        raise _refusal("--to-time goes with --out")
+    if values.get("to_time") is not None and (values.get("out") is None or values.get("group") is None):
+        raise _refusal("--to-time goes with --out and --group")
     return ConsumersQuestion(store, commitlogs=tuple(commitlogs), consumer_offsets=offsets, **values)
 
 
@@ -86,8 +86,8 @@ parse_consumers: Final = options.reader("consumers", consumers_settings)
 State = Literal["in the queue", "expired", "behind the end", "no such queue", "no offset", "unknown"]
 """``expired``: messages that it had not read are gone. ``behind the end``: it misses what is sent next. ``no such queue``: the
 store has none. ``no offset``: the queue has messages, the group no offset. ``unknown``: the queue's files cannot be read"""
-MISSING: Final = ("behind the end", "no such queue")
-"""states in which a group misses messages that are sent later"""
+MISSING: Final = ("behind the end", "no such queue", "unknown")
+"""states in which a group misses messages that are sent later, or may do so"""
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def _note(row: GroupOffset) -> str:
     elif row.state == "no such queue":
         notes.append("the store has no such queue: it misses what is sent next")
     elif row.state == "no offset":
-        notes.append("no offset: where it begins is up to its clients")
+        notes.append("no offset: the broker or its clients decide where it begins")
     elif row.state == "unknown":
         notes.append("the queue's files cannot be read")
     if row.evidence is not None:

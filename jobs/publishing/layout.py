@@ -132,6 +132,26 @@ def write_whole(path: str, text: str) -> None:
         raise
 
 
+def is_there(option: str, path: str) -> errors.InputError:
+    """Return the error for a file that an option names, and that is there already."""
+    return errors.InputError(f"{option} {escape(path)}: is there already, and is not written over: name a new file")
+
+
+def write_new(option: str, path: str, text: str) -> None:
+    """Write a file that must not be there yet. Raises InputError where it is, and OSError, with no file left."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except FileExistsError:
+        raise is_there(option, path) from None
+    try:
+        # What is replaced is the empty file of its own, whose name nobody else could take.
+        write_whole(path, text)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        raise
+
+
 def copy_whole(temporary: str, source: str, target: str) -> None:
     """Copy the file ``source`` to ``target`` by way of the folder ``temporary``. Raises OSError and InputError as a Reader."""
     with files.Reader(source) as reader, files.writing(temporary, target) as writer:

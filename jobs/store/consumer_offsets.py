@@ -11,7 +11,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option import Merge
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.layouts import CONFIG, INT64_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.layouts import CONFIG, INT32_MAX, INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.showing import escape, reason
 from rocketmq_reindex.storage_format.text import java_string
 
@@ -27,6 +27,7 @@ _ELSEWHERE: Final = (f"{CONFIG}/consumerOffsets", "kvStore")
 """``RocksDBConsumerOffsetManager``, ``PopConsumerKVStore``: offsets and POP in RocksDB"""
 _BYTES_MAX: Final = 256 << 20
 _QUEUE_ID: Final = re.compile("[0-9]{1,10}")
+_OFFSET: Final = re.compile("-?[0-9]{1,19}")
 
 
 class QueueOfGroup(NamedTuple):
@@ -56,29 +57,31 @@ class OffsetFile(NamedTuple):
             topic, _, group = name.partition("@")
             pairs = offsets.items() if isinstance(offsets, dict) else [("", None)]
             for queue, offset in pairs:
-                is_queue = _QUEUE_ID.fullmatch(queue) is not None
+                is_queue = _QUEUE_ID.fullmatch(queue) is not None and int(queue) <= INT32_MAX
                 place = QueueOfGroup(group, topic, int(queue) if is_queue else 0)
-                yield OffsetEntry(place, offset if is_queue and _is_offset(offset) else None)
+                yield OffsetEntry(place, _offset(offset) if is_queue else None)
         light = self.said.get(LMQ_TABLE)
         for name, offset in light.items() if isinstance(light, dict) else ():
             topic, _, group = name.partition("@")
-            yield OffsetEntry(QueueOfGroup(group, topic, 0), offset if _is_offset(offset) else None)
+            yield OffsetEntry(QueueOfGroup(group, topic, 0), _offset(offset))
 
     def offsets(self, notes: Notes) -> dict[QueueOfGroup, int]:
-        """Return the offsets of the file; what is none of a group is a note."""
+        """Return the offsets of the file; what is none of a group is a note. A negative one is none (``queryOffset``)."""
         found: dict[QueueOfGroup, int] = {}
         for entry in self.entries():
             if entry.offset is None:
                 named = f"{escape(entry.queue.topic)}@{escape(entry.queue.group)}"
-                text = f"{escape(self.path)}: {named}: has what is no offset of a queue"
+                text = f"{escape(self.path)}: {named}: has what is no offset of a queue: it is passed over"
                 notes.add("a group's offsets", text, lost=False)
-            elif entry.queue.group:
+            elif entry.queue.group and entry.offset >= 0:
                 found[entry.queue] = entry.offset
         return found
 
 
-def _is_offset(value: object) -> bool:
-    return type(value) is int and INT64_MIN <= value <= INT64_MAX
+def _offset(value: object) -> int | None:
+    """Return a number as fastjson reads a Long, of a text, too; None for what is none."""
+    number = int(value) if isinstance(value, str) and _OFFSET.fullmatch(value) else value
+    return number if type(number) is int and INT64_MIN <= number <= INT64_MAX else None
 
 
 def decoded(data: bytes) -> dict[str, Any] | None:
@@ -196,11 +199,11 @@ def merged(offset_files: Sequence[OffsetFile], merge: Merge, notes: Notes) -> Me
 def made(offset_files: Sequence[OffsetFile], offsets: Mapping[QueueOfGroup, int]) -> dict[str, Any]:
     """Return the JSON object of a file with some offsets. What else the files say, such as their version, is the first one's.
 
-    A group that some file has in its table of light queues stays there.
+    A group that some file has in its table of light queues stays there. A name that is none of a group stays, too.
     """
     light = {entry.queue for file in offset_files for entry in OffsetFile(file.path, {TABLE: {}, **_light(file)}).entries()}
     said: dict[str, Any] = dict(offset_files[0].said) if offset_files else {}
-    said[TABLE] = {}
+    said[TABLE] = {name: table for name, table in said.get(TABLE, {}).items() if not name.partition("@")[2]}
     if light:
         said[LMQ_TABLE] = {}
     for queue, offset in offsets.items():

@@ -12,6 +12,8 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.store import consumer_offsets
+from rocketmq_reindex.jobs.store.queue import StoreQueue
 from tests.golden.stores import GoldenStore
 from tests.tools.encode import EPOCH, Message, encode
 from tests.tools.log_writer import LogWriter
@@ -173,21 +175,96 @@ def test_a_new_file(make: Make, tmp_path: Path) -> None:
 
 
 def test_set_to_a_time(make: Make, tmp_path: Path) -> None:
-    store = make(*orders(5), *orders(3, 1), offsets={"Orders@billing": {0: 5}, "Orders@audit": {0: 9, 1: 1}})
+    again = Message(topic="%RETRY%billing", properties={"RETRY_TOPIC": "Orders"}, store_timestamp=EPOCH)
+    offsets = {"Orders@billing": {0: 5}, "Orders@audit": {0: 9, 1: 1}, "%RETRY%billing@billing": {0: 1}}
+    store = make(*orders(5), *orders(3, 1), again, offsets=offsets)
     out = tmp_path / "new.json"
     found = rr.consumers(store, group="billing", to_time=EPOCH + 1500, out=out)
-    assert json.loads(out.read_text())["offsetTable"] == {"Orders@billing": {"0": 2, "1": 2}, "Orders@audit": {"0": 5, "1": 1}}
+    assert json.loads(out.read_text())["offsetTable"] == {
+        "Orders@billing": {"0": 2, "1": 2}, "Orders@audit": {"0": 5, "1": 1}, "%RETRY%billing@billing": {"0": 1},
+    }, "what came again to it is not a message of that time"  # fmt: skip
     assert [(change.group, change.queue_id, change.before, change.after) for change in found.changes] == [
         ("audit", 0, 9, 5), ("billing", 0, 5, 2), ("billing", 1, None, 2),
     ]  # fmt: skip
+    named = tmp_path / "named.json"
+    rr.consumers(store, group="billing", topic="%RETRY%billing", to_time=EPOCH, out=named)
+    assert json.loads(named.read_text())["offsetTable"]["%RETRY%billing@billing"] == {"0": 0}
     late = rr.consumers(store, group="billing", to_time=EPOCH + 10**6, out=tmp_path / "late.json")
     assert [change.after for change in late.changes if change.group == "billing"] == [3]
     (store / "config" / "consumerOffset.json").unlink()
     lost = tmp_path / "lost.json"
     rr.consumers(store, group="billing", topic="Orders", to_time=EPOCH, out=lost)
     assert json.loads(lost.read_text()) == {"offsetTable": {"Orders@billing": {"0": 0, "1": 0}}}
-    with pytest.raises(rr.UsageError, match="name one by group and topic"):
+    with pytest.raises(rr.UsageError, match="to_time goes with out and group"):
         rr.consumers(store, to_time=EPOCH, out=tmp_path / "none.json")
+    for topic in (None, "Typo"):
+        with pytest.raises(rr.InputError, match="nothing is written: set a group to a time by group, topic and to_time"):
+            rr.consumers(store, group="billing", topic=topic, to_time=EPOCH, out=tmp_path / "none.json")
+    assert not (tmp_path / "none.json").exists()
+
+
+def test_a_new_file_takes_no_name_that_somebody_took_meanwhile(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, out = make(*orders(2), offsets={"Orders@billing": {0: 1}}), tmp_path / "new.json"
+    made = consumer_offsets.made
+
+    def slowly(*given: Any) -> dict[str, Any]:
+        out.write_text("somebody's")
+        return made(*given)
+
+    monkeypatch.setattr(consumer_offsets, "made", slowly)
+    with pytest.raises(rr.InputError, match="is there already"):
+        rr.consumers(store, out=out)
+    assert out.read_text() == "somebody's"
+
+
+def test_a_log_that_lost_its_end(make: Make, tmp_path: Path) -> None:
+    """A start cuts the queues there: a group is behind their end then."""
+    size = len(encode(orders(1)[0], 0))
+    store = make(*orders(60), offsets={"Orders@g": {0: 55}}, segment=(size + 8) * 20)
+    max((store / "commitlog").iterdir()).unlink()
+    (row,) = rr.consumers(store)
+    assert row.end is not None
+    assert (row.state, row.end < 55) == ("behind the end", True)
+    out = tmp_path / "new.json"
+    rr.consumers(store, out=out)
+    assert json.loads(out.read_text())["offsetTable"]["Orders@g"] == {"0": row.end}
+
+
+def test_queues_that_end_before_the_log(make: Make) -> None:
+    """As after a crash: a start adds the units, and the group is not behind the end."""
+    store = make(*orders(60), offsets={"Orders@g": {0: 55}})
+    assert rr.consumers(store).warnings == []
+    (file,) = (store / "consumequeue" / "Orders" / "0").iterdir()
+    data = file.read_bytes()
+    file.write_bytes(data[: 50 * 20] + bytes(len(data) - 50 * 20))
+    (warning,) = rr.consumers(store).warnings
+    assert "Orders/0: has no unit for the log's last record" in warning
+
+
+def test_a_queue_that_cannot_be_read(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is said of it, and nothing is set there."""
+    store = make(*orders(5), offsets={"Orders@billing": {0: 3}})
+    monkeypatch.setattr(StoreQueue, "_open", lambda queue, path: queue._unread(path, OSError(5, "Input/output error")))
+    found = rr.consumers(store)
+    assert [(row.state, row.end, row.left) for row in found] == [("unknown", None, None)]
+    assert (found.exit_status, "Input/output error" in found.warnings[-1]) == (4, True)
+    kept = tmp_path / "kept.json"
+    rr.consumers(store, out=kept)
+    assert json.loads(kept.read_text())["offsetTable"] == {"Orders@billing": {"0": 3}}
+    with pytest.raises(rr.InputError, match="cannot be read"):
+        rr.consumers(store, group="billing", to_time=EPOCH, out=tmp_path / "new.json")
+    assert not (tmp_path / "new.json").exists()
+
+
+def test_both_files_of_a_store(make: Make) -> None:
+    """A broker reads one of them, by a setting that is not in the store."""
+    store = make(*orders(5), offsets={"Orders@billing": {0: 3}})
+    light = write_offsets(store / "config" / "lmqConsumerOffset.json", {"Orders@billing": {0: 1}})
+    with pytest.raises(rr.InputError, match="are both there: a broker with enableLmq=true reads the second"):
+        rr.consumers(store)
+    assert [row.offset for row in rr.consumers(store, consumer_offsets=light)] == [1]
 
 
 def test_batch_queues(golden_store: Callable[[str], GoldenStore], tmp_path: Path) -> None:
@@ -223,8 +300,18 @@ def test_hostile_names(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture
     odd = {"Orders@g": {0: 10**30, "x": 1, "-1": 2, 1: "3"}, "Orders@h": 5, "Orders@i": {0: 1}}
     (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": odd, "lmqOffsetTable": {"a@b": "c"}}))
     found = rr.consumers(store)
-    assert [row.group for row in found] == ["i"]
+    # fastjson reads a Long of a text.
+    assert rows(found) == [
+        ("g", "Orders", 0, "no offset", None, None), ("g", "Orders", 1, "no such queue", 3, 0),
+        ("i", "Orders", 0, "in the queue", 1, 1),
+    ]  # fmt: skip
     assert len(found.warnings) == 3
+    odd = {"Orders@g": {0: -1, 9999999999: 1}, "noat": {0: 1}, "Orders@": {0: 2}, "Orders@i": {0: 1}}
+    (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": odd}))
+    out = tmp_path / "new.json"
+    assert [row.state for row in rr.consumers(store, out=out) if row.group == "g"] == []
+    table = json.loads(out.read_text())["offsetTable"]
+    assert table == {"noat": {"0": 1}, "Orders@": {"0": 2}, "Orders@i": {"0": 1}}, "no queue has that number"
 
 
 # ----------------------------------------------------------------------------------------------------------------------- bounds
@@ -274,7 +361,7 @@ def test_bounds_of_pop_and_traces(make: Make) -> None:
     check_point = {"t": "Orders", "c": "popping", "q": 0, "so": 1, "n": 3, "pt": EPOCH, "it": 60000, "bn": "b"}
     traces = [("K02", 0), ("K03", 0), ("twice", 0), ("unknown", 0), ("K04", 1)]
     body = "\x02".join(
-        "\x01".join(("SubBefore", str(EPOCH + n), "region", "tracing", "r", key, str(times), "keys"))
+        "\x01".join(("SubBefore", str(EPOCH + 5000 + n), "region", "tracing", "r", key, str(times), "keys"))
         for n, (key, times) in enumerate(traces)
     )
     twice = [Message(topic="Orders", queue_id=queue, properties={"UNIQ_KEY": "twice"}) for queue in (0, 1)]
@@ -288,7 +375,28 @@ def test_bounds_of_pop_and_traces(make: Make) -> None:
     found = rr.consumers(store, bounds=True)
     assert given(found) == {("popping", "Orders", 0): (4, "pop"), ("tracing", "Orders", 0): (4, "trace")}
     by_group = {row.group: row.evidence for row in found if row.evidence}
-    assert (by_group["popping"].time, by_group["tracing"].time) == (EPOCH, EPOCH + 1)
+    assert (by_group["popping"].time, by_group["tracing"].time) == (EPOCH, EPOCH + 5001)
+
+
+def test_what_shows_nothing(make: Make) -> None:
+    """What may speak of another message, or of another broker's, shows nothing of this one."""
+    late = Message(topic="Orders", properties={"UNIQ_KEY": "late"}, store_timestamp=EPOCH + 99_000)
+    traced = f"SubBefore\x01{EPOCH}\x01region\x01tracing\x01r\x01late\x010\x01keys"
+    bare = Message(topic="Orders", properties={}, store_timestamp=EPOCH)
+    sent = [*orders(2), late, bare]
+    places = [sum(len(encode(message, 0)) for message in sent[:number]) for number in range(4)]
+    elsewhere = Message(
+        topic="%RETRY%other", reconsume_times=1, properties={"RETRY_TOPIC": "Orders", "ORIGIN_MESSAGE_ID": offset_id(places[3])}
+    )
+    by_pop = [Message(topic="%RETRY%billing_Orders", properties={"UNIQ_KEY": "K00"}, reconsume_times=times) for times in (1, 2)]
+    beyond = json.dumps({"t": "Orders", "c": "popping", "q": 0, "so": 1000, "n": 3, "pt": EPOCH, "it": 60000, "bn": "b"})
+    store = make(
+        *sent, Message(topic=TRACE, body=traced.encode()), elsewhere, *by_pop,
+        Message(topic=REVIVE, properties={"TAGS": "ck"}, body=beyond.encode()),
+    )  # fmt: skip
+    found = rr.consumers(store, bounds=True)
+    assert given(found) == {}
+    assert any("ends at 4, but group popping was given offset 1002" in warning for warning in found.warnings)
 
 
 def test_bounds_beside_a_file(make: Make) -> None:
