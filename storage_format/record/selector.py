@@ -7,7 +7,7 @@ is none, the message is not taken, whatever else the expression says: the broker
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 Properties = Mapping[str, str]
@@ -42,7 +42,11 @@ def _integer(text: str, bits: int) -> int:
     # Character.digit looks at 16 bits.
     if not _INTEGER.fullmatch(text) or (not text.isascii() and any(ord(character) > 0xFFFF for character in text)):
         raise _Failed
-    number = int(text)
+    try:
+        # Zeros in front count for Python's bound on digits, and for nothing in Java.
+        number = int(text[:1].strip("0123456789") + (text.lstrip("+-").lstrip("0") or "0"))
+    except ValueError:
+        raise _Failed from None
     if not -(1 << bits - 1) <= number < 1 << bits - 1:
         raise _Failed
     return number
@@ -116,14 +120,27 @@ class _Node(NamedTuple):
     constant: bool = False
     value: Any = None
     name: str = ""
+    depth: int = 0
+    """how many others are within it, one in another"""
+
+
+_DEPTH_MAX: Final = 100
+
+
+def _above(parts: Sequence[_Node]) -> int:
+    """Return the depth of what is made of some parts. Raises SelectorError where Python could not evaluate it."""
+    depth = 1 + max(part.depth for part in parts)
+    if depth > _DEPTH_MAX:
+        raise SelectorError("too many parts within each other")
+    return depth
 
 
 def _constant(value: Any) -> _Node:
     return _Node(lambda _: value, boolean=value is None or type(value) is bool, constant=True, value=value)
 
 
-def _boolean(evaluate: Evaluate) -> _Node:
-    return _Node(evaluate, boolean=True)
+def _boolean(evaluate: Evaluate, *parts: _Node) -> _Node:
+    return _Node(evaluate, boolean=True, depth=_above(parts))
 
 
 def _negated(node: _Node) -> _Node:
@@ -131,7 +148,7 @@ def _negated(node: _Node) -> _Node:
         value = node.evaluate(properties)
         return type(value)(-value) if type(value) in (int, _Long, float) else None
 
-    return _Node(evaluate)
+    return _Node(evaluate, depth=_above([node]))
 
 
 def _not(node: _Node) -> _Node:
@@ -139,7 +156,7 @@ def _not(node: _Node) -> _Node:
         value = node.evaluate(properties)
         return None if value is None else not value
 
-    return _boolean(evaluate)
+    return _boolean(evaluate, node)
 
 
 def _logic(nodes: list[_Node], decides: bool) -> _Node:
@@ -154,7 +171,7 @@ def _logic(nodes: list[_Node], decides: bool) -> _Node:
             known &= value is not None
         return (not decides) if known else None
 
-    return nodes[0] if len(nodes) == 1 else _boolean(evaluate)
+    return nodes[0] if len(nodes) == 1 else _boolean(evaluate, *nodes)
 
 
 def _in_text(node: _Node, test: Callable[[str], bool], searched: str, wanted: bool) -> _Node:
@@ -162,7 +179,7 @@ def _in_text(node: _Node, test: Callable[[str], bool], searched: str, wanted: bo
         value = node.evaluate(properties)
         return bool(searched) and type(value) is str and test(value) is wanted
 
-    return _boolean(evaluate)
+    return _boolean(evaluate, node)
 
 
 _ORDERS: Final[dict[str, Callable[[int], bool]]] = {
@@ -232,7 +249,7 @@ class _Parser:
             return node
         if node.name:
             # A property is a text: as a condition it is false.
-            return _boolean(lambda properties: None if node.evaluate(properties) is None else False)
+            return _boolean(lambda properties: None if node.evaluate(properties) is None else False, node)
         raise SelectorError("a condition is missing: a number or a text is neither true nor false")
 
     def _chain(self, word: str, part: Callable[[], _Node], decides: bool) -> _Node:
@@ -253,7 +270,7 @@ class _Parser:
             if sign == "IS":
                 negative = bool(self._takes("NOT"))
                 self._need("NULL")
-                is_null = _boolean(lambda properties, node=left: node.evaluate(properties) is None)  # type: ignore[misc]
+                is_null = _boolean(lambda properties, node=left: node.evaluate(properties) is None, left)  # type: ignore[misc]
                 left = _not(is_null) if negative else is_null
                 continue
             right = self._comparison()
@@ -262,7 +279,7 @@ class _Parser:
             if left.constant and right.constant and left.boolean and not right.boolean:
                 raise SelectorError("TRUE and FALSE cannot be compared with a number or a text")
             pair = left, right
-            equal = _boolean(lambda properties, pair=pair: _equal(*(node.evaluate(properties) for node in pair)))  # type: ignore[misc]
+            equal = _boolean(lambda properties, pair=pair: _equal(*(node.evaluate(properties) for node in pair)), *pair)  # type: ignore[misc]
             left = equal if sign == "=" else _not(equal)
         return left
 
@@ -295,7 +312,7 @@ class _Parser:
             if node.boolean or (node.constant and type(node.value) is str):
                 raise SelectorError(f"{sign} compares numbers")
         accept = _ORDERS[sign]
-        return _boolean(lambda properties: _ordered(left.evaluate(properties), right.evaluate(properties), accept))
+        return _boolean(lambda properties: _ordered(left.evaluate(properties), right.evaluate(properties), accept), left, right)
 
     def _between(self, value: _Node, low: _Node, high: _Node, negative: bool) -> _Node:
         if negative:
@@ -318,7 +335,7 @@ class _Parser:
             value = left.evaluate(properties)
             return None if value is None else (value in texts) is not negative
 
-        return _boolean(evaluate)
+        return _boolean(evaluate, left)
 
     def _unary(self) -> _Node:
         sign = self._takes("+", "-", "NOT")
@@ -346,17 +363,20 @@ class _Parser:
         return _constant(_number(word) if kind == "integer" else _float(word))
 
 
+_DIGITS_MAX, _SHOWN = 19, 40
+
+
 def _number(word: str) -> int:
-    number = int(word.rstrip("lL"))
-    if number >= 1 << 63:
-        raise SelectorError(f"{word} is more than 64 bits hold")
+    digits = word.rstrip("lL")
+    if len(digits) > _DIGITS_MAX or (number := int(digits)) >= 1 << 63:
+        raise SelectorError(f"{word[:_SHOWN]} is more than 64 bits hold")
     return number if number < 1 << 31 else _Long(number)
 
 
 def _float(word: str) -> float:
     number = float(word)
     if not 0 < number < math.inf:
-        raise SelectorError(f"{word} is not a number above 0 that 64 bits hold")
+        raise SelectorError(f"{word[:_SHOWN]} is not a number above 0 that 64 bits hold")
     return number
 
 
@@ -376,5 +396,5 @@ class Selector:
         """Return whether a message with these properties is taken."""
         try:
             return self._node.evaluate(properties) is True
-        except (_Failed, RecursionError):
+        except _Failed:
             return False

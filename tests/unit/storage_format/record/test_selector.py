@@ -33,6 +33,10 @@ from rocketmq_reindex.storage_format.record.selector import Selector, SelectorEr
         ("a = 'it''s'", {"a": "it's"}, True),
         ("TAGS /* c */ is not -- c\n null", {"TAGS": "x"}, True),
         ("a", {"a": "true"}, False),
+        ("a > 5 OR TRUE", {"a": "9" * 5000}, False),  # no number that 64 bits hold, as for Java
+        ("a = 5", {"a": "0" * 5000 + "5"}, True),
+        ("a = -5", {"a": "-" + "0" * 5000 + "5"}, True),
+        ("a > 5.0", {"a": "9" * 5000}, True),
     ],
 )
 def test_answers(text: str, properties: dict[str, str], taken: bool) -> None:
@@ -52,6 +56,10 @@ def test_what_is_no_expression() -> None:
         "5 IN ('5')",
         "(" * 5000,
         "99999999999999999999 = a",
+        "9" * 5000 + " = a",
+        "a" + " IS NOT NULL" * 600,
+        "a" + " = b" * 600,
+        "NOT " * 150 + "TRUE",
     ):
         with pytest.raises(SelectorError):
             Selector(text)
