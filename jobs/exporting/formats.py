@@ -53,7 +53,8 @@ WRITTEN: Final = (
 )  # fmt: skip
 """the columns of an export, before those of the body"""
 _READ_TO_COUNT: Final = (
-    "topic", "queueId", "consumeQueueOffset", "kind", "realTopic", "tags", "batchSize", "commitLogOffset", "sysFlag",
+    "topic", "queueId", "consumeQueueOffset", "kind", "realTopic", "realQueueId", "tags", "batchSize", "commitLogOffset",
+    "sysFlag",
 )  # fmt: skip
 SIZE: Final = "msgSize"
 
@@ -109,15 +110,20 @@ def json_maps(maps: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise("{", members, "}", "")
 
 
+def utf8(bodies: pa.Array) -> pa.Array:
+    """Return bodies (binary) as texts (string): null where one is not UTF-8."""
+    try:
+        return bodies.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_text(body) for body in bodies.to_pylist()], pa.string())
+
+
 def body_texts(bodies: pa.Array, *, unseen: bool) -> tuple[pa.Array, pa.Array]:
     """Return bodies (binary) as texts, and how each is one: ``text`` where it is UTF-8, else ``base64``.
 
     ``unseen``: a body with characters that nobody sees, and that a terminal obeys, is no text either.
     """
-    try:
-        texts = bodies.cast(pa.string())
-    except pa.ArrowInvalid:
-        texts = pa.array([_text(body) for body in bodies.to_pylist()], pa.string())
+    texts = utf8(bodies)
     if unseen:
         hidden = pc.fill_null(pc.match_substring_regex(texts, _OF_TERMINALS), fill_value=False)
         texts = pc.if_else(hidden, pa.scalar(None, pa.string()), texts)

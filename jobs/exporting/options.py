@@ -147,6 +147,9 @@ def export_settings(given: Mapping[str, Any]) -> ExportSettings:
         raise refuse("--consumer-offsets goes with --unconsumed-by")
     if reader is not None and not offset_files and not values.get("store"):
         raise refuse("--unconsumed-by needs a STORE with config/, or --consumer-offsets")
+    waiting = {meaning.HALF, meaning.SCHEDULED, meaning.TIMER}
+    if (begin, end) != (None, None) and (undecided or not waiting.isdisjoint(KINDS if _ALL in kinds else kinds)):
+        raise refuse("--begin-offset and --end-offset do not go with half messages, nor with kinds that wait in other queues")
     if undecided and (kinds or group or reader):
         raise refuse("--undecided takes half messages: neither --kind nor --dlq nor --unconsumed-by goes with it")
     choice = Choice(
@@ -186,6 +189,7 @@ def _regex(text: str | None) -> str | None:
 
     try:
         pc.match_substring_regex(pa.array([b""]), text.encode())
+        pc.match_substring_regex(pa.array([""]), text)
     except pa.ArrowInvalid as error:
         raise UsageError(f"--regex {escape(text)}: {escape(str(error))}") from None
     return text
@@ -217,6 +221,8 @@ class ExportResult(Result):
     damaged: int = 0
     """damaged stretches of the log: what was in them is not exported"""
     damaged_bytes: int = 0
+    unsearched: int = 0
+    """messages whose body does not unpack, so that nothing can be looked for in it: they are left out"""
     files: int = 0
     bytes: int = 0
     """bytes of the files"""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -20,17 +19,14 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.exporting import formats
 from rocketmq_reindex.jobs.exporting.options import Choice, ExportResult, ExportSettings
 from rocketmq_reindex.jobs.publishing import layout, local, output
-from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion
+from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion, undecided
 from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
-from rocketmq_reindex.storage_format.record.meaning import HALF
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, compression_of
 from rocketmq_reindex.storage_format.record.selector import Selector
-from rocketmq_reindex.storage_format.record.system_bodies import op_offsets
 from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.storage_format.topics import DISCARD_TOPIC, HALF_TOPIC, OP_TAG, OP_TOPIC
 from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.messages.batches import BODY, DAMAGE, UNPACKED_BYTES, unpack_bodies
 from rocketmq_reindex.udfs.messages.log_rows import Topics
@@ -65,38 +61,6 @@ def _selected(properties: pa.Array, selector: Selector) -> npt.NDArray[np.bool_]
 
 def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
     return np.asarray(pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
-
-
-_OF_HALVES: Final = ("topic", "kind", "queueId", "consumeQueueOffset", "uniqKey", "tags", "commitLogOffset", "body")
-
-
-def _undecided(asked: MessageQuestion) -> npt.NDArray[np.int64]:
-    """Return the offsets in the log of half messages that nobody has decided (int64, sorted).
-
-    A broker that asks for a half message stores it once more (``putBackHalfMsgQueue``): an op message for one copy, or one that
-    was given up, decides about all with its unique key, and the newest stands for them.
-    """
-    wanted = (HALF_TOPIC, OP_TOPIC, DISCARD_TOPIC)
-    question = dataclasses.replace(asked, topics=wanted, keys=(), since=None, until=None, columns=_OF_HALVES, body="stored")
-    decided, closed = set[tuple[int, int]](), set[str]()
-    places, keys = list[tuple[int, int, int]](), list[str | None]()
-    for batch in question.read(question.schema()):
-        for topic, kind, queue, offset, key, tags, phy_offset, body in zip(
-            *(batch.column(name).to_pylist() for name in _OF_HALVES), strict=True
-        ):
-            if topic == OP_TOPIC and tags == OP_TAG:
-                decided.update((queue, half) for half in op_offsets(body))
-            elif kind == HALF:
-                places.append((queue, offset, phy_offset))
-                keys.append(key)
-            elif topic == DISCARD_TOPIC and key is not None:
-                closed.add(key)
-    closed.update(key for (queue, offset, _), key in zip(places, keys, strict=True) if key and (queue, offset) in decided)
-    newest: dict[str | int, int] = {}
-    for (queue, offset, phy_offset), key in zip(places, keys, strict=True):
-        if (queue, offset) not in decided and key not in closed:
-            newest[phy_offset if key is None else key] = phy_offset
-    return np.array(sorted(newest.values()), np.int64)
 
 
 Unread = Mapping[str, Mapping[int, int]]
@@ -151,6 +115,8 @@ class Chosen(NamedTuple):
     """records by kind"""
     packed: tuple[int, ...] = ()
     """offsets of those whose body could not be unpacked"""
+    unsearched: tuple[int, ...] = ()
+    """offsets of those that are left out for it, since nothing can be found in such a body"""
     damage: tuple[Hole, ...] = ()
 
 
@@ -158,13 +124,14 @@ class Chosen(NamedTuple):
 class Chooser:
     """Makes what an export writes of the batches of ``rr.messages``, which have stored bodies.
 
-    ``unpack`` is the most bytes that an unpacked body may have; 0 leaves bodies as they are stored. ``encode`` None: the
-    messages are counted.
+    ``unpack`` is the most bytes that an unpacked body may have. With ``stored`` bodies are written as they are stored, and
+    only unpacked to look for something in them. ``encode`` None: the messages are counted.
     """
 
     choice: Choice
     encode: Callable[[pa.RecordBatch], Any] | None
     unpack: int
+    stored: bool
     schema: pa.Schema
     only: npt.NDArray[np.int64] | None = None
     """offsets of the records of which alone some are taken; None: of all"""
@@ -180,7 +147,8 @@ class Chooser:
             yield Chosen(position, damage=tuple(map(Hole, [""] * len(starts), starts, sizes, reasons)))
             return
         taken, left_out = self._without_body(batch)
-        yield Chosen(position, left_out=left_out)
+        # Of what is left out nobody knows whether the body has what is looked for.
+        yield Chosen(position, left_out={} if self.choice.needs_body else left_out)
         batch = batch.filter(pa.array(taken))
         if BODY not in batch.schema.names:
             yield self._chosen(batch, position)
@@ -189,21 +157,26 @@ class Chooser:
         while first < batch.num_rows:
             sizes = np.cumsum(batch.column(formats.SIZE).to_numpy()[first:], dtype=np.int64)
             count = max(1, int(np.searchsorted(sizes, _PART_BYTES, side="right")))
-            part, packed = self._unpacked(batch.slice(first, count))
+            part, searched = self._unpacked(batch.slice(first, count))
             first += part.num_rows
+            packed = tuple(part.column("commitLogOffset").filter(searched.is_null()).to_pylist())
             if self.choice.needs_body:
-                part = part.filter(pa.array(self._by_body(part.column(BODY))))
-            yield self._chosen(part, position, packed)
+                yield self._chosen(part.filter(pa.array(self._by_body(searched))), position)._replace(unsearched=packed)
+            else:
+                yield self._chosen(part, position)._replace(packed=packed)
 
     def _without_body(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.bool_], Counter[str]]:
         """Return which rows are taken as far as all but the body tells (bool), and how many are left out only by their kind."""
         choice = self.choice
         wants = Topics(choice.topics).wants
-        taken = _each(batch.column("topic"), wants) | _each(batch.column("realTopic"), wants)
+        is_named = _each(batch.column("topic"), wants)
+        taken = is_named | _each(batch.column("realTopic"), wants)
         first = batch.column("consumeQueueOffset").to_numpy()
         ends = first + np.maximum(1, batch.column("batchSize").to_numpy())
         if choice.queue is not None:
-            taken &= batch.column("queueId").to_numpy() == choice.queue
+            # Of what waits for a named topic it is the queue that it waits for.
+            meant = pc.coalesce(batch.column("realQueueId"), batch.column("queueId"))
+            taken &= np.where(is_named, batch.column("queueId").to_numpy(), meant.to_numpy()) == choice.queue
             taken &= (first < choice.end_offset) & (ends > choice.begin_offset)
         if self.unread is not None:
             taken &= _is_unread(batch, ends, self.unread)
@@ -218,45 +191,45 @@ class Chooser:
         return taken & of_kind, Counter(batch.column("kind").filter(pa.array(taken & ~of_kind)).to_pylist())
 
     def _by_body(self, bodies: pa.Array) -> npt.NDArray[np.bool_]:
-        """Return which bodies (binary, unpacked) have what is looked for (bool)."""
+        """Return which bodies (binary, unpacked) have what is looked for (bool); null has nothing."""
         choice, taken = self.choice, np.ones(len(bodies), np.bool_)
         if choice.text is not None:
             taken &= _true(pc.match_substring(bodies, choice.text.encode()))
         if choice.regex is not None:
-            taken &= _true(pc.match_substring_regex(bodies, choice.regex.encode()))
+            texts = formats.utf8(bodies)
+            by_text = pc.match_substring_regex(texts, choice.regex)
+            if texts.null_count:
+                by_text = pc.coalesce(by_text, pc.match_substring_regex(bodies, choice.regex.encode()))
+            taken &= _true(by_text)
         return taken
 
-    def _unpacked(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, tuple[int, ...]]:
-        """Return the first rows with unpacked bodies, and the offsets of those that stay as they are stored."""
+    def _unpacked(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
+        """Return the first rows with the bodies that are written, and what may be searched: null where it does not unpack."""
         stored, flags = rows.column(BODY), rows.column("sysFlag").to_numpy().astype(np.int64)
-        is_packed = flags & FLAG_COMPRESSED != 0
-        if not is_packed.any():
-            return rows.append_column(formats.PACKED, pa.nulls(len(stored), pa.string())), ()
-        if self.unpack:
-            unpacked = unpack_bodies(stored, flags, self.unpack, UNPACKED_BYTES)
-            count = len(unpacked)
-            rows, stored, flags = rows.slice(0, count), stored.slice(0, count), flags[:count]
-            is_packed = np.asarray(unpacked.is_null())
-            bodies = pc.coalesce(unpacked, stored)
+        if self.stored and not self.choice.needs_body:
+            searched = stored
         else:
-            bodies = stored
-        kinds = [compression_of(flag) if packed else None for flag, packed in zip(flags.tolist(), is_packed, strict=True)]
-        rows = rows.set_column(rows.schema.names.index(BODY), BODY, bodies)
-        rows = rows.append_column(formats.PACKED, pa.array(kinds, pa.string()))
-        offsets = rows.column("commitLogOffset").filter(pa.array(is_packed)).to_pylist()
-        return rows, tuple(offsets) if self.unpack else ()
+            searched = unpack_bodies(stored, flags, self.unpack, UNPACKED_BYTES)
+        count = len(searched)
+        rows, stored, flags = rows.slice(0, count), stored.slice(0, count), flags[:count]
+        is_packed = flags & FLAG_COMPRESSED != 0
+        if not self.stored:
+            is_packed &= np.asarray(searched.is_null())
+            rows = rows.set_column(rows.schema.names.index(BODY), BODY, pc.coalesce(searched, stored))
+        kinds = pa.nulls(count, pa.string())
+        if is_packed.any():
+            known = [compression_of(flag) if packed else None for flag, packed in zip(flags.tolist(), is_packed, strict=True)]
+            kinds = pa.array(known, pa.string())
+        return rows.append_column(formats.PACKED, kinds), searched
 
-    def _chosen(self, rows: pa.RecordBatch, position: int, packed: tuple[int, ...] = ()) -> Chosen:
+    def _chosen(self, rows: pa.RecordBatch, position: int) -> Chosen:
         topics = {pair["values"]: pair["counts"] for pair in rows.column("topic").value_counts().to_pylist()}
         size = pc.sum(rows.column(formats.SIZE)).as_py() or 0
-        if packed:
-            kept = set(rows.column("commitLogOffset").to_pylist())
-            packed = tuple(offset for offset in packed if offset in kept)
         encoded = None
         if self.encode is not None and rows.num_rows:
             # A slice shares its buffers with what is left out: encoders want none.
             encoded = self.encode(rows.select(self.schema.names).take(pa.array(np.arange(rows.num_rows))))
-        return Chosen(position, encoded, rows.num_rows, size, Counter(topics), packed=packed)
+        return Chosen(position, encoded, rows.num_rows, size, Counter(topics))
 
 
 # -------------------------------------------------------------------------------------------------------------------------- run
@@ -284,7 +257,7 @@ class Export:
             output.settle(target)
             result.to = settings.to
         self._notes.close()
-        result.exit = ExitStatus.LOST if self._lost else ExitStatus.DONE
+        result.exit = ExitStatus.LOST if self._lost or result.unsearched else ExitStatus.DONE
         return result.lines()
 
     def _read(self) -> Iterator[Chosen]:
@@ -297,13 +270,13 @@ class Export:
             settings.store, settings.commitlogs, settings.choice.read_topics, settings.keys, settings.since, settings.until,
             columns, "stored" if settings.reads_bodies else "none", damage=log_rows.ROWS, delays=settings.delays,
         )  # fmt: skip
-        only = _undecided(question) if settings.choice.undecided else None
+        only = undecided(question) if settings.choice.undecided else None
         group = settings.choice.unconsumed_by
         unread = None if group is None else _unread(group, settings, self._notes)
         self._roots, self._schema = question.roots, formats.written_schema(body=settings.writes_bodies)
         encode = None if settings.count else formats.encoder(settings.format)
-        unpack = 0 if settings.body == "stored" else settings.body_max
-        chooser = Chooser(settings.choice, encode, unpack, self._schema, only, unread)
+        stored = settings.body == "stored"
+        chooser = Chooser(settings.choice, encode, settings.body_max, stored, self._schema, only, unread)
         return question.read_as(question.schema(), chooser)
 
     def _take(self, batches: Iterator[Chosen], sink: formats.Sink | None) -> None:
@@ -325,6 +298,12 @@ class Export:
                         "body that is exported as it is stored",
                         f"offset {offset}: its body does not unpack, or into more than --body-max: it is exported as stored",
                     )
+                for offset in chosen.unsearched:
+                    self._notes.add(
+                        "body that could not be searched",
+                        f"offset {offset}: its body does not unpack, or into more than --body-max: not searched, and left out",
+                    )
+                result.unsearched += len(chosen.unsearched)
                 if sink is not None and chosen.encoded is not None:
                     sink.add(chosen.encoded)
                 self._progress.moved(max(0, chosen.position - at))

@@ -10,9 +10,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal, TypeVar, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,9 +21,12 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.local.engines import own_cores
 from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store, roots_of
 from rocketmq_reindex.storage_format.errors import RefusedError, UsageError
+from rocketmq_reindex.storage_format.record import meaning
+from rocketmq_reindex.storage_format.record.system_bodies import op_offsets
 from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.topics import DISCARD_TOPIC, OP_TAG, OP_TOPIC
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.messages.batches import DAMAGE, MessageBatches, fields
@@ -178,6 +182,71 @@ def _kept(block: Block) -> Block:
     # The window's own buffer owns its bytes, a view of a mapped file does not.
     data = np.array(block.data) if block.data.flags.owndata else block.data
     return dataclasses.replace(block, messages=messages, data=data)
+
+
+# ----------------------------------------------------------------------------------------------------------------- transactions
+# What became of half messages.
+
+_OF_HALVES: Final = ("topic", "kind", "queueId", "consumeQueueOffset", "uniqKey", "tags", "commitLogOffset", "body")
+_ORIGIN: Final = "originOffset"
+
+
+class _Told(NamedTuple):
+    """What one batch says of half messages: their rows and those of what decides them, and which are committed."""
+
+    rows: pa.RecordBatch
+    origins: npt.NDArray[np.int64]
+    """offsets in the log of the half messages of committed ones (int64)"""
+    keys: pa.Array
+    """unique keys of committed messages (string)"""
+
+
+def _told(batch: pa.RecordBatch) -> Iterator[_Told]:
+    kinds = batch.column("kind")
+    told = batch.filter(pc.is_in(kinds, value_set=pa.array([meaning.HALF, meaning.OP, meaning.GIVEN_UP])))
+    committed = batch.filter(pc.and_(pc.equal(kinds, meaning.MESSAGE), pc.is_valid(batch.column(_ORIGIN))))
+    # A slice would keep what else is in the batch.
+    told = told.select(_OF_HALVES).take(pa.array(np.arange(told.num_rows)))
+    yield _Told(told, committed.column(_ORIGIN).to_numpy(), committed.column("uniqKey").drop_null())
+
+
+def undecided(asked: MessageQuestion) -> npt.NDArray[np.int64]:
+    """Return the offsets in the log of half messages that nobody has decided (int64, sorted).
+
+    An op message decides, and so does a committed message: a broker that dies may have stored it, and no op message yet. A
+    broker that asks for a half message stores it once more (``putBackHalfMsgQueue``): what decides one copy, or gives it up,
+    decides about all with its unique key, and the newest stands for them.
+    """
+    columns = (*_OF_HALVES, _ORIGIN)
+    question = dataclasses.replace(asked, topics=(), keys=(), since=None, until=None, columns=columns, body="stored")
+    decided, closed = set[tuple[int, int]](), set[str]()
+    places, keys = list[tuple[int, int, int]](), list[str | None]()
+    origins, committed_keys = [np.empty(0, np.int64)], [pa.array([], pa.string())]
+    for told in question.read_as(question.schema(), _told):
+        origins.append(told.origins)
+        committed_keys.append(told.keys)
+        for topic, kind, queue, offset, key, tags, phy_offset, body in zip(
+            *(told.rows.column(name).to_pylist() for name in _OF_HALVES), strict=True
+        ):
+            if kind == meaning.HALF:
+                places.append((queue, offset, phy_offset))
+                keys.append(key)
+            elif topic == OP_TOPIC and tags == OP_TAG:
+                decided.update((queue, half) for half in op_offsets(body))
+            elif topic == DISCARD_TOPIC and key is not None:
+                closed.add(key)
+    is_committed = np.isin(np.array([place[2] for place in places], np.int64), np.concatenate(origins))
+    of_key = pc.is_in(pa.array(keys, pa.string()), value_set=pa.chunked_array(committed_keys))
+    is_decided = [
+        committed or by_key or (queue, offset) in decided
+        for committed, by_key, (queue, offset, _) in zip(is_committed.tolist(), of_key.to_pylist(), places, strict=True)
+    ]
+    closed.update(key for key, done in zip(keys, is_decided, strict=True) if key and done)
+    newest: dict[str | int, int] = {}
+    for (_, _, phy_offset), key, done in zip(places, keys, is_decided, strict=True):
+        if not done and key not in closed:
+            newest[phy_offset if key is None else key] = phy_offset
+    return np.array(sorted(newest.values()), np.int64)
 
 
 # ------------------------------------------------------------------------------------------------------------------------ order

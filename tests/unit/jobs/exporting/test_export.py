@@ -7,6 +7,7 @@ import csv
 import datetime as dt
 import json
 import os
+import shutil
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -129,7 +130,7 @@ def test_what_is_chosen(mixed: Path, tmp_path: Path) -> None:
     check([row for row in every if key in (row["keys"] or "").split(" ") or key == row["uniqKey"]], key=key)
     check([row for row in of_topic if row["tags"] in (tag, "none")], topic=topic, tag=[tag, "none"])
     whole = {row["commitLogOffset"]: row["body"] for row in rows_of(mixed, "unpacked")}
-    bodies = {row["commitLogOffset"]: whole[row["commitLogOffset"]] or row["body"] for row in every}
+    bodies = {row["commitLogOffset"]: whole[row["commitLogOffset"]] or b"" for row in every}
     check([row for row in every if b"\x00" in bodies[row["commitLogOffset"]]], regex=r"\x00")
     check([row for row in every if b"ab" in bodies[row["commitLogOffset"]]], text="ab")
 
@@ -278,6 +279,61 @@ def test_bodies(make: Make, tmp_path: Path) -> None:
     assert not stored.warnings
     assert "body" not in exported(store, tmp_path / "none.jsonl", body="none")[0]
     assert rr.export(store, text="packed", count=True).messages == 1
+
+
+def test_bodies_that_cannot_be_searched_are_told(make: Make, tmp_path: Path) -> None:
+    packed = zlib.compress(b"needle")
+    store = make(
+        Message(topic="T", body=packed, sysflag=1), Message(topic="T", body=b"needle"), Message(topic="T", body=b"other"),
+        Message(topic="T", body=b"needle but no zlib", sysflag=1), Message(topic=HALF, body=b"other"),
+    )  # fmt: skip
+    result = rr.export(store, text="needle", to=tmp_path / "found.jsonl")
+    assert (result.messages, result.unsearched, result.exit_status, len(result.warnings)) == (2, 1, 3, 1)
+    assert "not searched" in result.warnings[0]
+    assert not result.left_out, "nobody looked into those of other kinds"
+    assert rr.export(store, regex="^nee", body_max=1, count=True).unsearched == 2
+    stored = exported(store, tmp_path / "stored.jsonl", regex="^needle$", body="stored")
+    assert [(bytes_of(row), row["bodyCompression"]) for row in stored] == [(packed, "zlib"), (b"needle", None)]
+
+
+def test_regular_expressions_match_characters(make: Make) -> None:
+    store = make(*(Message(topic="T", body=text) for text in ("grün".encode(), "É".encode(), b"gr\xfcn\xff")))
+    for regex, count in (("gr[üö]n", 1), ("(?i)é", 1), ("^gr.n$", 1), ("^.$", 1), (r"\xff", 1), ("^gr.n", 2)):
+        assert rr.export(store, regex=regex, count=True).messages == count, regex
+
+
+def test_the_queue_of_what_waits_is_the_one_that_it_waits_for(make: Make) -> None:
+    store = make(
+        *(Message(topic=HALF, properties={"REAL_TOPIC": "T", "REAL_QID": str(queue)}) for queue in (0, 2, 2)),
+        Message(topic="T", queue_id=2), Message(topic="T"),
+    )  # fmt: skip
+    counts = [rr.export(store, topic="T", kind="half", queue=queue, count=True).messages for queue in (0, 1, 2)]
+    assert counts == [1, 0, 2]
+    plain = rr.export(store, topic="T", queue=2, count=True)
+    assert (plain.messages, plain.left_out) == (1, {"half": 2})
+    assert rr.export(store, topic="T", queue=2, undecided=True, count=True).messages == 2
+    assert rr.export(store, topic=HALF, queue=0, begin_offset=0, count=True).messages == 3, "that topic itself is named"
+    for kind in ("half", "timer", "all"):
+        with pytest.raises(UsageError, match="wait in other queues"):
+            rr.export(store, topic="T", kind=kind, queue=0, begin_offset=0, count=True)
+
+
+def test_a_committed_message_decides_without_an_op_message(make: Make, tmp_path: Path) -> None:
+    def half(key: str) -> Message:
+        properties = {"REAL_TOPIC": "T", "REAL_QID": "0"} | ({"UNIQ_KEY": key} if key else {})
+        return Message(topic=HALF, properties=properties)
+
+    halves = half(""), half("again"), half("again"), half("open"), half("")
+    places = [row["commitLogOffset"] for row in rows_of(make(*halves))]
+    shutil.rmtree(tmp_path / "store")
+    store = make(
+        *halves,
+        Message(topic="T", sysflag=8, prepared_offset=places[0]),
+        Message(topic="T", sysflag=8, prepared_offset=places[1], properties={"UNIQ_KEY": "again"}),
+        Message(topic="T", properties={"UNIQ_KEY": "open"}),
+    )  # fmt: skip
+    found = exported(store, tmp_path / "x.jsonl", undecided=True)
+    assert [row["commitLogOffset"] for row in found] == places[3:]
 
 
 def test_nothing_is_written_over(mixed: Path, tmp_path: Path) -> None:
