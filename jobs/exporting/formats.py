@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import io
 import os
+import re
 import urllib.parse
 from collections import OrderedDict
 from collections.abc import Callable
@@ -75,11 +76,16 @@ def written_schema(*, body: bool) -> pa.Schema:
 # ------------------------------------------------------------------------------------------------------------------------ texts
 # Columns as texts. All is done for a whole column at once; only rare values are looked at one by one.
 
-_CONTROLS: Final = r"[\x00-\x1f\x7f-\x{9f}\x{2028}\x{2029}]"
+_TURNS: Final = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""ends of lines, and what changes the direction of a text: it shows another text than there is"""
+_CONTROLS: Final = rf"[\x00-\x1f\x7f-\x{{9f}}{_TURNS}]"
 """what is escaped in JSON: it would end a line, or be a command to a terminal"""
-_OF_TERMINALS: Final = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{9f}]"
-_ESCAPED: Final = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
+_OF_TERMINALS: Final = rf"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x{{9f}}{_TURNS}]"
+_TURN_CODES: Final = (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+_ESCAPED: Final = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0), *_TURN_CODES)}
 _SHORT: Final = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"))
+ESCAPED_MAX: Final = 64 << 20
+"""bytes of a body that is a text: its escapes take six times that, and Arrow has offsets of 32 bits"""
 _CLOCK: Final = pa.timestamp("ms", "UTC")
 
 
@@ -87,20 +93,23 @@ def _any(mask: pa.Array) -> bool:
     return bool(pc.any(mask).as_py())
 
 
-def _translated(texts: pa.Array, pattern: str) -> pa.Array:
-    """Return texts with the characters of ``pattern`` as escapes."""
+def _with_escapes(text: str) -> str:
+    return text.translate(_ESCAPED)
+
+
+def _changed(texts: pa.Array, pattern: str, change: Callable[[str], str] = _with_escapes) -> pa.Array:
+    """Return texts with a change of those in which ``pattern`` is found: escapes in the place of what is not shown."""
     found = pc.fill_null(pc.match_substring_regex(texts, pattern), fill_value=False)
     if not _any(found):
         return texts
-    escaped = [text.translate(_ESCAPED) for text in texts.filter(found).to_pylist()]
-    return pc.replace_with_mask(texts, found, pa.array(escaped, pa.string()))
+    return pc.replace_with_mask(texts, found, pa.array(map(change, texts.filter(found).to_pylist()), pa.string()))
 
 
 def json_texts(texts: pa.Array) -> pa.Array:
     """Return texts as strings of JSON; null stays null."""
     for character, instead in _SHORT:
         texts = pc.replace_substring(texts, character, instead)
-    return pc.binary_join_element_wise('"', _translated(texts, _CONTROLS), '"', "")
+    return pc.binary_join_element_wise('"', _changed(texts, _CONTROLS), '"', "")
 
 
 def json_maps(maps: pa.Array) -> pa.Array:
@@ -119,11 +128,14 @@ def utf8(bodies: pa.Array) -> pa.Array:
 
 
 def body_texts(bodies: pa.Array, *, unseen: bool) -> tuple[pa.Array, pa.Array]:
-    """Return bodies (binary) as texts, and how each is one: ``text`` where it is UTF-8, else ``base64``.
+    """Return bodies (binary) as texts, and how each is one: ``text`` where it is UTF-8 and not too long, else ``base64``.
 
     ``unseen``: a body with characters that nobody sees, and that a terminal obeys, is no text either.
     """
     texts = utf8(bodies)
+    long = pc.fill_null(pc.greater(pc.binary_length(texts), ESCAPED_MAX), fill_value=False)
+    if _any(long):
+        texts = pc.if_else(long, pa.scalar(None, pa.string()), texts)
     if unseen:
         hidden = pc.fill_null(pc.match_substring_regex(texts, _OF_TERMINALS), fill_value=False)
         texts = pc.if_else(hidden, pa.scalar(None, pa.string()), texts)
@@ -189,7 +201,10 @@ def _joined(texts: pa.Array) -> bytes:
 
 MARK: Final = "'"
 """stands before a text that a spreadsheet would take for a formula, and before one that begins with it"""
-_FORMULA: Final = rf"^[=+\-@\t\r\n{MARK}\x{{ff1d}}\x{{ff0b}}\x{{ff0d}}\x{{ff20}}]"
+_SIGNS: Final = f"=+\\-@{MARK}\uff1d\uff0b\uff0d\uff20"
+_FORMULA: Final = rf"^[{_SIGNS}\t\r\n]"
+_INNER: Final = rf"([;\t\r\n])([{_SIGNS}])"
+"""where a formula begins for a spreadsheet that ends cells at other characters than a comma"""
 
 
 def csv_lines(batch: pa.RecordBatch) -> bytes:
@@ -203,12 +218,12 @@ def csv_lines(batch: pa.RecordBatch) -> bytes:
 
 def _cell(column: pa.Array) -> pa.Array:
     if pa.types.is_map(column.type):
-        return json_maps(column)
+        return _changed(json_maps(column), _INNER, lambda text: re.sub(_INNER, lambda at: f"{at[1]}\\u{ord(at[2]):04x}", text))
     if pa.types.is_timestamp(column.type):
         return _clock(column)
     if not pa.types.is_string(column.type):
         return column
-    texts = _translated(column, _OF_TERMINALS)
+    texts = pc.replace_substring_regex(_changed(column, _OF_TERMINALS), _INNER, rf"\1{MARK}\2")
     begins = pc.fill_null(pc.match_substring_regex(texts, _FORMULA), fill_value=False)
     return pc.if_else(begins, pc.binary_join_element_wise(MARK, texts, ""), texts) if _any(begins) else texts
 

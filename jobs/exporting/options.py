@@ -22,6 +22,8 @@ from rocketmq_reindex.udfs.times import show_time
 
 _ALL: Final = "all"
 KINDS: Final = tuple(kind for kind in get_args(option.RecordKind) if kind != _ALL)
+BODY_MOST: Final = 256 << 20
+"""Bytes of an unpacked body: Arrow has offsets of 32 bits into the bodies of a batch."""
 _FOLDERS: Final = ("parquet",)
 """formats whose export is a folder"""
 
@@ -167,8 +169,8 @@ def export_settings(given: Mapping[str, Any]) -> ExportSettings:
     since, until = settings.since, settings.until
     if since is not None and until is not None and since >= until:
         raise refuse(f"--since {show_time(since)} is not before --until {show_time(until)}, so nothing can be found")
-    if settings.body_max < 1:
-        raise refuse("--body-max takes a number above 0")
+    if not 1 <= settings.body_max <= BODY_MOST:
+        raise refuse(f"--body-max takes a number from 1 to {BODY_MOST}")
     if not settings.count and not settings.to:
         raise refuse("name a place for the export by --to, or give --count")
     return settings

@@ -371,7 +371,13 @@ def _publish_file(file: str, target: str) -> None:
     except FileExistsError:
         raise there from None
     except OSError:
-        # No hard links there, as on some shares.
-        if os.path.lexists(target):
+        # No hard links there, as on some shares: the name is taken first, so that the file replaces nothing of others.
+        try:
+            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        except FileExistsError:
             raise there from None
-        os.rename(file, target)
+        try:
+            os.rename(file, target)
+        except BaseException:
+            os.unlink(target)
+            raise

@@ -7,6 +7,7 @@ import csv
 import datetime as dt
 import json
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Callable
@@ -174,7 +175,29 @@ def test_undecided_half_messages(make: Make, tmp_path: Path) -> None:
         rr.export(store, undecided=True, kind="half", count=True)
 
 
-FORMULAS = ("=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "'quoted", "''", "plain", "a=b", '"', ",", "two\nlines", "＝1", "")
+FORMULAS = (
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\tx",
+    "\rx",
+    "'quoted",
+    "''",
+    "plain",
+    "a=b",
+    '"',
+    ",",
+    "two\nlines",
+    "＝1",
+    "",
+    "x;=1",
+    "x\t+1",
+    "\t=1",
+    "x;'=1",
+    ";;-1",
+    "x\n@1",
+)
 
 
 def test_cells_of_csv_are_no_formulas_and_can_be_read_back(make: Make, tmp_path: Path) -> None:
@@ -189,11 +212,12 @@ def test_cells_of_csv_are_no_formulas_and_can_be_read_back(make: Make, tmp_path:
         rows = list(csv.DictReader(file))
     for row in rows:
         assert not any(value.startswith(tuple("=+-@\t\r＝")) for value in row.values())
-    found = [row["body"].removeprefix("'") for row in rows]
+        assert not any(re.search("[;\t\n][=+@＝-]", value) for value in row.values()), "also where cells end at others"
+    found = [re.sub("([;\t\r\n])'", r"\1", row["body"].removeprefix("'")) for row in rows]
     assert found[: len(FORMULAS)] == list(FORMULAS)
     assert [row["bodyFormat"] for row in rows[-2:]] == ["base64", "base64"]
     assert [base64.b64decode(body) for body in found[-2:]] == [b"\xff\x00", b"\x1b]0;x\x07"]
-    assert json.loads(rows[0]["properties"])["KEYS"] == "=1+1"
+    assert [json.loads(row["properties"])["KEYS"] for row in rows[: len(FORMULAS)]] == [text or "k" for text in FORMULAS]
 
 
 def test_escape_sequences_stay_within_strings_of_json(make: Make, tmp_path: Path) -> None:
@@ -336,6 +360,38 @@ def test_a_committed_message_decides_without_an_op_message(make: Make, tmp_path:
     assert [row["commitLogOffset"] for row in found] == places[3:]
 
 
+@pytest.mark.parametrize("turn", ["\u202e", "\u2028", "\u061c", "\u200f", "\u2069"])
+def test_what_turns_a_text_is_escaped(make: Make, tmp_path: Path, turn: str) -> None:
+    store = make(Message(topic="T", body=f"a{turn}b".encode(), properties={"TAGS": f"x{turn}", "KEYS": turn}))
+    (row,) = exported(store, tmp_path / "x.jsonl")
+    assert (row["body"], row["tags"], row["properties"]["KEYS"]) == (f"a{turn}b", f"x{turn}", turn)
+    rr.export(store, to=tmp_path / "x.csv", format="csv")
+    for name in ("x.jsonl", "x.csv"):
+        assert turn not in (tmp_path / name).read_text(encoding="utf-8")
+
+
+def test_long_texts_are_base64(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "ESCAPED_MAX", 100)
+    store = make(*(Message(topic="T", body=zlib.compress(b"\x01" * size), sysflag=1) for size in (100, 101)))
+    found = exported(store, tmp_path / "x.jsonl")
+    assert [(row["bodyFormat"], bytes_of(row)) for row in found] == [("text", b"\x01" * 100), ("base64", b"\x01" * 101)]
+
+
+def test_without_hard_links_nothing_is_written_over(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_link(_: str, target: str) -> None:
+        if target.endswith("taken.jsonl"):
+            Path(target).write_text("mine")
+        raise OSError(95, "Operation not supported")
+
+    store = make(Message(topic="T", body=b"x"))
+    monkeypatch.setattr(os, "link", no_link)
+    assert exported(store, tmp_path / "x.jsonl")[0]["body"] == "x"
+    with pytest.raises(InputError, match="is there meanwhile"):
+        rr.export(store, to=tmp_path / "taken.jsonl")
+    assert (tmp_path / "taken.jsonl").read_text() == "mine"
+    assert sorted(os.listdir(tmp_path)) == ["store", "taken.jsonl", "x.jsonl"]
+
+
 def test_nothing_is_written_over(mixed: Path, tmp_path: Path) -> None:
     taken, folder = tmp_path / "file", tmp_path / "folder"
     taken.write_text("mine")
@@ -378,6 +434,7 @@ def test_wrong_keywords(mixed: Path) -> None:
         {}, {"count": True, "queue": 1}, {"count": True, "begin_offset": 1}, {"count": True, "regex": "("},
         {"count": True, "topic": ""}, {"count": True, "topic": "T", "queue": 1, "begin_offset": 2, "end_offset": 2},
         {"count": True, "since": 2 * EPOCH, "until": EPOCH}, {"count": True, "body_max": 0},
+        {"count": True, "body_max": (256 << 20) + 1},
         {"count": True, "topic": "T", "queue": 1, "end_offset": INT64_MAX}, {"count": True, "kind": "no"},
     ):  # fmt: skip
         with pytest.raises(UsageError):
