@@ -10,6 +10,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.consumer_offsets import OffsetFile
 from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.jobs.store.queue import OffsetSpan
 from rocketmq_reindex.jobs.tracing.finding import Belonging, OwnRecords, StoreTracer
 from rocketmq_reindex.jobs.tracing.telling import Telling, event_of
 from rocketmq_reindex.jobs.tracing.timeline import Trace, TracedMessage, TraceEvent, TraceResult, in_order
@@ -25,18 +26,23 @@ from rocketmq_reindex.storage_format.showing import counted
 def _of_groups(
     tracer: StoreTracer, places: Sequence[Belonging], offset_files: Sequence[OffsetFile], notes: Notes
 ) -> Iterator[TraceEvent]:
-    """Yield where each group stands that reads a queue in which the message lies."""
-    by_queue: dict[tuple[str, int], list[Message]] = {}
-    for record in (each.record for each in places):
-        by_queue.setdefault((record.topic, record.queue_id), []).append(record)
+    """Yield where each group stands that reads a queue in which the message lies, also as one of a light queue."""
+    by_queue: dict[tuple[str, int], list[OffsetSpan]] = {}
+    for each in places:
+        first = each.record.queue_offset
+        span = OffsetSpan(first, first + each.record.message_count)
+        by_queue.setdefault((each.record.topic, each.record.queue_id), []).append(span)
+        for light in each.meant.details.get("lightQueues", ()):
+            if (first := light["offset"]) is not None:
+                by_queue.setdefault((light["queue"], 0), []).append(OffsetSpan(first, first + 1))
     for file in offset_files if by_queue else ():
         evidence = f"{CONFIG}/{files.base(file.path)}"
         for (group, topic, queue_id), reached in file.offsets(notes).items():
-            for record in by_queue.get((topic, queue_id), ()):
+            for span in by_queue.get((topic, queue_id), ()):
                 stands = f"group {group} is at {reached} of {topic}, queue {queue_id}"
-                if reached >= record.queue_offset + record.message_count:
+                if reached >= span.end:
                     what, text = "passed", f"{stands}: it consumed the message, skipped it, sent it back, or took it by POP"
-                elif reached > record.queue_offset:
+                elif reached > span.first:
                     what, text = "passed", f"{stands}: it is through with a part of the batch"
                 else:
                     what, text = "not reached", f"{stands}: it has not consumed the message, or not noted it yet"

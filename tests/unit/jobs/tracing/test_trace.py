@@ -308,6 +308,20 @@ def test_files_of_offsets_that_are_none(make: Make, text: str) -> None:
     assert whats(store, "A")[2:] == [("passed", "follows"), ("not reached", "follows")]
 
 
+def test_where_a_group_stands_in_a_light_queue(make: Make) -> None:
+    """By the offset that the message has there (``LmqConsumerOffsetManager``)."""
+    properties = {"UNIQ_KEY": "A", "INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "7,3"}
+    store = make(Message(topic="Orders", properties=properties))
+    (store / "config").mkdir()
+    table = {"%LMQ%a@%LMQ%a": 8, "%LMQ%b@%LMQ%b": 3}
+    (store / "config" / "lmqConsumerOffset.json").write_text(json.dumps({"offsetTable": {}, "lmqOffsetTable": table}))
+    (found,) = rr.trace(store, id="A")
+    stands = [(event.what, event.group, event.evidence) for event in found.events[2:]]
+    assert stands == [
+        ("passed", "%LMQ%a", "config/lmqConsumerOffset.json"), ("not reached", "%LMQ%b", "config/lmqConsumerOffset.json"),
+    ]  # fmt: skip
+
+
 def test_hostile_names(make: Make, capsys: pytest.CaptureFixture[str]) -> None:
     """Escape sequences of a log reach no terminal."""
     evil = "\x1b[31mred\u202e"
