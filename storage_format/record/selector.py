@@ -44,7 +44,7 @@ def _integer(text: str, bits: int) -> int:
         raise _Failed
     try:
         # Zeros in front count for Python's bound on digits, and for nothing in Java.
-        number = int(text[:1].strip("0123456789") + (text.lstrip("+-").lstrip("0") or "0"))
+        number = int(("-" if text[0] == "-" else "") + (text.lstrip("+-").lstrip("0") or "0"))
     except ValueError:
         raise _Failed from None
     if not -(1 << bits - 1) <= number < 1 << bits - 1:

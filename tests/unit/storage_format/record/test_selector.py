@@ -35,6 +35,7 @@ from rocketmq_reindex.storage_format.record.selector import Selector, SelectorEr
         ("a", {"a": "true"}, False),
         ("a > 5 OR TRUE", {"a": "9" * 5000}, False),  # no number that 64 bits hold, as for Java
         ("a = 5", {"a": "0" * 5000 + "5"}, True),
+        ("a = 3", {"a": "٣"}, True),  # Character.digit knows it
         ("a = -5", {"a": "-" + "0" * 5000 + "5"}, True),
         ("a > 5.0", {"a": "9" * 5000}, True),
     ],
