@@ -17,7 +17,6 @@ from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS
 from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.consumer_offsets import OffsetFile
-from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.settings import has_bytes
 from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, SCHEDULED, TIMED, Rows
@@ -127,7 +126,7 @@ def pass_halves(
 
     Without it a broker asks again about half messages that were committed after a check, and commits them twice.
     """
-    kept = table.get("offsetTable", {}).get(_TRANSACTIONS, {}).get("0")
+    kept = consumer_offsets.as_offset(table.get("offsetTable", {}).get(_TRANSACTIONS, {}).get("0"))
     halves = _half_offsets(results, kept or 0, engine, staging)
     offset = halves.goes_on(kept)
     warnings = list[str]()
@@ -185,7 +184,9 @@ def check(table: dict[str, Any], staging: StagingFolder) -> Iterator[str]:
     """Yield a warning for each group whose offset is not one of its queue, as it was built into the tree."""
     bounds: dict[tuple[str, int], tuple[int, int] | None] = {}
     outside = 0
-    for (group, topic, queue), offset in OffsetFile(CONSUMER_OFFSETS, table).offsets(Notes.silent()).items():
+    for (group, topic, queue), offset in OffsetFile(CONSUMER_OFFSETS, table).entries():
+        if offset is None:
+            continue
         if (topic, queue) not in bounds:
             bounds[topic, queue] = _bounds(staging, topic, queue)
         known = bounds[topic, queue]

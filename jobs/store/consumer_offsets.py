@@ -59,11 +59,11 @@ class OffsetFile(NamedTuple):
             for queue, offset in pairs:
                 is_queue = _QUEUE_ID.fullmatch(queue) is not None and int(queue) <= INT32_MAX
                 place = QueueOfGroup(group, topic, int(queue) if is_queue else 0)
-                yield OffsetEntry(place, _offset(offset) if is_queue else None)
+                yield OffsetEntry(place, as_offset(offset) if is_queue else None)
         light = self.said.get(LMQ_TABLE)
         for name, offset in light.items() if isinstance(light, dict) else ():
             topic, _, group = name.partition("@")
-            yield OffsetEntry(QueueOfGroup(group, topic, 0), _offset(offset))
+            yield OffsetEntry(QueueOfGroup(group, topic, 0), as_offset(offset))
 
     def offsets(self, notes: Notes) -> dict[QueueOfGroup, int]:
         """Return the offsets of the file; what is none of a group is a note. A negative one is none (``queryOffset``)."""
@@ -78,7 +78,7 @@ class OffsetFile(NamedTuple):
         return found
 
 
-def _offset(value: object) -> int | None:
+def as_offset(value: object) -> int | None:
     """Return a number as fastjson reads a Long, of a text, too; None for what is none."""
     number = int(value) if isinstance(value, str) and _OFFSET.fullmatch(value) else value
     return number if type(number) is int and INT64_MIN <= number <= INT64_MAX else None

@@ -32,7 +32,7 @@ def op(body: str, tag: str = "d") -> Message:
     return Message(OP, properties={"TAGS": tag}, body=body.encode())
 
 
-def build(tmp_path: Path, records: list[Message], given: int | None = None) -> tuple[int | None, BuildResult]:
+def build(tmp_path: Path, records: list[Message], given: int | str | None = None) -> tuple[int | None, BuildResult]:
     """The offset that the build writes where a backup has the offset ``given``."""
     with LogWriter(tmp_path / "store" / "commitlog", 1 << 16) as writer:
         for record in records:
@@ -95,6 +95,13 @@ def test_the_offset_of_a_backup(given: int, wanted: int, warned: str, tmp_path: 
     about = [warning for warning in summary.warnings if GROUP in warning]
     assert len(about) == bool(warned)
     assert all(warned in warning for warning in about)
+
+
+def test_an_offset_that_is_a_text(tmp_path: Path) -> None:
+    """fastjson reads a Long of it."""
+    offset, summary = build(tmp_path, [half("A"), half("B"), half("A", 1), half("B", 1)], "0")
+    assert offset == 2
+    assert [warning for warning in summary.warnings if "goes on at 2" in warning]
 
 
 def test_a_right_offset_stays_where_old_copies_stand_above_it(tmp_path: Path) -> None:
