@@ -20,16 +20,17 @@ setup: ## .venv from uv.lock, a JDK 17 or 21, Delta's jars; does only what is mi
 test-setup:  # with RocketMQ 5.5.0's own jars: the newest of which Maven Central has all modules
 	@scripts/setup --test
 
+# Of 5.3.4 a test of `make slow` alone has any use.
+RELEASES = 5.5.0 5.5.1 5.4.0 5.3.3 4.9.8
 oracles: setup  # RocketMQ of all versions
-	@for version in 5.5.0 5.5.1 5.4.0 5.3.4 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
+	@for version in $(RELEASES) 5.3.4; do $(ENV) tests/oracle/run $$version build; done
 
 # What Maven makes goes beside the rest: each of the two waits for downloads. Maven's own runs would write one repository.
 full-setup: setup  # RocketMQ of all versions but 5.3.4, an HDFS, an S3 server, Spark's jars for S3, dist/, DuckDB and Polars, a browser, the pages of docs/, Airflow in .venv-airflow
 	@$(MAKE) --no-print-directory by-maven & $(MAKE) --no-print-directory without-maven || { wait || true; exit 1; }; wait $$!
 
-# Of 5.3.4 a test of `make slow` alone has any use.
 by-maven: setup
-	@for version in 5.5.0 5.5.1 5.4.0 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version build; done
+	@for version in $(RELEASES); do $(ENV) tests/oracle/run $$version build; done
 	@for version in 5.5.0 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version archive; done
 	@$(ENV) tests/hdfs/run build
 	@$(ENV) tests/s3a/build

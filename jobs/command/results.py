@@ -119,6 +119,16 @@ class Result:
         return f"<table><caption>{type(self).__name__}</caption>{rows}</table>"
 
 
+class WarnedResult(Result):
+    """A result with ``warnings`` among its fields, which the command says on stderr."""
+
+    warnings: list[str]
+
+    def stderr_lines(self) -> list[str]:
+        """Return the warnings, and the error."""
+        return [*(f"warning: {warning}" for warning in self.warnings), *super().stderr_lines()]
+
+
 class OutputError(ReindexError):
     """Stdout could not be written. What the command did before it printed stays."""
 

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rocketmq_reindex import files
@@ -23,15 +23,14 @@ from rocketmq_reindex.jobs.publishing.layout import check_writable, is_there, wr
 from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.consumer_offsets import MergedOffsets, OffsetFile, QueueOfGroup
 from rocketmq_reindex.jobs.store.contents import StoreLog, last_record
-from rocketmq_reindex.jobs.store.folders import Notes, entries
-from rocketmq_reindex.jobs.store.queue import StoreQueue, queue_folder, topics
+from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.jobs.store.queue import StoreQueue, open_queue, queue_ids, topics
 from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store, rocksdb_queues
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
-from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, INT64_MAX, QUEUES
+from rocketmq_reindex.storage_format.layouts import INT64_MAX, QUEUES
 from rocketmq_reindex.storage_format.record.layout import FLAG_TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_reindex.storage_format.record.meaning import MESSAGE, kind_of
 from rocketmq_reindex.storage_format.showing import escape, listed
-from rocketmq_reindex.storage_format.topics import path_component
 
 
 class KnownQueue(NamedTuple):
@@ -47,7 +46,7 @@ _NO_QUEUE: Final = KnownQueue(0, 0)
 
 
 class _Queues:
-    """The queues of a store, each looked at once."""
+    """The queues of a store, each looked at once. One of them is open at a time."""
 
     def __init__(self, question: ConsumersQuestion, notes: Notes) -> None:
         self._store, self._notes = question.store, notes
@@ -55,29 +54,40 @@ class _Queues:
         self.log = StoreLog(question.roots, notes)
         self._last = last_record(self.log)
         self._known: dict[tuple[str, int], KnownQueue | None] = {}
+        self._place: tuple[str, int] | None = None
+        self._open: StoreQueue | None = None
+        self._lost = Notes.silent()
+        """what cannot be read of the open queue"""
 
     def known(self, topic: str, queue_id: int) -> KnownQueue | None:
         """Return what the store knows of a queue; None where it has no files of it."""
         if (topic, queue_id) not in self._known:
-            with self._opened(topic, queue_id) as opened:
-                self._known[topic, queue_id] = None if opened is None else self._extent(*opened)
+            queue = self._queue(topic, queue_id)
+            self._known[topic, queue_id] = None if queue is None else self._extent(queue)
         return self._known[topic, queue_id]
 
-    @contextlib.contextmanager
-    def _opened(self, topic: str, queue_id: int) -> Iterator[tuple[StoreQueue, Notes] | None]:
-        """Open a queue that has files. The notes are those of its files alone."""
-        folder = queue_folder(self._store, topic, queue_id) if topic in self.topics and path_component(topic) else None
-        if folder is None:
-            yield None
-            return
-        lost = Notes.silent()
-        queue = StoreQueue(*folder, self.log, lost)
-        with contextlib.closing(queue):
-            yield (queue, lost) if queue.has_files else None
-        if lost.lost:
-            self._notes.add("queue files", lost.lost)
+    def _queue(self, topic: str, queue_id: int) -> StoreQueue | None:
+        """Return a queue that has files, which is open until another one is asked for."""
+        if self._place != (topic, queue_id):
+            self._close_queue()
+            self._place, self._lost = (topic, queue_id), Notes.silent()
+            if topic in self.topics:
+                self._open = open_queue(self._store, topic, queue_id, self.log, self._lost)
+        return self._open
 
-    def _extent(self, queue: StoreQueue, lost: Notes) -> KnownQueue:
+    def _close_queue(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+        if self._lost.lost:
+            self._notes.add("queue files", self._lost.lost)
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._close_queue()
+        self.log.close()
+
+    def _extent(self, queue: StoreQueue) -> KnownQueue:
         units, log_start = queue.units, self.log.start
         log_end = INT64_MAX if self._last is None else self._last.phy_offset + self._last.size
         # ConsumeQueue.correctMinOffset: a queue begins where the log does, and a start cuts it where the log ends.
@@ -86,60 +96,46 @@ class _Queues:
         if queue.batch:
             last = units.at(end - 1) if end > units.begin else None
             end_offset = 0 if last is None else last.base + last.messages
-            return KnownQueue(units.at(first).base if first < end else end_offset, end_offset, not lost.lost)
-        return KnownQueue(min(first, end), end, not lost.lost)
+            return KnownQueue(units.at(first).base if first < end else end_offset, end_offset, not self._lost.lost)
+        return KnownQueue(min(first, end), end, not self._lost.lost)
 
     def check_ends(self) -> None:
         """Note that the queues lack the log's last record, as after a crash: their ends are too low then."""
         last = self._last
         if last is None or last.sys_flag & FLAG_TRANSACTION_MASK in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
             return
-        with self._opened(last.topic, last.queue_id) as opened:
-            queue = None if opened is None else opened[0]
-            if queue is None or queue.units.at(queue.units.find(last.queue_offset)).phy_offset < last.phy_offset:
-                where = f"{escape(last.topic)}/{last.queue_id}"
-                self._notes.add(
-                    "queues that end early",
-                    f"{where}: has no unit for the log's last record, at {last.phy_offset}: a build or a start adds what the "
-                    "queues lack: until then their ends, and what is said of offsets behind them, may be too low",
-                    lost=False,
-                )
+        queue = self._queue(last.topic, last.queue_id)
+        if queue is None or queue.units.at(queue.units.find(last.queue_offset)).phy_offset < last.phy_offset:
+            where = f"{escape(last.topic)}/{last.queue_id}"
+            self._notes.add(
+                "queues that end early",
+                f"{where}: has no unit for the log's last record, at {last.phy_offset}: a build or a start adds what the "
+                "queues lack: until then their ends, and what is said of offsets behind them, may be too low",
+                lost=False,
+            )
 
     def time_at(self, place: QueueOfGroup, offset: int) -> int | None:
         """Return when the message at an offset of a queue was stored, or the next one that is there; None where none is."""
-        with self._opened(place.topic, place.queue_id) as opened:
-            if opened is None:
-                return None
-            queue = opened[0]
-            served = next(queue.from_position(queue.units.find(offset)), None)
-            return None if served is None else served.message.store_time
+        queue = self._queue(place.topic, place.queue_id)
+        served = None if queue is None else next(queue.from_position(queue.units.find(offset)), None)
+        return None if served is None else served.message.store_time
 
     def offset_at(self, place: QueueOfGroup, time: int) -> int:
         """Return the queue offset of the first message that was stored at a time or later; the queue's end where none was."""
         known = self.known(place.topic, place.queue_id) or _NO_QUEUE
         if not known.is_read:
             raise InputError(f"{escape(place.topic)}/{place.queue_id}: its files cannot be read: --to-time finds nothing there")
-        with self._opened(place.topic, place.queue_id) as opened:
-            if opened is None:
-                return 0
-            queue = opened[0]
-            position = queue.position_at_time(time, every=False)
-            unit = queue.units.at(position)
-            found = unit.base if queue.batch else position
-            return min(max(found, known.first), known.end) if position < queue.units.end else known.end
+        queue = self._queue(place.topic, place.queue_id)
+        if queue is None:
+            return 0
+        position = queue.position_at_time(time, every=False)
+        found = queue.units.at(position).base if queue.batch else position
+        return min(max(found, known.first), known.end) if position < queue.units.end else known.end
 
     @functools.cache  # noqa: B019  it lives as long as the run
     def ids_of(self, topic: str) -> list[int]:
         """Return the numbers of a topic's queues."""
-        if topic not in self.topics or not path_component(topic):
-            return []
-        named = [
-            entry.name
-            for kind in (QUEUES, BATCH_QUEUES)
-            for entry in entries(files.join(self._store, kind, topic), self._notes) or []
-            if entry.kind == files.FOLDER
-        ]
-        return sorted({int(name) for name in named if name.isascii() and name.isdigit() and name == str(int(name))})
+        return queue_ids(self._store, topic, self._notes) if topic in self.topics else []
 
 
 def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, progress: ProgressListener) -> None:
@@ -158,8 +154,8 @@ def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, prog
         )
     merged = consumer_offsets.merged(offset_files, question.merge, notes)
     queues = _Queues(question, notes)
-    _check_has_queues(question.store, queues)
-    with contextlib.closing(queues.log):
+    with contextlib.closing(queues):
+        _check_has_queues(question.store, queues)
         queues.check_ends()
         evidence = _evidence(question, notes, progress)
         if not offset_files and not question.bounds and question.to_time is None:

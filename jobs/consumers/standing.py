@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.option import Merge
-from rocketmq_reindex.jobs.command.results import Result
+from rocketmq_reindex.jobs.command.results import WarnedResult
 from rocketmq_reindex.jobs.querying.shown import row_lines
 from rocketmq_reindex.jobs.store.consumer_offsets import OffsetDifference
 from rocketmq_reindex.jobs.store.settings import repeated, roots_of
@@ -172,7 +172,7 @@ class OffsetChange:
 
 
 @dataclass(repr=False)
-class ConsumersResult(Result):
+class ConsumersResult(WarnedResult):
     """Where consumer groups stand: a row for each queue of each group. It can be iterated, counted and indexed."""
 
     groups: list[GroupOffset] = field(default_factory=list)
@@ -213,10 +213,6 @@ class ConsumersResult(Result):
         written."""
         missing = self.out is None and any(row.state in MISSING for row in self.groups)
         self.exit = ExitStatus.FOUND if missing or not self.groups else ExitStatus.DONE
-
-    def stderr_lines(self) -> list[str]:
-        """Return the warnings, and the error."""
-        return [*(f"warning: {warning}" for warning in self.warnings), *super().stderr_lines()]
 
     def lines(self, width: int | None) -> list[str]:
         """Return what is said to people."""

@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table, options
-from rocketmq_reindex.jobs.command.results import Result
+from rocketmq_reindex.jobs.command.results import WarnedResult
 from rocketmq_reindex.jobs.querying.options import place_out_of_range
 from rocketmq_reindex.storage_format import layouts, topics as names
 from rocketmq_reindex.storage_format.errors import UsageError
@@ -208,7 +208,7 @@ _NAME_SHOWN: Final = 80
 
 
 @dataclass(repr=False)
-class ExportResult(Result):
+class ExportResult(WarnedResult):
     """What an export wrote, or with ``count`` would write."""
 
     to: str = ""
@@ -232,10 +232,6 @@ class ExportResult(Result):
     seconds: float = 0.0
     exit: int = 0
     error: str | None = None
-
-    def stderr_lines(self) -> list[str]:
-        """Return the warnings, and the error."""
-        return [*(f"warning: {warning}" for warning in self.warnings), *super().stderr_lines()]
 
     def _facts(self) -> dict[str, str]:
         return {"messages": f"{self.messages:,}", "files": f"{self.files:,}", "warnings": str(len(self.warnings))}

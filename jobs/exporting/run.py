@@ -337,7 +337,10 @@ class Export:
         if settings.is_folder:
             output.publish(staging, target, overwrite=False)
         else:
-            _publish_file(file, target)
+            try:
+                layout.publish_new(file, target)
+            except FileExistsError:
+                raise InputError(f"--to {escape(target)}: is there meanwhile: name a new file") from None
 
 
 def _checked_target(settings: ExportSettings) -> str:
@@ -352,32 +355,7 @@ def _checked_target(settings: ExportSettings) -> str:
     for place in inputs:
         if files.overlap(place, to):
             raise InputError(f"--to {escape(to)}: lies inside {escape(place)}: name a file apart from the input")
-    layout.check_no_store_around(f"--to {escape(to)}", to, "file")
-    around = os.path.dirname(target)
     if os.path.lexists(to) or to.endswith("/"):
         raise InputError(f"--to {escape(to)}: is there already, or is a folder: name a new file")
-    if not os.path.isdir(around):
-        raise InputError(f"--to {escape(to)}: {escape(around)} is not a folder: make it first")
-    if refusal := files.refuses(around):
-        raise InputError(f"--to {escape(to)}: nothing can be written in {escape(around)} ({refusal}): name another file")
+    layout.check_writable("--to", to, b"", "an export")
     return target
-
-
-def _publish_file(file: str, target: str) -> None:
-    """Give a file its name, unless something has it meanwhile."""
-    there = InputError(f"--to {escape(target)}: is there meanwhile: name a new file")
-    try:
-        os.link(file, target)
-    except FileExistsError:
-        raise there from None
-    except OSError:
-        # No hard links there, as on some shares: the name is taken first, so that the file replaces nothing of others.
-        try:
-            os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
-        except FileExistsError:
-            raise there from None
-        try:
-            os.rename(file, target)
-        except BaseException:
-            os.unlink(target)
-            raise

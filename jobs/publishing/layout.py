@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -117,19 +117,26 @@ def _store_around(folder: str) -> str:
     return ""
 
 
-def write_whole(path: str, text: str) -> None:
-    """Write a file beside ``path``, then rename it. Raises OSError that names ``path``; what was there is then as before."""
+@contextlib.contextmanager
+def _written_aside(path: str, text: str) -> Iterator[str]:
+    """Yield a file with a text beside ``path``; it is gone at the end. OSError names ``path``."""
     aside = f"{path}.{os.getpid()}"
     try:
         with open(aside, "x", encoding="utf-8") as file:
             file.write(text)
-        os.replace(aside, path)
-    except BaseException as error:
+        yield aside
+    except OSError as error:
+        error.filename = path
+        raise
+    finally:
         with contextlib.suppress(OSError):
             os.unlink(aside)
-        if isinstance(error, OSError):
-            error.filename = path
-        raise
+
+
+def write_whole(path: str, text: str) -> None:
+    """Write a file beside ``path``, then rename it. Raises OSError that names ``path``; what was there is then as before."""
+    with _written_aside(path, text) as aside:
+        os.replace(aside, path)
 
 
 def is_there(option: str, path: str) -> errors.InputError:
@@ -139,17 +146,27 @@ def is_there(option: str, path: str) -> errors.InputError:
 
 def write_new(option: str, path: str, text: str) -> None:
     """Write a file that must not be there yet. Raises InputError where it is, and OSError, with no file left."""
+    with _written_aside(path, text) as aside:
+        try:
+            publish_new(aside, path)
+        except FileExistsError:
+            raise is_there(option, path) from None
+
+
+def publish_new(file: str, path: str) -> None:
+    """Give a finished file the name ``path`` on its disk. Raises FileExistsError where something has that name, and OSError."""
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        os.link(file, path)
     except FileExistsError:
-        raise is_there(option, path) from None
-    try:
-        # What is replaced is the empty file of its own, whose name nobody else could take.
-        write_whole(path, text)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
         raise
+    except OSError:
+        # No hard links there, as on some shares: the name is taken first, so that the file replaces nothing of others.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        try:
+            os.rename(file, path)
+        except BaseException:
+            os.unlink(path)
+            raise
 
 
 def copy_whole(temporary: str, source: str, target: str) -> None:

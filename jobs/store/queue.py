@@ -11,6 +11,7 @@ from rocketmq_reindex.jobs.store.folders import Notes, entries
 from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.queue.lookup import EMPTY, MISSING, PRE_BLANK, UNIT, QueueUnits, Unit
 from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------- served messages
@@ -201,6 +202,21 @@ def queue_folder(store: str, topic: str, queue: int) -> ListedFolder | None:
         if files.entry_of(folder).kind == files.FOLDER:
             return ListedFolder(folder, kind == layouts.BATCH_QUEUES)
     return None
+
+
+def open_queue(store: str, topic: str, queue_id: int, log: StoreLog, notes: Notes) -> StoreQueue | None:
+    """Return a queue of a store, which the caller closes; None where it has no files, or none that its topic could have."""
+    folder = queue_folder(store, topic, queue_id) if path_component(topic) else None
+    queue = StoreQueue(*folder, log, notes) if folder else None
+    return queue if queue is not None and queue.has_files else None
+
+
+def queue_ids(store: str, topic: str, notes: Notes) -> list[int]:
+    """Return the numbers of the queues that a topic has in a store."""
+    kinds = (layouts.QUEUES, layouts.BATCH_QUEUES) if path_component(topic) else ()
+    listed = (entry for kind in kinds for entry in entries(files.join(store, kind, topic), notes) or [])
+    names = [entry.name for entry in listed if entry.kind == files.FOLDER]
+    return sorted({int(name) for name in names if name.isascii() and name.isdigit() and name == str(int(name))})
 
 
 def topics(store: str, notes: Notes) -> list[str]:

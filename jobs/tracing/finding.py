@@ -11,8 +11,8 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.querying.search import RECORDS_MAX, Search
 from rocketmq_reindex.jobs.querying.shown import told_body
 from rocketmq_reindex.jobs.store.contents import BEYOND, FILLER, NOTHING, RecordWalk, last_record
-from rocketmq_reindex.jobs.store.folders import Notes, entries
-from rocketmq_reindex.jobs.store.queue import StoreQueue, queue_folder, topics
+from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.jobs.store.queue import StoreQueue, open_queue, queue_ids, topics
 from rocketmq_reindex.jobs.tracing.timeline import Trace, TracedStore
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, QUEUES
@@ -197,19 +197,8 @@ class StoreTracer:
 
     # -- queues -------------------------------------------------------------------------------------------------------
 
-    def _queue_ids(self, topic: str) -> list[int]:
-        folder = files.join(self.store.path, QUEUES, topic)
-        named = [entry.name for entry in entries(folder, self.notes) or [] if entry.kind == files.FOLDER]
-        return sorted(int(name) for name in named if name.isascii() and name.isdigit() and name == str(int(name)))
-
-    def _all_queues(self) -> Iterator[tuple[str, int]]:
-        return ((topic, queue_id) for topic in self._topics for queue_id in self._queue_ids(topic))
-
     def _opened(self, topic: str, queue_id: int, notes: Notes) -> StoreQueue | None:
-        """Return a queue, which the caller closes; None where it has no files."""
-        folder = queue_folder(self.store.path, topic, queue_id) if path_component(topic) else None
-        queue = StoreQueue(*folder, self.search.log, notes) if folder else None
-        return queue if queue is not None and queue.has_files else None
+        return open_queue(self.store.path, topic, queue_id, self.search.log, notes)
 
     def unit_of(self, record: Message) -> Unit | None:
         """Return the unit at a record's place in its queue; None where the queue has none there, or no files."""
@@ -238,7 +227,8 @@ class StoreTracer:
         """Return records of POP that may speak of these ones, and the marks that take messages back from the timer."""
         since = min((each.record.phy_offset for each in belonging), default=0)
         places = {each.place for each in belonging if each.is_at_clients}
-        revive = [place for place in self._all_queues() if m.kind_of(place[0]) == m.POP] if places else []
+        taken = [topic for topic in self._topics if m.kind_of(topic) == m.POP] if places else []
+        revive = [(topic, number) for topic in taken for number in queue_ids(self.store.path, topic, self.notes)]
         timed = revive or any(each.kind == m.TIMER for each in belonging)
         timers = [(TIMER_TOPIC, 0)] if timed and TIMER_TOPIC in self._topics else []
         topics_asked = [topic.encode() for topic, _, _ in places]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store import consumer_offsets
-from rocketmq_reindex.jobs.store.consumer_offsets import OffsetFile
+from rocketmq_reindex.jobs.store.consumer_offsets import QueueOfGroup
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import OffsetSpan
 from rocketmq_reindex.jobs.tracing.finding import Belonging, OwnRecords, StoreTracer
@@ -24,7 +24,7 @@ from rocketmq_reindex.storage_format.showing import counted
 
 
 def _of_groups(
-    tracer: StoreTracer, places: Sequence[Belonging], offset_files: Sequence[OffsetFile], notes: Notes
+    tracer: StoreTracer, places: Sequence[Belonging], by_file: Mapping[str, Mapping[QueueOfGroup, int]]
 ) -> Iterator[TraceEvent]:
     """Yield where each group stands that reads a queue in which the message lies, also as one of a light queue."""
     by_queue: dict[tuple[str, int], list[OffsetSpan]] = {}
@@ -35,9 +35,8 @@ def _of_groups(
         for light in each.meant.details.get("lightQueues", ()):
             if (first := light["offset"]) is not None:
                 by_queue.setdefault((light["queue"], 0), []).append(OffsetSpan(first, first + 1))
-    for file in offset_files if by_queue else ():
-        evidence = f"{CONFIG}/{files.base(file.path)}"
-        for (group, topic, queue_id), reached in file.offsets(notes).items():
+    for evidence, offsets in by_file.items():
+        for (group, topic, queue_id), reached in offsets.items():
             for span in by_queue.get((topic, queue_id), ()):
                 stands = f"group {group} is at {reached} of {topic}, queue {queue_id}"
                 if reached >= span.end:
@@ -98,11 +97,12 @@ def run(asked: Trace, result: TraceResult, notes: Notes, progress: ProgressListe
             belonging = {each.name: _belonging(tracer, each) for each in named}
             some = any(belonging.values())
             own = tracer.own_records([one for each in belonging.values() for one in each]) if some else OwnRecords([], [])
-            groups = consumer_offsets.of_store(tracer.store.path, notes) if some else []
+            offset_files = consumer_offsets.of_store(tracer.store.path, notes) if some else []
+            offsets = {f"{CONFIG}/{files.base(file.path)}": file.offsets(notes) for file in offset_files}
             for each in named:
                 telling = Telling(tracer, belonging[each.name], own)
                 records[each.name] += telling.events()
-                records[each.name] += _of_groups(tracer, telling.places(), groups, notes)
+                records[each.name] += _of_groups(tracer, telling.places(), offsets)
                 if each.record.unique_key is not None:
                     records[each.name] += _of_traces(tracer, each.record.unique_key)
         for each in named:

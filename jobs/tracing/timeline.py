@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table, options
-from rocketmq_reindex.jobs.command.results import Result
+from rocketmq_reindex.jobs.command.results import WarnedResult
 from rocketmq_reindex.jobs.querying.options import place_out_of_range
 from rocketmq_reindex.jobs.querying.shown import row_lines
 from rocketmq_reindex.jobs.store.settings import roots_of
@@ -185,7 +185,7 @@ class TracedMessage:
 
 
 @dataclass(repr=False)
-class TraceResult(Result):
+class TraceResult(WarnedResult):
     """What happened to the messages that were asked for, each with its timeline."""
 
     messages: list[TracedMessage] = field(default_factory=list)
@@ -214,10 +214,6 @@ class TraceResult(Result):
         if lost and not self.messages:
             raise InputError(f"nothing found, and some of the stores could not be read: {lost}")
         self.exit = ExitStatus.DONE if self.messages else ExitStatus.FOUND
-
-    def stderr_lines(self) -> list[str]:
-        """Return the warnings, and the error."""
-        return [*(f"warning: {warning}" for warning in self.warnings), *super().stderr_lines()]
 
     def lines(self, width: int | None) -> list[str]:
         """Return the timelines for people."""

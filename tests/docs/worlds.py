@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rocketmq_reindex.jobs.cli import main
 from tests.docs.pages import ROOT
 from tests.golden.stores import unpack
+from tests.tools.derived_store import derive
 from tests.tools.encode import COMMIT, EPOCH, Message
 from tests.tools.log_writer import LogWriter
 from tests.tools.spoil_queues import Queue
@@ -102,11 +102,8 @@ def told(folder: Path) -> None:
             put(10_000 * attempt, "%RETRY%billing", again, reconsume_times=attempt)
         put(40_000, "%DLQ%billing", again | {"DLQ_ORIGIN_TOPIC": "Orders"}, reconsume_times=3)
         put(90_000, "Orders", {"UNIQ_KEY": "AC11000200002A9F0000000000000002", "KEYS": "order-18"})
-    out = folder / "out"
-    assert main(["build", str(folder / "store"), "--out", str(out), "--engine", "local", "--snapshot", *SIZES]) == 0
-    for part in ("consumequeue", "index", "checkpoint"):
-        shutil.move(out / part, folder / "store" / part)
-    shutil.rmtree(out)
+    derive(folder / "store", "--snapshot", *SIZES)
+    shutil.rmtree(folder / "store-out")
     offsets = {"offsetTable": {"Orders@billing": {"0": 1}, "Orders@audit": {"0": 0}}}
     (folder / "store" / "config").mkdir()
     (folder / "store" / "config" / "consumerOffset.json").write_text(json.dumps(offsets))

@@ -15,11 +15,10 @@ from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.queue import StoreQueue
 from tests.golden.stores import GoldenStore
+from tests.tools.derived_store import write_store
 from tests.tools.encode import EPOCH, Message, encode
-from tests.tools.log_writer import LogWriter
 
 SEGMENT = 1 << 16
-SIZES = ("--cq-file-size", "4000", "--hash-slots", "100", "--index-items", "400")
 SCHEDULE, REVIVE, TRACE = "SCHEDULE_TOPIC_XXXX", "rmq_sys_REVIVE_LOG_cluster", "RMQ_SYS_TRACE_TOPIC"
 Make = Callable[..., Path]
 
@@ -31,13 +30,7 @@ def make(tmp_path: Path) -> Make:
     """Writes a store with these messages, what a broker derives from them, and a file of consumer offsets."""
 
     def write(*messages: Message, offsets: Mapping[str, Any] | None = None, segment: int = SEGMENT) -> Path:
-        store, out = tmp_path / "store", tmp_path / "out"
-        with LogWriter(store / "commitlog", segment) as writer:
-            for message in messages:
-                writer.append(message)
-        assert main(["build", str(store), "--out", str(out), "--engine", "local", *SIZES]) == 0
-        for part in ("consumequeue", "index", "checkpoint"):
-            shutil.move(out / part, store / part)
+        store = write_store(tmp_path / "store", messages, segment)
         (store / "config").mkdir()
         if offsets is not None:
             write_offsets(store / "config" / "consumerOffset.json", offsets)

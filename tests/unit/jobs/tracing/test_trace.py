@@ -14,11 +14,10 @@ import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.tracing import finding
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from tests.tools.derived_store import write_store
 from tests.tools.encode import COMMIT, EPOCH, Message, encode
-from tests.tools.log_writer import LogWriter
 
 SEGMENT = 1 << 16
-SIZES = ("--cq-file-size", "4000", "--hash-slots", "100", "--index-items", "400")
 HALF, OP, SCHEDULE = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"
 Make = Callable[..., Path]
 
@@ -31,14 +30,7 @@ def make(tmp_path: Path) -> Make:
     """Writes a store with these messages, and what a broker derives from them."""
 
     def write(*messages: Message, name: str = "store") -> Path:
-        store, out = tmp_path / name, tmp_path / f"{name}-out"
-        with LogWriter(store / "commitlog", SEGMENT) as writer:
-            for message in messages:
-                writer.append(message)
-        assert main(["build", str(store), "--out", str(out), "--engine", "local", *SIZES]) == 0
-        for part in ("consumequeue", "index", "checkpoint"):
-            shutil.move(out / part, store / part)
-        return store
+        return write_store(tmp_path / name, messages, SEGMENT)
 
     return write
 
