@@ -109,6 +109,12 @@ def test_groups_go_on_by_a_new_file(fates: Fates, store: Path, tmp_path: Path, r
         life.settle(4.0)
         assert {group: told(tmp_path, group) for group in wanted} == wanted
         life.stop()
+    for group in ("set", "mended", "timed"):
+        # The new file was made before the later messages were sent.
+        out = tmp_path / f"{group}.jsonl"
+        rr.export(store, to=out, unconsumed_by=group, consumer_offsets=tmp_path / "new.json")
+        exported = [json.loads(line)["uniqKey"] for line in out.read_text().splitlines()]
+        assert sorted(exported) == sorted(wanted[group]), "an export has what the client of the group was given"
 
 
 def told(folder: Path, group: str) -> set[str]:
