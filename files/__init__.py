@@ -15,6 +15,7 @@ from rocketmq_reindex.files.entries import (
     listing,
     modified,
     names,
+    outgrows_cache,
 )  # fmt: skip
 from rocketmq_reindex.files.folders import (
     allocated,
@@ -29,7 +30,6 @@ from rocketmq_reindex.files.folders import (
     sync,
     why,
 )
-from rocketmq_reindex.files.local import outgrows_cache
 from rocketmq_reindex.files.reading import CONFIG_MAX, MAPPED_MAX, Pages, Reader, head, lines, read_bytes
 from rocketmq_reindex.files.systems import checked, is_flat, naming, no_rename, s3_options
 from rocketmq_reindex.files.uris import (

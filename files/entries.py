@@ -1,15 +1,22 @@
-"""Look up what is at a path, and what is in a folder."""
+"""What is at a path, what is in a folder, and local files: opened where they are files indeed, and read ahead."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from rocketmq_reindex.files.systems import System, resolve
+from rocketmq_reindex.files.systems import System, naming, resolve
 from rocketmq_reindex.files.uris import join
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.showing import escape
+
+# ---------------------------------------------------------------------------------------------------------------------- entries
+
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
@@ -118,3 +125,166 @@ def count_below(folder: str) -> int:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
     return count
+
+
+# ------------------------------------------------------------------------------------------------------------------------ local
+# Open local files, and nothing that only looks like one.
+
+MADV_POPULATE_READ: Final = 22
+"""Linux 5.14 and later; Python has no name for it."""
+
+
+def open_regular(path: str) -> int:
+    """Return a handle to read a regular file.
+
+    Raises InputError for anything else: opening a FIFO may wait for ever, and a device may never end.
+    """
+    # Checked twice: to open a device may have effects, and the file may have been replaced since the first check.
+    regular = stat.S_ISREG(os.stat(path).st_mode)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC) if regular else -1
+    try:
+        with naming(path):
+            if regular and stat.S_ISREG(os.fstat(handle).st_mode):
+                return handle
+        raise InputError(f"{escape(path)}: is no regular file: give a file")
+    except BaseException:
+        if handle >= 0:
+            os.close(handle)
+        raise
+
+
+# ------------------------------------------------------------------------------------------------------------------- read ahead
+# Load a file into the page cache ahead of its reader, in a thread, and let go of what the reader has passed.
+#
+# A page fault of a mapping reads from the disk while the reader waits. So the disk idles while a compiled loop runs, and the
+# loop while the disk reads: a scan of a log that no cache holds took the sum of both.
+
+AHEAD_BYTES: Final = 64 << 20
+"""How far the thread goes beyond what the reader waits for: this much of the page cache, and no memory of the process."""
+PIECE_BYTES: Final = 32 << 20
+"""Bytes that are looked up in the page cache as one, loaded as one, and let go as one."""
+_STEP_BYTES: Final = 4 << 20
+"""A reader that waits looks again after so many bytes."""
+_PROBES: Final = 8
+_NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
+"""Linux: a read that fails where it would wait for the disk."""
+
+
+def outgrows_cache(size: int) -> bool:
+    """Return whether ``size`` bytes, read once, would push much else out of the page cache: more than half of the machine's
+    memory."""
+    return 2 * size > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+class Ahead:
+    """Loads bytes of the local file ``path``, open as ``handle``, up to ``until``: further ones than ``need`` asks for.
+
+    What is in the page cache costs some look-ups. Bytes that cannot be loaded are left to the reader, who meets the error. With
+    ``let_go`` what this loaded leaves the cache once the reader is past it; what was there before stays.
+    """
+
+    def __init__(self, path: str, handle: int, until: int, let_go: bool = False) -> None:
+        self._path, self._handle, self._until, self._let_go = path, handle, until, let_go
+        self._thread: threading.Thread | None = None
+        self._moved = threading.Condition()
+        self._at = -1
+        """up to here all is loaded"""
+        self._wanted = 0
+        self._closed = False
+        self._passed: tuple[int, int] = 0, 0
+        """where the last two calls of ``need`` began: what was mapped before them is no longer"""
+        self._ours: list[tuple[int, int]] = []
+        """pieces that were not in the cache before"""
+
+    def need(self, low: int, high: int) -> None:
+        """Wait until bytes [low, high) are loaded; more are loaded from now on. Calls ascend."""
+        high = min(high, self._until)
+        with self._moved:
+            self._at, self._wanted = max(self._at, low), min(high + AHEAD_BYTES, self._until)
+            self._moved.notify_all()
+            if self._thread is None and (_NOWAIT is None or self._wanted <= high or not self._start()):
+                return
+            while self._at < high and not self._closed:
+                self._moved.wait()
+        self._release(self._passed[0])
+        self._passed = self._passed[1], low
+
+    def _start(self) -> bool:
+        """Start the thread. Return whether there is one. A process may have as many as it is allowed."""
+        thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+        self._thread = thread
+        return True
+
+    def close(self) -> None:
+        """End the thread. The file may be closed then."""
+        with self._moved:
+            self._closed = True
+            self._moved.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        self._release(self._until)
+
+    def _run(self) -> None:
+        try:
+            # FUSE and NFS do not say what is in the cache; and where a disk is bad, the reader will find out.
+            with (
+                contextlib.suppress(OSError, InputError),
+                open(os.devnull, "wb", 0) as sink,
+                open(open_regular(self._path), "rb", 0) as source,
+            ):
+                while (piece := self._next()) is not None:
+                    self._load(sink.fileno(), source.fileno(), *piece)
+        finally:
+            with self._moved:
+                self._closed = True
+                self._moved.notify_all()
+
+    def _next(self) -> tuple[int, int] | None:
+        """Return the next piece; None at the end."""
+        with self._moved:
+            while self._at >= self._wanted and self._at < self._until and not self._closed:
+                self._moved.wait()
+            if self._at >= self._until or self._closed:
+                return None
+            return self._at, min(self._at + PIECE_BYTES, self._until)
+
+    def _load(self, sink: int, source: int, low: int, high: int) -> None:
+        # The last byte first: what the system reads ahead by itself must not pass for what was there before.
+        cached = [self._is_cached(high - 1 - k * (high - low) // _PROBES) for k in range(_PROBES)]
+        if all(cached):
+            self._loaded(high)
+            return
+        if not any(cached):
+            self._ours.append((low, high))
+        # From page cache to nowhere: read in large pieces as for any file that is read in order, but no byte is copied.
+        # posix_fadvise(WILLNEED) reads single pages, which cost twice the processor's time. A handle of its own: the look-ups
+        # would make the system forget that this one reads in order.
+        while low < high and not self._closed:
+            count = os.sendfile(sink, source, low, min(_STEP_BYTES, high - low))
+            if not count:  # the file has become shorter
+                self._loaded(self._until)
+                return
+            low += count
+            self._loaded(low)
+
+    def _loaded(self, until: int) -> None:
+        with self._moved:
+            self._at = max(self._at, until)
+            self._moved.notify_all()
+
+    def _is_cached(self, at: int) -> bool:
+        assert _NOWAIT is not None
+        try:
+            return os.preadv(self._handle, [bytearray(1)], at, _NOWAIT) > 0
+        except BlockingIOError:
+            return False
+
+    def _release(self, before: int) -> None:
+        """Let go of pieces that end at byte ``before`` or earlier; pages that another process maps stay."""
+        while self._let_go and self._ours and self._ours[0][1] <= before:
+            low, high = self._ours.pop(0)
+            os.posix_fadvise(self._handle, low, high - low, os.POSIX_FADV_DONTNEED)

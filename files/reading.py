@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from rocketmq_reindex.files import local, systems, uris
+from rocketmq_reindex.files import entries, systems, uris
 from rocketmq_reindex.storage_format import errors, layouts, showing
 
 if TYPE_CHECKING:
@@ -135,11 +135,11 @@ class Reader:
         self.path = path
         system, inner = systems.resolve(path)
         self._file = None if system is None else system.fs.open_input_file(inner)
-        self._handle = local.open_regular(inner) if system is None else -1
+        self._handle = entries.open_regular(inner) if system is None else -1
         self._local = inner
         self._parts = system is not None and system.flat
         """whether several requests at once are faster"""
-        self._ahead: local.Ahead | None = None
+        self._ahead: entries.Ahead | None = None
         self._coming: PartsAhead | None = None
 
     def read_ahead(self, until: int, let_go: bool = False) -> None:
@@ -149,7 +149,7 @@ class Reader:
         """
         self._close_ahead()
         if self._handle >= 0:
-            self._ahead = local.Ahead(self._local, self._handle, until, let_go)
+            self._ahead = entries.Ahead(self._local, self._handle, until, let_go)
         elif self._parts:
             self._coming = PartsAhead(self._file, until)
 
@@ -200,7 +200,7 @@ class Reader:
             mapped = mmap.mmap(self._handle, at + count - low, access=mmap.ACCESS_COPY, offset=low)
             if self._ahead is not None:
                 self._ahead.need(low, at + count)
-            mapped.madvise(local.MADV_POPULATE_READ)
+            mapped.madvise(entries.MADV_POPULATE_READ)
         except (OSError, ValueError):
             return None
         import numpy as np

@@ -1,4 +1,4 @@
-"""Compile the record loops for the processors of ``storage_format.kernels.carried``, whatever processor this machine has.
+"""Compile the record loops for the processors of ``storage_format.kernels.cache_folder``, whatever processor this machine has.
 
 No loop of another processor is run here. What a store needs is found by working through one with this processor's loops, and
 then each of them is compiled by its signature, in a process for each level.
@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rocketmq_reindex.storage_format.kernels import cache_folder, carried
+from rocketmq_reindex.storage_format.kernels import cache_folder
 
 ROOT = Path(__file__).resolve().parent.parent
 NUMBA = "NUMBA_"
@@ -86,18 +86,18 @@ def carry(tree: Path) -> None:
         asked, _ = _run("asked", b"")
     given = pickle.dumps(asked)
 
-    def put(level: carried.Level) -> None:
+    def put(level: cache_folder.Level) -> None:
         found = _run("compiled", given, NUMBA_CPU_NAME=level.name, NUMBA_CPU_FEATURES=level.features)
         paths = [Path(path) for path in found]
-        target = tree / "rocketmq_reindex" / "storage_format" / "kernels" / carried.place(level)
+        target = tree / "rocketmq_reindex" / "storage_format" / "kernels" / cache_folder.carried_place(level)
         target.mkdir(parents=True)
         for path in paths:
             shutil.copyfile(path, target / path.name)
-        (target / carried.LIST).write_text("".join(f"{path.stem}\n" for path in paths), encoding="ascii")
+        (target / cache_folder.LIST).write_text("".join(f"{path.stem}\n" for path in paths), encoding="ascii")
 
     # Each level keeps one core busy for half a minute.
     with ThreadPoolExecutor() as pool:
-        list(pool.map(put, carried.LEVELS))
+        list(pool.map(put, cache_folder.LEVELS))
 
 
 def main(step: str) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex import files
-from rocketmq_reindex.files.local import MADV_POPULATE_READ, open_regular
+from rocketmq_reindex.files.entries import MADV_POPULATE_READ, open_regular
 from rocketmq_reindex.files.systems import naming
 from rocketmq_reindex.jobs.store.lock import LOCK, holder
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics

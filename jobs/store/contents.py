@@ -11,8 +11,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store.folders import Notes, entries
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, file_size, quick_sizes
-from rocketmq_reindex.storage_format.index.lookup import FOUND_ALL, LookupHeader, all_hits
+from rocketmq_reindex.storage_format.index import header as index_header
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.ranges import HEAD, foreign
@@ -271,9 +270,9 @@ class OpenIndexFile:
     sizes: IndexSizes | None = None
 
     @property
-    def header(self) -> IndexHeader:
+    def header(self) -> index_header.IndexHeader:
         """The header as it stands in the file now."""
-        return IndexHeader.from_bytes(self.pages.read(0, HEADER_SIZE))
+        return index_header.IndexHeader.from_bytes(self.pages.read(0, index_header.HEADER_SIZE))
 
 
 class IndexFiles:
@@ -305,7 +304,7 @@ class IndexFiles:
             self.unread(entry.path, f"has {pages.size:,} bytes, more than any IndexFile")
             pages.close()
             return
-        if pages.size < HEADER_SIZE:
+        if pages.size < index_header.HEADER_SIZE:
             self.unread(entry.path, f"has {pages.size} {form(pages.size, 'byte', 'bytes')}, less than a header")
             pages.close()
             return
@@ -326,7 +325,7 @@ class IndexFiles:
             known = known or file.sizes
         for file in self.files:
             # Of another size than its neighbours: a broker whose settings were changed, or a torn file.
-            if file.sizes is None and (known is None or file.pages.size != file_size(*known)):
+            if file.sizes is None and (known is None or file.pages.size != index_header.file_size(*known)):
                 file.sizes = self._slow(file)
             known = known or file.sizes
         for file in self.files:
@@ -334,7 +333,7 @@ class IndexFiles:
 
     def _quick(self, file: OpenIndexFile) -> IndexSizes | None:
         try:
-            return _sizes(quick_sizes(file.pages.read, file.pages.size))
+            return _sizes(index_header.quick_sizes(file.pages.read, file.pages.size))
         except (OSError, InputError) as error:
             self.unread(file.path, reason(error))
             return None
@@ -367,22 +366,23 @@ class IndexFiles:
                 self.unread(file.path, "its slots and items are not known (--hash-slots, --index-items)")
             return
         slots, items = file.sizes
-        if file.pages.size != file_size(slots, items):
+        size = index_header.file_size(slots, items)
+        if file.pages.size != size:
             self._notes.add(
                 "IndexFile of a wrong size",
-                f"{escape(file.path)}: has {file.pages.size:,} bytes, not the {file_size(slots, items):,} of {slots:,} slots "
+                f"{escape(file.path)}: has {file.pages.size:,} bytes, not the {size:,} of {slots:,} slots "
                 f"and {items:,} items: looked into all the same",
-                lost=file.pages.size < file_size(slots, items),
+                lost=file.pages.size < size,
             )
         read = file.pages.read
-        hits = all_hits(read, LookupHeader(header.index_count, slots, items), key_hash)
+        hits = index_header.all_hits(read, index_header.LookupHeader(header.index_count, slots, items), key_hash)
         yield from hits
-        if hits.end == FOUND_ALL and header.index_count > 1:
+        if hits.end == index_header.FOUND_ALL and header.index_count > 1:
             return
         # A header that counts too few items hides the others: what lies in the file is looked at, too.
-        hidden = list(all_hits(read, LookupHeader(items, slots, items), key_hash))
-        if hits.end != FOUND_ALL or hidden:
-            fault = hits.end if hits.end != FOUND_ALL else "indexCount is below the number of items"
+        hidden = list(index_header.all_hits(read, index_header.LookupHeader(items, slots, items), key_hash))
+        if hits.end != index_header.FOUND_ALL or hidden:
+            fault = hits.end if hits.end != index_header.FOUND_ALL else "indexCount is below the number of items"
             self._notes.add(
                 "broken IndexFile",
                 f"{escape(file.path)}: {fault}: some of its entries may not be found; --scan reads the log instead, and "

@@ -11,7 +11,7 @@ from dataclasses import astuple
 from typing import Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.files.local import open_regular
+from rocketmq_reindex.files.entries import open_regular
 from rocketmq_reindex.storage_format import errors, showing
 from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE, Checkpoint
 

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Final
 
-from rocketmq_reindex.storage_format.kernels import cache_folder, carried
+from rocketmq_reindex.storage_format.kernels import cache_folder
 
 # -------------------------------------------------------------------------------------------------------------------- compiling
 # Say that a run begins by compiling its record loops, which nothing else shows: once for each version and machine.
@@ -26,7 +26,7 @@ def line(loop: str) -> str:
     Raises InputError where others may write to the folder that the environment names.
     """
     plain = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-    if plain or cache_folder.holds(loop) or carried.holds(loop):
+    if plain or cache_folder.holds(loop) or cache_folder.is_carried(loop):
         return ""
     return "compiling the record loops, once (some 25 s)"
 
@@ -65,7 +65,7 @@ def kept() -> Iterator[bool]:
     with tempfile.TemporaryDirectory(prefix="rmq-reindex-compiled-", ignore_cleanup_errors=True) as folder:
         os.environ[cache_folder.VARIABLE] = folder
         try:
-            yield not carried.holds(SCAN)
+            yield not cache_folder.is_carried(SCAN)
         finally:
             os.environ.pop(cache_folder.VARIABLE)
             if before is not None:

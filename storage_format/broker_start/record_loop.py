@@ -9,7 +9,7 @@ from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import int16_at, int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, UINT32_MAX
-from rocketmq_reindex.storage_format.record import frame as f, layout as r, properties as p
+from rocketmq_reindex.storage_format.record import frame as f, layout as r
 from rocketmq_reindex.storage_format.record.columns import count_keys, gives_items, gives_unit
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash, parse_number, signed32
 from rocketmq_reindex.storage_format.topics import BATCH, DISPATCHES
@@ -74,10 +74,10 @@ def _is_schedule(data: npt.NDArray[np.uint8], start: int, end: int) -> bool:
 @jit
 def property_crc_holds(data: npt.NDArray[np.uint8], at: int, total: int, spans: npt.NDArray[np.int64]) -> bool:
     """Return whether a record's ``__CRC32#``, ten digits with the lowest first, is right; true for a record without one."""
-    if spans[2 * p.CRC32] < 0:
+    if spans[2 * f.CRC32] < 0:
         return True
     value = np.int64(0)
-    for k in range(spans[2 * p.CRC32 + 1] - 1, spans[2 * p.CRC32] - 1, -1):
+    for k in range(spans[2 * f.CRC32 + 1] - 1, spans[2 * f.CRC32] - 1, -1):
         value = (value * 10 + np.int64(data[k]) - 0x30) & UINT32_MAX
     return bool((crc32(data, at, at + total - r.CRC_PROPERTY_SIZE) & LOW31) == signed32(value))
 
@@ -132,15 +132,15 @@ def broker_record(data: npt.NDArray[np.uint8], at: int, end: int, reading: Readi
         crc = crc32(data, at + fixed, at + fixed + body_size) & LOW31
         if crc != int32_at(data, at + r.AT_BODY_CRC):
             return r.BAD_BODY_CRC
-    p.scan_properties(data, props, props + props_size, spans)
-    if spans[2 * p.DELAY] >= 0 and _is_schedule(data, topic, topic + topic_length):
-        number, _ = parse_number(data, spans[2 * p.DELAY], spans[2 * p.DELAY + 1], INT32_MIN, INT32_MAX)
+    f.scan_properties(data, props, props + props_size, spans)
+    if spans[2 * f.DELAY] >= 0 and _is_schedule(data, topic, topic + topic_length):
+        number, _ = parse_number(data, spans[2 * f.DELAY], spans[2 * f.DELAY + 1], INT32_MIN, INT32_MAX)
         if not number:
             return r.BAD_NUMBER
     rec[READ] = props + props_size - at
     if props + props_size - at != total:
         return BAD_SUM
-    if reading.crc == CRC_PROPERTY and spans[2 * p.CRC32] < 0:
+    if reading.crc == CRC_PROPERTY and spans[2 * f.CRC32] < 0:
         return r.BAD_PROPERTY_CRC
     if (reading.crc == CRC_PROPERTY or reading.crc == r.CRC_ALL) and not property_crc_holds(data, at, total, spans):
         return r.BAD_PROPERTY_CRC
@@ -154,11 +154,11 @@ def broker_record(data: npt.NDArray[np.uint8], at: int, end: int, reading: Readi
     rec[f.VERSION] = length_size
     rec[PHY_OFFSET] = int64_at(data, at + r.AT_PHYSICAL_OFFSET)
     rec[BATCH_BASE], rec[BATCH_COUNT] = rec[f.QUEUE_OFFSET], 1
-    if not reading.old and spans[2 * p.INNER_NUM] >= 0 and spans[2 * p.INNER_BASE] >= 0:
-        number, base = parse_number(data, spans[2 * p.INNER_BASE], spans[2 * p.INNER_BASE + 1], INT64_MIN, INT64_MAX)
+    if not reading.old and spans[2 * f.INNER_NUM] >= 0 and spans[2 * f.INNER_BASE] >= 0:
+        number, base = parse_number(data, spans[2 * f.INNER_BASE], spans[2 * f.INNER_BASE + 1], INT64_MIN, INT64_MAX)
         if not number:
             return r.BAD_NUMBER
-        number, count = parse_number(data, spans[2 * p.INNER_NUM], spans[2 * p.INNER_NUM + 1], INT16_MIN, INT16_MAX)
+        number, count = parse_number(data, spans[2 * f.INNER_NUM], spans[2 * f.INNER_NUM + 1], INT16_MIN, INT16_MAX)
         if not number:
             return r.BAD_NUMBER
         rec[BATCH_BASE], rec[BATCH_COUNT] = base, count
@@ -213,13 +213,13 @@ def new_rows(count: int) -> LogRows:
 @inlined
 def _items_of(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64], tag_items: bool) -> int:
     """Return how many items ``IndexService.buildIndex`` puts."""
-    return count_keys(data, spans) + (1 if tag_items and spans[2 * p.TAGS] >= 0 else 0)
+    return count_keys(data, spans) + (1 if tag_items and spans[2 * f.TAGS] >= 0 else 0)
 
 
 @inlined
 def _tag_hash(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64], seed: int) -> int:
     """Return the key hash of ``topic#T#TAGS``; ``seed`` is the hash of ``topic#``."""
-    return index_hash(java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], tag_seed(seed)))
+    return index_hash(java_hash(data, spans[2 * f.TAGS], spans[2 * f.TAGS + 1], tag_seed(seed)))
 
 
 @jit
@@ -278,7 +278,7 @@ def read_rows(
         rows.messages[n] = rec[BATCH_COUNT] if flags & BATCH else 1
         rows.items[n] = _items_of(data, spans, reading.tag_items) if indexed else 0
         damaged = reading.crc == r.CRC_BODY and not property_crc_holds(data, at, rec[f.TOTAL], spans)
-        tagged = reading.tag_items and spans[2 * p.TAGS] >= 0
+        tagged = reading.tag_items and spans[2 * f.TAGS] >= 0
         rows.flags[n] = (
             (HAS_UNIT if has_unit else 0)
             | (0 if indexed else ROLLBACK)

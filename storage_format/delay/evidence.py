@@ -16,7 +16,7 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.record import columns as c
-from rocketmq_reindex.storage_format.record.properties import next_piece, number_of_name
+from rocketmq_reindex.storage_format.record.frame import next_piece, number_of_name
 from rocketmq_reindex.storage_format.text.java_text import java_hash, parse_number, signed32
 from rocketmq_reindex.storage_format.topics import DISCARD_TOPIC, HALF_TOPIC, OP_TAG, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketmq_reindex.storage_format.walk.state import MessageArrays

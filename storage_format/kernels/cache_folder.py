@@ -1,4 +1,4 @@
-"""Where compiled record loops are kept, and the stamp of what they are made of."""
+"""Where compiled record loops are kept, the stamp of what they are made of, and those that come with the package."""
 
 import contextlib
 import functools
@@ -6,15 +6,18 @@ import hashlib
 import os
 import pkgutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import FileFinder, ModuleSpec, SourceFileLoader
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape
 
+# ----------------------------------------------------------------------------------------------------------------- cache_folder
+
+
 if TYPE_CHECKING:
-    from importlib.abc import FileLoader, PathEntryFinder
+    from importlib.abc import FileLoader, PathEntryFinder, ResourceLoader
 
 # ------------------------------------------------------------------------------------------------------------------------ stamp
 # What compiled code is made of: the modules of the whole package, however deep they lie, in a folder or in a zip.
@@ -216,3 +219,90 @@ def _trouble(folder: str) -> str:
         if looked.st_mode & _SHARED and not looked.st_mode & stat.S_ISVTX:
             return f"others may write to {escape(folder)}"
     return ""
+
+
+# ---------------------------------------------------------------------------------------------------------------------- carried
+# Compiled record loops that come with the package, for common processors: the zip of ``dist/`` has them, a wheel has none.
+#
+# They lie beside the sources that they are made of, in a folder with the stamp of these in its name. Whoever can write there
+# can change the package itself, so their owner is not looked at. A loop is known by the name that its file has in the folder
+# of compiled code of a process that compiles for such a processor (``jit``).
+
+
+class Level(NamedTuple):
+    """Processors for which the same code is compiled."""
+
+    name: str
+    """LLVM's, for NUMBA_CPU_NAME"""
+    needed: str
+    """the features that a processor must have, those that the loops ask for among them"""
+
+    @property
+    def features(self) -> str:
+        """The features as LLVM and NUMBA_CPU_FEATURES have them."""
+        return ",".join(f"+{feature}" for feature in self.needed.split())
+
+
+# The features of the levels of the x86-64 psABI, and carry-less multiplication, which no level has (``clmul``).
+_V3: Final = (
+    "64bit cmov cx8 fxsr mmx sse sse2 "
+    "cx16 crc32 popcnt sahf sse3 sse4.1 sse4.2 ssse3 "
+    "avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave "
+    "pclmul"
+)
+LEVELS: Final = (
+    Level("x86-64-v4", f"{_V3} avx512f avx512bw avx512cd avx512dq avx512vl vpclmulqdq"),
+    Level("x86-64-v3", _V3),
+)
+"""the best one first"""
+FOLDER: Final = "carried"
+LIST: Final = "names"
+"""the file of a level that names its loops, one a line"""
+_ASKED: Final = ("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
+
+
+def carried_place(level: Level) -> str:
+    """Return the folder of a level's loops, from the folder of this module on."""
+    return os.path.join(FOLDER, at_start(), level.name)
+
+
+def fitting(features: Mapping[str, bool]) -> Level | None:
+    """Return the best level all of whose features a processor has; None where it has those of none."""
+    return next((level for level in LEVELS if all(features.get(name) for name in level.needed.split())), None)
+
+
+@functools.cache
+def carried_level() -> Level | None:
+    """Return the level whose loops this process takes; None where none come with the package, or none fits.
+
+    Who names a processor to numba wants the loops to be compiled for it.
+    """
+    if not any(_read(level, LIST) for level in LEVELS) or any(name in os.environ for name in _ASKED):
+        return None
+    from llvmlite import binding
+
+    try:
+        found = fitting(binding.get_host_cpu_features())
+    except RuntimeError:  # LLVM cannot tell
+        return None
+    return found if found and _read(found, LIST) else None
+
+
+def is_carried(loop: str) -> bool:
+    """Return whether this process need not compile the function whose ``module.name`` begins with ``loop``."""
+    found = carried_level()
+    return found is not None and any(name.startswith(loop) for name in _read(found, LIST).decode().splitlines())
+
+
+def carried_content(name: str) -> bytes:
+    """Return the file of a loop, "" where there is none of that name that fits this processor."""
+    found = carried_level()
+    return b"" if found is None else _read(found, name + SUFFIX)
+
+
+def _read(level: Level, name: str) -> bytes:
+    loader = cast("ResourceLoader", __spec__.loader)  # what has imported this module: for a zip its importer
+    try:
+        return loader.get_data(os.path.join(os.path.dirname(__file__), carried_place(level), name))
+    except OSError:
+        return b""

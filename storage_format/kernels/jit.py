@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
-from rocketmq_reindex.storage_format.kernels import cache_folder, carried, clmul, compiler
+from rocketmq_reindex.storage_format.kernels import cache_folder, clmul, compiler
 from rocketmq_reindex.storage_format.kernels.compiler import CompileResult, FunctionCache, dumps, llvmlite, numba
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -36,7 +36,7 @@ class _Cache(FunctionCache):  # type: ignore[misc]  # numba ships no types
         self._readable = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}".replace("<", "").replace(">", "")
         self.enable()
 
-    def _file(self, sig: Any, codegen: Any, level: carried.Level | None = None) -> str:
+    def _file(self, sig: Any, codegen: Any, level: cache_folder.Level | None = None) -> str:
         """Return the name of a signature's file, without its suffix: of this processor's code, or of a level's."""
         function = self._py_func
         # The folder's name stands for the sources of the package, ``_index_key`` for signature, processor and bytecode.
@@ -55,11 +55,11 @@ class _Cache(FunctionCache):  # type: ignore[misc]  # numba ships no types
         return _rebuilt(compiler.load(FOLDER, name), target_context) if FOLDER else None
 
     def _carried(self, sig: Any, target_context: Any) -> Any:
-        level = carried.level()
+        level = cache_folder.carried_level()
         if level is None:
             return None
         name = self._file(sig, target_context.codegen(), level)
-        return _rebuilt(compiler.whole(carried.content(name)), target_context)
+        return _rebuilt(compiler.whole(cache_folder.carried_content(name)), target_context)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         target_context.refresh()

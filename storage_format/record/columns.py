@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import int16_at, int32_at, int64_at
-from rocketmq_reindex.storage_format.record import layout as r, properties as p
+from rocketmq_reindex.storage_format.record import frame as f, layout as r
 from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, addresses_extra
 
 # --------------------------------------------------------------------------------------------------------------------- dispatch
@@ -42,11 +42,11 @@ def is_tombstone(flag: int, tags_code: int) -> bool:
 @inlined
 def count_keys(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64]) -> int:
     """Return how many items the keys of a record give: one for UNIQ_KEY, and one for each of KEYS (``index_record``)."""
-    count = 1 if spans[2 * p.UNIQ_KEY] >= 0 else 0
-    at = spans[2 * p.KEYS]
+    count = 1 if spans[2 * f.UNIQ_KEY] >= 0 else 0
+    at = spans[2 * f.KEYS]
     if at >= 0:
         blank = True
-        while at < spans[2 * p.KEYS + 1]:
+        while at < spans[2 * f.KEYS + 1]:
             space = data[at] == 0x20
             if blank and not space:
                 count += 1
@@ -143,8 +143,8 @@ def _read(data: Bytes, base: int, phy_offset: Int64s, want_spans: bool, out: Int
         out[PROPS_END, n] = props_end
         out[HAS_UNIT, n] = gives_unit(sys_flag)
         if want_spans:
-            p.scan_properties(data, props, props_end, spans)
-            out[KEYS_START, n], out[KEYS_END, n] = spans[2 * p.KEYS], spans[2 * p.KEYS + 1]
-            out[UNIQ_KEY_START, n], out[UNIQ_KEY_END, n] = spans[2 * p.UNIQ_KEY], spans[2 * p.UNIQ_KEY + 1]
-            out[TAGS_START, n], out[TAGS_END, n] = spans[2 * p.TAGS], spans[2 * p.TAGS + 1]
+            f.scan_properties(data, props, props_end, spans)
+            out[KEYS_START, n], out[KEYS_END, n] = spans[2 * f.KEYS], spans[2 * f.KEYS + 1]
+            out[UNIQ_KEY_START, n], out[UNIQ_KEY_END, n] = spans[2 * f.UNIQ_KEY], spans[2 * f.UNIQ_KEY + 1]
+            out[TAGS_START, n], out[TAGS_END, n] = spans[2 * f.TAGS], spans[2 * f.TAGS + 1]
             out[KEY_ITEMS, n] = count_keys(data, spans) if gives_items(sys_flag) else 0

@@ -117,7 +117,7 @@ class Message:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Return properties from their text (``MessageDecoder.string2messageProperties``), read as ``record.properties`` says."""
+    """Return properties from their text (``MessageDecoder.string2messageProperties``), read as ``record.frame`` says."""
     properties: dict[str, str] = {}
     for piece in text.split("\x02"):
         name, split, value = piece.partition("\x01")

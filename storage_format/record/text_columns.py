@@ -9,7 +9,7 @@ from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.layouts import UINT32_MAX
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.properties import next_piece
+from rocketmq_reindex.storage_format.record.frame import next_piece
 from rocketmq_reindex.storage_format.text.java_text import decode_at
 
 # ----------------------------------------------------------------------------------------------------------------- text columns

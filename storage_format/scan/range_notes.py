@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import FIRST_BYTE_MAX
-from rocketmq_reindex.storage_format.record import layout as r, properties as p
+from rocketmq_reindex.storage_format.record import frame as f, layout as r
 from rocketmq_reindex.storage_format.record.frame import TOTAL, RecordArrays, Stretch, addresses_extra, check_record, moved
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
 from rocketmq_reindex.storage_format.scan.ranges import TORN_TAIL_MAX, RangeSpec, RangeSummary
@@ -137,7 +137,7 @@ class RefusedRecords:
         """
         window, size, phy_offset = self._window, int(self._record.rec[TOTAL]), self._window.base + at
         # One that lacks a CRC it should have is whole otherwise.
-        if code == r.BAD_BODY_CRC or (code == r.BAD_PROPERTY_CRC and self._record.spans[2 * p.CRC32] >= 0):
+        if code == r.BAD_BODY_CRC or (code == r.BAD_PROPERTY_CRC and self._record.spans[2 * f.CRC32] >= 0):
             return at + size, code
         if not has_sound_body(window.data, at):
             return at + size, r.BAD_BODY_CRC

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.layouts import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
-from rocketmq_reindex.storage_format.record import frame as f, layout as r, properties as p
+from rocketmq_reindex.storage_format.record import frame as f, layout as r
 from rocketmq_reindex.storage_format.record.columns import gives_items, gives_unit, is_filler, is_tombstone
 from rocketmq_reindex.storage_format.record.frame import QUEUE_ID, TOTAL, RecordArrays, Stretch, check_record
 from rocketmq_reindex.storage_format.text.java_text import decode_at, java_hash, parse_number, signed32
@@ -103,8 +103,8 @@ def check_lmq(
     GOOD: they are to be dispatched. NOT_FOUND: there are none. LMQ_MALFORMED: the broker does not dispatch them. NEW_LMQS: the
     list, whose bounds are in ``state``, has names that have not been met.
     """
-    q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
-    q_end, o_end = spans[2 * p.MULTI_DISPATCH + 1], spans[2 * p.MULTI_OFFSET + 1]
+    q, o = spans[2 * f.MULTI_DISPATCH], spans[2 * f.MULTI_OFFSET]
+    q_end, o_end = spans[2 * f.MULTI_DISPATCH + 1], spans[2 * f.MULTI_OFFSET + 1]
     if q < 0 or o < 0 or is_blank(data, q, q_end) or is_blank(data, o, o_end):
         return r.NOT_FOUND
     count, q_end = _pieces(data, q, q_end)
@@ -136,9 +136,9 @@ def lmq_stops_dispatch(data: npt.NDArray[np.uint8], spans: npt.NDArray[np.int64]
 
     Its broker then dispatches no more.
     """
-    q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
-    count, q_end = _pieces(data, q, spans[2 * p.MULTI_DISPATCH + 1])
-    offsets, o_end = _pieces(data, o, spans[2 * p.MULTI_OFFSET + 1])
+    q, o = spans[2 * f.MULTI_DISPATCH], spans[2 * f.MULTI_OFFSET]
+    count, q_end = _pieces(data, q, spans[2 * f.MULTI_DISPATCH + 1])
+    offsets, o_end = _pieces(data, o, spans[2 * f.MULTI_OFFSET + 1])
     if count != offsets:
         return False
     for _ in range(count):
@@ -182,9 +182,9 @@ def dispatch_lmq(
     queue's offset up each time that a record named it (``LmqDispatch.updateLmqOffsets`` of 5.x), though it got one unit.
     """
     rec, spans = record.rec, record.spans
-    q, o = spans[2 * p.MULTI_DISPATCH], spans[2 * p.MULTI_OFFSET]
-    count, q_end = _pieces(data, q, spans[2 * p.MULTI_DISPATCH + 1])
-    _, o_end = _pieces(data, o, spans[2 * p.MULTI_OFFSET + 1])
+    q, o = spans[2 * f.MULTI_DISPATCH], spans[2 * f.MULTI_OFFSET]
+    count, q_end = _pieces(data, q, spans[2 * f.MULTI_DISPATCH + 1])
+    _, o_end = _pieces(data, o, spans[2 * f.MULTI_OFFSET + 1])
     for _ in range(count):
         stop = _piece_end(data, q, q_end)
         o_stop = _piece_end(data, o, o_end)
@@ -273,7 +273,7 @@ def walk(
         phy_offset = stretch.base + at
         size = rec[f.TOTAL]
         time = rec[f.STORE_TIME]
-        if options.need_crc and spans[2 * p.CRC32] < 0:
+        if options.need_crc and spans[2 * f.CRC32] < 0:
             return r.BAD_PROPERTY_CRC, at
         if rec[f.VERSION] == 2 and not options.record_v2:
             return r.BAD_VERSION, at
@@ -287,21 +287,21 @@ def walk(
             return r.BAD_TOPIC, at
 
         tags_code = np.int64(0)
-        if spans[2 * p.TAGS] >= 0:
-            tags_code = signed32(java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], 0))
-        if spans[2 * p.DELAY] >= 0 and flags & SCHEDULE:
-            number, level = parse_number(data, spans[2 * p.DELAY], spans[2 * p.DELAY + 1], INT32_MIN, INT32_MAX)
+        if spans[2 * f.TAGS] >= 0:
+            tags_code = signed32(java_hash(data, spans[2 * f.TAGS], spans[2 * f.TAGS + 1], 0))
+        if spans[2 * f.DELAY] >= 0 and flags & SCHEDULE:
+            number, level = parse_number(data, spans[2 * f.DELAY], spans[2 * f.DELAY + 1], INT32_MIN, INT32_MAX)
             if not number:
                 return r.BAD_NUMBER, at
             if level > 0:
                 tags_code = time + options.delays[min(level, len(options.delays)) - 1]
         # DispatchRequest, CommitLog.setBatchSizeIfNeeded: a record without both is a batch of one.
         batch_base, batch_count = rec[f.QUEUE_OFFSET], np.int64(1)
-        if options.batch_queues and spans[2 * p.INNER_NUM] >= 0 and spans[2 * p.INNER_BASE] >= 0:
-            number, batch_count = parse_number(data, spans[2 * p.INNER_NUM], spans[2 * p.INNER_NUM + 1], INT16_MIN, INT16_MAX)
+        if options.batch_queues and spans[2 * f.INNER_NUM] >= 0 and spans[2 * f.INNER_BASE] >= 0:
+            number, batch_count = parse_number(data, spans[2 * f.INNER_NUM], spans[2 * f.INNER_NUM + 1], INT16_MIN, INT16_MAX)
             if number:
                 number, batch_base = parse_number(
-                    data, spans[2 * p.INNER_BASE], spans[2 * p.INNER_BASE + 1], INT64_MIN, INT64_MAX
+                    data, spans[2 * f.INNER_BASE], spans[2 * f.INNER_BASE + 1], INT64_MIN, INT64_MAX
                 )
             if not number:
                 return r.BAD_NUMBER, at

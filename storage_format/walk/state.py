@@ -8,7 +8,7 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import find_byte
 from rocketmq_reindex.storage_format.layouts import INT32_MIN, UINT32_MAX
-from rocketmq_reindex.storage_format.record import properties as p
+from rocketmq_reindex.storage_format.record import frame as f
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
 
 # ------------------------------------------------------------------------------------------------------------------------ state
@@ -289,19 +289,19 @@ def index_record(
     ``tag_items`` is NO_TAGS, TAGS as one text behind ``topic#T#`` (5.4.0 on). ``seed`` is the hash of ``topic#``.
     """
     before = state[ITEMS]
-    if spans[2 * p.UNIQ_KEY] >= 0:
-        h = java_hash(data, spans[2 * p.UNIQ_KEY], spans[2 * p.UNIQ_KEY + 1], seed)
+    if spans[2 * f.UNIQ_KEY] >= 0:
+        h = java_hash(data, spans[2 * f.UNIQ_KEY], spans[2 * f.UNIQ_KEY + 1], seed)
         put_item(items, state, h, phy_offset, time)
-    at = spans[2 * p.KEYS]
+    at = spans[2 * f.KEYS]
     if at >= 0:
-        end = spans[2 * p.KEYS + 1]
+        end = spans[2 * f.KEYS + 1]
         while at < end:
             stop = find_byte(data, at, end, SPACE, SPACE)
             if stop > at:
                 put_item(items, state, java_hash(data, at, stop, seed), phy_offset, time)
             at = stop + 1
-    if tag_items != NO_TAGS and spans[2 * p.TAGS] >= 0:
-        h = java_hash(data, spans[2 * p.TAGS], spans[2 * p.TAGS + 1], tag_seed(seed))
+    if tag_items != NO_TAGS and spans[2 * f.TAGS] >= 0:
+        h = java_hash(data, spans[2 * f.TAGS], spans[2 * f.TAGS + 1], tag_seed(seed))
         put_item(items, state, h, phy_offset, time)
         state[TAG_ITEMS] += 1
         if tag_items == MARKED_TAGS:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex import files
-from rocketmq_reindex.files import local
-from rocketmq_reindex.files.local import Ahead
+from rocketmq_reindex.files import entries as file_entries
+from rocketmq_reindex.files.entries import Ahead
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.tools.local_engine import InlineEngine, local_build
@@ -44,8 +44,8 @@ def test_the_same_bytes(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(RangeScanner, "__init__", in_chunks)
     monkeypatch.setattr(Ahead, "_load", counted)
-    monkeypatch.setattr(local, "AHEAD_BYTES", 64 * KIB)
-    monkeypatch.setattr(local, "PIECE_BYTES", 32 * KIB)
+    monkeypatch.setattr(file_entries, "AHEAD_BYTES", 64 * KIB)
+    monkeypatch.setattr(file_entries, "PIECE_BYTES", 32 * KIB)
     monkeypatch.setattr(files, "outgrows_cache", lambda size: size > 0)
     for segment in (store / "commitlog").iterdir():
         with segment.open("rb") as file:

@@ -13,7 +13,7 @@ import pytest
 
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.record import frame, layout as r
-from rocketmq_reindex.storage_format.record.properties import NAMES, scan_properties
+from rocketmq_reindex.storage_format.record.frame import NAMES, scan_properties
 from tests.golden.stores import index_in_order, read_files
 from tests.tools.encode import EPOCH, Message, encode
 from tests.tools.local_engine import local_build

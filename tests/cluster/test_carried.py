@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from llvmlite import binding
 
-from rocketmq_reindex.storage_format.kernels import cache_folder, carried
+from rocketmq_reindex.storage_format.kernels import cache_folder
 from scripts.dist import DIST
 from tests.compiled.test_cache_folder import Marks
 from tests.tools.faulty_processes import ROOT
@@ -29,17 +29,17 @@ binding.get_host_cpu_features = lambda: type(known)(known | dict.fromkeys(lackin
 sys.path.insert(0, sys.argv[1])
 from rocketmq_reindex.jobs.watching import compiling
 line = compiling.line(compiling.SCAN)
-from rocketmq_reindex.storage_format.kernels import cache_folder, carried
+from rocketmq_reindex.storage_format.kernels import cache_folder
 from rocketmq_reindex.storage_format.kernels.crc32 import moved_on
 assert cache_folder.__file__.startswith(sys.argv[1])
 assert moved_on(1, 0) == 1 and moved_on(1, 7) == moved_on(moved_on(1, 3), 4)
 loaded, compiled = (sum(counts.values()) for counts in (moved_on.stats.cache_hits, moved_on.stats.cache_misses))
-level = carried.level()
+level = cache_folder.carried_level()
 print(level.name if level else "none", loaded, compiled, line or "nothing is said")
 """
 LINE = "compiling the record loops, once (some 25 s)"
 
-fits = carried.fitting(binding.get_host_cpu_features())
+fits = cache_folder.fitting(binding.get_host_cpu_features())
 pytestmark = pytest.mark.skipif(fits is None, reason="no loops are compiled ahead for this processor")
 
 
@@ -131,10 +131,10 @@ def test_the_zip_has_what_a_build_and_a_verify_call() -> None:
         # The same sources give the same bytes, wherever the checkout lies.
         assert not [name for name in names if os.fsencode(ROOT) in archive.read(name)]
     root = "rocketmq_reindex/storage_format/kernels"
-    for level in carried.LEVELS:
+    for level in cache_folder.LEVELS:
         # The stamp of this checkout: else ``make dist`` has not run since.
-        folder = f"{root}/{carried.place(level)}/"
+        folder = f"{root}/{cache_folder.carried_place(level)}/"
         loops = {name.removeprefix(folder).partition("-")[0] for name in names if name.startswith(folder)}
-        assert {"loop.walk", "cells.sort_by_queue", "file.link_items", "index._check_items", carried.LIST} <= loops
+        assert {"loop.walk", "cells.sort_by_queue", "file.link_items", "index._check_items", cache_folder.LIST} <= loops
     with zipfile.ZipFile(next(DIST.glob("*.whl"))) as wheel:
         assert not [name for name in wheel.namelist() if name.endswith(cache_folder.SUFFIX)]

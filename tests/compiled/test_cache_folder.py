@@ -25,9 +25,9 @@ Stores = Callable[[str], GoldenStore]
 COMMAND = Path(sys.executable).with_name("rmq-reindex")
 HASH = """
 import numpy
-from rocketmq_reindex.storage_format.kernels import murmur3
-murmur3._hash(numpy.frombuffer(b"orders#key", "u1"), 0, 10, numpy.zeros(2, "u8"))
-print(sum(murmur3._hash.stats.cache_hits.values()))
+from rocketmq_reindex.storage_format.text import hashes
+hashes._murmur3(numpy.frombuffer(b"orders#key", "u1"), 0, 10, numpy.zeros(2, "u8"))
+print(sum(hashes._murmur3.stats.cache_hits.values()))
 """
 
 

@@ -12,7 +12,7 @@ from itertools import islice
 from rocketmq_reindex.storage_format.checks import index as index_check
 from rocketmq_reindex.storage_format.checks.index import ITEM_FAULTS, LINK_FAULTS, SLOT_FAULTS, check_index, slot_lengths
 from rocketmq_reindex.storage_format.findings import CODES, Finding, UnreadableError
-from rocketmq_reindex.storage_format.index import lookup as index_lookup
+from rocketmq_reindex.storage_format.index import header as index_header
 from rocketmq_reindex.storage_format.index.file import guess_sizes, open_index
 from tests.fuzz.guard import allow, guarded
 from tests.fuzz.plain_index import PlainIndex
@@ -107,7 +107,7 @@ def fault_findings(plain: PlainIndex) -> list[Finding]:
 
 def look_up(raw: bytes, slots: int, items: int, plain: PlainIndex, chosen: int) -> None:
     """The physical offsets that the broker would give for every hash in the file, and an end where it has none."""
-    header = index_lookup.LookupHeader(max(open_index(raw, slots, items).header.index_count, 1), slots, items)
+    header = index_header.LookupHeader(max(open_index(raw, slots, items).header.index_count, 1), slots, items)
     most = (1, 2, 64, 10**9)[chosen % 4]
     for key_hash in {item.key_hash for item in plain.items if item.key_hash >= 0} | set(range(min(slots, 4))):
         reads: list[int] = []
@@ -116,16 +116,16 @@ def look_up(raw: bytes, slots: int, items: int, plain: PlainIndex, chosen: int) 
             reads.append(at)
             return raw[at : at + size]
 
-        hits = index_lookup.all_hits(read, header, key_hash)
+        hits = index_header.all_hits(read, header, key_hash)
         given = list(islice(hits, most))
         expected, ends = plain.select(key_hash)
         if ends:
             assert given == expected[:most]
-            assert hits.end != index_lookup.CIRCULAR
+            assert hits.end != index_header.CIRCULAR
         else:
             # The broker's goes round for ever: what it would give comes first, until ``most`` of them are there.
             assert given[: len(expected)] == expected[:most]
-            assert hits.end == (index_lookup.CIRCULAR if len(given) < most else "")
+            assert hits.end == (index_header.CIRCULAR if len(given) < most else "")
         # A slot, then items.
         assert len(reads) <= 1 + 2 * items + 2
 

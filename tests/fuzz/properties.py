@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from rocketmq_reindex.storage_format import showing
-from rocketmq_reindex.storage_format.record import properties as p
+from rocketmq_reindex.storage_format.record import frame
 from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE
 from rocketmq_reindex.storage_format.text import java_string, java_text
 from rocketmq_reindex.storage_format.topics import path_component
@@ -21,7 +21,7 @@ from tests.tools.make_log import COLLIDING, DELAYS, MALFORMED, RAW, UNICODE
 MAX_LEN = 512
 BITS = ((16, -(2**15)), (32, -(2**31)), (64, -(2**63)))
 DICTIONARY = [
-    *(name + b"\x01" for name in p.NAMES),
+    *(name + b"\x01" for name in frame.NAMES),
     *MALFORMED,
     b"\x01",
     b"\x02",
@@ -38,9 +38,9 @@ def check(data: bytes) -> None:
     array, start, end = guard(around[: 5 + len(data)]), 5, 5 + len(data)
     text = java.decode_utf8(data)
     spans = np.full(SPANS_SIZE, 77, np.int64)
-    p.scan_properties(array, start, end, guard(spans))
+    frame.scan_properties(array, start, end, guard(spans))
     expected = parse_properties(text)
-    for number, name in enumerate(p.NAMES):
+    for number, name in enumerate(frame.NAMES):
         first, stop = spans[2 * number : 2 * number + 2].tolist()
         if first < 0:
             assert name.decode() not in expected
@@ -65,6 +65,6 @@ def seeds(rng: random.Random) -> list[bytes]:
     words = [*(word.encode() for word in (*UNICODE, *COLLIDING, *DELAYS)), *MALFORMED, b"9223372036854775807", b"-2147483649"]
     found = [*RAW, *words]
     for _ in range(20):
-        pieces = [rng.choice(p.NAMES) + b"\x01" + rng.choice(words) + b"\x02" for _ in range(rng.randrange(1, 5))]
+        pieces = [rng.choice(frame.NAMES) + b"\x01" + rng.choice(words) + b"\x02" for _ in range(rng.randrange(1, 5))]
         found.append(b"".join(pieces))
     return found

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rocketmq_reindex.files import entries, folders, local, reading, systems, uris, writer
+from rocketmq_reindex.files import entries, folders, reading, systems, uris, writer
 from rocketmq_reindex.jobs.fetching import record, swap
 from rocketmq_reindex.jobs.publishing import local as output_local
 
@@ -49,7 +49,7 @@ KINDS: Final = {
 """Kinds of faults and the operations they can hit. ``full``: all from the n-th on; ``short``: half is read or written.
 ``interrupt``: SIGTERM behind the operation."""
 _TOUCHING: Final = (
-    entries, folders, local, reading, folders, systems, uris, writer, output_local, record, swap, record, swap
+    entries, folders, reading, folders, systems, uris, writer, output_local, record, swap, record, swap
 )  # fmt: skip
 """Modules of the project that touch files."""
 _HANDLES: Final = "/proc/self/fd/"

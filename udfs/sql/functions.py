@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession, functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
-from rocketmq_reindex.storage_format.kernels.murmur3 import murmur3_128
 from rocketmq_reindex.storage_format.text import hashes
+from rocketmq_reindex.storage_format.text.hashes import murmur3_128
 from rocketmq_reindex.udfs.messages.batches import bitmap, string_buffers
 
 

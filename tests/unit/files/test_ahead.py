@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex import files
-from rocketmq_reindex.files import local
+from rocketmq_reindex.files import entries
 from rocketmq_reindex.storage_format.errors import InputError
 
 KIB = 1 << 10
@@ -22,9 +22,9 @@ VIEW = 256 * KIB
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "AHEAD_BYTES", 1024 * KIB)
-    monkeypatch.setattr(local, "PIECE_BYTES", 512 * KIB)
-    monkeypatch.setattr(local, "_STEP_BYTES", 128 * KIB)
+    monkeypatch.setattr(entries, "AHEAD_BYTES", 1024 * KIB)
+    monkeypatch.setattr(entries, "PIECE_BYTES", 512 * KIB)
+    monkeypatch.setattr(entries, "_STEP_BYTES", 128 * KIB)
 
 
 @pytest.fixture
@@ -108,14 +108,14 @@ def test_what_it_loaded_is_let_go_and_what_was_there_stays(tmp_path: Path, monke
     monkeypatch.undo()
     known = drops(path)
     with files.Reader(path) as reader:
-        reader.read(0, local.PIECE_BYTES)
+        reader.read(0, entries.PIECE_BYTES)
     with files.Reader(path) as reader:
         reader.read_ahead(size, let_go=True)
         for at in range(0, size, step):
             assert reader.view(at, step) is not None
     if known:
-        assert cached(path, 0, local.PIECE_BYTES) == 1
-        assert cached(path, 2 * local.PIECE_BYTES, size) < 0.4
+        assert cached(path, 0, entries.PIECE_BYTES) == 1
+        assert cached(path, 2 * entries.PIECE_BYTES, size) < 0.4
 
 
 def test_without_that_it_stays(path: str) -> None:

@@ -13,14 +13,14 @@ import pytest
 from rocketmq_reindex.storage_format.checks.index import check_index, slot_lengths
 from rocketmq_reindex.storage_format.findings import UnreadableError
 from rocketmq_reindex.storage_format.index.file import guess_sizes, open_index
-from rocketmq_reindex.storage_format.index.header import IndexHeader
-from rocketmq_reindex.storage_format.index.lookup import (
+from rocketmq_reindex.storage_format.index.header import (
     BAD_LINK,
     BAD_SLOT,
     CIRCULAR,
     FOUND_ALL,
     OUTSIDE,
     Hits,
+    IndexHeader,
     LookupHeader,
     all_hits,
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.storage_format.kernels import carried, clmul
+from rocketmq_reindex.storage_format.kernels import cache_folder, clmul
 
-V4, V3 = carried.LEVELS
+V4, V3 = cache_folder.LEVELS
 ZEN_3 = {*V3.needed.split(), "adx", "aes", "sse4a", "vaes", "vpclmulqdq"}
 SKYLAKE_X = {*V3.needed.split(), "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 ICE_LAKE = SKYLAKE_X | {"vpclmulqdq", "gfni"}
@@ -26,16 +26,16 @@ ICE_LAKE = SKYLAKE_X | {"vpclmulqdq", "gfni"}
         (set(), None),
     ],
 )
-def test_the_best_level_that_fits(features: set[str], level: carried.Level | None) -> None:
+def test_the_best_level_that_fits(features: set[str], level: cache_folder.Level | None) -> None:
     known = dict.fromkeys((*V4.needed.split(), "neon", "crc"), False)
-    assert carried.fitting(known | dict.fromkeys(features, True)) == level
-    assert carried.fitting(dict.fromkeys(features, True)) == level
+    assert cache_folder.fitting(known | dict.fromkeys(features, True)) == level
+    assert cache_folder.fitting(dict.fromkeys(features, True)) == level
 
 
 def test_each_feature_of_a_level_is_needed() -> None:
-    for level in carried.LEVELS:
+    for level in cache_folder.LEVELS:
         for name in level.needed.split():
-            assert carried.fitting(dict.fromkeys(level.needed.split(), True) | {name: False}) != level, name
+            assert cache_folder.fitting(dict.fromkeys(level.needed.split(), True) | {name: False}) != level, name
 
 
 def test_the_loops_of_a_level_fold_as_its_processors_do() -> None:
@@ -44,6 +44,6 @@ def test_the_loops_of_a_level_fold_as_its_processors_do() -> None:
 
 
 def test_a_checkout_has_none() -> None:
-    assert carried.level() is None
-    assert not carried.holds("loop.walk")
-    assert carried.content("loop.walk") == b""
+    assert cache_folder.carried_level() is None
+    assert not cache_folder.is_carried("loop.walk")
+    assert cache_folder.carried_content("loop.walk") == b""

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import example, given, strategies as st
 
 from rocketmq_reindex.storage_format.kernels.words import BLOCK
-from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE
-from rocketmq_reindex.storage_format.record.properties import NAMES, scan_properties
+from rocketmq_reindex.storage_format.record.frame import NAMES, SPANS_SIZE, scan_properties
 from tests.reference import java
 from tests.reference.records import parse_properties
 from tests.tools.strategies import JAVA_BYTES, embedded

@@ -11,9 +11,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.udfs.sql.base import Source
-from rocketmq_reindex.udfs.sql.commitlog import CommitlogSource
 from rocketmq_reindex.udfs.sql.derived_files import ConsumeQueueSource, IndexSource
 from rocketmq_reindex.udfs.sql.options import commitlog_folder, index_folder, queue_folders
+from rocketmq_reindex.udfs.sql.sources import CommitlogSource
 from tests.tools.read_rows import make_reader, read_rows
 
 FIND: dict[str, Callable[[str], Any]] = {

@@ -63,8 +63,7 @@ def test_bloom_bits_are_rocketmqs() -> None:
 
 
 def test_bloom_bits_of_any_text_are_rocketmqs() -> None:
-    from rocketmq_reindex.storage_format.kernels.murmur3 import murmur3_128
-    from rocketmq_reindex.storage_format.text.hashes import bloom_bits
+    from rocketmq_reindex.storage_format.text.hashes import bloom_bits, murmur3_128
     from rocketmq_reindex.udfs.messages.batches import string_buffers
 
     hashed = murmur3_128(*string_buffers(strings([known["text"] for known in KNOWN["texts"]])))

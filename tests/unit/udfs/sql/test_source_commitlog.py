@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from rocketmq_reindex.storage_format.errors import RefusedError, UsageError
-from rocketmq_reindex.udfs.sql.commitlog import CommitlogSource
+from rocketmq_reindex.udfs.sql.sources import CommitlogSource
 from tests.reference import java, log as reference_log, meaning
 from tests.reference.records import Record
 from tests.reference.settings import Settings
