@@ -13,10 +13,9 @@ from rocketmq_reindex.jobs.engines.engine import BUCKET_BYTES, DERIVED_BYTES, En
 from rocketmq_reindex.jobs.store import contents, first_bytes, fitting, folders, settings as store_settings
 from rocketmq_reindex.jobs.verifying import (
     index as verifying_index,
-    log as verifying_log,
     mend as verifying_mend,
     options,
-    queues as verifying_queues,
+    parts as verifying_parts,
     summary as verifying_summary,
     work as verifying_work,
 )
@@ -52,7 +51,7 @@ class Verify:
         self.tally = Tally()
         self.log_findings = verifying_mend.LogFindings()
         self.signs: list[fitting.Sign] = []
-        self.memory: verifying_log.VerifyMemory | None = None
+        self.memory: verifying_parts.VerifyMemory | None = None
 
     def run(self, logs: list[store_settings.Commitlog] | None = None) -> None:
         """Compare the store with its log; nothing is written to it.
@@ -60,12 +59,12 @@ class Verify:
         ``logs`` are what ``VerifySettings.logs`` listed just before, if it was called. Raises ReindexError.
         """
         (log,) = logs or self.settings.logs()
-        chosen = verifying_log.sampled(log.segments, self.settings.sample)
+        chosen = verifying_parts.sampled(log.segments, self.settings.sample)
         planning.check_range_size(self.settings.range_size, sum(segment.data_end - segment.start for segment in chosen))
         self.result.notes += [*self.settings.conf_notes, *broker_notes(self.settings)]
         advice = ": leave the queues out, by --only index,checkpoint,log"
         self.result.notes += store_settings.check_verified(self.settings.store, self.settings.only, advice)
-        scans = verifying_log.scans_of(self.settings)
+        scans = verifying_parts.scans_of(self.settings)
         self.settings = verifying_work.of_build(self.settings)
         if "broker_version" not in self.settings.named:
             with contextlib.closing(contents.StoreLog(self.settings.roots, folders.Notes.silent())) as store_log:
@@ -75,7 +74,7 @@ class Verify:
         self.result.notes += notes
         if scans:
             compares, leftovers = QUEUES in self.settings.only, self.result.leftovers
-            self.memory = verifying_log.VerifyMemory(
+            self.memory = verifying_parts.VerifyMemory(
                 scans, self._scan_settings(), self.settings.recheck, leftovers, compares=compares
             )
         known = self.memory or contextlib.nullcontext()
@@ -126,7 +125,7 @@ class Verify:
         keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES), staging)
         task = VerifyScan(staging, "", 0, self._scan_settings(), ANY_FILE, keys, compares=QUEUES in settings.only)
         scan = scanning.Scan(engine, staging, task, self.reporter, self.memory, store=settings.store)
-        queues = verifying_queues.QueueComparison(scan, settings, tuple(log.segments), unread)
+        queues = verifying_parts.QueueComparison(scan, settings, tuple(log.segments), unread)
         index = verifying_index.IndexComparison(scan, settings)
 
         def list_queues() -> verifying_summary.PartFindings:
@@ -152,23 +151,23 @@ class Verify:
         self._count(chosen, accepted)
         self.result.incremental = self.memory.counts() if self.memory else None
         if LOG in settings.only:
-            self._take(verifying_log.check_log(settings, log, chain, unread))
+            self._take(verifying_parts.check_log(settings, log, chain, unread))
         wrong = list[int]()
         if self._decides_order and not unread:
             with self._timed("order"):
-                queues.order, findings = verifying_queues.check_order(scan, settings, log.segments, chain)
+                queues.order, findings = verifying_parts.check_order(scan, settings, log.segments, chain)
             self._take(findings)
             self.log_findings.max_fill = queues.order.max_fill
             wrong += queues.order.wrong
         if chain.stale:
             queues.stale = chain.stale.offset, chain.stale.offset + chain.stale.length
-        damaged = [hole for hole in chain.holes if not verifying_log.between(hole.offset, unread)]
+        damaged = [hole for hole in chain.holes if not verifying_parts.between(hole.offset, unread)]
         self.log_findings.first = min([*wrong, *(hole.offset for hole in damaged)], default=-1)
         if text := inputs.fillers(accepted):
             self.result.notes.append(text)
         self.log_findings.undecided = scanning.undecided(chain)
         # Where all records lie under a wrong name, none is found, and no disk is missing.
-        if not self.log_findings.undecided and (text := verifying_log.unmounted(settings, log, accepted)):
+        if not self.log_findings.undecided and (text := verifying_parts.unmounted(settings, log, accepted)):
             self.result.notes.append(text)
             self.log_findings.undecided = f"{text} A build drops all that the log does not hold"
         self.log_findings.cut = inputs.first_cut(self.settings.rules, log.segments, damaged)
@@ -179,12 +178,12 @@ class Verify:
             self.signs += fitting.of_tags(result.tags)
             return result
 
-        def compare_queues() -> verifying_queues.QueueResult:
+        def compare_queues() -> verifying_parts.QueueResult:
             work = queues.units(accepted)
             return self._part("consumequeue", work, lambda: queues.compare(accepted, self.settings.rules))
 
         with self._timed("compare"), self.reporter.step("compare"), beside(engine, "compare") as pool:
-            compared: list[Future[verifying_queues.QueueResult] | Future[verifying_index.IndexResult]] = []
+            compared: list[Future[verifying_parts.QueueResult] | Future[verifying_index.IndexResult]] = []
             if INDEX in settings.only:
                 compared.append(pool.submit(compare_index))
                 if fitting.wait_for_tags(self.result.fits):

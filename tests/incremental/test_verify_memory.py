@@ -12,8 +12,8 @@ import pytest
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
-from rocketmq_reindex.jobs.verifying.log import VerifyMemory, scans_of
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
+from rocketmq_reindex.jobs.verifying.parts import VerifyMemory, scans_of
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.incremental.verify_world import Growing, known
 from tests.tools.compare import SMALL

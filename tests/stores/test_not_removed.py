@@ -17,8 +17,8 @@ from rocketmq_reindex.jobs.building.planning import store_scan
 from rocketmq_reindex.jobs.incremental import last_build
 from rocketmq_reindex.jobs.publishing import builds as output_builds, pointers
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
-from rocketmq_reindex.jobs.verifying.log import VerifyMemory
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
+from rocketmq_reindex.jobs.verifying.parts import VerifyMemory
 from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
 from rocketmq_reindex.udfs.scan.segments import list_segments

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketmq_reindex.jobs.verifying.log import between, sampled
+from rocketmq_reindex.jobs.verifying.parts import between, sampled
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 
 

@@ -13,8 +13,8 @@ from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.command.options import parser_of
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.publishing.pointers import VERIFY_NAME, Pointer, last_beat
-from rocketmq_reindex.jobs.verifying.log import sampled
 from rocketmq_reindex.jobs.verifying.options import VerifySettings, parse_verify
+from rocketmq_reindex.jobs.verifying.parts import sampled
 from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.jobs.verifying.work import take_sizes, work_folder
 from rocketmq_reindex.storage_format.errors import InputError

@@ -1,27 +1,202 @@
-"""The queues' part of a verify: their order, decided as a build does, their files, and the units of the log."""
+"""Two parts of a verify: the log, with what earlier verifies found, and the queues, decided and compared as a build does."""
+
+from __future__ import annotations
 
 import heapq
+import json
+import os
+import time
+import uuid
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.building import inputs
 from rocketmq_reindex.jobs.building.decisions import Decisions
-from rocketmq_reindex.jobs.building.scanning import Scan
+from rocketmq_reindex.jobs.building.scanning import Scan, ScanMemory, fingerprint_of, store_of
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
+from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.store.folders import entries_in
+from rocketmq_reindex.jobs.store.settings import Commitlog
+from rocketmq_reindex.jobs.verifying import mend
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, PartFindings
 from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format import errors, versions
 from rocketmq_reindex.storage_format.checks.differences import Tally
+from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, QUEUES
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan import settings as scan_settings
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
-from rocketmq_reindex.storage_format.showing import counted
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs import handover
+from rocketmq_reindex.udfs.incremental.remembered_scan import RememberedVerify
+from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, read_sealed, sealed
+from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.staging import Positions, mean_of
 from rocketmq_reindex.udfs.verify import listing, queue_files, queues as verify_queues
+from rocketmq_reindex.version import __version__
+
+# -------------------------------------------------------------------------------------------------------------------------- log
+
+
+def sampled(segments: list[Segment], share: float) -> list[Segment]:
+    """Return evenly spread segments, always the same ones, and the last, which says where the log ends."""
+    count = len(segments)
+    wanted = max(1, round(share * count)) if share < 1 else count
+    chosen = {number * count // wanted for number in range(wanted)} | {count - 1}
+    return [segment for number, segment in enumerate(segments) if number in chosen]
+
+
+def between(offset: int, stretches: Iterable[tuple[int, int]]) -> bool:
+    """Return whether an offset lies in one of the stretches (low, high)."""
+    return any(low <= offset < high for low, high in stretches)
+
+
+def unmounted(settings: VerifySettings, log: Commitlog, accepted: list[RangeSummary]) -> str:
+    """Return a note on a log that seems to lack a disk; "" where it seems whole."""
+    if bare := inputs.bare_roots(settings, log):
+        return f"{escape(bare[0])}: holds no segment: is its disk mounted?"
+    return "" if any(summary.records for summary in accepted) else "the log holds no record: is its disk mounted?"
+
+
+def check_log(settings: VerifySettings, log: Commitlog, chain: Chain, unread: tuple[tuple[int, int], ...]) -> PartFindings:
+    """Return the damage of the log; ``unread`` are the offsets that a sample leaves out."""
+    findings = PartFindings()
+    for hole in chain.holes:
+        if between(hole.offset, unread):
+            continue  # not missing: left out of the sample
+        kind = mend.MISSING_SEGMENT if hole.reason == r.MISSING_SEGMENT else "log-damage"
+        text = f"offset {hole.offset}, {counted(hole.length, 'byte')}: {hole.reason}"
+        findings.tally.add(kind, 1, f"commitlog/{hole.segment}", hole.offset, text)
+        findings.damage.append(hole)
+    if chain.stale:
+        findings.notes.append(f"offset {chain.stale.offset}, {chain.stale.length:,} bytes: {chain.stale.reason}")
+    elif chain.torn:
+        torn = chain.torn
+        findings.notes.append(
+            f"torn tail at offset {torn.offset}, {counted(torn.length, 'byte')}: a crash leaves it, a broker cuts it"
+        )
+    last = log.segments[-1] if log.segments else None
+    if last and last.data_end == last.start and settings.rules.drops_empty_files:
+        findings.notes.append(f"commitlog/{last.name} has no bytes: a broker of 5.x removes it")
+    elif last and last.data_end < last.segment_end:
+        text = f"{last.data_end - last.start:,} of {last.segment_end - last.start:,} bytes"
+        findings.tally.add("log-segment-short", 1, f"commitlog/{last.name}", last.data_end, text)
+    return findings
+
+
+# ----------------------------------------------------------------------------------------------------------------------- memory
+# What earlier verifies of a store found in its log: ``verify --incremental`` reads only what they have not read.
+#
+# A verify keeps its own ranges, apart from those of builds. So each byte of the log is read by a verify at least once, and a
+# fault in what a build found is not taken for the truth. The rows are those of a full verify: whatever is compared with them
+# gives the same differences.
+#
+#     TABLES/_scans/NAME-verify/entries, data     as a build has them (``udfs.incremental.scan_store``)
+#     TABLES/_scans/NAME-verify/builds/SETTINGS   which of them the last verify with these settings used
+#     TABLES/_scans/NAME-verify/builds/run-...    a verify that is under way
+
+_RUN: Final = "run-"
+_ROWS: Final = "with runs"
+"""What rows a scan leaves: those of earlier scans, which left others, are not known."""
+_DAY: Final = 24 * 3600 * 10**9
+"""After so many nanoseconds a run that has not ended is taken for dead."""
+_WEEK: Final = 7 * _DAY
+"""For so long are the ranges of other settings kept since they were last used."""
+
+
+class VerifyMemory(ScanMemory):
+    """The ranges of one run, and the store that they are in."""
+
+    def __init__(
+        self, store: ScanStore, scan: scan_settings.ScanSettings, recheck: bool, leftovers: Leftovers, *, compares: bool = True
+    ) -> None:
+        """``leftovers`` removes what no run needs any longer; ``compares`` as in ``VerifyScan``."""
+        rows = f"{_ROWS}, {'and' if compares else 'without'} units"
+        fingerprint = fingerprint_of(f"{__version__} {rows}", scan, listing.ANY_FILE, topics=False)
+        super().__init__(store, fingerprint, recheck)
+        self._uses = files.join(store.builds, fingerprint)
+        self._run = files.join(store.builds, f"{_RUN}{uuid.uuid4().hex}")
+        self._leftovers = leftovers
+
+    def __enter__(self) -> VerifyMemory:
+        """Say that a run is under way, so that others remove nothing.
+
+        Raises OSError where nothing can be read or written, and InputError where the store leads elsewhere.
+        """
+        self.store.make()
+        # As many tasks as there is to read.
+        self.bytes_before = 0 if self._recheck else _use(self._uses)[1]
+        files.write_bytes(self.store.temporary, self._run, [b"under way\n"])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leftovers.remove(self._run)
+
+    def wrap(self, task: ScanTask) -> RememberedVerify:
+        return RememberedVerify(task, self.store, self._fingerprint, self._recheck)
+
+    def counts(self) -> dict[str, int]:
+        """Return what was read of the log, in bytes, and how many ranges were known, as the summary has it."""
+        return {"bytes_read": self.bytes_read, "ranges": len(self.entries), "ranges_known": self.known}
+
+    def save(self) -> None:
+        """Note what this run used, and remove what no run uses any longer, unless another one is under way."""
+        used = [f"entries/{entry.key}" for entry in self.entries.values()]
+        used += [f"data/{kept.name}" for entry in self.entries.values() for kept in entry.data.values()]
+        size = sum(entry.reach - entry.low for entry in self.entries.values())
+        files.write_bytes(self.store.temporary, self._uses, sealed(json.dumps([used, size]).encode()))
+        self._leftovers.remove(self._run)
+        # What a run that begins from here on writes is not among these.
+        folders = (self.store.entries, self.store.data, self.store.temporary)
+        there = [(folder, name) for folder in folders for name in files.names(folder)]
+        now, needed = time.time_ns(), set(used)
+        for entry in files.listing(self.store.builds):
+            age = now - entry.modified
+            if entry.name == files.base(self._run):
+                # It could not be removed.
+                continue
+            if entry.name.startswith(_RUN) and age < _DAY:
+                return
+            if age < _WEEK:
+                try:
+                    needed |= _use(entry.path)[0]
+                except OSError:
+                    # What that run used is not known now: a later one removes what nobody uses.
+                    return
+            else:
+                self._leftovers.remove(entry.path)
+        unused = [files.join(folder, name) for folder, name in there if f"{files.base(folder)}/{name}" not in needed]
+        self._leftovers.remove_all(unused)
+
+
+def scans_of(settings: VerifySettings) -> ScanStore | None:
+    """Return the scan store of the verifies of STORE; None without --incremental.
+
+    Raises InputError where it would lie in an input.
+    """
+    if not settings.incremental:
+        return None
+    store = settings.store if files.is_remote(settings.store) else os.path.realpath(settings.store)
+    return store_of(settings, store, "-verify")
+
+
+def _use(path: str) -> tuple[set[str], int]:
+    """Return which files of the store a run used, by the note that it left, and the bytes of its log; nothing without one.
+
+    Raises OSError where the note cannot be read now.
+    """
+    try:
+        used, size = json.loads(read_sealed(path))
+        return {str(name) for name in used}, int(size)
+    except (FileNotFoundError, InputError, ValueError, TypeError):
+        return set(), 0
+
 
 # ------------------------------------------------------------------------------------------------------------------------ order
 # The order of the log's queues: a verify takes the very decisions of a build, and tells what a build would refuse.
