@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching import build as fetching_build, record as fetching_record
-from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
+from rocketmq_reindex.jobs.publishing.layout import check_laid_out
 from rocketmq_reindex.jobs.store import contents, fitting, folders, lock, settings
 from rocketmq_reindex.jobs.store.queue import behind_log
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions as storage_format_versions

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import store_signs, summary
 from rocketmq_reindex.jobs.command import option
-from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.publishing.layout import CONFIGS, MANIFEST, MANIFEST_MAX, REPAIRED, SIZES, TIMERS, TOPICS
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.digest import CHUNK, EARLIER_KIND, KINDS, new_digest
@@ -215,17 +215,17 @@ def find_build(place: str) -> FoundBuild:
     """Return the build in the folder ``place``, or the one that counts of those published there. Raises InputError."""
     if files.entry_of(files.join(place, MANIFEST)).kind == files.FILE:
         return _read(place)
-    published = pointers.pointers(place)
+    published = layout.pointers(place)
     if not published:
         if files.entry_of(place).kind == files.ABSENT:
             raise errors.InputError(f"{showing.escape(place)}: is not there: name what --out of a build was")
         raise errors.InputError(
-            f"{showing.escape(place)}: holds no build (neither {MANIFEST} nor {pointers.POINTERS}/): name what --out was"
+            f"{showing.escape(place)}: holds no build (neither {MANIFEST} nor {layout.POINTERS}/): name what --out was"
         )
-    return _read(pointers.build_folder(place, published[-1].build), published[-1])
+    return _read(layout.build_folder(place, published[-1].build), published[-1])
 
 
-def _read(folder: str, pointer: pointers.Pointer | None = None) -> FoundBuild:
+def _read(folder: str, pointer: layout.Pointer | None = None) -> FoundBuild:
     path = files.join(folder, MANIFEST)
     data = files.read_bytes(path, MANIFEST_MAX)
     if pointer and (actual := _digest(data, pointer.kind, path)) != pointer.digest:

@@ -19,12 +19,12 @@ from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
-from rocketmq_reindex.jobs.publishing import layout, local, pointers as publishing_pointers
+from rocketmq_reindex.jobs.publishing import layout, local
 from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, showing
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 _SWEEPING: Final = "sweeping"
-_NAMES: Final = frozenset({publishing_pointers.BUILDS, publishing_pointers.POINTERS, publishing_pointers.WORK})
+_NAMES: Final = frozenset({layout.BUILDS, layout.POINTERS, layout.WORK})
 KEPT: Final = 2
 """builds: the one that counts, and the one before, which somebody may still be fetching"""
 DEAD_NANOSECONDS: Final = 3600 * 10**9
@@ -33,10 +33,10 @@ DEAD_NANOSECONDS: Final = 3600 * 10**9
 
 def standing(out: str) -> layout.Standing | None:
     """Return the build that counts, if its manifest is the one that was published."""
-    published = publishing_pointers.pointers(out)
+    published = layout.pointers(out)
     if published:
         newest = published[-1]
-        folder = publishing_pointers.build_folder(out, newest.build)
+        folder = layout.build_folder(out, newest.build)
         # Builds that were published since may have removed it.
         with contextlib.suppress(FileNotFoundError):
             if (
@@ -56,12 +56,12 @@ def check_place(out: str, overwrite: bool | None) -> str:
     if kind not in (files.FOLDER, files.ABSENT):
         raise errors.InputError(f"{shown}: is not a folder: name another")
     if kind == files.FOLDER:
-        published = publishing_pointers.pointers(out)
+        published = layout.pointers(out)
         foreign = sorted(set(files.names(out)) - _NAMES)
         # Beside builds it does no harm: nothing there is replaced.
         if foreign and not (published and overwrite):
             raise errors.InputError(f"{shown}: holds {showing.escape(foreign[0])}, which no build writes: name an empty folder")
-        if published and local.is_repaired(publishing_pointers.build_folder(out, published[-1].build)):
+        if published and local.is_repaired(layout.build_folder(out, published[-1].build)):
             raise errors.InputError(f"{shown}: holds a repaired log, which nothing replaces: name another folder")
         if published and not overwrite:
             raise errors.InputError(
@@ -78,7 +78,7 @@ def _bucket(path: str) -> str:
     return path
 
 
-def _present(folder: str, names: re.Pattern[str] = publishing_pointers.BUILD) -> set[str]:
+def _present(folder: str, names: re.Pattern[str] = layout.BUILD) -> set[str]:
     """Return the builds that have something in ``folder``, or what else has such ``names``."""
     if files.entry_of(folder).kind != files.FOLDER:
         return set()
@@ -91,21 +91,19 @@ def sweep(out: str, own_build: str, leftovers: layout.Leftovers) -> None:
 
     Clocks are the store's own: other runs' signs of life are compared with that of this one, ``own_build``.
     """
-    _forget(out, publishing_pointers.pointers(out), leftovers)
-    now = publishing_pointers.last_beat(files.join(out, publishing_pointers.WORK, own_build))
-    for verify in _present(files.join(out, publishing_pointers.WORK), publishing_pointers.VERIFY_NAME):
-        if now - publishing_pointers.last_beat(files.join(out, publishing_pointers.WORK, verify)) >= DEAD_NANOSECONDS:
-            leftovers.remove(files.join(out, publishing_pointers.WORK, verify))
-    for build in (
-        _present(files.join(out, publishing_pointers.BUILDS)) | _present(files.join(out, publishing_pointers.WORK))
-    ) - {own_build}:
-        work = files.join(out, publishing_pointers.WORK, build)
-        if now - publishing_pointers.last_beat(work) < DEAD_NANOSECONDS:
+    _forget(out, layout.pointers(out), leftovers)
+    now = layout.last_beat(files.join(out, layout.WORK, own_build))
+    for verify in _present(files.join(out, layout.WORK), layout.VERIFY_NAME):
+        if now - layout.last_beat(files.join(out, layout.WORK, verify)) >= DEAD_NANOSECONDS:
+            leftovers.remove(files.join(out, layout.WORK, verify))
+    for build in (_present(files.join(out, layout.BUILDS)) | _present(files.join(out, layout.WORK))) - {own_build}:
+        work = files.join(out, layout.WORK, build)
+        if now - layout.last_beat(work) < DEAD_NANOSECONDS:
             continue
         # Without its sign of life a run that was only asleep publishes no more.
         leftovers.remove(work)
-        if build not in {pointer.build for pointer in publishing_pointers.pointers(out)}:
-            leftovers.remove(publishing_pointers.build_folder(out, build))
+        if build not in {pointer.build for pointer in layout.pointers(out)}:
+            leftovers.remove(layout.build_folder(out, build))
 
 
 @contextlib.contextmanager
@@ -125,19 +123,19 @@ def sweeping(staging: StagingFolder, out: str) -> Iterator[bool]:
 
 def others_sweep(staging: StagingFolder, out: str) -> bool:
     """Return whether another run to OUT may be removing files."""
-    marks = (files.join(out, publishing_pointers.WORK, build, _SWEEPING) for build in _others(staging, out))
+    marks = (files.join(out, layout.WORK, build, _SWEEPING) for build in _others(staging, out))
     return any(files.entry_of(mark).kind != files.ABSENT for mark in marks)
 
 
 def _others(staging: StagingFolder, out: str) -> set[str]:
-    return _present(files.join(out, publishing_pointers.WORK)) - {files.base(staging.root)}
+    return _present(files.join(out, layout.WORK)) - {files.base(staging.root)}
 
 
-def _forget(out: str, published: list[publishing_pointers.Pointer], leftovers: layout.Leftovers) -> None:
+def _forget(out: str, published: list[layout.Pointer], leftovers: layout.Leftovers) -> None:
     for pointer in published[:-KEPT]:
-        folder = publishing_pointers.build_folder(out, pointer.build)
+        folder = layout.build_folder(out, pointer.build)
         # First the file that leads to it: a reader meets a whole build or none.
-        if leftovers.remove(files.join(out, publishing_pointers.POINTERS, pointer.name)):
+        if leftovers.remove(files.join(out, layout.POINTERS, pointer.name)):
             leftovers.remove(folder)
         else:
             leftovers.add(folder, "its pointer stays")
@@ -147,12 +145,10 @@ def _forget(out: str, published: list[publishing_pointers.Pointer], leftovers: l
 def staging(target: str, trim: bool, leftovers: layout.Leftovers) -> Iterator[StagingFolder]:
     """Yield new folders for a build of this run; they are removed unless it was published."""
     build = uuid.uuid4().hex
-    staging = StagingFolder(
-        files.join(target, publishing_pointers.WORK, build), publishing_pointers.build_folder(target, build), trim
-    )
+    staging = StagingFolder(files.join(target, layout.WORK, build), layout.build_folder(target, build), trim)
     try:
-        with publishing_pointers.Alive(staging):
-            for folder in (files.parent(staging.build), files.join(target, publishing_pointers.POINTERS)):
+        with layout.Alive(staging):
+            for folder in (files.parent(staging.build), files.join(target, layout.POINTERS)):
                 files.make_folder(folder)
             staging.make()
             # What cannot be swept now, the next run sweeps.
@@ -161,7 +157,7 @@ def staging(target: str, trim: bool, leftovers: layout.Leftovers) -> Iterator[St
             yield staging
     finally:
         try:
-            if build not in {pointer.build for pointer in publishing_pointers.pointers(target)}:
+            if build not in {pointer.build for pointer in layout.pointers(target)}:
                 leftovers.remove(staging.build)
         except OSError as error:
             leftovers.add(staging.build, files.why(error))
@@ -174,14 +170,14 @@ def publish(staging: StagingFolder, target: str, overwrite: bool, leftovers: lay
     for dead.
     """
     check_place(target, overwrite)
-    if not publishing_pointers.last_beat(staging.root):
+    if not layout.last_beat(staging.root):
         raise errors.InputError(
             f"{showing.escape(target)}: another run took this one for dead and removed its files: run it again"
         )
     digest = file_digest(files.join(staging.build, layout.MANIFEST))
-    before = publishing_pointers.pointers(target)
-    pointer = publishing_pointers.Pointer(before[-1].number + 1 if before else 1, files.base(staging.build), digest)
+    before = layout.pointers(target)
+    pointer = layout.Pointer(before[-1].number + 1 if before else 1, files.base(staging.build), digest)
     text = json.dumps({"build": pointer.build, "manifest": digest, "digest": pointer.kind}).encode()
-    files.write_bytes(staging.temporary, files.join(target, publishing_pointers.POINTERS, pointer.name), [text, b"\n"])
+    files.write_bytes(staging.temporary, files.join(target, layout.POINTERS, pointer.name), [text, b"\n"])
     with contextlib.suppress(OSError):
         _forget(target, [*before, pointer], leftovers)

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.publishing import builds, layout, local, pointers
+from rocketmq_reindex.jobs.publishing import builds, layout, local
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -112,7 +112,7 @@ def lacks_manifest(target: str) -> bool:
 
 def kept(target: str) -> list[str]:
     """Return the digests of the manifests of all builds that are still there, where DIR keeps more than one."""
-    return [pointer.digest for pointer in pointers.pointers(target)] if files.no_rename(target) else []
+    return [pointer.digest for pointer in layout.pointers(target)] if files.no_rename(target) else []
 
 
 def sweeping(staging: StagingFolder, target: str) -> contextlib.AbstractContextManager[bool]:
@@ -138,7 +138,7 @@ def publish(staging: StagingFolder, target: str, overwrite: bool, leftovers: lay
 
 def identity(folder: str) -> Hashable | None:
     """Return what identifies the build in a folder, before and after it is published; None when it cannot be known."""
-    return pointers.identity(folder) if files.no_rename(folder) else local.identity(folder)
+    return layout.identity(folder) if files.no_rename(folder) else local.identity(folder)
 
 
 def settle(target: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
+from rocketmq_reindex.jobs.publishing.layout import check_laid_out
 from rocketmq_reindex.jobs.store import folders, settings, tag_items
 from rocketmq_reindex.jobs.store.contents import EXPIRED, NOTHING, IndexFiles, IndexSizes, RecordWalk, StoreLog
 from rocketmq_reindex.jobs.store.queue import OffsetSpan, ServedMessage, StoreQueue, queue_folder, topics

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.options import BuildSettings, merged
 from rocketmq_reindex.jobs.command import option, option_table, options
-from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST, MANIFEST_MAX
 from rocketmq_reindex.jobs.store.settings import checked_paths, repeated
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
@@ -147,8 +147,8 @@ def _manifest_of(place: str) -> str:
     if files.entry_of(place).kind != files.FOLDER:
         return place
     inner = files.join(place, MANIFEST)
-    if files.entry_of(inner).kind == files.ABSENT and (published := pointers.pointers(place)):
-        inner = files.join(pointers.build_folder(place, published[-1].build), MANIFEST)
+    if files.entry_of(inner).kind == files.ABSENT and (published := layout.pointers(place)):
+        inner = files.join(layout.build_folder(place, published[-1].build), MANIFEST)
     return inner
 
 

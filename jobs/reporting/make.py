@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.results import Result
-from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX, check_writable, write_whole
-from rocketmq_reindex.jobs.publishing.pointers import check_laid_out
+from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX, check_laid_out, check_writable, write_whole
 from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError, UsageError

@@ -10,8 +10,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.options import BuildSettings, merged
 from rocketmq_reindex.jobs.command import option_table, options
 from rocketmq_reindex.jobs.command.tables_place import given_place
-from rocketmq_reindex.jobs.publishing.layout import check_no_store_around, check_writable
-from rocketmq_reindex.jobs.publishing.pointers import is_work
+from rocketmq_reindex.jobs.publishing.layout import check_no_store_around, check_writable, is_work
 from rocketmq_reindex.jobs.store.folders import check_apart
 from rocketmq_reindex.jobs.store.settings import (
     Commitlog,

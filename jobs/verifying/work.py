@@ -13,7 +13,7 @@ from typing import Final
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.fetching.build import find_build
-from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.publishing.layout import SIZES, Leftovers
 from rocketmq_reindex.jobs.store.fitting import QUEUES, UsualSizes, index_files, index_sizes, queue_files, without_items
 from rocketmq_reindex.jobs.store.folders import entries_in
@@ -36,8 +36,8 @@ def of_build(settings: VerifySettings) -> VerifySettings:
     Raises InputError for a manifest that is not as published, and where two stores are to be compared.
     """
     for store in (settings.store, settings.against) if settings.against else ():
-        pointers.check_laid_out(store)
-    if not pointers.identity(settings.store):
+        layout.check_laid_out(store)
+    if not layout.identity(settings.store):
         return settings
     build = find_build(settings.store)
     sizes = {name: size for name, size in build.sizes.items() if name not in settings.named}
@@ -70,16 +70,16 @@ def work_folder(place: str, leftovers: Leftovers, is_here: bool = True) -> Itera
         if not files.is_remote(place) and not os.path.isdir(files.parent(place)):
             raise InputError(f"--work {escape(place)}: lies in no folder: make that first")
         files.make_folder(place, below=files.parent(place))
-        folder = files.join(place, f"{pointers.VERIFY}{uuid.uuid4().hex}")
+        folder = files.join(place, f"{layout.VERIFY}{uuid.uuid4().hex}")
     elif place and not os.path.isdir(place):
         raise InputError(f"--work {escape(place)}: is not a folder: make it first")
     elif not place and not is_here:
         raise InputError("--work: the executors may be on other machines: name a folder that all of them share")
     else:
-        folder = tempfile.mkdtemp(prefix=pointers.VERIFY, dir=os.path.abspath(place) if place else None)
+        folder = tempfile.mkdtemp(prefix=layout.VERIFY, dir=os.path.abspath(place) if place else None)
     staging = StagingFolder(folder)
     try:
-        with pointers.Alive(staging) if alive else contextlib.nullcontext():
+        with layout.Alive(staging) if alive else contextlib.nullcontext():
             staging.make()
             yield staging
     finally:

@@ -243,7 +243,7 @@ class Level(NamedTuple):
         return ",".join(f"+{feature}" for feature in self.needed.split())
 
 
-# The features of the levels of the x86-64 psABI, and carry-less multiplication, which no level has (``clmul``).
+# The features of the levels of the x86-64 psABI, and carry-less multiplication, which no level has (``compiler``).
 _V3: Final = (
     "64bit cmov cx8 fxsr mmx sse sse2 "
     "cx16 crc32 popcnt sahf sse3 sse4.1 sse4.2 ssse3 "

@@ -7,11 +7,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.kernels.clmul import CAN_FOLD, FOLD_MIN, STEP, fold
+from rocketmq_reindex.storage_format.kernels.compiler import CAN_FOLD, FOLD_MIN, STEP, fold
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
 
 # ------------------------------------------------------------------------------------------------------------------------ crc32
-# Long runs of bytes are folded by carry-less multiplication where the processor has it (``clmul``); tables do the rest.
+# Long runs of bytes are folded by carry-less multiplication where the processor has it (``compiler``); tables do the rest.
 
 POLYNOMIAL: Final = 0xEDB88320
 LOW31: Final = 0x7FFFFFFF

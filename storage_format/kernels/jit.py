@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
-from rocketmq_reindex.storage_format.kernels import cache_folder, clmul, compiler
+from rocketmq_reindex.storage_format.kernels import cache_folder, compiler
 from rocketmq_reindex.storage_format.kernels.compiler import CompileResult, FunctionCache, dumps, llvmlite, numba
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -42,9 +42,9 @@ class _Cache(FunctionCache):  # type: ignore[misc]  # numba ships no types
         # The folder's name stands for the sources of the package, ``_index_key`` for signature, processor and bytecode.
         _, processor, bytecode = self._index_key(sig, codegen)
         # The constants that the processor decides.
-        constants = clmul.CAN_FOLD, clmul.FOLDS_WIDE
+        constants = compiler.CAN_FOLD, compiler.FOLDS_WIDE
         if level is not None:
-            processor, constants = (processor[0], level.name, level.features), clmul.folding(level.features)
+            processor, constants = (processor[0], level.name, level.features), compiler.folding(level.features)
         parts = (
             function.__module__, function.__qualname__, function.__code__.co_firstlineno, *_COMPILER, *constants,
             sig, processor, bytecode,

@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.scanning import store_of
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.commands import fetch
-from rocketmq_reindex.jobs.publishing import builds, pointers
+from rocketmq_reindex.jobs.publishing import builds, layout
 from rocketmq_reindex.jobs.publishing.layout import SIZES as STORE_SIZES
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import VerifyResult
@@ -165,8 +165,8 @@ def test_a_published_build_counts(place: Path, tmp_path: Path, capsys: pytest.Ca
     shutil.copytree(place / "out", target / "builds" / name)
     (target / "published").mkdir()
     fields = {"build": name, "manifest": mmh3.mmh3_x64_128_digest(content).hex()}
-    (target / "published" / pointers.Pointer(1, name).name).write_text(json.dumps(fields))
-    assert [pointer.kind for pointer in pointers.pointers(str(target))] == [EARLIER_KIND]
+    (target / "published" / layout.Pointer(1, name).name).write_text(json.dumps(fields))
+    assert [pointer.kind for pointer in layout.pointers(str(target))] == [EARLIER_KIND]
     standing = builds.standing(str(target))
     assert standing is not None
     assert standing.digest == fields["manifest"]

@@ -18,7 +18,7 @@ from rocketmq_reindex.files import reading
 from rocketmq_reindex.jobs.building.inputs import look_at
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.incremental.early import needs_engine
-from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.udfs.incremental.scan_store import unsealed
 from tests.fault.disk import tree
 from tests.incremental.machine import live, matching
@@ -249,14 +249,14 @@ def test_times_behind_a_uri(world: World) -> None:
         return told.incremental or {}
 
     build()
-    first = Path(pointers.build_folder(out, pointers.pointers(out)[-1].build).removeprefix("file://"))
+    first = Path(layout.build_folder(out, layout.pointers(out)[-1].build).removeprefix("file://"))
     assert build()["nothing_new"]
     path = next(path for path in sorted((first / "consumequeue").rglob("*")) if path.is_file())
     data, found = path.read_bytes(), path.stat()
     path.write_bytes(bytes(len(data)))
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns - 10**10))
     assert not build()["nothing_new"]
-    second = Path(pointers.build_folder(out, pointers.pointers(out)[-1].build).removeprefix("file://"))
+    second = Path(layout.build_folder(out, layout.pointers(out)[-1].build).removeprefix("file://"))
     assert (second != first, (second / path.relative_to(first)).read_bytes()) == (True, data)
     assert build()["nothing_new"]
 

@@ -15,7 +15,7 @@ from unittest import mock
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD
-from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.jobs.publishing import layout
 from tests.incremental.world import World
 from tests.tools.faulty_runs import command
 from tests.tools.faulty_s3 import faulty_s3
@@ -48,12 +48,12 @@ class BucketWorld(World):
     def builds(self) -> str:
         return self.place("out")
 
-    def pointers(self) -> list[pointers.Pointer]:
-        return pointers.pointers(self.builds)
+    def pointers(self) -> list[layout.Pointer]:
+        return layout.pointers(self.builds)
 
     def newest(self) -> str:
         """The folder of the build that counts."""
-        return pointers.build_folder(self.builds, self.pointers()[-1].build)
+        return layout.build_folder(self.builds, self.pointers()[-1].build)
 
     def upload(self) -> None:
         now, log = {path.name: path.read_bytes() for path in self.segments()}, files.join(self.place("store"), "commitlog")

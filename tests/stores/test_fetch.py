@@ -21,7 +21,7 @@ from rocketmq_reindex.files import systems
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD
-from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
 from rocketmq_reindex.jobs.store.lock import store_locked
 from rocketmq_reindex.storage_format.errors import InputError
@@ -492,7 +492,7 @@ def test_a_build_behind_a_uri_and_one_below_it(scene: Scene, tmp_path: Path, mon
     for overwrite in (False, True):
         settings = BuildSettings(store=str(scene.store), out=out, write_topics=True, overwrite=overwrite, **SMALL)
         assert run_build(settings.check(), single(InlineEngine())).exit == 0
-    first = pointers.build_folder(out, pointers.pointers(out)[0].build)
+    first = layout.build_folder(out, layout.pointers(out)[0].build)
     for number, place in enumerate((out, first)):
         target = tmp_path / f"target-{number}"
         target.mkdir()
@@ -508,7 +508,7 @@ def test_a_build_behind_a_uri_and_one_below_it(scene: Scene, tmp_path: Path, mon
     assert fetch([mounted.out, "--to", str(tmp_path / "target-2")]) == 0
     assert laid(tmp_path / "target-2") == scene.new | {"lock": b""}
     # The pointer knows its manifest.
-    last = tmp_path / "builds-of" / "builds" / pointers.pointers(out)[-1].build / "reindex.json"
+    last = tmp_path / "builds-of" / "builds" / layout.pointers(out)[-1].build / "reindex.json"
     last.write_bytes(last.read_bytes().replace(b'"warnings"', b'"warnings" '))
     assert fetch([out, "--to", str(tmp_path / "target-0")]) == 1
 

@@ -15,7 +15,7 @@ from rocketmq_reindex.files import object_store
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.planning import store_scan
 from rocketmq_reindex.jobs.incremental import last_build
-from rocketmq_reindex.jobs.publishing import builds as output_builds, pointers
+from rocketmq_reindex.jobs.publishing import builds as output_builds, layout
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.parts import VerifyMemory
@@ -73,7 +73,7 @@ def test_a_refusal_is_told(status: int, reason: str, store: str, s3_place: str, 
     # The build that counts is whole: its manifest is the one that was published, and says nothing of this.
     assert output_builds.standing(out)
     manifest = json.loads(
-        files.read_bytes(files.join(pointers.build_folder(out, pointers.pointers(out)[-1].build), "reindex.json"))
+        files.read_bytes(files.join(layout.build_folder(out, layout.pointers(out)[-1].build), "reindex.json"))
     )
     assert not [text for text in manifest["warnings"] if "removed" in text]
     stays = {files.base(entry["folder"].partition("?")[0]): entry for entry in told["not_removed"]}
@@ -82,7 +82,7 @@ def test_a_refusal_is_told(status: int, reason: str, store: str, s3_place: str, 
     work = files.below(files.join(out, "work"))
     assert (stays["work"]["count"], stays["work"]["files"]) == (1, len(work))
     assert stays["work"]["bytes"] == sum(entry.size for entry in work)
-    assert stays["builds"]["names"] == [pointers.pointers(out)[0].build]
+    assert stays["builds"]["names"] == [layout.pointers(out)[0].build]
     assert len([text for text in told["warnings"] if "could not be removed" in text]) == 3
     count = sum(entry["files"] for entry in told["not_removed"])
     assert count > len(work)
@@ -103,7 +103,7 @@ def test_a_failed_run_tells_what_it_leaves(store: str, s3_place: str) -> None:
 
     with s3_door(os.environ["AWS_ENDPOINT_URL"], refuses) as (endpoint, _):
         told, said = command(store, through(out, endpoint))
-    assert (told["exit"], pointers.pointers(out)) == (1, [])
+    assert (told["exit"], layout.pointers(out)) == (1, [])
     assert sum(entry["files"] for entry in told["not_removed"]) == len(files.below(files.join(out, "builds"))) + len(
         files.below(files.join(out, "work"))
     )

@@ -16,7 +16,7 @@ import pytest
 from rocketmq_reindex import files
 from rocketmq_reindex.files import object_store
 from rocketmq_reindex.jobs.build import build
-from rocketmq_reindex.jobs.publishing import output, pointers
+from rocketmq_reindex.jobs.publishing import layout, output
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.fault.disk import tiny_store
 from tests.tools.s3_door import CUT, LOST, Refuses, Sought, s3_door, through
@@ -157,7 +157,7 @@ def test_a_lost_answer_publishes_once(s3_place: str) -> None:
 
     doing(files.join(s3_place, "out"), refuses, publish)
     assert len([path for path in refuses.asked if "/published/" in path]) == 4
-    assert [pointer.number for pointer in pointers.pointers(files.join(s3_place, "out"))] == [1]
+    assert [pointer.number for pointer in layout.pointers(files.join(s3_place, "out"))] == [1]
 
 
 def test_a_slow_first_byte_is_waited_for(s3_place: str) -> None:

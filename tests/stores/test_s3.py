@@ -20,7 +20,7 @@ from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.commands import fetch, query
 from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.inspect_files import inspect
-from rocketmq_reindex.jobs.publishing import builds as output_builds, output, pointers
+from rocketmq_reindex.jobs.publishing import builds as output_builds, layout, output
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.fault.disk import tiny_store, tree
 from tests.stores.whole import published
@@ -145,7 +145,7 @@ def test_a_write_that_is_refused_leaves_nothing(pattern: str, store: str, out: s
         with pytest.raises(OSError, match=r"(?i)access.?denied"):
             built(store, faulty)
     assert refused() > 0
-    assert pointers.pointers(out) == []
+    assert layout.pointers(out) == []
     assert [files.names(files.join(out, name)) for name in ("builds", "work", "published")] == [[], [], []]
 
 
@@ -198,10 +198,10 @@ def test_two_runs_at_the_same_time(out: str) -> None:
             output.publish(other, out, False)
         output.publish(other, out, True)
         assert output.identity(out) == output.identity(other.tree)
-    numbers = [pointer.number for pointer in pointers.pointers(out)]
+    numbers = [pointer.number for pointer in layout.pointers(out)]
     assert numbers == [1, 2]
-    for pointer in pointers.pointers(out):
-        folder = pointers.build_folder(out, pointer.build)
+    for pointer in layout.pointers(out):
+        folder = layout.build_folder(out, pointer.build)
         assert files.read_bytes(files.join(folder, "reindex.json")).decode() == pointer.build
 
 
@@ -213,16 +213,16 @@ def test_a_run_that_was_taken_for_dead_publishes_nothing(out: str, monkeypatch: 
             with output.staging(out):
                 pass
         output.publish(asleep, out, False)
-    assert pointers.pointers(out) == []
+    assert layout.pointers(out) == []
 
 
 def test_a_pointer_that_is_only_begun_does_not_count(store: str, out: str) -> None:
     assert built(store, out).exit == 0
-    before = pointers.pointers(out)
+    before = layout.pointers(out)
     for number, text in enumerate((b"", b'{"build": "', b"[]", b"{}")):
         name = f"000000010{number}-{'0' * 32}.json"
         files.write_bytes(files.join(out, "aside"), files.join(out, "published", name), [text])
-    assert pointers.pointers(out) == before
+    assert layout.pointers(out) == before
 
 
 def test_places(store: str, out: str, s3_place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

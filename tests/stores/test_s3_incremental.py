@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.scanning import store_of
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.incremental import last_build
-from rocketmq_reindex.jobs.publishing import builds as output_builds, output, pointers as output_alive
+from rocketmq_reindex.jobs.publishing import builds as output_builds, layout as output_alive, output
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore

@@ -12,7 +12,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.files import systems
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.commands import query, report
-from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.jobs.publishing import layout
 from tests.fault.disk import tiny_store
 from tests.stores.whole import published
 from tests.tools.local_engine import InlineEngine, local_build, run_build, single
@@ -101,7 +101,7 @@ def test_of_a_mount(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_who_does_not_know_such_builds_says_so(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = (tmp_path / "out").as_uri()
     folder = built(store, out)
-    assert pointers.identity(folder) == folder.rpartition("/")[2]
+    assert layout.identity(folder) == folder.rpartition("/")[2]
     for place in (out, folder, str(tmp_path / "out")):
         assert query([place, "--commitlog", str(store / "commitlog"), "--topic", "TopicA", "--key", "k"]) == 1
         assert "`rmq-reindex fetch` lays one out" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from typing import Any
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD
-from rocketmq_reindex.jobs.publishing import pointers
+from rocketmq_reindex.jobs.publishing import layout
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
 from tests.tools.local_engine import local_build
@@ -29,7 +29,7 @@ def entries_of(manifest: bytes) -> dict[str, Any]:
 
 def published(out: str) -> str:
     """The folder of the build that counts."""
-    return pointers.build_folder(out, pointers.pointers(out)[-1].build)
+    return layout.build_folder(out, layout.pointers(out)[-1].build)
 
 
 def build_by_command(golden: GoldenStore, place: str, tmp_path: Path, *words: str) -> None:

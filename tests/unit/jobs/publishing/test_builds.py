@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocketmq_reindex.jobs.publishing import builds, pointers
+from rocketmq_reindex.jobs.publishing import builds, layout
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 
 
@@ -21,4 +21,4 @@ def test_the_folder_of_a_build_is_known_by_both_names(tmp_path: Path) -> None:
     folders = {name: tmp_path / name for name in (f"builds/{build}", "builds/mine", f"mine/{build}")}
     for folder in folders.values():
         folder.mkdir(parents=True)
-    assert [pointers.identity(str(folder)) for folder in folders.values()] == [build, None, None]
+    assert [layout.identity(str(folder)) for folder in folders.values()] == [build, None, None]

@@ -11,8 +11,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.files import systems
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.command.options import parser_of
-from rocketmq_reindex.jobs.publishing.layout import Leftovers
-from rocketmq_reindex.jobs.publishing.pointers import VERIFY_NAME, Pointer, last_beat
+from rocketmq_reindex.jobs.publishing.layout import VERIFY_NAME, Leftovers, Pointer, last_beat
 from rocketmq_reindex.jobs.verifying.options import VerifySettings, parse_verify
 from rocketmq_reindex.jobs.verifying.parts import sampled
 from rocketmq_reindex.jobs.verifying.summary import VerifyResult

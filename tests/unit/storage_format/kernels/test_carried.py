@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.storage_format.kernels import cache_folder, clmul
+from rocketmq_reindex.storage_format.kernels import cache_folder, compiler
 
 V4, V3 = cache_folder.LEVELS
 ZEN_3 = {*V3.needed.split(), "adx", "aes", "sse4a", "vaes", "vpclmulqdq"}
@@ -39,8 +39,8 @@ def test_each_feature_of_a_level_is_needed() -> None:
 
 
 def test_the_loops_of_a_level_fold_as_its_processors_do() -> None:
-    assert clmul.folding(V4.features) == (True, True)
-    assert clmul.folding(V3.features) == (True, False)
+    assert compiler.folding(V4.features) == (True, True)
+    assert compiler.folding(V3.features) == (True, False)
 
 
 def test_a_checkout_has_none() -> None:
