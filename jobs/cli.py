@@ -30,7 +30,8 @@ COMMANDS = {
     ),
     "trace": ("rocketmq_reindex.jobs.commands", "what happened to a message, from the files of one store or several"),
     "consumers": ("rocketmq_reindex.jobs.commands", "where consumer groups stand, and a new file of their offsets"),
-    "export": ("rocketmq_reindex.jobs.commands", "messages as JSON lines, CSV or Parquet, without a broker"),
+    "export": ("rocketmq_reindex.jobs.commands", "messages as JSON lines, CSV, Parquet or a small store, without a broker"),
+    "import": ("rocketmq_reindex.jobs.commands:import_messages", "a store that a broker starts on, from rows of an export"),
     "inspect": ("rocketmq_reindex.jobs.inspect_files", "what a file of a store holds, by its kind"),
     "verify": ("rocketmq_reindex.jobs.verify", "commitlog, ConsumeQueue, IndexFiles and checkpoint compared, both ways"),
     "preflight": ("rocketmq_reindex.jobs.commands", "what the start of a broker will do to a store, without a broker"),
@@ -41,7 +42,7 @@ COMMANDS = {
     ),
     "report": ("rocketmq_reindex.jobs.commands", "one HTML page about a build or a verify"),
 }
-"""The module and the help line of each command. The module has a function of the command's name.
+"""The module and the help line of each command. The module has a function of the command's name, or of the one behind ``:``.
 
 It takes the arguments behind the name, and returns the exit status.
 """
@@ -90,9 +91,9 @@ def _run(words: list[str], ctrl_c: _CtrlC) -> int:
         return 0
     from rocketmq_reindex.jobs.watching import clock
 
-    module, name = COMMANDS[words[0]][0], words[0]
+    module, _, name = COMMANDS[words[0]][0].partition(":")
     with clock.command():
-        command = getattr(importlib.import_module(module), name)
+        command = getattr(importlib.import_module(module), name or words[0])
         ctrl_c.importing = False
         return int(command(words[1:]))
 

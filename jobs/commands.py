@@ -47,6 +47,13 @@ def export(arguments: Sequence[str]) -> int:
     return show(running_here.run_export(lambda: parse_export(arguments), Interrupts()).result, "--json" in arguments)
 
 
+def import_messages(arguments: Sequence[str]) -> int:
+    """Make a store of rows, and return the exit status."""
+    from rocketmq_reindex.jobs.importing.run import parse_import
+
+    return show(running_here.run_import(lambda: parse_import(arguments), Interrupts()).result, "--json" in arguments)
+
+
 def preflight(arguments: Sequence[str]) -> int:
     """Work out a start. Return the exit status: 0 where it loses nothing, 4 where it loses or hides something."""
     from rocketmq_reindex.jobs.preflighting.options import parse_preflight

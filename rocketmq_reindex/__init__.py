@@ -1,8 +1,8 @@
 """Rebuild what a RocketMQ broker derives from its commitlog, offline: ConsumeQueue files, IndexFiles and the checkpoint.
 
 ``import rocketmq_reindex as rr`` gives the Python API: :func:`info`, :func:`build`, :func:`verify`, :func:`query`,
-:func:`trace`, :func:`consumers`, :func:`export`, :func:`inspect`, :func:`preflight`, :func:`repair`, :func:`report`,
-:func:`fetch` and ``rr.sql``. Nothing of it is imported before it is used.
+:func:`trace`, :func:`consumers`, :func:`export`, :func:`import_messages`, :func:`inspect`, :func:`preflight`,
+:func:`repair`, :func:`report`, :func:`fetch` and ``rr.sql``. Nothing of it is imported before it is used.
 """
 
 from __future__ import annotations
@@ -19,13 +19,23 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.api.looking import inspect, messages, query
     from rocketmq_reindex.jobs.api.messages import FoundMessage, QueryResult
     from rocketmq_reindex.jobs.api.with_engine import build, repair, verify
-    from rocketmq_reindex.jobs.api.without_engine import consumers, export, fetch, info, preflight, report, trace
+    from rocketmq_reindex.jobs.api.without_engine import (
+        consumers,
+        export,
+        fetch,
+        import_messages,
+        info,
+        preflight,
+        report,
+        trace,
+    )  # fmt: skip
     from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
     from rocketmq_reindex.jobs.command.results import Result
     from rocketmq_reindex.jobs.consumers.standing import ConsumersResult, GroupEvidence, GroupOffset, OffsetChange
     from rocketmq_reindex.jobs.describing.look import InfoResult
     from rocketmq_reindex.jobs.exporting.options import ExportResult
     from rocketmq_reindex.jobs.fetching.run import FetchResult
+    from rocketmq_reindex.jobs.importing.run import ImportResult
     from rocketmq_reindex.jobs.inspecting.options import InspectResult
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
     from rocketmq_reindex.jobs.reporting.make import ReportResult
@@ -37,15 +47,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BuildResult", "ConsumersResult", "ExportResult", "FetchResult", "FoundMessage", "GroupEvidence", "GroupOffset",
-    "InfoResult", "InputError", "InspectResult", "OffsetChange", "OffsetDifference", "PreflightResult", "QueryResult",
-    "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "TraceEvent", "TraceResult", "TracedMessage",
-    "UsageError", "VerifyResult", "__version__", "build", "consumers", "export", "fetch", "info", "inspect", "messages",
-    "options", "preflight", "query", "repair", "report", "sql", "trace", "verify",
+    "ImportResult", "InfoResult", "InputError", "InspectResult", "OffsetChange", "OffsetDifference", "PreflightResult",
+    "QueryResult", "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "TraceEvent", "TraceResult",
+    "TracedMessage", "UsageError", "VerifyResult", "__version__", "build", "consumers", "export", "fetch", "import_messages",
+    "info", "inspect", "messages", "options", "preflight", "query", "repair", "report", "sql", "trace", "verify",
 ]  # fmt: skip
 
 _MODULES = {
     **dict.fromkeys(("build", "repair", "verify"), "jobs.api.with_engine"),
-    **dict.fromkeys(("consumers", "export", "fetch", "info", "preflight", "report", "trace"), "jobs.api.without_engine"),
+    **dict.fromkeys(
+        ("consumers", "export", "fetch", "import_messages", "info", "preflight", "report", "trace"), "jobs.api.without_engine"
+    ),
     **dict.fromkeys(("inspect", "messages", "query"), "jobs.api.looking"),
     "options": "jobs.api.keywords",
     **dict.fromkeys(("FoundMessage", "QueryResult"), "jobs.api.messages"),
@@ -54,6 +66,7 @@ _MODULES = {
     "OffsetDifference": "jobs.store.consumer_offsets",
     "ExportResult": "jobs.exporting.options",
     "FetchResult": "jobs.fetching.run",
+    "ImportResult": "jobs.importing.run",
     "InfoResult": "jobs.describing.look",
     "InspectResult": "jobs.inspecting.options",
     "PreflightResult": "jobs.preflighting.run",

@@ -39,6 +39,13 @@ def work_through(folder: Path) -> None:
     read_rows(ConsumeQueueSource, out)
     for words in (["--physical", "0"], ["--topic", "TopicB", "--key", "key"]):
         rmq_reindex(["query", str(out), "--commitlog", str(log), *words])
+    rows = folder / "rows.jsonl"
+    for words in (
+        ["export", str(store), "--format", "store", "--to", str(folder / "exported")],
+        ["export", str(store), "--to", str(rows)],
+        ["import", str(rows), "--to", str(folder / "imported")],
+    ):
+        rmq_reindex(words)
     for segment in (min(log.iterdir()), shutil.copy(max(log.iterdir()), folder / "copied")):
         rmq_reindex(["inspect", str(segment), "--kind", "segment"])
 

@@ -207,7 +207,7 @@ def record(
     ``offset`` is its physical offset in bytes, ``store_time`` in milliseconds since 1970, ``properties`` end with 0x02 if there
     are any. Raises ValueError where topic or properties are too long for a record.
     """
-    long_topic = len(topic) > 127
+    long_topic = len(topic) > r.TOPIC_V1_MAX
     properties += _DUP_INFO if demands.dup_info else b""
     props_size = len(properties) + (r.CRC_PROPERTY_SIZE if demands.property_crc else 0)
     if props_size > 0x7FFF or len(topic) > 0x7FFF:
@@ -275,7 +275,7 @@ def blank(size: int) -> bytes:
 
 def tombstone_min(topic: bytes, demands: Demands) -> int:
     """Return the bytes of a tombstone of that topic without a body."""
-    return _FIXED - 1 + (1 if len(topic) > 127 else 0) + len(topic) + len(_TAGS) + demands.size
+    return _FIXED - 1 + (1 if len(topic) > r.TOPIC_V1_MAX else 0) + len(topic) + len(_TAGS) + demands.size
 
 
 def tombstone(

@@ -138,10 +138,15 @@ _ENDS: Final = ":.,"
 """what ends a part of a sentence, and no value"""
 
 
+def command_of(function: str) -> str:
+    """Return the command of a function of the Python API: ``import`` is a word of Python."""
+    return function.removesuffix("_messages")
+
+
 def in_keywords(text: str, function: str) -> str:
     """Return an error of the command line as the function of the Python API says it."""
-    parser = command_options.parser_of(function)
-    own = option_table.options_of(function)
+    parser = command_options.parser_of(command_of(function))
+    own = option_table.options_of(command_of(function))
     places = {option.metavar: "file" if option.nargs == "+" else name for name, option in own.items() if option.is_argument}
     as_keyword = functools.partial(_said, options=option_table.OPTIONS | own, places=places)
     lines = []
@@ -213,7 +218,7 @@ def _argument_text(command: str, option: command_option.Option) -> str:
         text += f". Default: {option.default_text}"
     for pattern, words in _SAID.items():
         text = re.sub(pattern, words, text)
-    places = {"STORE": "store", "DIR": "to" if command == "fetch" else "out"}
+    places = {"STORE": "store", "DIR": "to" if command in ("fetch", "import") else "out"}
     text = re.sub(r"\b(STORE|DIR)\b([\w./]*\w)?", lambda match: f"``{places[match[1]]}{match[2] or ''}``", text)
     text = re.sub(r"(?<![\w`-])--([a-z][a-z-]*)", lambda match: f"``{match[1].replace('-', '_')}``", text)
     # The name of a setting of a broker stays as it is.
@@ -222,7 +227,7 @@ def _argument_text(command: str, option: command_option.Option) -> str:
 
 def _explained(function: Callable[..., object]) -> str:
     """Return the docstring of a function, without its margin, with what its keywords mean."""
-    command = function.__name__
+    command = command_of(function.__name__)
     own = option_table.options_of(command)
     texts = {
         keyword: _SESSION if keyword == "spark" else _argument_text(command, own["files" if keyword == "file" else keyword])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.describing.look import InfoResult
     from rocketmq_reindex.jobs.exporting.options import ExportResult, ExportSettings
     from rocketmq_reindex.jobs.fetching.run import FetchResult, FetchSettings
+    from rocketmq_reindex.jobs.importing.run import ImportResult, ImportSettings
     from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
     from rocketmq_reindex.jobs.querying.answer import TakeMessages
@@ -204,6 +205,26 @@ def run_export(
             return Export(settings, result, progress).run()
 
     return _run_here(result, work, interrupts, "STORE or PATH", UNPUBLISHED)
+
+
+def run_import(
+    settings_of: Callable[[], ImportSettings], interrupts: Interrupts, *, quiet: bool = False
+) -> Ended[ImportResult]:
+    """Make a store of rows. Return how that ended. ``settings_of`` may raise UsageError.
+
+    ``quiet``: no progress is shown on stderr.
+    """
+    from rocketmq_reindex.jobs.importing.run import ImportResult, run
+    from rocketmq_reindex.jobs.watching import compiling
+    from rocketmq_reindex.jobs.watching.watch import Stages
+
+    result = ImportResult()
+
+    def work() -> list[str]:
+        with interrupts, failures_as_errors("SOURCE"), Stages(quiet, compiling.SCAN) as progress:
+            return run(settings_of(), result, progress)
+
+    return _run_here(result, work, interrupts, "SOURCE or DIR", UNPUBLISHED)
 
 
 def run_consumers(settings_of: Callable[[], ConsumersQuestion], *, quiet: bool = False) -> Ended[ConsumersResult]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.describing.look import InfoResult
     from rocketmq_reindex.jobs.exporting.options import ExportResult
     from rocketmq_reindex.jobs.fetching.run import FetchResult
+    from rocketmq_reindex.jobs.importing.run import ImportResult
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
     from rocketmq_reindex.jobs.reporting.make import ReportResult
     from rocketmq_reindex.jobs.tracing.timeline import TraceResult
@@ -299,5 +300,43 @@ def export(
     return api_keywords.result_of(
         running_here.run_export(
             lambda: export_settings(api_keywords.given("export", keywords)), Interrupts(install=False), quiet=True
+        )
+    )
+
+
+@api_keywords.says_keywords
+def import_messages(
+    source: api_keywords.PathLike,
+    *,
+    to: api_keywords.PathLike,
+    segment_size: api_keywords.Size | None = None,
+    broker_version: str | None = None,
+    allow_empty: bool = False,
+) -> ImportResult:
+    """Make a store that a broker starts on, of rows as ``export`` writes them, as ``rmq-reindex import`` does.
+
+    Nothing is printed.
+
+    Returns:
+        What was written. Its ``exit_status`` is 0.
+
+    Raises:
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        InputError: ``source`` is no export, a row is none that a broker takes, or ``to`` is there already (exit status 1).
+            Nothing is written.
+        ReindexError: Any other failure (exit status 1). Nothing is written.
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> done = rr.export("store", topic="TopicA", to="messages.jsonl")
+        >>> rr.import_messages("messages.jsonl", to="imported").messages
+        522
+    """
+    keywords = dict(locals())
+    from rocketmq_reindex.jobs.importing.run import import_settings
+
+    return api_keywords.result_of(
+        running_here.run_import(
+            lambda: import_settings(api_keywords.given("import", keywords)), Interrupts(install=False), quiet=True
         )
     )

@@ -127,6 +127,16 @@ def look_at(settings: BuildSettings) -> Inputs:
         *check_segments(settings, log, target),
         *store_settings.of_build(settings, settings.only),
     ]
+    settings, shown_notes, told = as_store_shows(settings)
+    notes = [*shown_notes, *names_lost_segments(settings, log)]
+    return Inputs(settings, target, log, (*warnings, *told), tuple(notes), passing)
+
+
+def as_store_shows(settings: BuildSettings) -> tuple[BuildSettings, list[str], list[str]]:
+    """Return settings with the sizes, the batch topics and the version that the files in STORE show, where nobody named them.
+
+    Notes on what was taken follow, and warnings.
+    """
     named = settings
     settings, of_topics = _of_topics(settings)
     sizes = look_at_sizes(settings)
@@ -134,8 +144,7 @@ def look_at(settings: BuildSettings) -> Inputs:
     settings, notes, told = _of_version(settings, sizes.defaults)
     if not settings.rules.batch_queues:
         settings, of_topics = dataclasses.replace(settings, batch_topics=named.batch_topics), []
-    notes = [*sizes.notes, *of_topics, *notes, *names_lost_segments(settings, log)]
-    return Inputs(settings, target, log, (*warnings, *sizes.warnings, *told), tuple(notes), passing)
+    return settings, [*sizes.notes, *of_topics, *notes], [*sizes.warnings, *told]
 
 
 def _of_topics(settings: BuildSettings) -> tuple[BuildSettings, list[str]]:

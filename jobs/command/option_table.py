@@ -48,7 +48,9 @@ OPTIONS: Final = _of(
     files=Option("files of a store", "FILE", nargs="+",
         text="a segment, ConsumeQueue file, batch ConsumeQueue file, IndexFile, checkpoint or timer file; a path or URI"),
     source=Option("what a build wrote (with its reindex.json), or the file of verify --report", "DIR",
-        o.on_disk("", "folder or file"), nargs="1"),
+        o.on_disk("", "folder or file"), nargs="1")
+    .but("import", help="rows as export writes them: a file of JSON lines (.jsonl), CSV or Parquet, or a folder of Parquet "
+        "files", metavar="SOURCE"),
     build=Option("folder or URI that was --out of a build, or one build below it", "BUILD", nargs="1"),
 ) | _of(
     INPUT,
@@ -158,7 +160,7 @@ OPTIONS: Final = _of(
     partial=Option("take a build that leaves something out, by --only, topics, --until-offset and the like"),
     allow_empty=Option("build where the log, or what topics and limits leave of it, has no record, too")
     .but("fetch", help="take a build without a record also where the store has records")
-    .but("export", help="write an export without a message, too", group=OUTPUT),
+    .but("export import", help="write an export or a store without a message, too", group=OUTPUT),
     other_log=Option("take a build also if it is not proved to be of the store's log"),
 ) | _of(
     DAMAGE,
@@ -180,7 +182,9 @@ OPTIONS: Final = _of(
 ) | _of(
     SIZES,
     segment_size=Option("size of a whole segment", "BYTES", int, 0, _FILES, conf="mappedFileSizeCommitLog")
-    .but("inspect", help="size of a whole segment, in bytes", shown="that of the first segment beside the file"),
+    .but("inspect", help="size of a whole segment, in bytes", shown="that of the first segment beside the file")
+    .but("import", help="size of each segment: mappedFileSizeCommitLog of the broker", default=layouts.DEFAULT_SEGMENT, conf="",
+        shown=None),
     cq_file_size=Option("size of a ConsumeQueue file, a multiple of 20", "BYTES", int, layouts.DEFAULT_QUEUE_FILE, _OR,
         conf="mappedFileSizeConsumeQueue")
     .but("preflight", help="size of a ConsumeQueue file", shown=_FILES).but("verify", shown=_FILES),
@@ -199,6 +203,7 @@ OPTIONS: Final = _of(
     broker_version=Option(f"RocketMQ version of the store, where the bytes differ: {_VERSIONS}", "VERSION", o.parse_version,
         versions.NEWEST, _OR)
     .but("verify", shown=_FILES)
+    .but("import", help="RocketMQ version that the store is for, where the bytes differ", shown=None)
     .but("preflight", help="release of the broker, such as 5.3.3; a line, such as 5.3, stands for its newest release",
         type=o.checked(o.parse_version), shown=None),
 ) | _of(
@@ -210,16 +215,18 @@ OPTIONS: Final = _of(
     .but("report", help="file for the page; replaced if it is there", metavar="FILE", default="report.html", required=False,
          type=o.on_disk("--out", "file")),
     to=Option(f"{_STORE}; DIR/commitlog is never touched", "DIR", required=True)
-    .but("export", help="new file, or with --format parquet new folder, for the messages", metavar="PATH", required=False,
-         type=o.on_disk("--to", "file or folder")),
-    format=Option("what is written: a file of JSON lines or CSV, or a folder of Parquet files by topic and day",
+    .but("export", help="new file, or with --format parquet and store new folder, for the messages", metavar="PATH",
+         required=False, type=o.on_disk("--to", "file or folder"))
+    .but("import", help="new folder for the store", type=o.on_disk("--to", "folder")),
+    format=Option("what is written: a file of JSON lines or CSV, a folder of Parquet files by topic and day, or a store that a "
+        "broker starts on",
         default="jsonl", choices=get_args(o.ExportFormat)),
     overwrite=Option("replace what an earlier build wrote to DIR"),
     keep=Option("of the copies PART.previous that fetches made keep the newest N of each part", "N", int, 1),
     link=Option("let unchanged segments share their bytes with the old ones: reflink where the file system can, hard links for "
         "those before the log's end, or none: copy", default="reflink", choices=get_args(o.Link)),
     json=Option("print the summary on stdout as one JSON object")
-    .but("info preflight trace consumers export", help="print the result on stdout as one JSON object")
+    .but("info preflight trace consumers export import", help="print the result on stdout as one JSON object")
     .but("query", help="print one JSON object per line, with every field")
     .but("inspect", help="print one JSON object per line"),
     report=Option("also write the summary, as JSON, to FILE", "FILE", o.on_disk("--report", "file")),
@@ -290,6 +297,7 @@ COMMANDS: Final = {
     "consumers": "store topic group consumer_offsets merge bounds to_time out json commitlog",
     "export": "store to format topic queue begin_offset end_offset since until key tag sql text regex dlq unconsumed_by "
     "consumer_offsets undecided kind count body body_max allow_empty commitlog delay_levels json",
+    "import": "source to segment_size broker_version allow_empty json",
     "inspect": "files kind records json hash_slots index_items first_offset segment_size delay_levels",
     "verify": f"store only sample against report work {_RUN} {_WATCH} incremental tables recheck",
     "preflight": "store broker_version abort broker_conf commitlog segment_size cq_file_size batch_cq_file_size hash_slots "

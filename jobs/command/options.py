@@ -75,8 +75,16 @@ ABOUT: Final = {
         (
             "rmq-reindex export /data/store --topic Orders --since 2026-11-20T00:00:00Z --to orders.jsonl",
             "rmq-reindex export /data/store --format parquet --to /data/messages",
+            "rmq-reindex export /data/store --topic Orders --format store --to /data/small",
         ),
         (0, 1, 2, 3),
+    ),
+    "import": About(
+        "Make a store that a broker starts on, from rows as export writes them.",
+        (
+            "rmq-reindex import orders.jsonl --to /data/mended",
+            "rmq-reindex import /data/messages --to /data/small --segment-size 1048576",
+        ),
     ),
     "inspect": About(
         "Say what a segment, ConsumeQueue file, IndexFile, checkpoint or timer file holds, and what is wrong with it.",

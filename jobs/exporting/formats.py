@@ -271,6 +271,8 @@ GROUP_BYTES: Final = 32 << 20
 """Bytes of rows, at which those of one part are written."""
 FILE_BYTES: Final = 512 << 20
 """Bytes of rows, at which the next file of a part begins."""
+TOPIC_KEY: Final = b"topic"
+"""says in a file of what topic it is: the name of its folder may be cut"""
 _NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
 _NAME_MAX: Final = 240
 """Bytes of a folder's name, without ``topic=``: file systems take 255."""
@@ -353,6 +355,7 @@ class ParquetSink:
             self._cut.add(topic)
         number = self._numbers.get(part, 0)
         self._numbers[part] = number + 1
+        schema = schema.with_metadata({TOPIC_KEY: topic.encode()})
         return pq.ParquetWriter(os.path.join(folder, f"part-{number:05d}.parquet"), schema, compression="zstd")
 
     def finish(self) -> list[str]:
@@ -385,13 +388,9 @@ def _by_part(batch: pa.RecordBatch) -> list[tuple[Part, pa.RecordBatch]]:
     return found
 
 
-def _itself(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch
-
-
 def encoder(kind: str) -> Encode:
     """Return what encodes batches for a format."""
-    return {"jsonl": json_lines, "csv": csv_lines}.get(kind, _itself)
+    return {"jsonl": json_lines, "csv": csv_lines}.get(kind, lambda batch: batch)
 
 
 def sink_of(kind: str, schema: pa.Schema, place: str) -> Sink:

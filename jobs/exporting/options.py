@@ -24,8 +24,11 @@ _ALL: Final = "all"
 KINDS: Final = tuple(kind for kind in get_args(option.RecordKind) if kind != _ALL)
 BODY_MOST: Final = 256 << 20
 """Bytes of an unpacked body: Arrow has offsets of 32 bits into the bodies of a batch."""
-_FOLDERS: Final = ("parquet",)
+_STORE: Final = "store"
+_FOLDERS: Final = ("parquet", _STORE)
 """formats whose export is a folder"""
+STORED_KINDS: Final = frozenset({meaning.MESSAGE, meaning.RETRY, meaning.DEAD_LETTER})
+"""kinds that a new store may hold: of all others a broker would do something, by offsets that are no longer the same"""
 
 
 @dataclass(frozen=True)
@@ -104,14 +107,19 @@ class ExportSettings:
         return self.format in _FOLDERS
 
     @property
+    def is_store(self) -> bool:
+        """Whether records go into a new store, as they are."""
+        return self.format == _STORE and not self.count
+
+    @property
     def reads_bodies(self) -> bool:
         """Whether bodies are read at all."""
         return self.choice.needs_body or self.writes_bodies
 
     @property
     def writes_bodies(self) -> bool:
-        """Whether bodies are written."""
-        return self.body != "none" and not self.count
+        """Whether bodies are written, apart from whole records."""
+        return self.body != "none" and not self.count and not self.is_store
 
 
 def export_settings(given: Mapping[str, Any]) -> ExportSettings:
@@ -171,6 +179,13 @@ def export_settings(given: Mapping[str, Any]) -> ExportSettings:
         raise refuse(f"--since {show_time(since)} is not before --until {show_time(until)}, so nothing can be found")
     if not 1 <= settings.body_max <= BODY_MOST:
         raise refuse(f"--body-max takes a number from 1 to {BODY_MOST}")
+    if settings.is_store and not choice.taken_kinds <= STORED_KINDS:
+        others = listed(sorted(choice.taken_kinds - STORED_KINDS))
+        raise refuse(
+            f"--format store takes messages of the kinds {listed(sorted(STORED_KINDS))}, not {others}: a broker acts on these"
+        )
+    if settings.is_store and settings.body == "none":
+        raise refuse("--body none: a store has all bodies, as they are stored")
     if not settings.count and not settings.to:
         raise refuse("name a place for the export by --to, or give --count")
     return settings

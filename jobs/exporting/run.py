@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.exporting import formats
+from rocketmq_reindex.jobs.exporting import formats, new_store
 from rocketmq_reindex.jobs.exporting.options import Choice, ExportResult, ExportSettings
 from rocketmq_reindex.jobs.publishing import layout, local, output
 from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion, undecided
@@ -264,7 +264,9 @@ class Export:
         """Return what is taken of the log. Raises InputError at once for what is no log."""
         settings = self._settings
         columns = formats.read_columns(
-            count=settings.count, body=settings.reads_bodies, properties=settings.choice.selector is not None
+            count=settings.count or settings.is_store,
+            body=settings.reads_bodies,
+            properties=settings.choice.selector is not None,
         )
         question = MessageQuestion(
             settings.store, settings.commitlogs, settings.choice.read_topics, settings.keys, settings.since, settings.until,
@@ -273,8 +275,11 @@ class Export:
         only = undecided(question) if settings.choice.undecided else None
         group = settings.choice.unconsumed_by
         unread = None if group is None else _unread(group, settings, self._notes)
-        self._roots, self._schema = question.roots, formats.written_schema(body=settings.writes_bodies)
-        encode = None if settings.count else formats.encoder(settings.format)
+        self._segments = list_segments(question.roots, 0).segments
+        self._schema = formats.written_schema(body=settings.writes_bodies)
+        encode: Callable[[pa.RecordBatch], Any] | None = None if settings.count else formats.encoder(settings.format)
+        if settings.is_store:
+            self._schema, encode = new_store.taken_schema(), new_store.RecordReader(self._segments)
         stored = settings.body == "stored"
         chooser = Chooser(settings.choice, encode, settings.body_max, stored, self._schema, only, unread)
         return question.read_as(question.schema(), chooser)
@@ -282,7 +287,7 @@ class Export:
     def _take(self, batches: Iterator[Chosen], sink: formats.Sink | None) -> None:
         """Take all that was chosen, and write it into the sink."""
         result = self._result
-        segments = list_segments(self._roots, 0).segments
+        segments = self._segments
         at = segments[0].start if segments else 0
         self._progress.begin("export" if sink else "count", sum(segment.data_end - segment.start for segment in segments))
         with contextlib.closing(batches):  # type: ignore[type-var]  # a generator
@@ -322,7 +327,12 @@ class Export:
     def _write(self, batches: Iterator[Chosen], target: str, staging: StagingFolder) -> None:
         settings, result = self._settings, self._result
         file = os.path.join(staging.temporary, "export")
-        sink = formats.sink_of(settings.format, self._schema, staging.tree if settings.is_folder else file)
+        if settings.is_store:
+            like = new_store.settings_like(settings.store, settings.commitlogs)
+            segment_size = max((segment.segment_end - segment.start for segment in self._segments), default=like.segment_size)
+            sink: formats.Sink = new_store.StoreSink(staging.tree, segment_size)
+        else:
+            sink = formats.sink_of(settings.format, self._schema, staging.tree if settings.is_folder else file)
         try:
             with files.naming(target):
                 self._take(batches, sink)
@@ -332,6 +342,8 @@ class Export:
             raise
         if not result.messages and not settings.allow_empty:
             raise InputError("no message of the log is as was asked for: nothing is written without --allow-empty")
+        if settings.is_store:
+            result.warnings += new_store.derive(staging, like, self._progress, settings.store)
         written = files.below(staging.tree) if settings.is_folder else [files.entry_of(file)]
         result.files, result.bytes = len(written), sum(entry.size for entry in written)
         if settings.is_folder:

@@ -73,6 +73,10 @@ HEADER_SIZE: Final = _AT_TAIL + TAIL_LAYOUT.size
 FILLER_MIN: Final = 8
 """``CommitLog.END_FILE_MIN_BLANK_LENGTH``: TOTALSIZE and MAGICCODE of a filler"""
 RECORD_MIN: Final = HEADER_SIZE + 1 + 2
+TOPIC_V1_MAX: Final = 127
+"""bytes of a topic in a V1 record: its length is one signed byte"""
+PROPERTIES_MAX: Final = 32767
+"""bytes of properties: their length is a signed short"""
 
 FLAG_TRANSACTION_MASK: Final = 0x0C
 TRANSACTION_NONE: Final = 0x00

@@ -17,6 +17,8 @@ Read = Callable[[int, int], bytes]
 """(byte counted from the record's first, bytes wanted) -> those bytes, fewer at the file's end"""
 
 FLAG_COMPRESSED: Final = 0x01
+COMPRESSION_BITS: Final = 0x700
+"""of SYSFLAG: how the body is compressed"""
 FLAG_MULTI_TAGS: Final = 0x02
 FLAG_NEED_UNWRAP: Final = 0x40
 ZLIB, LZ4, ZSTD, UNKNOWN = "zlib", "lz4", "zstd", "unknown"

@@ -22,6 +22,7 @@ COMMANDS = {
     "query": ["{store}", "--topic", "none", "--key", "none", "--scan"],
     "trace": ["--store", "{store}", "--id", "none", "--scan"],
     "export": ["{store}", "--to", "{out}", "--format", "parquet"],
+    "import": ["{store}", "--to", "{out}"],
     "consumers": ["{store}", "--bounds"],
     "inspect": ["{store}/" + SEGMENT, "--records"],
     "verify": ["{store}"],

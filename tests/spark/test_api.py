@@ -29,6 +29,7 @@ FUNCTIONS = (
     "trace",
     "consumers",
     "export",
+    "import_messages",
 )
 """in an order in which each finds what it needs"""
 

@@ -13,9 +13,19 @@ from rocketmq_reindex.jobs.command.option_table import options_of
 OF_PLACES = {"BUILD", "DIR", "FILE", "MANIFEST", "PATH", "STORE", "STORE2", "URI"}
 OTHERS = {
     "", "BYTES", "FRACTION", "GLOB", "GROUP", "ID", "K", "LEVELS", "MSGID", "N", "NAME", "NAME=STORE", "PARTS", "POLICY", "Q",
-    "REGEX", "SQL", "T", "TAG", "TEXT", "TIME", "URL", "VERSION",
+    "REGEX", "SOURCE", "SQL", "T", "TAG", "TEXT", "TIME", "URL", "VERSION",
 }  # fmt: skip
-ON_DISK = {"export to", "metrics", "report", "report store", "report source", "report summary", "report out"}
+ON_DISK = {
+    "export to",
+    "import source",
+    "import to",
+    "metrics",
+    "report",
+    "report store",
+    "report source",
+    "report summary",
+    "report out",
+}
 
 
 def places() -> Iterator[tuple[str, str]]:

@@ -1,0 +1,263 @@
+"""A small store of its own that boots: a new commitlog of chosen records, and all that a broker derives from it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rocketmq_reindex import files
+from rocketmq_reindex.jobs.building.full import FullBuild
+from rocketmq_reindex.jobs.building.inputs import as_store_shows
+from rocketmq_reindex.jobs.building.options import BuildSettings
+from rocketmq_reindex.jobs.building.run import Build, Unrecorded
+from rocketmq_reindex.jobs.building.summary import BuildResult
+from rocketmq_reindex.jobs.local.engines import LocalEngines
+from rocketmq_reindex.jobs.publishing.layout import SIZES, TOPICS
+from rocketmq_reindex.jobs.store.settings import topics_config
+from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
+from rocketmq_reindex.storage_format.record import layout as r, making
+from rocketmq_reindex.storage_format.record.making import Texts
+from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.udfs.messages.batches import COLUMNS
+from rocketmq_reindex.udfs.staging import StagingFolder
+
+# --------------------------------------------------------------------------------------------------------------------- records
+# Records as they are in the log, with all of their bytes: what a new log changes are the two offsets, and their checksum.
+
+TAKEN: Final = ("topic", "queueId", "consumeQueueOffset", "commitLogOffset", "batchSize", "sysFlag", "msgSize")
+"""what is asked of each record that goes into a new store"""
+_GAP: Final = 1 << 16
+"""bytes between two records that are read, too: a read by itself costs more"""
+
+
+class NewRecords(NamedTuple):
+    """Records on their way into a new log, and of which queues they are."""
+
+    records: Texts
+    rows: pa.RecordBatch
+    """the columns TAKEN, without msgSize"""
+
+
+class RecordReader:
+    """Reads the bytes of records from the segments of a log, for ``StoreSink``: in any thread."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._segments = segments
+        self._starts = np.array([segment.start for segment in segments], np.int64)
+
+    def __call__(self, batch: pa.RecordBatch) -> NewRecords:
+        """Return the records of a batch with the columns TAKEN."""
+        starts, sizes = (batch.column(name).to_numpy().astype(np.int64) for name in ("commitLogOffset", "msgSize"))
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        data = np.empty(int(offsets[-1]), np.uint8)
+        of_segment = np.searchsorted(self._starts, starts, side="right") - 1
+        for number in np.unique(of_segment).tolist():
+            segment, rows = self._segments[number], np.flatnonzero(of_segment == number)
+            with files.Reader(segment.path) as reader:
+                for run in np.split(rows, np.flatnonzero(starts[rows[1:]] - starts[rows[:-1]] - sizes[rows[:-1]] > _GAP) + 1):
+                    low = int(starts[run[0]])
+                    read = np.empty(int(starts[run[-1]] + sizes[run[-1]]) - low, np.uint8)
+                    reader.read_into(low - segment.start, read)
+                    making.copy(read, starts[run] - low, sizes[run], data, offsets[run])
+        return NewRecords(Texts(offsets, data), batch.drop_columns(["msgSize"]))
+
+
+# ------------------------------------------------------------------------------------------------------------------------- log
+
+OFFSETS: Final = "offsets.parquet"
+"""where each record was, and where it is now"""
+_OLD: Final = {"consumeQueueOffset": "oldConsumeQueueOffset", "commitLogOffset": "oldCommitLogOffset"}
+_OFFSET_ROWS: Final = 1 << 17
+_BLANK: Final = r.MAGIC_BLANK.to_bytes(4, "big", signed=True)
+
+
+class StoreSink:
+    """Writes records one after another into a new commitlog below ``root``: each queue counts from 0 on.
+
+    The table OFFSETS says where each record was before, if it was in a log.
+    """
+
+    def __init__(self, root: str, segment_size: int) -> None:
+        self._root, self._segment_size = root, segment_size
+        self._file: Any = None
+        self._segment, self._end = -1, 0
+        self._next: dict[tuple[str, int], int] = {}
+        self._offsets: list[pa.RecordBatch] = []
+        self._table: pq.ParquetWriter | None = None
+        os.makedirs(os.path.join(root, layouts.COMMITLOG))
+
+    def add(self, encoded: NewRecords) -> None:
+        """Append records. Raises InputError for one that fits into no segment, or is none that a broker takes."""
+        records, rows = encoded
+        try:
+            phy_offsets = making.places(records.sizes, self._end, self._segment_size)
+        except ValueError as error:
+            raise InputError(f"{error}: give a larger --segment-size") from None
+        queue_offsets = self._queue_offsets(rows)
+        wrong = making.settle(records, phy_offsets, queue_offsets)
+        if wrong >= 0:
+            topic = escape(rows.column("topic")[wrong].as_py(), 80)
+            raise InputError(f"a record of topic {topic}, queue {rows.column('queueId')[wrong]}: is none that a broker takes")
+        self._append(records, phy_offsets)
+        self._note_offsets(rows, phy_offsets, queue_offsets)
+
+    def _queue_offsets(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """Return the next offsets of the queues of some records (int64)."""
+        topics = rows.column("topic").dictionary_encode()
+        queues, counts = (
+            rows.column("queueId").to_numpy().astype(np.int64),
+            rows.column("batchSize").to_numpy().astype(np.int64),
+        )
+        # A record of a batch queue takes an offset for each of its messages. One without a unit takes none, and says 0.
+        transaction = rows.column("sysFlag").to_numpy() & r.FLAG_TRANSACTION_MASK
+        has_unit = (transaction == r.TRANSACTION_NONE) | (transaction == r.TRANSACTION_COMMIT)
+        counts = np.where(has_unit, np.maximum(1, counts), 0)
+        pairs = np.stack([topics.indices.to_numpy().astype(np.int64), queues])
+        keys, codes = np.unique(pairs, axis=1, return_inverse=True)
+        codes = codes.reshape(-1)
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(counts[order])
+        firsts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+        lasts = np.append(firsts[1:], len(codes)) - 1
+        out = np.empty(len(codes), np.int64)
+        for key, first, last in zip(keys.T.tolist(), firsts.tolist(), lasts.tolist(), strict=True):
+            queue = topics.dictionary[key[0]].as_py(), key[1]
+            begin = self._next.get(queue, 0)
+            before = int(ends[first] - counts[order[first]])
+            out[order[first : last + 1]] = begin + ends[first : last + 1] - counts[order[first : last + 1]] - before
+            self._next[queue] = begin + int(ends[last]) - before
+        return np.where(has_unit, out, 0)
+
+    def _append(self, records: Texts, phy_offsets: npt.NDArray[np.int64]) -> None:
+        of_segment = phy_offsets // self._segment_size
+        for number in np.unique(of_segment).tolist():
+            if number != self._segment:
+                self._close_segment(fill=self._segment >= 0)
+                start = number * self._segment_size
+                self._file = open(os.path.join(self._root, layouts.COMMITLOG, f"{start:020d}"), "xb")  # noqa: SIM115
+                self._segment, self._end = number, start
+            rows = np.flatnonzero(of_segment == number)
+            low, high = int(records.offsets[rows[0]]), int(records.offsets[rows[-1] + 1])
+            self._file.write(records.data[low:high].data)
+            self._end += high - low
+
+    def _close_segment(self, *, fill: bool) -> None:
+        if self._file is None:
+            return
+        end = (self._segment + 1) * self._segment_size
+        if fill:
+            self._file.write((end - self._end).to_bytes(4, "big") + _BLANK)
+        self._file.flush()
+        # A broker maps whole segments. What is not written stays a hole.
+        os.ftruncate(self._file.fileno(), self._segment_size)
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._file = None
+
+    def _note_offsets(
+        self, rows: pa.RecordBatch, phy_offsets: npt.NDArray[np.int64], queue_offsets: npt.NDArray[np.int64]
+    ) -> None:
+        new = {"consumeQueueOffset": pa.array(queue_offsets), "commitLogOffset": pa.array(phy_offsets)}
+        columns = {name: new.get(name, rows.column(name)) for name in ("topic", "queueId", *new)}
+        columns |= {old: rows.column(name) for name, old in _OLD.items() if name in rows.schema.names}
+        self._offsets.append(pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns)))
+        if sum(map(len, self._offsets)) >= _OFFSET_ROWS:
+            self._write_offsets()
+
+    def _write_offsets(self) -> None:
+        if not self._offsets:
+            return
+        table = pa.Table.from_batches(self._offsets)
+        if self._table is None:
+            self._table = pq.ParquetWriter(os.path.join(self._root, OFFSETS), table.schema, compression="zstd")
+        self._table.write_table(table)
+        self._offsets.clear()
+
+    def finish(self) -> list[str]:
+        """Close the files, and make them durable. Return nothing odd."""
+        self._close_segment(fill=False)
+        self._write_offsets()
+        if self._table is not None:
+            self._table.close()
+        return []
+
+    def abandon(self) -> None:
+        """Close the files. Raises nothing."""
+        for opened in (self._file, self._table):
+            with contextlib.suppress(OSError, ValueError):
+                if opened is not None:
+                    opened.close()
+
+
+# ---------------------------------------------------------------------------------------------------------------------- derived
+
+
+def derive(staging: StagingFolder, like: BuildSettings, progress: ProgressListener, store: str = "") -> list[str]:
+    """Build ConsumeQueues, index, checkpoint and a draft of config/topics.json beside the commitlog in the staging tree.
+
+    Sizes, batch topics and version are those of ``like``. Topics that the configuration of ``store`` has are taken from there.
+    Return warnings. Raises ReindexError.
+    """
+    progress.begin("build", 0)
+    out = files.join(staging.temporary, "derived")
+    settings = dataclasses.replace(
+        like, out=out, store="", commitlogs=(files.join(staging.tree, layouts.COMMITLOG),), write_topics=True, engine="local",
+        allow_empty=True, named=frozenset((*SIZES, "broker_version", "batch_topics", "engine")),
+    )  # fmt: skip
+    result = BuildResult()
+    with LocalEngines("build") as engines, Reporter([]) as reporter:
+        Build(
+            settings.check(), reporter, engines, lambda made, _target, log, _: FullBuild(made, log), _unrecorded, result
+        ).run()
+    for part in (*layouts.FOLDERS, layouts.CHECKPOINT):
+        if os.path.exists(files.join(out, part)):
+            os.rename(files.join(out, part), files.join(staging.tree, part))
+    progress.end()
+    return _with_own_topics(files.join(staging.tree, TOPICS), store)
+
+
+def _unrecorded(*_: object) -> Unrecorded:
+    return Unrecorded()
+
+
+def _with_own_topics(path: str, store: str) -> list[str]:
+    """Put the store's own entries into a draft of topics.json: types of messages, and queues without a message among these."""
+    own = topics_config(store) if store else ""
+    if not own or files.entry_of(own).kind != files.FILE:
+        return []
+    try:
+        known = json.loads(files.read_bytes(own, files.CONFIG_MAX))["topicConfigTable"]
+        with open(path, encoding="utf-8") as file:
+            draft = json.load(file)
+        table = draft["topicConfigTable"]
+        for name in table.keys() & known.keys():
+            most = max(int(known[name]["readQueueNums"]), int(table[name]["readQueueNums"]))
+            table[name] = {**known[name], "topicName": name, "readQueueNums": most}
+    except (OSError, InputError, ValueError, LookupError, TypeError, RecursionError):
+        return [f"{escape(own)}: cannot be read: {TOPICS} of the new store is a draft"]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(draft, file, indent=1)
+    return []
+
+
+def settings_like(store: str, commitlogs: Sequence[str]) -> BuildSettings:
+    """Return settings with the sizes, the batch topics and the version that the files of a store show."""
+    settings = BuildSettings(out=files.absolute("."), store=store, commitlogs=tuple(commitlogs))
+    return as_store_shows(settings)[0]
+
+
+def taken_schema() -> pa.Schema:
+    """Return the columns TAKEN."""
+    return pa.schema([(name, COLUMNS[name][0]) for name in TAKEN])

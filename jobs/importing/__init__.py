@@ -1,0 +1,1 @@
+"""``rmq-reindex import``: a store that boots, of rows as ``rmq-reindex export`` writes them."""
