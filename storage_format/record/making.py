@@ -9,9 +9,8 @@ from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import TOTAL, RecordArrays, Stretch, check_record, new_record
+from rocketmq_reindex.storage_format.record.frame import CRC32, TOTAL, RecordArrays, Stretch, check_record, new_record
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_NONE
-from rocketmq_reindex.storage_format.record.properties import CRC32
 
 Bytes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]

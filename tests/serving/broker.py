@@ -31,6 +31,8 @@ class Delivery:
     queue: Queue
     offset: int
     place: int
+    contents: str
+    """a number for all but the place: properties, flag, times, hosts, reconsume times and body"""
 
 
 def write_topics(store: Path, puts: Iterable[Put]) -> None:
@@ -77,8 +79,8 @@ class Broker:
 
         It waits for ``due`` messages, however slow the machine, and then for ``quiet`` ms in which no more come.
         """
-        return [Delivery((topic, int(queue)), int(offset), int(place))
-                for topic, queue, offset, place in self._lines(kind, due, quiet)]  # fmt: skip
+        return [Delivery((topic, int(queue)), int(offset), int(place), contents)
+                for topic, queue, offset, place, contents in self._lines(kind, due, quiet)]  # fmt: skip
 
     def find(self, keys: Mapping[Key, set[int]]) -> dict[Key, list[int]]:
         """Physical offsets that the admin client finds for each key; a key of 32 characters is asked for as a UNIQ_KEY."""

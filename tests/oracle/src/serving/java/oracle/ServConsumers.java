@@ -2,14 +2,19 @@ package oracle;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collection;
 import java.util.Collections;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.UUID;
 import java.util.concurrent.Callable;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
@@ -27,7 +32,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.exception.RemotingException;
 
-/** RocketMQ's own consumers, each telling all that it was given: lines of topic, queue, queue offset, physical offset. */
+/** RocketMQ's own consumers, each telling all that it was given: lines of topic, queue, queue offset, physical offset, contents. */
 final class ServConsumers {
     private static final Comparator<MessageQueue> ORDER =
         Comparator.comparing(MessageQueue::getTopic).thenComparing(MessageQueue::getQueueId);
@@ -202,6 +207,18 @@ final class ServConsumers {
 
     private static String line(MessageExt message) {
         return message.getTopic() + "\t" + message.getQueueId() + "\t" + message.getQueueOffset() + "\t"
-            + message.getCommitLogOffset();
+            + message.getCommitLogOffset() + "\t" + contents(message);
+    }
+
+    /** A number for all that a message is by itself, wherever it lies: not what a client or a broker says of its place. */
+    private static String contents(MessageExt message) {
+        Map<String, String> properties = new TreeMap<>(message.getProperties());
+        properties.keySet().removeAll(List.of(
+            MessageConst.PROPERTY_MIN_OFFSET, MessageConst.PROPERTY_MAX_OFFSET, MessageConst.PROPERTY_CONSUME_START_TIMESTAMP,
+            "CLUSTER", "__CRC32#"));
+        String text = properties + "\t" + message.getFlag() + "\t" + message.getBornTimestamp() + "\t" + message.getBornHost()
+            + "\t" + message.getStoreTimestamp() + "\t" + message.getStoreHost() + "\t" + message.getReconsumeTimes() + "\t"
+            + Arrays.toString(message.getBody());
+        return UUID.nameUUIDFromBytes(text.getBytes(StandardCharsets.UTF_8)).toString();
     }
 }
