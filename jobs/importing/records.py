@@ -160,15 +160,19 @@ class RecordMaker:
         counts, is_batch = np.ones(batch.num_rows, np.int64), sys_flag & r.FLAG_INNER_BATCH != 0
         if not is_batch.any():
             return counts
-        told = pc.map_lookup(maps, query_key=pa.scalar("INNER_NUM"), occurrence="last").to_pylist()
-        for row in np.flatnonzero(is_batch).tolist():
-            count = told[row]
-            is_number = count is not None and count.isascii() and count.isdigit() and 0 < int(count) <= BATCH_COUNT_MAX
-            check(
-                np.arange(batch.num_rows) == (-1 if is_number else row),
-                "INNER_NUM: a batch has from 1 to 32767 messages",
-            )
-            counts[row] = int(count or 0)
+        told = (
+            pc.map_lookup(maps, query_key=pa.scalar(name), occurrence="last").to_pylist()
+            for name in ("INNER_NUM", "INNER_BASE")
+        )
+        for row, (count, base) in enumerate(zip(*told, strict=True)):
+            # CommitLog.checkMessageAndReturnSize: a batch has both.
+            if is_batch[row] and count is not None and base is not None:
+                is_number = count.isascii() and count.isdigit() and 0 < int(count) <= BATCH_COUNT_MAX
+                check(
+                    np.arange(batch.num_rows) == (-1 if is_number else row),
+                    f"INNER_NUM: a batch has from 1 to {BATCH_COUNT_MAX} messages",
+                )
+                counts[row] = int(count)
         self.batch_topics.update(batch.column("topic").filter(pa.array(is_batch)).to_pylist())
         return counts
 

@@ -9,7 +9,16 @@ from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.frame import CRC32, TOTAL, RecordArrays, Stretch, check_record, new_record
+from rocketmq_reindex.storage_format.record.frame import (
+    CRC32,
+    INNER_BASE,
+    INNER_NUM,
+    TOTAL,
+    RecordArrays,
+    Stretch,
+    check_record,
+    new_record,
+)
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_NONE
 
 Bytes = npt.NDArray[np.uint8]
@@ -128,6 +137,14 @@ def _settle(data: Bytes, offsets: Int64s, phy_offsets: Int64s, queue_offsets: In
         base = phy_offsets[n] - at
         stretch = Stretch(data, end, base, INT64_MAX, base + end)
         code = check_record(stretch, at, CRC_NONE, record)
+        if code == r.GOOD and record.spans[2 * INNER_BASE] >= 0 and record.spans[2 * INNER_NUM] >= 0:
+            # BatchConsumeQueue.assignQueueOffset puts it there. Zeros before a number keep the record's length.
+            left = queue_offsets[n]
+            for k in range(record.spans[2 * INNER_BASE + 1] - 1, record.spans[2 * INNER_BASE] - 1, -1):
+                data[k] = 0x30 + left % 10
+                left //= 10
+            if left:
+                return n
         digits = record.spans[2 * CRC32]
         if code == r.GOOD and digits >= 0 and record.spans[2 * CRC32 + 1] - digits == _CRC_DIGITS:
             # It covers the offsets, too. Digits of the number, the lowest first (MessageDecoder.createCrc32).
@@ -144,6 +161,8 @@ def _settle(data: Bytes, offsets: Int64s, phy_offsets: Int64s, queue_offsets: In
 
 def settle(records: Texts, phy_offsets: Int64s, queue_offsets: Int64s) -> int:
     """Write into records where each lies in the log and in its queue, int64 (n,), and the checksum of one that has it.
+
+    A batch says its queue offset in its properties (INNER_BASE), too.
 
     Returns:
         The number of the first that is no sound record then, by all of its checksums; -1 where all are.

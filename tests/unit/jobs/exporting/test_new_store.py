@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,34 @@ def test_as_if_nothing_else_had_been_sent(tmp_path: Path) -> None:
         assert (row["body"], row["keys"], row["storeTimestamp"]) == (origin["body"], origin["keys"], origin["storeTimestamp"])
     assert rr.verify(tmp_path / "new", engine="local").exit_status == 0
     assert rr.preflight(tmp_path / "new").exit_status == 0
+
+
+@pytest.mark.parametrize("through", ["store", "jsonl"])
+def test_batches_say_their_new_offset(through: Any, tmp_path: Path) -> None:
+    """A batch takes an offset for each of its messages, and has its first one among its properties, too."""
+    write(tmp_path / "store", [
+        Message(topic="Batch" if number % 2 else "Other", sysflag=0x80 if number % 2 else 0, queue_offset=100 + 5 * number,
+                crc_property=number % 4 == 1, properties={"INNER_NUM": "5", "INNER_BASE": f"{100 + 5 * number}"})
+        for number in range(20)
+    ])  # fmt: skip
+    (tmp_path / "store" / "config").mkdir()
+    entry = {"attributes": {"queue.type": "BatchCQ", "message.type": "NORMAL"}, "readQueueNums": 3, "topicName": "Batch"}
+    (tmp_path / "store" / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {"Batch": entry, "Gone": {}}}))
+    rr.export(tmp_path / "store", topic="Batch", format=through, to=tmp_path / "new")
+    if through == "jsonl":
+        (tmp_path / "new").rename(tmp_path / "rows.jsonl")
+        rr.import_messages(tmp_path / "rows.jsonl", to=tmp_path / "new", segment_size=SEGMENT)
+    rows = rr.messages(tmp_path / "new").read_all().to_pylist()
+    assert [row["consumeQueueOffset"] for row in rows] == [5 * number for number in range(10)]
+    assert [row["msgBaseOffset"] for row in rows] == [5 * number for number in range(10)]
+    assert len(list((tmp_path / "new" / "batchconsumequeue" / "Batch" / "0").iterdir())) == 1
+    assert rr.verify(tmp_path / "new", engine="local").exit_status == 0
+    ((name, config),) = json.loads((tmp_path / "new" / "config" / "topics.json").read_text())["topicConfigTable"].items()
+    assert name == "Batch"
+    assert config["attributes"]["queue.type"] == "BatchCQ"
+    assert (config["readQueueNums"], "message.type" in config["attributes"]) == (
+        (3, True) if through == "store" else (1, False)
+    )
 
 
 def test_what_a_broker_would_act_on_stays_out(tmp_path: Path) -> None:

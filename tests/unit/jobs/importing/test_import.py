@@ -128,7 +128,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "properties": ({"properties": {"a": 1}}, "is no object of texts"),
     "long": ({"properties": {"a": "x" * 32765}}, "32,768 bytes: a record has at most 32,767"),
     "packed": ({"bodyCompression": "lz4"}, "bodyCompression 'lz4': is not what sysFlag says"),
-    "batch": ({"sysFlag": 0x80}, "INNER_NUM: a batch has from 1 to 32767 messages"),
+    "batch": (
+        {"sysFlag": 0x80, "properties": {"INNER_NUM": "0", "INNER_BASE": "0"}},
+        "INNER_NUM: a batch has from 1 to 32767 messages",
+    ),
     "column": ({"bdy": "x"}, "bdy: an export has only"),
 }  # fmt: skip
 
