@@ -54,6 +54,13 @@ def import_messages(arguments: Sequence[str]) -> int:
     return show(running_here.run_import(lambda: parse_import(arguments), Interrupts()).result, "--json" in arguments)
 
 
+def replay(arguments: Sequence[str]) -> int:
+    """Send messages into a cluster, and return the exit status: 1 where one was not sent."""
+    from rocketmq_reindex.jobs.replaying.options import parse_replay
+
+    return show(running_here.run_replay(lambda: parse_replay(arguments), Interrupts()).result, "--json" in arguments)
+
+
 def preflight(arguments: Sequence[str]) -> int:
     """Work out a start. Return the exit status: 0 where it loses nothing, 4 where it loses or hides something."""
     from rocketmq_reindex.jobs.preflighting.options import parse_preflight

@@ -1,8 +1,8 @@
 """Rebuild what a RocketMQ broker derives from its commitlog, offline: ConsumeQueue files, IndexFiles and the checkpoint.
 
 ``import rocketmq_reindex as rr`` gives the Python API: :func:`info`, :func:`build`, :func:`verify`, :func:`query`,
-:func:`trace`, :func:`consumers`, :func:`export`, :func:`import_messages`, :func:`inspect`, :func:`preflight`,
-:func:`repair`, :func:`report`, :func:`fetch` and ``rr.sql``. Nothing of it is imported before it is used.
+:func:`trace`, :func:`consumers`, :func:`export`, :func:`import_messages`, :func:`replay`, :func:`inspect`,
+:func:`preflight`, :func:`repair`, :func:`report`, :func:`fetch` and ``rr.sql``. Nothing of it is imported before it is used.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         import_messages,
         info,
         preflight,
+        replay,
         report,
         trace,
     )  # fmt: skip
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.importing.run import ImportResult
     from rocketmq_reindex.jobs.inspecting.options import InspectResult
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
+    from rocketmq_reindex.jobs.replaying.options import ReplayFailure, ReplayResult
     from rocketmq_reindex.jobs.reporting.make import ReportResult
     from rocketmq_reindex.jobs.store.consumer_offsets import OffsetDifference
     from rocketmq_reindex.jobs.tracing.timeline import TracedMessage, TraceEvent, TraceResult
@@ -48,15 +50,17 @@ if TYPE_CHECKING:
 __all__ = [
     "BuildResult", "ConsumersResult", "ExportResult", "FetchResult", "FoundMessage", "GroupEvidence", "GroupOffset",
     "ImportResult", "InfoResult", "InputError", "InspectResult", "OffsetChange", "OffsetDifference", "PreflightResult",
-    "QueryResult", "RefusedError", "ReindexError", "RepairResult", "ReportResult", "Result", "TraceEvent", "TraceResult",
-    "TracedMessage", "UsageError", "VerifyResult", "__version__", "build", "consumers", "export", "fetch", "import_messages",
-    "info", "inspect", "messages", "options", "preflight", "query", "repair", "report", "sql", "trace", "verify",
+    "QueryResult", "RefusedError", "ReindexError", "RepairResult", "ReplayFailure", "ReplayResult", "ReportResult", "Result",
+    "TraceEvent", "TraceResult", "TracedMessage", "UsageError", "VerifyResult", "__version__", "build", "consumers", "export",
+    "fetch", "import_messages", "info", "inspect", "messages", "options", "preflight", "query", "repair", "replay", "report",
+    "sql", "trace", "verify",
 ]  # fmt: skip
 
 _MODULES = {
     **dict.fromkeys(("build", "repair", "verify"), "jobs.api.with_engine"),
     **dict.fromkeys(
-        ("consumers", "export", "fetch", "import_messages", "info", "preflight", "report", "trace"), "jobs.api.without_engine"
+        ("consumers", "export", "fetch", "import_messages", "info", "preflight", "replay", "report", "trace"),
+        "jobs.api.without_engine",
     ),
     **dict.fromkeys(("inspect", "messages", "query"), "jobs.api.looking"),
     "options": "jobs.api.keywords",
@@ -70,6 +74,7 @@ _MODULES = {
     "InfoResult": "jobs.describing.look",
     "InspectResult": "jobs.inspecting.options",
     "PreflightResult": "jobs.preflighting.run",
+    **dict.fromkeys(("ReplayFailure", "ReplayResult"), "jobs.replaying.options"),
     "ReportResult": "jobs.reporting.make",
     "Result": "jobs.command.results",
     **dict.fromkeys(("TraceEvent", "TraceResult", "TracedMessage"), "jobs.tracing.timeline"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
     from rocketmq_reindex.jobs.querying.answer import TakeMessages
     from rocketmq_reindex.jobs.querying.options import Query
+    from rocketmq_reindex.jobs.replaying.options import ReplayResult, ReplaySettings
     from rocketmq_reindex.jobs.reporting.make import ReportResult, ReportSettings
     from rocketmq_reindex.jobs.store.folders import Notes
     from rocketmq_reindex.jobs.store.settings import StoreSettings
@@ -225,6 +226,29 @@ def run_import(
             return run(settings_of(), result, progress)
 
     return _run_here(result, work, interrupts, "SOURCE or DIR", UNPUBLISHED)
+
+
+def run_replay(
+    settings_of: Callable[[], ReplaySettings], interrupts: Interrupts, *, quiet: bool = False
+) -> Ended[ReplayResult]:
+    """Send messages into a cluster. Return how that ended. ``settings_of`` may raise UsageError.
+
+    ``quiet``: no progress is shown on stderr.
+    """
+    from rocketmq_reindex.jobs.replaying.options import ReplayResult
+    from rocketmq_reindex.jobs.watching import compiling
+    from rocketmq_reindex.jobs.watching.watch import Stages
+
+    result = ReplayResult()
+
+    def work() -> list[str]:
+        settings = settings_of()
+        from rocketmq_reindex.jobs.replaying.run import Replay
+
+        with interrupts, failures_as_errors("STORE"), Stages(quiet, compiling.SCAN) as progress:
+            return Replay(settings, result, progress).run()
+
+    return _run_here(result, work, interrupts, "STORE or FILE", ": what was sent stands in the journal")
 
 
 def run_consumers(settings_of: Callable[[], ConsumersQuestion], *, quiet: bool = False) -> Ended[ConsumersResult]:

@@ -1,4 +1,4 @@
-"""``info``, ``preflight``, ``fetch``, ``report``, ``trace``, ``consumers`` and ``export`` of the Python API, without an engine.
+"""The functions of the Python API without an engine, from ``info`` to ``replay``.
 
 Each imports what it needs once it is called: the model of a broker's start takes a while.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.fetching.run import FetchResult
     from rocketmq_reindex.jobs.importing.run import ImportResult
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
+    from rocketmq_reindex.jobs.replaying.options import ReplayResult
     from rocketmq_reindex.jobs.reporting.make import ReportResult
     from rocketmq_reindex.jobs.tracing.timeline import TraceResult
 
@@ -313,9 +314,7 @@ def import_messages(
     broker_version: str | None = None,
     allow_empty: bool = False,
 ) -> ImportResult:
-    """Make a store that a broker starts on, of rows as ``export`` writes them, as ``rmq-reindex import`` does.
-
-    Nothing is printed.
+    """Make a store that a broker starts on, of rows as ``export`` writes them. Nothing is printed.
 
     Returns:
         What was written. Its ``exit_status`` is 0.
@@ -338,5 +337,64 @@ def import_messages(
     return api_keywords.result_of(
         running_here.run_import(
             lambda: import_settings(api_keywords.given("import", keywords)), Interrupts(install=False), quiet=True
+        )
+    )
+
+
+@api_keywords.says_keywords
+def replay(
+    store: api_keywords.PathLike | None = None,
+    *,
+    to: str | None = None,
+    journal: api_keywords.PathLike | None = None,
+    topic: str | Sequence[str] | None = None,
+    queue: api_keywords.Size | None = None,
+    begin_offset: api_keywords.Size | None = None,
+    end_offset: api_keywords.Size | None = None,
+    since: api_keywords.Time | None = None,
+    until: api_keywords.Time | None = None,
+    key: str | Sequence[str] | None = None,
+    tag: str | Sequence[str] | None = None,
+    sql: str | None = None,
+    text: str | None = None,
+    regex: str | None = None,
+    dlq: str | None = None,
+    unconsumed_by: str | None = None,
+    consumer_offsets: api_keywords.Paths | None = None,
+    topic_map: str | Sequence[str] | None = None,
+    queue_groups: bool = False,
+    rate: float | None = None,
+    resend_doubtful: bool = False,
+    dry_run: bool = False,
+    body_max: api_keywords.Size | None = None,
+    credentials: api_keywords.PathLike | None = None,
+    tls: bool = False,
+    commitlog: api_keywords.Paths | None = None,
+    delay_levels: str | None = None,
+) -> ReplayResult:
+    """Send messages of a store into a living cluster, as ``rmq-reindex replay`` does. Nothing is printed.
+
+    Returns:
+        What was sent. Its ``exit_status`` is 0 where all was, 1 where a message was refused or is doubtful (``failures`` lists
+        them), and 3 where parts of the log are damaged: what was in them is not sent.
+
+    Raises:
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        InputError: The store has no log that can be read, ``to`` is no proxy, the journal is of another replay, or an answer
+            was lost (exit status 1). ``error.result`` says what was sent until then.
+        ReindexError: Any other failure (exit status 1).
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> found = rr.replay("store", topic="TopicA", dry_run=True)
+        >>> found.sent, found.topics
+        (522, {'TopicA': 522})
+    """
+    keywords = dict(locals())
+    from rocketmq_reindex.jobs.replaying.options import replay_settings
+
+    return api_keywords.result_of(
+        running_here.run_replay(
+            lambda: replay_settings(api_keywords.given("replay", keywords)), Interrupts(install=False), quiet=True
         )
     )

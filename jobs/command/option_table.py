@@ -56,7 +56,7 @@ OPTIONS: Final = _of(
     INPUT,
     commitlog=Option("folder of segments, instead of STORE/commitlog (repeatable)", "DIR", nargs="append", dest="commitlogs",
         conf="storePathCommitLog")
-    .but("info query preflight consumers export", help="folder of segments; repeat it for a log spread over several",
+    .but("info query preflight consumers export replay", help="folder of segments; repeat it for a log spread over several",
         shown="STORE/commitlog")
     .but("fetch", help="where the broker's log lies, if not in DIR/commitlog of --to; repeat it for more folders"),
     broker_conf=Option("take sizes, folders, delay levels and LMQ from a broker.conf; options given here win", "FILE")
@@ -73,7 +73,7 @@ OPTIONS: Final = _of(
     explain=Option("tell what an earlier repair changed: DIR/reindex.json; no other option goes with it", "MANIFEST"),
     consumer_offsets=Option(
         "a backup of config/consumerOffset.json: it is checked against the log, and put into DIR/config", "FILE")
-    .but("export", help="with --unconsumed-by: a file of consumer offsets, instead of those in STORE/config (repeatable)",
+    .but("export replay", help="with --unconsumed-by: a file of consumer offsets, instead of STORE/config (repeatable)",
         nargs="append")
     .but("consumers", help="a file of consumer offsets, such as a replica's or a copy, instead of those in STORE/config "
         "(repeatable)", nargs="append"),
@@ -110,7 +110,7 @@ OPTIONS: Final = _of(
         "delivered", default="deliver", choices=get_args(o.Undecided))
     .but("export", help="half messages that nobody has committed, rolled back or given up", default=None, choices=()),
     topic=Option("topic of the messages", "T", o.as_java_reads, text="topic of the messages: --key, --tag and --queue need it")
-    .but("export", help="messages of this topic, a name or a glob (repeatable)", nargs="append", dest="topics", text="",
+    .but("export replay", help="messages of this topic, a name or a glob (repeatable)", nargs="append", dest="topics", text="",
          shown="all topics")
     .but("consumers", help="only groups that read this topic, and their queues of it", text=""),
     group=Option("only this consumer group", "GROUP", o.as_java_reads),
@@ -120,14 +120,14 @@ OPTIONS: Final = _of(
     to_time=Option("with --out: set the groups to the first message stored at this time or later: milliseconds since 1970, or "
         "ISO with its zone", "TIME", o.time_for("--to-time"), shown="where they stand"),
     key=Option("all messages of the topic with this key or unique key, by the IndexFiles", "K", o.as_java_reads)
-    .but("export", help="messages with this key or unique key (repeatable)", nargs="append", dest="keys"),
+    .but("export replay", help="messages with this key or unique key (repeatable)", nargs="append", dest="keys"),
     tag=Option("all messages of the topic with this tag, by the IndexFiles or the log", "TAG", o.as_java_reads,
         text="all messages of the topic whose tags are this one text, by the tag items of the IndexFiles (RocketMQ 5.4 and "
         "newer) and, where these have none, by reading the log. ``searched`` of the result says which")
-    .but("export", help="messages whose tags are this one text (repeatable)", nargs="append", dest="tags", text=""),
+    .but("export replay", help="messages whose tags are this one text (repeatable)", nargs="append", dest="tags", text=""),
     queue=Option("messages of this queue of the topic; goes with --offset or --time", "Q", int)
     .but("trace", help="the message of this queue of the topic; goes with --queue-offset")
-    .but("export", help="messages of this queue; needs --topic"),
+    .but("export replay", help="messages of this queue; needs --topic"),
     begin_offset=Option("with --queue: messages from this queue offset on", "N", int),
     end_offset=Option("with --queue: messages below this queue offset", "N", int),
     since=Option("messages stored at this time or later: milliseconds since 1970, or ISO with its zone", "TIME",
@@ -217,7 +217,20 @@ OPTIONS: Final = _of(
     to=Option(f"{_STORE}; DIR/commitlog is never touched", "DIR", required=True)
     .but("export", help="new file, or with --format parquet and store new folder, for the messages", metavar="PATH",
          required=False, type=o.on_disk("--to", "file or folder"))
-    .but("import", help="new folder for the store", type=o.on_disk("--to", "folder")),
+    .but("import", help="new folder for the store", type=o.on_disk("--to", "folder"))
+    .but("replay", help="gRPC endpoint of a RocketMQ 5 proxy of the cluster", metavar="HOST:PORT", required=False,
+         type=o.as_java_reads),
+    topic_map=Option("send the messages of topic OLD to topic NEW (repeatable)", "OLD=NEW", o.as_java_reads, nargs="append",
+        shown="each to the topic of its own name"),
+    rate=Option("send at most this many messages a second", "N", float, shown="as fast as the proxy answers"),
+    queue_groups=Option("give messages without a message group one for each queue they come from, so that a topic of type FIFO "
+        "keeps their order"),
+    journal=Option("file that says what was sent: with it a second run sends nothing twice. Needed, but for --dry-run", "FILE",
+        o.on_disk("--journal", "file")),
+    resend_doubtful=Option("send messages once more of which an earlier run does not know whether they were stored"),
+    tls=Option("speak to the proxy by TLS, and check its certificate"),
+    credentials=Option("file with accessKey=KEY and secretKey=KEY in lines; or the variables RMQ_REINDEX_ACCESS_KEY "
+        "and RMQ_REINDEX_SECRET_KEY", "FILE", o.on_disk("--credentials", "file")),
     format=Option("what is written: a file of JSON lines or CSV, a folder of Parquet files by topic and day, or a store that a "
         "broker starts on",
         default="jsonl", choices=get_args(o.ExportFormat)),
@@ -226,7 +239,7 @@ OPTIONS: Final = _of(
     link=Option("let unchanged segments share their bytes with the old ones: reflink where the file system can, hard links for "
         "those before the log's end, or none: copy", default="reflink", choices=get_args(o.Link)),
     json=Option("print the summary on stdout as one JSON object")
-    .but("info preflight trace consumers export import", help="print the result on stdout as one JSON object")
+    .but("info preflight trace consumers export import replay", help="print the result on stdout as one JSON object")
     .but("query", help="print one JSON object per line, with every field")
     .but("inspect", help="print one JSON object per line"),
     report=Option("also write the summary, as JSON, to FILE", "FILE", o.on_disk("--report", "file")),
@@ -234,13 +247,15 @@ OPTIONS: Final = _of(
     body=Option("how bodies are shown; a body that is not text is shown as hex", default="text", choices=get_args(o.BodyForm))
     .but("export", help="bodies unpacked, as they are stored, or none", default="unpacked", choices=get_args(o.ExportBody)),
     body_max=Option("read and unpack at most this many bytes of a body", "BYTES", int, 4 << 20)
-    .but("export", help="unpack no body into more bytes than these: it is exported as it is stored"),
+    .but("export", help="unpack no body into more bytes than these: it is exported as it is stored")
+    .but("replay", help="unpack no body into more bytes than these: it is not sent"),
 ) | _of(
     RUN,
     dry_run=Option("say what would be read and written, and do nothing",
         text="write nothing. The ``text`` of the result says what would be read and written")
     .but("fetch", help="say what would be fetched and swapped, and do nothing",
-        text="do nothing. The ``text`` of the result says what would be fetched and swapped"),
+        text="do nothing. The ``text`` of the result says what would be fetched and swapped")
+    .but("replay", help="count the messages that would be sent, and send nothing", text=""),
     engine=Option("what runs the tasks: Spark, or processes of this machine, which need no Java", default="spark",
         shown="{}, where it is installed with a Java",
         choices=get_args(o.Engine)),
@@ -298,6 +313,8 @@ COMMANDS: Final = {
     "export": "store to format topic queue begin_offset end_offset since until key tag sql text regex dlq unconsumed_by "
     "consumer_offsets undecided kind count body body_max allow_empty commitlog delay_levels json",
     "import": "source to segment_size broker_version allow_empty json",
+    "replay": "store to journal topic queue begin_offset end_offset since until key tag sql text regex dlq unconsumed_by "
+    "consumer_offsets topic_map queue_groups rate resend_doubtful dry_run body_max credentials tls commitlog delay_levels json",
     "inspect": "files kind records json hash_slots index_items first_offset segment_size delay_levels",
     "verify": f"store only sample against report work {_RUN} {_WATCH} incremental tables recheck",
     "preflight": "store broker_version abort broker_conf commitlog segment_size cq_file_size batch_cq_file_size hash_slots "

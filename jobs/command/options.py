@@ -24,7 +24,7 @@ class About(NamedTuple):
 
 STATUSES: Final = {
     0: "done",
-    1: "the run did not come to its end; after build and repair nothing is published",
+    1: "the run did not come to its end; after build and repair nothing is published; of replay: a message was not sent",
     2: "wrong usage",
     3: "done, but records are lost: damaged, or in no queue",
     4: "found: differences, or what the start of a broker would lose or hide; of trace: no store has the message; of "
@@ -85,6 +85,14 @@ ABOUT: Final = {
             "rmq-reindex import orders.jsonl --to /data/mended",
             "rmq-reindex import /data/messages --to /data/small --segment-size 1048576",
         ),
+    ),
+    "replay": About(
+        "Send messages of a store into a living cluster, through a RocketMQ 5 proxy. The store is only read.",
+        (
+            "rmq-reindex replay /data/store --topic Orders --dry-run",
+            "rmq-reindex replay /data/store --topic Orders --to proxy:8081 --journal orders.journal --rate 500",
+        ),
+        (0, 1, 2, 3),
     ),
     "inspect": About(
         "Say what a segment, ConsumeQueue file, IndexFile, checkpoint or timer file holds, and what is wrong with it.",

@@ -122,12 +122,15 @@ class ExportSettings:
         return self.body != "none" and not self.count and not self.is_store
 
 
-def export_settings(given: Mapping[str, Any]) -> ExportSettings:
-    """Return the settings that options make, by the names of the parser. Raises UsageError."""
+def export_settings(given: Mapping[str, Any], command: str = "export") -> ExportSettings:
+    """Return the settings that options make, by the names of the parser. Raises UsageError.
+
+    Another ``command`` takes of them what is read and chosen.
+    """
     values = dict(given)
 
     def refuse(what: str) -> UsageError:
-        return UsageError(f"rmq-reindex export: {what}: see --help")
+        return UsageError(f"rmq-reindex {command}: {what}: see --help")
 
     def several(name: str) -> tuple[str, ...]:
         return tuple(values.pop(name, ()))
@@ -186,7 +189,7 @@ def export_settings(given: Mapping[str, Any]) -> ExportSettings:
         )
     if settings.is_store and settings.body == "none":
         raise refuse("--body none: a store has all bodies, as they are stored")
-    if not settings.count and not settings.to:
+    if command == "export" and not settings.count and not settings.to:
         raise refuse("name a place for the export by --to, or give --count")
     return settings
 

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -137,6 +138,8 @@ class Chooser:
     """offsets of the records of which alone some are taken; None: of all"""
     unread: Unread | None = None
     """where the group stands whose messages alone are taken; None: all"""
+    waiting: npt.NDArray[np.int64] | None = None
+    """offsets of delayed messages that are taken, too, as messages of the topic that they wait for"""
 
     def __call__(self, batch: pa.RecordBatch) -> Iterator[Chosen]:
         """Yield what is taken of a batch: in parts, where unpacked bodies need much memory."""
@@ -178,8 +181,13 @@ class Chooser:
             meant = pc.coalesce(batch.column("realQueueId"), batch.column("queueId"))
             taken &= np.where(is_named, batch.column("queueId").to_numpy(), meant.to_numpy()) == choice.queue
             taken &= (first < choice.end_offset) & (ends > choice.begin_offset)
+        of_kind = _each(batch.column("kind"), choice.taken_kinds.__contains__)
+        is_waiting = np.zeros(batch.num_rows, np.bool_)
+        if self.waiting is not None:
+            is_waiting = np.isin(batch.column("commitLogOffset").to_numpy(), self.waiting)
         if self.unread is not None:
-            taken &= _is_unread(batch, ends, self.unread)
+            for_group = _each(batch.column("realTopic"), self.unread.__contains__)
+            taken &= _is_unread(batch, ends, self.unread) | (is_waiting & for_group)
         if self.only is not None:
             taken &= np.isin(batch.column("commitLogOffset").to_numpy(), self.only)
         if choice.tags:
@@ -187,7 +195,7 @@ class Chooser:
         if choice.selector is not None:
             rows = np.flatnonzero(taken)
             taken[rows] = _selected(batch.column("properties").take(pa.array(rows)), choice.selector)
-        of_kind = _each(batch.column("kind"), choice.taken_kinds.__contains__)
+        of_kind |= is_waiting
         return taken & of_kind, Counter(batch.column("kind").filter(pa.array(taken & ~of_kind)).to_pylist())
 
     def _by_body(self, bodies: pa.Array) -> npt.NDArray[np.bool_]:
@@ -248,48 +256,65 @@ class Export:
         """Export. Return what was done, as lines for people. Raises InputError, OSError."""
         settings, result = self._settings, self._result
         target = "" if settings.count else _checked_target(settings)
-        batches = self._read()
+        batches = self.read(None if settings.count else formats.encoder(settings.format))
         if settings.count:
-            self._take(batches, None)
+            self.take(batches, None, "count")
         else:
             with output.locked(target), output.staging(target, overwrite=False) as staging:
                 self._write(batches, target, staging)
             output.settle(target)
             result.to = settings.to
-        self._notes.close()
-        result.exit = ExitStatus.LOST if self._lost or result.unsearched else ExitStatus.DONE
+        self.close()
         return result.lines()
 
-    def _read(self) -> Iterator[Chosen]:
-        """Return what is taken of the log. Raises InputError at once for what is no log."""
+    def close(self) -> None:
+        """Put into the result whether something is lost, and how many notes were left out."""
+        self._notes.close()
+        self._result.exit = ExitStatus.LOST if self._lost or self._result.unsearched else ExitStatus.DONE
+
+    def read(
+        self, encode: Callable[[pa.RecordBatch], Any] | None, waiting: npt.NDArray[np.int64] | None = None
+    ) -> Iterator[Chosen]:
+        """Return what is taken of the log. Raises InputError at once for what is no log.
+
+        ``waiting`` are offsets of delayed messages that are taken, too.
+        """
         settings = self._settings
         columns = formats.read_columns(
             count=settings.count or settings.is_store,
             body=settings.reads_bodies,
             properties=settings.choice.selector is not None,
         )
-        question = MessageQuestion(
-            settings.store, settings.commitlogs, settings.choice.read_topics, settings.keys, settings.since, settings.until,
-            columns, "stored" if settings.reads_bodies else "none", damage=log_rows.ROWS, delays=settings.delays,
-        )  # fmt: skip
+        question = self.question(columns)
         only = undecided(question) if settings.choice.undecided else None
-        group = settings.choice.unconsumed_by
-        unread = None if group is None else _unread(group, settings, self._notes)
         self._segments = list_segments(question.roots, 0).segments
         self._schema = formats.written_schema(body=settings.writes_bodies)
-        encode: Callable[[pa.RecordBatch], Any] | None = None if settings.count else formats.encoder(settings.format)
         if settings.is_store:
             self._schema, encode = new_store.taken_schema(), new_store.RecordReader(self._segments)
         stored = settings.body == "stored"
-        chooser = Chooser(settings.choice, encode, settings.body_max, stored, self._schema, only, unread)
+        chooser = Chooser(settings.choice, encode, settings.body_max, stored, self._schema, only, self.unread, waiting)
         return question.read_as(question.schema(), chooser)
 
-    def _take(self, batches: Iterator[Chosen], sink: formats.Sink | None) -> None:
-        """Take all that was chosen, and write it into the sink."""
+    def question(self, columns: tuple[str, ...]) -> MessageQuestion:
+        """Return what is asked of the log."""
+        settings = self._settings
+        return MessageQuestion(
+            settings.store, settings.commitlogs, settings.choice.read_topics, settings.keys, settings.since, settings.until,
+            columns, "stored" if settings.reads_bodies else "none", damage=log_rows.ROWS, delays=settings.delays,
+        )  # fmt: skip
+
+    @cached_property
+    def unread(self) -> Unread | None:
+        """Where the group stands whose messages alone are taken; None: all are. Raises InputError where nobody says it."""
+        group = self._settings.choice.unconsumed_by
+        return None if group is None else _unread(group, self._settings, self._notes)
+
+    def take(self, batches: Iterator[Chosen], sink: formats.Sink | None, stage: str) -> None:
+        """Take all that was chosen, and write it into the sink. ``stage`` is what progress calls it."""
         result = self._result
         segments = self._segments
         at = segments[0].start if segments else 0
-        self._progress.begin("export" if sink else "count", sum(segment.data_end - segment.start for segment in segments))
+        self._progress.begin(stage, sum(segment.data_end - segment.start for segment in segments))
         with contextlib.closing(batches):  # type: ignore[type-var]  # a generator
             for chosen in batches:
                 for hole in chosen.damage:
@@ -298,7 +323,8 @@ class Export:
                 result.size += chosen.size
                 self._topics.update(chosen.topics)
                 self._left_out.update(chosen.left_out)
-                for offset in chosen.packed:
+                # Who writes no export says it himself.
+                for offset in chosen.packed if self._settings.to else ():
                     self._notes.add(
                         "body that is exported as it is stored",
                         f"offset {offset}: its body does not unpack, or into more than --body-max: it is exported as stored",
@@ -335,7 +361,7 @@ class Export:
             sink = formats.sink_of(settings.format, self._schema, staging.tree if settings.is_folder else file)
         try:
             with files.naming(target):
-                self._take(batches, sink)
+                self.take(batches, sink, "export")
                 result.warnings += sink.finish()
         except BaseException:
             sink.abandon()

@@ -15,9 +15,11 @@ from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.querying.shown import to_json
 from rocketmq_reindex.storage_format import errors, layouts, showing
+from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------------- inspected
 # What ``inspect`` finds in a file.
@@ -211,9 +213,7 @@ def _inspect(kind: str, path: str, asked: Inspection, told: errors.ProgressListe
 
         return index(path, asked.sizes, told)
     if kind == "checkpoint":
-        from rocketmq_reindex.jobs.inspecting.checkpoint import checkpoint
-
-        return checkpoint(path)
+        return _checkpoint(path)
     if kind in (TIMER_CHECK, TIMER_LOG, TIMER_WHEEL):
         from rocketmq_reindex.jobs.inspecting.derived_files import timer_check, timer_log, timer_wheel
 
@@ -266,3 +266,32 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return ",".join(f"{_text(key)}:{_text(part)}" for key, part in value.items()) or "-"
     return "-" if value is None else showing.printable(str(value))
+
+
+# ------------------------------------------------------------------------------------------------------------------- checkpoint
+# A checkpoint is shown without numpy.
+
+_CHECKPOINT_MOST: Final = 1 << 20
+"""bytes that are read at most: a broker's has 4,096"""
+
+
+def _checkpoint(path: str) -> Inspected:
+    """Return what a checkpoint holds, with a row for each field."""
+    data = files.read_bytes(path, _CHECKPOINT_MOST)
+    fields, findings = read_checkpoint(data)
+    times = {"physicMsgTimestamp": fields.physic, "logicsMsgTimestamp": fields.logics, "indexMsgTimestamp": fields.index}
+    offsets = {
+        "masterFlushedOffset": fields.master_flushed,
+        "confirmPhyOffset": fields.confirm_offset,
+        "logicsPhysicalOffset": fields.logics_offset,
+    }
+    summary: dict[str, Any] = {"bytes": len(data)}
+    for name, value in times.items():
+        summary[name] = value
+        summary[name.replace("Timestamp", "Time")] = show_time(value) if value else None
+    summary |= offsets
+    summary["findings"] = [
+        {"code": finding.code, "at": finding.at, "count": finding.count, "text": finding.text} for finding in findings
+    ]
+    rows = [{"field": name, "value": value} for name, value in (times | offsets).items()]
+    return Inspected(summary, InspectedRows(lambda: iter(rows)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from rocketmq_reindex.storage_format.record.system_bodies import op_offsets
 from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.storage_format.topics import DISCARD_TOPIC, OP_TAG, OP_TOPIC
+from rocketmq_reindex.storage_format.topics import DISCARD_TOPIC, OP_TAG, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.messages.batches import DAMAGE, MessageBatches, fields
@@ -247,6 +247,59 @@ def undecided(asked: MessageQuestion) -> npt.NDArray[np.int64]:
         if not done and key not in closed:
             newest[phy_offset if key is None else key] = phy_offset
     return np.array(sorted(newest.values()), np.int64)
+
+
+# ------------------------------------------------------------------------------------------------------------------------ delay
+# Which delayed messages wait.
+
+_SAME: Final = ("uniqKey", "bornTimestamp", "bodyCRC")
+"""what a delayed message and the copy that was delivered have in common"""
+_OF_DELAYED: Final = ("realTopic", *_SAME, "commitLogOffset", "properties")
+_ROLLS: Final = "TIMER_ROLL_TIMES"
+_RECALLS: Final = "TIMER_DEL_UNIQKEY"
+
+
+def waiting(asked: MessageQuestion) -> npt.NDArray[np.int64]:
+    """Return the offsets in the log of delayed and timer messages that were not delivered, nor recalled (int64, sorted).
+
+    Each copy in the topic settles one record of the same message. A timer message is stored once more when it rolls: the newest
+    record stands for it.
+    """
+    question = dataclasses.replace(
+        asked, topics=(SCHEDULE_TOPIC, TIMER_TOPIC), keys=(), since=None, until=None, columns=_OF_DELAYED, body="none"
+    )
+    stored: dict[tuple[Any, ...], list[int]] = {}
+    rolled, recalled = Counter[tuple[Any, ...]](), set[str]()
+    for batch in question.read(question.schema()):
+        for *same, offset, pairs in zip(*(batch.column(name).to_pylist() for name in _OF_DELAYED), strict=True):
+            properties, identity = dict(pairs or ()), tuple(same)
+            if mark := properties.get(_RECALLS):
+                recalled.add(mark)
+            elif same[0] is not None:
+                stored.setdefault(identity, []).append(offset)
+                rolled[identity] += properties.get(_ROLLS, "0") not in ("", "0")
+    if not stored:
+        return np.empty(0, np.int64)
+    keys = pa.array({key for _, key, *_ in stored if key is not None}, pa.string())
+    has_none = any(key is None for _, key, *_ in stored)
+    columns = ("topic", *_SAME)
+
+    def copies(batch: pa.RecordBatch) -> Iterator[list[tuple[Any, ...]]]:
+        found = pc.is_in(batch.column("uniqKey"), value_set=keys)
+        rows = batch.filter(pc.or_(found, pc.is_null(batch.column("uniqKey"))) if has_none else found)
+        yield list(zip(*(rows.column(name).to_pylist() for name in columns), strict=True))
+
+    delivered = Counter[tuple[Any, ...]]()
+    question = dataclasses.replace(question, topics=(), columns=columns)
+    for rows in question.read_as(question.schema(), copies):
+        delivered.update(identity for identity in rows if identity in stored)
+    left = list[int]()
+    for identity, offsets in stored.items():
+        topic, key, *_ = identity
+        is_recalled = key is not None and not recalled.isdisjoint((key, f"{topic}+{key}"))
+        count = max(1, len(offsets) - rolled[identity]) - delivered[identity]
+        left += offsets[-count:] if count > 0 and not is_recalled else []
+    return np.array(sorted(left), np.int64)
 
 
 # ------------------------------------------------------------------------------------------------------------------------ order

@@ -17,8 +17,8 @@ from rocketmq_reindex.jobs.building.full import FullBuild
 from rocketmq_reindex.jobs.building.planning import check_free, scan_settings
 from rocketmq_reindex.jobs.engines.engine import task_count
 from rocketmq_reindex.jobs.publishing.layout import REPAIRED
-from rocketmq_reindex.jobs.repairing import reporting
-from rocketmq_reindex.jobs.repairing.odd import gaps, located, record_ends, with_tombstones, wrong_offsets
+from rocketmq_reindex.jobs.repairing import changes as repair_changes
+from rocketmq_reindex.jobs.repairing.changes import gaps, located, record_ends, with_tombstones, wrong_offsets
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
 from rocketmq_reindex.jobs.repairing.replicas import (
     Differing,
@@ -128,9 +128,9 @@ class RepairSteps(FullBuild):
                 to_mend = damaged(hole for hole in holes if hole.reason != _BROKEN)
                 to_mend = [damage for damage in to_mend if not _is_in(spans_taken, damage.offset, damage.end)]
             taken += behind.checked(self._mend(scan, behind.damage, only_replicas=True, replica=behind.taken))
-            mended = reporting.apart([*taken, *self._mend(scan, behind.others(to_mend))])
+            mended = repair_changes.apart([*taken, *self._mend(scan, behind.others(to_mend))])
             differing, by_most = self._differing(scan, chain, segments, mended)
-            mended = self._kept(scan, whole, reporting.apart([*mended, *by_most]))
+            mended = self._kept(scan, whole, repair_changes.apart([*mended, *by_most]))
             if self.settings.tombstones:
                 lost = list(gaps(odd))
                 _refuse_many(sum(gap.offsets for gap in lost), self.settings.max_fill)
@@ -140,10 +140,10 @@ class RepairSteps(FullBuild):
                         f"--tombstones: {counted(homeless, 'lost queue offset')} without room for a record: they stay empty"
                     )
         if self.settings.replicas:
-            self.warnings.warnings += reporting.of_replicas(mended, self._last)
+            self.warnings.warnings += repair_changes.of_replicas(mended, self._last)
         written = self._write(scan, whole, mended, reporter)
-        self.entries = reporting.entries(mended, written)
-        changes, lost_bytes = reporting.report(whole, mended, kept, written)
+        self.entries = repair_changes.entries(mended, written)
+        changes, lost_bytes = repair_changes.report(whole, mended, kept, written)
         self.figures["repair"] = changes
         lost_bytes.add_to(self.warnings)
         self.warnings.warnings += [*behind.tell(changes), *differing.tell(changes, by_most)]
@@ -172,7 +172,7 @@ class RepairSteps(FullBuild):
             of_majority = self._mend(scan, of_replica, only_replicas=True, replica=number)
             # Of the records beside them most of the logs have the same bytes as this one, or those of another replica.
             taken += [
-                reporting.cut(mended_range, mended_range.offset, mended_range.offset + mended_range.length)
+                repair_changes.cut(mended_range, mended_range.offset, mended_range.offset + mended_range.length)
                 for mended_range in of_majority
                 if mended_range.replica
             ]

@@ -77,6 +77,8 @@ class Telling:
         # What comes again was put there by the broker: the host is its own (PopReviveService.reviveRetry).
         host = "" if first.kind in (m.RETRY, m.DEAD_LETTER) else f" on {host_text(first.record.born_host)}"
         yield self._event(first.record, "born", f"made by a client{host}", first.record.born_time)
+        if (said := _origin(first.record)) is not None:
+            yield self._event(first.record, "replayed", f"sent again by `rmq-reindex replay`: {said}")
         for each in self._belonging:
             yield self._of_record(each)
             if self._is_replaced(each.record):
@@ -276,3 +278,13 @@ def _rolls_on(waiting: Belonging, other: Belonging) -> bool:
     """Return whether a timer was stored again on its way (``TimerMessageStore.convertMessage``)."""
     before, after = (as_number(each.record.properties.get("TIMER_ROLL_TIMES", "")) or 0 for each in (waiting, other))
     return waiting.kind == other.kind == m.TIMER and waiting.meant.place == other.meant.place and before < after
+
+
+def _origin(record: Message) -> str | None:
+    """Return where a replayed message comes from; None where it does not say that it was replayed."""
+    names = ("topic", "queue_id", "queue_offset", "phy_offset", "broker", "message_id")
+    topic, queue_id, offset, phy_offset, broker, key = (record.properties.get(f"{m.REPLAY_ORIGIN}{name}") for name in names)
+    if topic is None or phy_offset is None:
+        return None
+    place = f"{topic}, queue {queue_id}" + (f", offset {offset}" if offset is not None else "")
+    return f"it was in {place}, at offset {phy_offset} of the log of {broker}" + (f", as {key}" if key is not None else "")

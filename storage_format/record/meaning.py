@@ -106,6 +106,10 @@ DELAYED: Final = frozenset({"DELAY", "TIMER_OUT_MS"})
 """A message has one of these if it waited. Its copy keeps the flags of a committed one, and no offset of a half message."""
 
 
+REPLAY_ORIGIN: Final = "reindex_origin_"
+"""begins the names of the properties that say where a message comes from that `rmq-reindex replay` sent"""
+
+
 class Place(NamedTuple):
     """A queue, or an offset in it, and who read there; None is what is not said."""
 

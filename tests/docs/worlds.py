@@ -121,6 +121,7 @@ WORLDS: Final = {
     "how-to/damaged-log": World(damaged),
     "how-to/every-hour": World(whole),
     "how-to/export-messages": World(whole),
+    "how-to/move-messages": World(whole),
     "how-to/find-messages": World(whole),
     "how-to/inspect-a-file": World(whole),
     "how-to/notebooks": World(whole, names={"spark": None}),

@@ -23,6 +23,7 @@ COMMANDS = {
     "trace": ["--store", "{store}", "--id", "none", "--scan"],
     "export": ["{store}", "--to", "{out}", "--format", "parquet"],
     "import": ["{store}", "--to", "{out}"],
+    "replay": ["{store}", "--dry-run"],
     "consumers": ["{store}", "--bounds"],
     "inspect": ["{store}/" + SEGMENT, "--records"],
     "verify": ["{store}"],

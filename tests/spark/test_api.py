@@ -30,6 +30,7 @@ FUNCTIONS = (
     "consumers",
     "export",
     "import_messages",
+    "replay",
 )
 """in an order in which each finds what it needs"""
 

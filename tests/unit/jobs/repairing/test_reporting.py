@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketmq_reindex.jobs.repairing.reporting import apart
+from rocketmq_reindex.jobs.repairing.changes import apart
 from rocketmq_reindex.storage_format.repair import BLANK, COPY, FILLER, Piece
 from rocketmq_reindex.udfs.repair.mend import Mended
 

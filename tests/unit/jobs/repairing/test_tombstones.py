@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketmq_reindex.jobs.repairing.odd import Gap, with_tombstones
+from rocketmq_reindex.jobs.repairing.changes import Gap, with_tombstones
 from rocketmq_reindex.storage_format.repair import BLANK, FILLER, TOMBSTONE, Demands, Piece, tombstone_min
 from rocketmq_reindex.udfs.repair.mend import Mended
 

@@ -45,6 +45,19 @@ def whats(store: Path, key: str, delay_levels: str | None = None) -> list[tuple[
     return [(event.what, event.certainty) for event in found.events]
 
 
+def test_a_replayed_message_says_where_it_comes_from(make: Make) -> None:
+    origin = {"topic": "Old\x1b[31m", "queue_id": "3", "queue_offset": "17", "phy_offset": "4096", "broker": "10.0.0.9:10911"}
+    named = {f"reindex_origin_{name}": value for name, value in origin.items()}
+    store = make(
+        Message(topic="Orders", properties={"UNIQ_KEY": "A", **named}), Message("Orders", properties={"UNIQ_KEY": "B"})
+    )
+    (found,) = rr.trace(store, id="A")
+    assert [event.what for event in found.events] == ["born", "replayed", "stored"]
+    assert found.events[1].text.endswith("31m, queue 3, offset 17, at offset 4096 of the log of 10.0.0.9:10911")
+    assert "\x1b" not in rr.trace(store, id="A").text
+    assert whats(store, "B") == [("born", "seen"), ("stored", "seen")]
+
+
 def test_transactions(make: Make) -> None:
     committed = Message(topic="Orders", properties={"UNIQ_KEY": "A"}, sysflag=COMMIT, prepared_offset=0)
     store = make(half("A"), half("B"), half("C"), committed, Message(topic=OP, properties={"TAGS": "d"}, body=b"0,1,"))

@@ -1,0 +1,1 @@
+"""``rmq-reindex replay``: messages of a store, sent into a living cluster."""

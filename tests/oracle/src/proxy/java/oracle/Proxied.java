@@ -1,0 +1,76 @@
+package oracle;
+
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.rocketmq.common.MQVersion;
+import org.apache.rocketmq.namesrv.NamesrvController;
+import org.apache.rocketmq.proxy.ProxyStartup;
+import org.apache.rocketmq.remoting.netty.TlsSystemConfig;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+
+/** A name server, a broker on a store that a test names, and a proxy before them, all in this JVM. */
+final class Proxied {
+    private final Path scratch = Path.of(System.getProperty("user.home"));
+    private ServBroker broker;
+
+    private Proxied() {
+    }
+
+    public static void main(String[] argv) {
+        Main.run("usage: Proxied   (steps on stdin: boot, proxy, pull, stop)", () -> {
+            System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
+            System.setProperty(TlsSystemConfig.TLS_SERVER_MODE, "disabled");
+            Proxied proxied = new Proxied();
+            CrashSteps.run(Map.of(
+                "boot", words -> proxied.boot(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
+                "proxy", words -> proxied.proxy(),
+                "pull", words -> proxied.pull(Path.of(words.get(0)), words.subList(1, words.size())),
+                "stop", words -> proxied.stop()), 1800);
+        });
+    }
+
+    /** Answers the address of the name server. */
+    private String boot(String brokerName, Path root, List<String> options) throws Exception {
+        NamesrvController nameServers = ServBroker.nameServer(scratch);
+        Args args = new Args(options.toArray(new String[0]),
+            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items", "set"), Set.of("timer-wheel"));
+        broker = ServBroker.boot(brokerName, root, args, nameServers);
+        return broker.nameServer();
+    }
+
+    /** Answers the port of the proxy. Its cluster is the broker's default one. */
+    private String proxy() throws Exception {
+        int port = freePort();
+        Path file = scratch.resolve("rmq-proxy.json");
+        Files.writeString(file, """
+            {"rocketMQClusterName": "DefaultCluster", "proxyMode": "cluster", "grpcServerPort": %d,
+             "remotingListenPort": %d, "namesrvAddr": "%s", "localServeAddr": "127.0.0.1", "tlsTestModeEnable": true}
+            """.formatted(port, freePort(), broker.nameServer()));
+        System.setProperty("rocketmq.home.dir", scratch.toString());
+        ProxyStartup.main(new String[] {"-pc", file.toString()});
+        return String.valueOf(port);
+    }
+
+    /** What a consumer is given of these topics: {@link ServConsumers#pull}. */
+    private String pull(Path file, List<String> topics) throws Exception {
+        List<String> lines = ServConsumers.pull(broker.nameServer(), topics, "*", 32, false);
+        Files.write(file, lines);
+        return String.valueOf(lines.size());
+    }
+
+    private String stop() {
+        broker.stop();
+        return "stopped";
+    }
+
+    private static int freePort() throws Exception {
+        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            return socket.getLocalPort();
+        }
+    }
+}

@@ -1,0 +1,80 @@
+"""A real broker with a proxy before it, to which messages are replayed, and what it has stored of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import rocketmq_reindex as rr
+from tests.serving.programs import Program
+
+VERSION = "5.5.0"
+ORIGIN = "reindex_origin_"
+
+
+class Cluster:
+    """A broker of 5.5.0 on a new store, with ``topics`` of some type of messages, and a proxy; the ``with`` block ends them."""
+
+    def __init__(self, scratch: Path, topics: Mapping[str, str]) -> None:
+        self.store, self._scratch = scratch / "target", scratch
+        (self.store / "config").mkdir(parents=True)
+        table = {
+            name: {"topicName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicFilterType": "SINGLE_TAG",
+                   "topicSysFlag": 0, "order": False, "attributes": {"message.type": kind} if kind else {}}
+            for name, kind in topics.items()
+        }  # fmt: skip
+        (self.store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+        self._topics = topics
+        self._program = Program(VERSION, "Proxied", scratch, heap="1g")
+        try:
+            settings = "mappedFileSizeCommitLog=16777216,mappedFileSizeConsumeQueue=600000,maxMessageSize=1000000"
+            self.name_server = self._program.step("boot", "target", self.store, "--timer-wheel", "--set", settings)
+            self.address = f"127.0.0.1:{self._program.step('proxy')}"
+        except BaseException:
+            self._program.kill()
+            raise
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._program.kill()
+
+    def stored(self, *topics: str) -> list[dict[str, Any]]:
+        """The messages of topics, in the order of their queues; a consumer is given just these."""
+        batches = rr.messages(self.store, topics=topics, damage="skip")
+        rows = [row | {"properties": dict(row["properties"])} for batch in batches for row in batch.to_pylist()]
+        assert {row["commitLogOffset"] for row in rows} == self._pulled(topics)
+        return sorted(rows, key=lambda row: (row["topic"], row["queueId"], row["consumeQueueOffset"]))
+
+    def _pulled(self, topics: tuple[str, ...]) -> set[int]:
+        out = self._scratch / "pulled"
+        self._program.step("pull", out, *topics)
+        places = [int(place) for line in out.read_text().splitlines() for place in line.split("\t")[6::2]]
+        assert len(places) == len(set(places))
+        return set(places)
+
+
+def origin(row: Mapping[str, Any]) -> dict[str, str]:
+    """Where a replayed message says it comes from."""
+    return {name.removeprefix(ORIGIN): value for name, value in row["properties"].items() if name.startswith(ORIGIN)}
+
+
+def start(*words: str | Path, **more: str) -> subprocess.Popen[str]:
+    """Begin a replay in a process of its own."""
+    command = [sys.executable, "-m", "rocketmq_reindex", "replay", *map(str, words)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | more, start_new_session=True
+    )
+
+
+def replay(*words: str | Path, **more: str) -> tuple[int, dict[str, Any], str]:
+    """Replay; the exit status, the result, and what was said on stderr."""
+    process = start(*words, "--json", **more)
+    out, said = process.communicate(timeout=300)
+    return process.returncode, json.loads(out) if out else {}, said
