@@ -112,7 +112,9 @@ def _text(parser: argparse.ArgumentParser, name: str, told: str, sections: dict[
     manual.prog, manual.date = name, _DATE
     for heading, content in sections.items():
         manual.add_section(heading, "=", content)
-    return str(manual)
+    # A choice of many words is one long word, beside which a line cannot be filled up with blanks.
+    text = str(manual).replace(".SH SYNOPSIS\n", ".SH SYNOPSIS\n.ad l\n", 1)
+    return text.replace(".SH DESCRIPTION\n", ".ad b\n.SH DESCRIPTION\n", 1)
 
 
 def _plain(text: str) -> str:
