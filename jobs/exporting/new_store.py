@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -204,11 +204,13 @@ class StoreSink:
 # ---------------------------------------------------------------------------------------------------------------------- derived
 
 
-def derive(staging: StagingFolder, like: BuildSettings, progress: ProgressListener, store: str = "") -> list[str]:
+def derive(
+    staging: StagingFolder, like: BuildSettings, progress: ProgressListener, topics: Iterable[str], store: str = ""
+) -> list[str]:
     """Build ConsumeQueues, index, checkpoint and a draft of config/topics.json beside the commitlog in the staging tree.
 
-    Sizes, batch topics and version are those of ``like``. Topics that the configuration of ``store`` has are taken from there.
-    Return warnings. Raises ReindexError.
+    Sizes, batch topics and version are those of ``like``. Those of ``topics`` that the configuration of ``store`` has
+    are taken from there. Return warnings. Raises ReindexError.
     """
     progress.begin("build", 0)
     out = files.join(staging.temporary, "derived")
@@ -225,14 +227,14 @@ def derive(staging: StagingFolder, like: BuildSettings, progress: ProgressListen
         if os.path.exists(files.join(out, part)):
             os.rename(files.join(out, part), files.join(staging.tree, part))
     progress.end()
-    return _with_own_topics(files.join(staging.tree, TOPICS), store)
+    return [*result.warnings, *_with_own_topics(files.join(staging.tree, TOPICS), store, topics)]
 
 
 def _unrecorded(*_: object) -> Unrecorded:
     return Unrecorded()
 
 
-def _with_own_topics(path: str, store: str) -> list[str]:
+def _with_own_topics(path: str, store: str, topics: Iterable[str]) -> list[str]:
     """Put the store's own entries into a draft of topics.json: types of messages, and queues without a message among these."""
     own = topics_config(store) if store else ""
     if not own or files.entry_of(own).kind != files.FILE:
@@ -242,10 +244,10 @@ def _with_own_topics(path: str, store: str) -> list[str]:
         with open(path, encoding="utf-8") as file:
             draft = json.load(file)
         table = draft["topicConfigTable"]
-        for name in table.keys() & known.keys():
-            most = max(int(known[name]["readQueueNums"]), int(table[name]["readQueueNums"]))
+        for name in sorted((table.keys() | set(topics)) & known.keys()):
+            most = max(int(known[name]["readQueueNums"]), int(table.get(name, known[name])["readQueueNums"]))
             table[name] = {**known[name], "topicName": name, "readQueueNums": most}
-    except (OSError, InputError, ValueError, LookupError, TypeError, RecursionError):
+    except (OSError, InputError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return [f"{escape(own)}: cannot be read: {TOPICS} of the new store is a draft"]
     with open(path, "w", encoding="utf-8") as file:
         json.dump(draft, file, indent=1)

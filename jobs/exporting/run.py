@@ -369,7 +369,7 @@ class Export:
         if not result.messages and not settings.allow_empty:
             raise InputError("no message of the log is as was asked for: nothing is written without --allow-empty")
         if settings.is_store:
-            result.warnings += new_store.derive(staging, like, self._progress, settings.store)
+            result.warnings += new_store.derive(staging, like, self._progress, result.topics, settings.store)
         written = files.below(staging.tree) if settings.is_folder else [files.entry_of(file)]
         result.files, result.bytes = len(written), sum(entry.size for entry in written)
         if settings.is_folder:

@@ -17,7 +17,6 @@ from rocketmq_reindex.jobs.exporting.options import STORED_KINDS
 from rocketmq_reindex.jobs.importing.rows import Rows
 from rocketmq_reindex.storage_format import topics as names
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.queue.units import BATCH_COUNT_MAX
 from rocketmq_reindex.storage_format.record import layout as r, making, meaning
 from rocketmq_reindex.storage_format.record.making import HOST_SIZE, RecordFields, Texts
@@ -35,6 +34,8 @@ _OF_PROPERTIES: Final = {"keys": "KEYS", "tags": "TAGS", "uniqKey": "UNIQ_KEY"}
 _CRC: Final = "__CRC32#"
 """covers where the record lay: a broker that has to write it does so itself"""
 _TIME_MIN: Final = 1
+_TIME_MAX: Final = 10**13
+"""milliseconds: with more they are none, but microseconds"""
 _NO_HOST: Final = bytes(HOST_SIZE)
 
 
@@ -64,7 +65,7 @@ class RecordMaker:
         queue = self._number(batch, "queueId", 0)
         check((queue < 0) | (queue >= names.QUEUES_MAX), lambda row: f"queueId {queue[row]}: is the number of no queue")
         times = self._number(batch, "storeTimestamp", 0)
-        check((times < _TIME_MIN) | (times > INT64_MAX // 2), "storeTimestamp: give milliseconds since 1970")
+        check((times < _TIME_MIN) | (times > _TIME_MAX), "storeTimestamp: give milliseconds since 1970")
         properties, of_rows = self._properties(rows, check)
         bodies = pc.fill_null(batch.column(BODY), b"")
         sys_flag = self._sys_flag(batch, check)

@@ -32,7 +32,7 @@ SCHEMA: Final = pa.schema([
     *((name, COLUMNS[name][0]) for name in _READ), (formats.PACKED, pa.string()), (BODY, pa.binary()),
 ])  # fmt: skip
 """what is read of a row. All else that an export has follows from it, or says where the message was"""
-_KNOWN: Final = {*formats.WRITTEN, formats.PACKED, BODY, formats.BODY_FORMAT}
+_KNOWN: Final = {*formats.WRITTEN, formats.PACKED, BODY, formats.BODY_FORMAT, "day"}
 _NEEDED: Final = ("topic", "storeTimestamp", BODY)
 _ROWS: Final = 1 << 12
 _BYTES: Final = 16 << 20
@@ -170,12 +170,18 @@ def _json_lines(path: str) -> Iterator[_Read]:
             if not line.strip():
                 continue
             try:
-                values = json.loads(line)
+                values = json.loads(line, object_pairs_hook=_once)
             except (ValueError, RecursionError):
                 values = None
             if not isinstance(values, dict):
-                raise InputError(f"{escape(path)} line {number}: is no JSON object")
+                raise InputError(f"{escape(path)} line {number}: is no JSON object, or has a name twice")
             yield _Read(values, f"line {number}", position)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(made := dict(pairs)) < len(pairs):
+        raise ValueError("a name stands twice")
+    return made
 
 
 _MARKED: Final = re.compile(rf"([;\t\r\n]){formats.MARK}")
@@ -183,6 +189,7 @@ _MARKED: Final = re.compile(rf"([;\t\r\n]){formats.MARK}")
 
 def _csv(path: str) -> Iterator[_Read]:
     """Yield the rows of a CSV file: without the marks that keep spreadsheets from taking texts for formulas."""
+    _check_quotes(path)
     block = min(_CSV_BLOCK, os.path.getsize(path) + 1)
     number = 0
     try:
@@ -198,7 +205,7 @@ def _csv(path: str) -> Iterator[_Read]:
             if len(set(reader.schema.names)) < len(reader.schema.names):
                 raise InputError(f"{escape(path)}: a column is named twice")
             for batch in reader:
-                for values in batch.to_pylist():
+                for values in (row for at in range(0, len(batch), _ROWS) for row in batch.slice(at, _ROWS).to_pylist()):
                     number += 1
                     try:
                         yield _Read({name: _cell(name, value) for name, value in values.items()}, f"row {number}", file.tell())
@@ -206,6 +213,14 @@ def _csv(path: str) -> Iterator[_Read]:
                         raise InputError(f"{escape(path)} row {number}: {error}") from None
     except pa.ArrowInvalid as error:
         raise InputError(f"{escape(path)} after row {number}: {escape(str(error), 200)}") from None
+
+
+def _check_quotes(path: str) -> None:
+    """Raise InputError for an odd number of quotes: with one too few, rows would become part of a body."""
+    with open(path, "rb") as file:
+        count = sum(piece.count(b'"') for piece in iter(lambda: file.read(1 << 20), b""))
+    if count % 2:
+        raise InputError(f"{escape(path)}: has an odd number of quotes ({count:,}): one is missing, or one too many")
 
 
 def _cell(name: str, value: str | None) -> Any:
@@ -234,9 +249,24 @@ ORDER: Final = "commitLogOffset"
 
 
 def _below(folder: str) -> Iterator[str]:
-    for root, folders, names in os.walk(folder):
-        folders.sort()
-        yield from (os.path.join(root, name) for name in names if name.endswith(".parquet"))
+    """Yield the Parquet files below a folder, without what writers leave there under names with ``_`` or ``.`` before them.
+
+    Raises InputError for all else: nothing that may hold messages is passed over.
+    """
+
+    def unread(error: OSError) -> None:
+        raise InputError(f"{escape(str(error.filename))}: {error.strerror}")
+
+    for root, folders, names in os.walk(folder, onerror=unread):
+        if "_delta_log" in folders:
+            raise InputError(f"{escape(root)}: is a Delta table, whose log says which files count: write them anew as Parquet")
+        folders[:] = sorted(name for name in folders if name[0] not in "_.")
+        for path in (os.path.join(root, name) for name in folders if os.path.islink(os.path.join(root, name))):
+            raise InputError(f"{escape(path)}: is a link to a folder: name that one")
+        for path in (os.path.join(root, name) for name in sorted(names) if name[0] not in "_."):
+            if not path.endswith(".parquet") or not os.path.isfile(path):
+                raise InputError(f"{escape(path)}: is no Parquet file (.parquet): take it away")
+            yield path
 
 
 class _File:
@@ -249,6 +279,8 @@ class _File:
         self._rest: pa.RecordBatch | None = None
         with _opened(path) as file:
             names = set(file.schema_arrow.names)
+            if len(names) < len(file.schema_arrow.names):
+                raise InputError(f"{escape(path)}: a column is named twice")
             self.topic = None if "topic" in names else _topic_of(path, file.schema_arrow.metadata)
             self.named = _check_columns(names | {"topic"}, escape(path))
             self.rows: int = file.metadata.num_rows
@@ -258,13 +290,13 @@ class _File:
         """rows that are held at once"""
         with _opened(path) as file:
             if ORDER in names:
-                keys = file.read([ORDER]).column(ORDER).fill_null(0).to_numpy().astype(np.int64)
+                keys = _cast(path, ORDER, file.read([ORDER]).column(ORDER), pa.int64()).fill_null(0).to_numpy()
             else:
                 keys = np.zeros(self.rows, np.int64)
         # Rows of one file stay in its order.
         self.order = np.maximum.accumulate(keys) if len(keys) else keys
 
-    def take(self, count: int) -> pa.RecordBatch:
+    def take(self, count: int) -> pa.Table:
         """Return the next rows, with the columns SCHEMA."""
         parts: list[pa.RecordBatch] = []
         while count:
@@ -272,12 +304,14 @@ class _File:
                 if self._batches is None:
                     self._file = _opened(self.path)
                     self._batches = self._file.iter_batches(self.step, columns=[n for n in SCHEMA.names if n in self.named])
-                self._rest = next(self._batches)
+                self._rest = next(self._batches, None)
+                if self._rest is None:
+                    raise InputError(f"{escape(self.path)}: has fewer rows than before: it was changed meanwhile")
             part = self._rest.slice(0, count)
             self._rest = self._rest.slice(part.num_rows)
             count -= part.num_rows
             parts.append(self._typed(part))
-        return pa.Table.from_batches(parts, SCHEMA).combine_chunks().to_batches()[0]
+        return pa.Table.from_batches(parts, SCHEMA)
 
     def _typed(self, part: pa.RecordBatch) -> pa.RecordBatch:
         columns = []
@@ -285,10 +319,7 @@ class _File:
             if field.name == "topic" and self.topic is not None:
                 columns.append(pa.array([self.topic] * part.num_rows, pa.string()))
             elif field.name in part.schema.names:
-                try:
-                    columns.append(part.column(field.name).cast(field.type))
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                    raise InputError(f"{escape(self.path)}: {field.name}: {escape(str(error), 200)}") from None
+                columns.append(_cast(self.path, field.name, part.column(field.name), field.type))
             else:
                 columns.append(pa.nulls(part.num_rows, field.type))
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
@@ -298,6 +329,16 @@ class _File:
         if self._file is not None:
             self._file.close()
             self._file = self._batches = self._rest = None
+
+
+def _cast(path: str, name: str, column: Any, kind: pa.DataType) -> Any:
+    """Return a column of a file with another type: times as milliseconds. Raises InputError where its values have none."""
+    try:
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("ms"))
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InputError(f"{escape(path)}: {name}: {escape(str(error), 200)}") from None
 
 
 def _opened(path: str) -> pq.ParquetFile:
@@ -321,6 +362,10 @@ def _parquet(paths: list[str], folder: str) -> Source:
     if not paths:
         raise InputError(f"{escape(folder)}: has no Parquet file")
     opened = [_File(path) for path in paths]
+    for file in opened:
+        if file.named != opened[0].named:
+            differ = listed(sorted(file.named ^ opened[0].named))
+            raise InputError(f"{escape(file.path)}: has not the columns of {escape(opened[0].path)}: they differ in {differ}")
     return Source(sum(file.rows for file in opened), _merged(opened))
 
 
@@ -335,14 +380,13 @@ def _merged(opened: list[_File]) -> Iterator[Rows]:
         some = sorted_numbers[first : first + step]
         which, counts = np.unique(some, return_counts=True)
         parts = [opened[number].take(count) for number, count in zip(which.tolist(), counts.tolist(), strict=True)]
-        rows = pa.Table.from_batches(parts).combine_chunks()
+        rows = pa.concat_tables(parts).combine_chunks()
         # Of each file they come in its order: where the k-th of a file stands among those that were taken.
         back = np.empty(len(some), np.int64)
         back[np.argsort(some, kind="stable")] = np.arange(len(some))
         for batch in rows.take(pa.array(back)).combine_chunks().to_batches():
-            named = frozenset.intersection(*(opened[number].named for number in which.tolist()))
             paths = [opened[number].path for number in some.tolist()]
-            yield Rows(batch, lambda row, paths=paths: escape(paths[row]), named, first + len(some))  # type: ignore[misc]
+            yield Rows(batch, lambda row, paths=paths: escape(paths[row]), opened[0].named, first + len(some))  # type: ignore[misc]
         np.subtract.at(left, which, counts)
         for number in which[left[which] == 0].tolist():
             opened[number].close()

@@ -113,7 +113,7 @@ def run(settings: ImportSettings, result: ImportResult, progress: ProgressListen
             )
         batch_topics = tuple(sorted(maker.batch_topics))
         like = BuildSettings("", target, broker_version=settings.broker_version, batch_topics=batch_topics)
-        result.warnings += new_store.derive(staging, like, progress)
+        result.warnings += new_store.derive(staging, like, progress, topics)
         result.segments = len(os.listdir(files.join(staging.tree, layouts.COMMITLOG)))
         output.publish(staging, target, overwrite=False)
     output.settle(target)

@@ -134,7 +134,10 @@ class Journal:
 
     def _begin(self, bound: Mapping[str, Any]) -> None:
         self.id = os.urandom(8).hex()
-        self._waiting.append(_sealed(json.dumps({"journal": VERSION, "id": self.id, **bound}, sort_keys=True)))
+        first = _sealed(json.dumps({"journal": VERSION, "id": self.id, **bound}, sort_keys=True))
+        if len(first) > _LINE_MAX:
+            raise self._wrong("the choice is too long to be kept in it: choose less at once")
+        self._waiting.append(first)
         self.flush()
 
     def _read(self, bound: Mapping[str, Any], write: bool) -> None:

@@ -83,6 +83,7 @@ class Sender:
     def __init__(self, settings: ReplaySettings, result: ReplayResult, journal: Journal, proxy: Proxy | None) -> None:
         self._settings, self._result, self._journal, self._proxy = settings, result, journal, proxy
         self._told, self._names = journal.told, dict(settings.topic_map)
+        self._refused_before = frozenset(journal.told.refused)
         self._topics = Counter[str]()
         self._last: dict[tuple[Any, ...], _Message] = {}
         self._held: OrderedDict[int, _Message] = OrderedDict()
@@ -150,10 +151,9 @@ class Sender:
             self._turn()
 
     def _take(self, row: dict[str, Any], offset: int) -> None:
-        if offset in self._told.doubtful and self._settings.resend_doubtful:
-            del self._told.doubtful[offset]
-            self._told.refused.add(offset)
-        if not self._told.is_new(offset):
+        # It stays doubtful until it is answered: of its first sending nobody knows.
+        again = offset in self._told.doubtful and self._settings.resend_doubtful
+        if not again and not self._told.is_new(offset):
             self._result.sent_before += offset not in self._told.doubtful
             return
         if wrong := flaw(row):
@@ -232,12 +232,17 @@ class Sender:
         """Take the answer to a message, and let those go that waited for it."""
         if answer.is_busy and not self._stop and message.tries < _TRIES:
             message.tries += 1
+            if message.offset not in self._told.doubtful:
+                # Not stored, for sure: the run may end before it is sent once more.
+                self._journal.say(journals.REFUSED, message.offset, answer.text)
+                self._told.refused.add(message.offset)
             self._pause_until = time.monotonic() + _PAUSE
             self._flying.pop(message.offset, None)
             self._ready.appendleft(message)
             return
         if answer.is_sent:
             self._journal.say(journals.ANSWER, message.offset, answer.text)
+            self._told.doubtful.pop(message.offset, None)
             self._count(message.outgoing)
         elif answer.is_refused or answer.is_busy:
             self._refuse(message.offset, *message.outgoing.source, message.queue_offset, answer.text)
@@ -264,19 +269,26 @@ class Sender:
         self._note("doubtful", message.offset, *message.outgoing.source, message.queue_offset, reason)
 
     def _refuse(self, offset: int, topic: str, queue_id: int, queue_offset: int, reason: str) -> None:
+        if offset in self._told.doubtful:
+            # Refused now, it may have been stored before.
+            self._journal.say(journals.DOUBTFUL, offset, reason)
+            self._note("doubtful", offset, topic, queue_id, queue_offset, f"sent again, it was refused: {reason}")
+            return
         if self._proxy is not None:
             self._journal.say(journals.REFUSED, offset, reason)
             self._told.refused.add(offset)
         self._result.refused += 1
         self._note("refused", offset, topic, queue_id, queue_offset, reason)
-        self._failed += 1
+        # Those that an earlier run was refused do not count: else no run would ever get behind them.
+        self._failed += self._proxy is not None and offset not in self._refused_before
         if self._failed >= FAILURES_MAX:
             self._stop = self._stop or f"{FAILURES_MAX:,} messages were refused: nothing more is sent: run it again to go on"
 
     def _note(self, kind: Any, offset: int, topic: str, queue_id: int, queue_offset: int, reason: str) -> None:
         new = self._new_id(offset) if kind == "doubtful" else ""
         failure = ReplayFailure(kind, offset, escape(reason), topic, queue_id, queue_offset, new)
-        self._result.failures.append(failure)
+        if len(self._result.failures) < 2 * FAILURES_MAX:
+            self._result.failures.append(failure)
 
 
 # -------------------------------------------------------------------------------------------------------------------------- run
@@ -304,6 +316,11 @@ class Replay:
             self._send(journal, None)
         else:
             credentials = settings.keys()
+            for place in filter(None, (settings.source.store, *settings.source.commitlogs)):
+                if files.overlap(place, settings.journal):
+                    raise InputError(
+                        f"--journal {escape(settings.journal)}: lies inside {escape(place)}: name a file apart from it"
+                    )
             bound = self._bound()
             # Whether somebody is there shows before the log is read, which may take long.
             with Proxy(settings.to, credentials, tls=settings.tls) as proxy:
@@ -340,7 +357,10 @@ class Replay:
             "end": segments[-1].data_end if segments else 0,
             "digest": digest.digest().hex(),
         }
-        read = None if unread is None else sorted((topic, *pair) for topic, queues in unread.items() for pair in queues.items())
+        read = None
+        if unread is not None:
+            places = sorted((topic, *pair) for topic, queues in unread.items() for pair in queues.items())
+            read = hashlib.blake2b(repr(places).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
         return {"log": log, **self._settings.bound, "position of the group": read}
 
     def _send(self, journal: Journal, proxy: Proxy | None) -> None:

@@ -24,12 +24,16 @@ from typing import Any, Final, NamedTuple
 from rocketmq_reindex.jobs.exporting import formats
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import meaning
+from rocketmq_reindex.storage_format.record.layout import FLAG_INNER_BATCH
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.messages.batches import BODY
 
 REQUEST_SECONDS: Final = 20.0
 """a message without an answer for so long is doubtful"""
 _CONNECT_SECONDS: Final = 8.0
+_ROUTE_TRIES: Final = 60
+_ROUTE_PAUSE: Final = 0.5
+"""seconds between two questions for a topic to a proxy that says it is busy"""
 _SENT, _REFUSED, _BUSY, _UNKNOWN = "sent", "refused", "busy", "unknown"
 NORMAL, FIFO, DELAY, TRANSACTION = 1, 2, 3, 4
 """``MessageType`` of the protocol"""
@@ -65,7 +69,8 @@ _NOT_COPIED: Final = frozenset({
 _TRANSIENT: Final = "__RMQ.TRANSIENT."
 ROW: Final = (
     "topic", "queueId", "consumeQueueOffset", "realTopic", "realQueueId", "deliverTimestamp", "storeTimestamp", "storeHost",
-    "bornTimestamp", "uniqKey", "keys", "tags", "batchSize", "commitLogOffset", "properties", formats.PACKED, BODY, "kind",
+    "bornTimestamp", "uniqKey", "keys", "tags", "batchSize", "sysFlag", "commitLogOffset", "properties", formats.PACKED, BODY,
+    "kind",
 )  # fmt: skip
 """the columns that ``Outgoing`` is made of"""
 
@@ -101,7 +106,7 @@ def now() -> int:
 
 def flaw(row: Mapping[str, Any]) -> str:
     """Return why a row cannot be sent; "" where it can."""
-    if row["batchSize"] > 1:
+    if row["batchSize"] > 1 or row["sysFlag"] & FLAG_INNER_BATCH:
         return f"it is a batch of {row['batchSize']} messages in one record, which are not taken apart"
     return "" if row[formats.PACKED] is None else "its body does not unpack, or into more than --body-max"
 
@@ -221,7 +226,7 @@ class Proxy:
         self._stub = self._api.MessagingServiceStub(self._channel)
         self._commits = ThreadPoolExecutor(2, "commits")
         self._types: dict[str, frozenset[int] | str] = {}
-        self._route("rmq-reindex-replay")
+        self._route("rmq-reindex-replay", is_probe=True)
 
     def close(self) -> None:
         """Close the connection. Calls that have no answer get one that says so."""
@@ -253,20 +258,31 @@ class Proxy:
 
     # ------------------------------------------------------------------------------------------------------------------- topics
 
-    def _route(self, topic: str) -> frozenset[int] | str:
-        """Ask for a topic. Return the types of messages that it takes, or why it takes none. Raises InputError for no proxy."""
+    def _route(self, topic: str, *, is_probe: bool = False) -> frozenset[int] | str:
+        """Ask for a topic. Return the types of messages that it takes, or why it takes none.
+
+        Raises InputError for no proxy, and where the answer may be another one later, unless it ``is_probe`` alone.
+        """
         request = self._api.QueryRouteRequest()
         request.topic.name = topic
         request.endpoints.scheme = self._api.AddressScheme.Value(_scheme(self._host))
         address = request.endpoints.addresses.add()
         address.host, address.port = self._host, self._port
-        try:
-            answer = self._stub.QueryRoute(request, metadata=self._metadata(), timeout=_CONNECT_SECONDS)
-        except self._grpc.RpcError as error:
-            raise self._no_proxy(error) from None
-        code = self._name(answer.status.code)
+        for tries in range(_ROUTE_TRIES):
+            try:
+                answer = self._stub.QueryRoute(request, metadata=self._metadata(), timeout=_CONNECT_SECONDS)
+            except self._grpc.RpcError as error:
+                raise self._no_proxy(error) from None
+            code = self._name(answer.status.code)
+            if is_probe or code not in _TOO_MANY or tries == _ROUTE_TRIES - 1:
+                break
+            time.sleep(_ROUTE_PAUSE)
         if code != _OK:
-            return f"{code}: {answer.status.message}"
+            text = f"{code}: {answer.status.message}"
+            if not is_probe and (code in _TOO_MANY or int(answer.status.code) >= _ERRORS):
+                where = f"--to {escape(self.address)}: topic {escape(topic, 80)}"
+                raise InputError(f"{where}: {escape(text, 160)}: run it again to go on")
+            return text
         return frozenset(kind for queue in answer.message_queues for kind in queue.accept_message_types)
 
     def _no_proxy(self, error: Any) -> InputError:
