@@ -220,11 +220,13 @@ def test_ctrl_c_leaves_a_journal_that_says_what_was_sent(tmp_path: Path, cluster
     assert (process.returncode, found["error"]) == (130, "interrupted: what was sent stands in the journal")
     assert "Traceback" not in said
     assert 0 < found["sent"] < 200
-    assert len(cluster.stored(topic)) == found["sent"] + found["doubtful"]
+    stored = len(cluster.stored(topic))
+    # Of a doubtful one nobody knows: it may have been about to be sent.
+    assert found["sent"] <= stored <= found["sent"] + found["doubtful"]
     status, rest, _ = replay(*words)
     assert (rest["sent"], rest["doubtful"]) == (200 - found["sent"] - found["doubtful"], found["doubtful"])
     assert status == (1 if found["doubtful"] else 0)
-    assert len(by_origin(cluster.stored(topic))) == 200
+    assert len(by_origin(cluster.stored(topic))) == stored + rest["sent"]
 
 
 class Cut:
