@@ -265,7 +265,7 @@ def _below(folder: str) -> Iterator[str]:
             raise InputError(f"{escape(path)}: is a link to a folder: name that one")
         for path in (os.path.join(root, name) for name in sorted(names) if name[0] not in "_."):
             if not path.endswith(".parquet") or not os.path.isfile(path):
-                raise InputError(f"{escape(path)}: is no Parquet file (.parquet): take it away")
+                raise InputError(f"{escape(path)}: is no Parquet file (.parquet): name a folder that has these alone")
             yield path
 
 
