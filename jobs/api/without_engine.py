@@ -327,8 +327,8 @@ def import_messages(
 
     Example:
         >>> import rocketmq_reindex as rr
-        >>> done = rr.export("store", topic="TopicA", to="messages.jsonl")
-        >>> rr.import_messages("messages.jsonl", to="imported").messages
+        >>> done = rr.export("store", topic="TopicA", to="rows.jsonl")
+        >>> rr.import_messages("rows.jsonl", to="imported").messages
         522
     """
     keywords = dict(locals())
