@@ -50,6 +50,11 @@ class NewRecords(NamedTuple):
     """the columns TAKEN, without msgSize"""
 
 
+def has_unit(sys_flag: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which records with these SYSFLAGs get a unit (bool), as ``record.columns.gives_unit`` says it of one."""
+    return np.isin(sys_flag & r.FLAG_TRANSACTION_MASK, (r.TRANSACTION_NONE, r.TRANSACTION_COMMIT))
+
+
 class RecordReader:
     """Reads the bytes of records from the segments of a log, for ``StoreSink``: in any thread."""
 
@@ -121,9 +126,8 @@ class StoreSink:
             rows.column("batchSize").to_numpy().astype(np.int64),
         )
         # A record of a batch queue takes an offset for each of its messages. One without a unit takes none, and says 0.
-        transaction = rows.column("sysFlag").to_numpy() & r.FLAG_TRANSACTION_MASK
-        has_unit = (transaction == r.TRANSACTION_NONE) | (transaction == r.TRANSACTION_COMMIT)
-        counts = np.where(has_unit, np.maximum(1, counts), 0)
+        with_unit = has_unit(rows.column("sysFlag").to_numpy())
+        counts = np.where(with_unit, np.maximum(1, counts), 0)
         pairs = np.stack([topics.indices.to_numpy().astype(np.int64), queues])
         keys, codes = np.unique(pairs, axis=1, return_inverse=True)
         codes = codes.reshape(-1)
@@ -138,7 +142,7 @@ class StoreSink:
             before = int(ends[first] - counts[order[first]])
             out[order[first : last + 1]] = begin + ends[first : last + 1] - counts[order[first : last + 1]] - before
             self._next[queue] = begin + int(ends[last]) - before
-        return np.where(has_unit, out, 0)
+        return np.where(with_unit, out, 0)
 
     def _append(self, records: Texts, phy_offsets: npt.NDArray[np.int64]) -> None:
         of_segment = phy_offsets // self._segment_size

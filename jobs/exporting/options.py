@@ -27,8 +27,6 @@ BODY_MOST: Final = 256 << 20
 _STORE: Final = "store"
 _FOLDERS: Final = ("parquet", _STORE)
 """formats whose export is a folder"""
-STORED_KINDS: Final = frozenset({meaning.MESSAGE, meaning.RETRY, meaning.DEAD_LETTER})
-"""kinds that a new store may hold: of all others a broker would do something, by offsets that are no longer the same"""
 
 
 @dataclass(frozen=True)
@@ -182,11 +180,9 @@ def export_settings(given: Mapping[str, Any], command: str = "export") -> Export
         raise refuse(f"--since {show_time(since)} is not before --until {show_time(until)}, so nothing can be found")
     if not 1 <= settings.body_max <= BODY_MOST:
         raise refuse(f"--body-max takes a number from 1 to {BODY_MOST}")
-    if settings.is_store and not choice.taken_kinds <= STORED_KINDS:
-        others = listed(sorted(choice.taken_kinds - STORED_KINDS))
-        raise refuse(
-            f"--format store takes messages of the kinds {listed(sorted(STORED_KINDS))}, not {others}: a broker acts on these"
-        )
+    if settings.is_store and not choice.taken_kinds <= meaning.OF_CLIENTS:
+        known, others = listed(sorted(meaning.OF_CLIENTS)), listed(sorted(choice.taken_kinds - meaning.OF_CLIENTS))
+        raise refuse(f"--format store takes messages of the kinds {known}, not {others}: a broker acts on these")
     if settings.is_store and settings.body == "none":
         raise refuse("--body none: a store has all bodies, as they are stored")
     if command == "export" and not settings.count and not settings.to:
@@ -221,8 +217,15 @@ parse_export: Final = options.reader("export", export_settings)
 # ----------------------------------------------------------------------------------------------------------------------- result
 
 _TOPICS_SHOWN: Final = 20
-_NAME_SHOWN: Final = 80
+NAME_SHOWN: Final = 80
 """characters of a topic"""
+
+
+def topic_lines(topics: Mapping[str, int]) -> list[str]:
+    """Return a line for each of the topics with most messages, and one for all others."""
+    by_count = sorted(topics.items(), key=lambda item: (-item[1], item[0]))
+    lines = [f"  {count:>12,}  {escape(topic, NAME_SHOWN)}" for topic, count in by_count[:_TOPICS_SHOWN]]
+    return [*lines, f"  and {counted(len(by_count) - _TOPICS_SHOWN, 'topic')} more"] if len(by_count) > _TOPICS_SHOWN else lines
 
 
 @dataclass(repr=False)
@@ -262,9 +265,7 @@ class ExportResult(WarnedResult):
             lines = [f"exported {what} to {escape(self.to)}: {size}"]
         else:
             lines = [f"would export {what}: {counted(self.size, 'byte')} in the log"]
-        by_count = sorted(self.topics.items(), key=lambda item: (-item[1], item[0]))
-        lines += [f"  {count:>12,}  {escape(topic, _NAME_SHOWN)}" for topic, count in by_count[:_TOPICS_SHOWN]]
-        lines += [f"  and {counted(len(by_count) - _TOPICS_SHOWN, 'topic')} more"] if len(by_count) > _TOPICS_SHOWN else []
+        lines += topic_lines(self.topics)
         if self.left_out:
             kinds = listed([f"{count:,} {kind}" for kind, count in sorted(self.left_out.items())])
             lines.append(f"left out: {kinds} (--kind takes them)")

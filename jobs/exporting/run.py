@@ -26,10 +26,10 @@ from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, compression_of
 from rocketmq_reindex.storage_format.record.selector import Selector
-from rocketmq_reindex.storage_format.scan.ranges import Hole
+from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.messages import log_rows
-from rocketmq_reindex.udfs.messages.batches import BODY, DAMAGE, UNPACKED_BYTES, unpack_bodies
+from rocketmq_reindex.udfs.messages.batches import BODY, DAMAGE, UNPACKED_BYTES, counts_in, true_in, unpack_bodies
 from rocketmq_reindex.udfs.messages.log_rows import Topics
 from rocketmq_reindex.udfs.scan.segments import list_segments
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -58,10 +58,6 @@ def _selected(properties: pa.Array, selector: Selector) -> npt.NDArray[np.bool_]
             known[values] = selector.matches({name: value for name, value in named if value is not None})
         found[row] = known[values]
     return found
-
-
-def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
-    return np.asarray(pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 Unread = Mapping[str, Mapping[int, int]]
@@ -202,13 +198,13 @@ class Chooser:
         """Return which bodies (binary, unpacked) have what is looked for (bool); null has nothing."""
         choice, taken = self.choice, np.ones(len(bodies), np.bool_)
         if choice.text is not None:
-            taken &= _true(pc.match_substring(bodies, choice.text.encode()))
+            taken &= true_in(pc.match_substring(bodies, choice.text.encode()))
         if choice.regex is not None:
             texts = formats.utf8(bodies)
             by_text = pc.match_substring_regex(texts, choice.regex)
             if texts.null_count:
                 by_text = pc.coalesce(by_text, pc.match_substring_regex(bodies, choice.regex.encode()))
-            taken &= _true(by_text)
+            taken &= true_in(by_text)
         return taken
 
     def _unpacked(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
@@ -231,7 +227,7 @@ class Chooser:
         return rows.append_column(formats.PACKED, kinds), searched
 
     def _chosen(self, rows: pa.RecordBatch, position: int) -> Chosen:
-        topics = {pair["values"]: pair["counts"] for pair in rows.column("topic").value_counts().to_pylist()}
+        topics = counts_in(rows.column("topic"))
         size = pc.sum(rows.column(formats.SIZE)).as_py() or 0
         encoded = None
         if self.encode is not None and rows.num_rows:
@@ -250,13 +246,15 @@ class Export:
         self._settings, self._result, self._progress = settings, result, progress
         self._notes = Notes(result.warnings.append, result.warnings.append)
         self._topics, self._left_out, self._lost = Counter[str](), Counter[str](), False
+        self._schema = new_store.taken_schema() if settings.is_store else formats.written_schema(body=settings.writes_bodies)
         result.format = settings.format
 
     def run(self) -> list[str]:
         """Export. Return what was done, as lines for people. Raises InputError, OSError."""
         settings, result = self._settings, self._result
         target = "" if settings.count else _checked_target(settings)
-        batches = self.read(None if settings.count else formats.encoder(settings.format))
+        encode = new_store.RecordReader(self.segments) if settings.is_store else formats.encoder(settings.format)
+        batches = self.read(None if settings.count else encode)
         if settings.count:
             self.take(batches, None, "count")
         else:
@@ -287,10 +285,6 @@ class Export:
         )
         question = self.question(columns)
         only = undecided(question) if settings.choice.undecided else None
-        self._segments = list_segments(question.roots, 0).segments
-        self._schema = formats.written_schema(body=settings.writes_bodies)
-        if settings.is_store:
-            self._schema, encode = new_store.taken_schema(), new_store.RecordReader(self._segments)
         stored = settings.body == "stored"
         chooser = Chooser(settings.choice, encode, settings.body_max, stored, self._schema, only, self.unread, waiting)
         return question.read_as(question.schema(), chooser)
@@ -304,6 +298,11 @@ class Export:
         )  # fmt: skip
 
     @cached_property
+    def segments(self) -> list[Segment]:
+        """The segments of the log. Raises InputError for what is no log."""
+        return list_segments(self.question(()).roots, 0).segments
+
+    @cached_property
     def unread(self) -> Unread | None:
         """Where the group stands whose messages alone are taken; None: all are. Raises InputError where nobody says it."""
         group = self._settings.choice.unconsumed_by
@@ -312,7 +311,7 @@ class Export:
     def take(self, batches: Iterator[Chosen], sink: formats.Sink | None, stage: str) -> None:
         """Take all that was chosen, and write it into the sink. ``stage`` is what progress calls it."""
         result = self._result
-        segments = self._segments
+        segments = self.segments
         at = segments[0].start if segments else 0
         self._progress.begin(stage, sum(segment.data_end - segment.start for segment in segments))
         with contextlib.closing(batches):  # type: ignore[type-var]  # a generator
@@ -355,7 +354,7 @@ class Export:
         file = os.path.join(staging.temporary, "export")
         if settings.is_store:
             like = new_store.settings_like(settings.store, settings.commitlogs)
-            segment_size = max((segment.segment_end - segment.start for segment in self._segments), default=like.segment_size)
+            segment_size = max((segment.segment_end - segment.start for segment in self.segments), default=like.segment_size)
             sink: formats.Sink = new_store.StoreSink(staging.tree, segment_size)
         else:
             sink = formats.sink_of(settings.format, self._schema, staging.tree if settings.is_folder else file)

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketmq_reindex.jobs.exporting import formats
-from rocketmq_reindex.jobs.exporting.new_store import NewRecords
-from rocketmq_reindex.jobs.exporting.options import STORED_KINDS
+from rocketmq_reindex.jobs.exporting.new_store import NewRecords, has_unit
 from rocketmq_reindex.jobs.importing.rows import Rows
 from rocketmq_reindex.storage_format import topics as names
 from rocketmq_reindex.storage_format.errors import InputError
@@ -22,7 +21,7 @@ from rocketmq_reindex.storage_format.record import layout as r, making, meaning
 from rocketmq_reindex.storage_format.record.making import HOST_SIZE, RecordFields, Texts
 from rocketmq_reindex.storage_format.record.message import COMPRESSION_BITS, FLAG_COMPRESSED, compression_of
 from rocketmq_reindex.storage_format.showing import escape, listed
-from rocketmq_reindex.udfs.messages.batches import BODY
+from rocketmq_reindex.udfs.messages.batches import BODY, string_buffers, true_in
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -37,10 +36,6 @@ _TIME_MIN: Final = 1
 _TIME_MAX: Final = 10**13
 """milliseconds: with more they are none, but microseconds"""
 _NO_HOST: Final = bytes(HOST_SIZE)
-
-
-def _true(mask: pa.Array) -> Mask:
-    return np.asarray(pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 class RecordMaker:
@@ -72,9 +67,7 @@ class RecordMaker:
         hosts = {name: _hosts(batch.column(name), name, check) for name in ("bornHost", "storeHost")}
         for name, bit in (("bornHost", r.FLAG_BORN_HOST_V6), ("storeHost", r.FLAG_STORE_HOST_V6)):
             sys_flag = np.where(hosts[name][1], sys_flag | bit, sys_flag & ~bit)
-        transaction = sys_flag & r.FLAG_TRANSACTION_MASK
-        gets_unit = (transaction == r.TRANSACTION_NONE) | (transaction == r.TRANSACTION_COMMIT)
-        self.without_unit += int(len(gets_unit) - gets_unit.sum())
+        self.without_unit += int((~has_unit(sys_flag)).sum())
         fields = RecordFields(
             queue, self._number(batch, "flag", 0), sys_flag, self._number(batch, "bornTimestamp", times), hosts["bornHost"][0],
             times, hosts["storeHost"][0], self._number(batch, "reconsumeTimes", 0),
@@ -138,18 +131,18 @@ class RecordMaker:
                 pc.fill_null(pc.not_equal(said[name], known), fill_value=False), pc.xor(said[name].is_null(), known.is_null())
             )
             what = f"{name} is not what properties say ({_OF_PROPERTIES[name]}): change both, or leave the column out"
-            check(_true(differ), what)
+            check(true_in(differ), what)
         # A slice's offsets begin anywhere.
         maps = pa.concat_arrays([maps])
         keys, values, offsets = maps.keys, maps.items, maps.offsets.to_numpy().astype(np.int64)
-        odd = _true(pc.match_substring_regex(keys, "[\x01\x02]")) | _true(pc.match_substring(values, "\x02"))
+        odd = true_in(pc.match_substring_regex(keys, "[\x01\x02]")) | true_in(pc.match_substring(values, "\x02"))
         odd |= np.asarray(values.is_null())
         counts = np.concatenate([np.zeros(1, np.int64), np.cumsum(odd)])
         check(
             counts[offsets[1:]] > counts[offsets[:-1]],
             "properties: one has no value, or U+0002 in it, or U+0001 in its name: these separate properties",
         )
-        kept = _true(pc.not_equal(keys, _CRC))
+        kept = true_in(pc.not_equal(keys, _CRC))
         pairs = pc.binary_join_element_wise(keys, values, "\x01").filter(pa.array(kept))
         ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(kept)])[offsets]
         joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(ends, pa.int32()), pairs), "\x02")
@@ -165,15 +158,13 @@ class RecordMaker:
             pc.map_lookup(maps, query_key=pa.scalar(name), occurrence="last").to_pylist()
             for name in ("INNER_NUM", "INNER_BASE")
         )
+        wrong = np.zeros(batch.num_rows, np.bool_)
         for row, (count, base) in enumerate(zip(*told, strict=True)):
             # CommitLog.checkMessageAndReturnSize: a batch has both.
             if is_batch[row] and count is not None and base is not None:
-                is_number = count.isascii() and count.isdigit() and 0 < int(count) <= BATCH_COUNT_MAX
-                check(
-                    np.arange(batch.num_rows) == (-1 if is_number else row),
-                    f"INNER_NUM: a batch has from 1 to {BATCH_COUNT_MAX} messages",
-                )
-                counts[row] = int(count)
+                number = int(count) if count.isascii() and count.isdigit() else 0
+                wrong[row], counts[row] = not 0 < number <= BATCH_COUNT_MAX, min(number, BATCH_COUNT_MAX)
+        check(wrong, f"INNER_NUM: a batch has from 1 to {BATCH_COUNT_MAX} messages")
         self.batch_topics.update(batch.column("topic").filter(pa.array(is_batch)).to_pylist())
         return counts
 
@@ -182,17 +173,15 @@ def _wrong_topic(name: str) -> str | None:
     """Return what is wrong with a topic; None for one that a new store may have."""
     if names.path_component(name) is None:
         return f"topic {escape(name, 80)}: cannot be the name of a folder"
-    if (kind := meaning.kind_of(name)) not in STORED_KINDS:
-        return f"topic {escape(name, 80)}: is the broker's own ({kind}): import takes {listed(sorted(STORED_KINDS))}"
+    if (kind := meaning.kind_of(name)) not in meaning.OF_CLIENTS:
+        return f"topic {escape(name, 80)}: is the broker's own ({kind}): import takes {listed(sorted(meaning.OF_CLIENTS))}"
     return None
 
 
 def _texts(column: pa.Array) -> Texts:
     """Return a column of texts or bytes without nulls as its bytes."""
-    column = pa.concat_arrays([column])
-    _, offsets, data = column.buffers()
-    ends = np.frombuffer(offsets, np.int32)[: len(column) + 1] if offsets is not None and len(column) else np.zeros(1, np.int32)
-    return Texts(ends.astype(np.int64), np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8))
+    offsets, data = string_buffers(column)
+    return Texts(offsets.astype(np.int64), data)
 
 
 def _hosts(column: pa.Array, name: str, check: Check) -> tuple[npt.NDArray[np.uint8], Mask]:

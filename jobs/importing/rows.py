@@ -286,9 +286,8 @@ class _File:
             self.rows: int = file.metadata.num_rows
             groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
             row_bytes = max((group.total_byte_size // max(1, group.num_rows) for group in groups), default=0)
-        self.step = max(1, min(_MERGED_ROWS, _BYTES // max(1, row_bytes)))
-        """rows that are held at once"""
-        with _opened(path) as file:
+            self.step = max(1, min(_MERGED_ROWS, _BYTES // max(1, row_bytes)))
+            """rows that are held at once"""
             if ORDER in names:
                 keys = _cast(path, ORDER, file.read([ORDER]).column(ORDER), pa.int64()).fill_null(0).to_numpy()
             else:

@@ -81,6 +81,7 @@ def run(settings: ImportSettings, result: ImportResult, progress: ProgressListen
     from rocketmq_reindex.jobs.exporting import new_store
     from rocketmq_reindex.jobs.importing import records, rows as importing_rows
     from rocketmq_reindex.jobs.publishing import output
+    from rocketmq_reindex.udfs.messages.batches import counts_in
 
     to = settings.to
     if files.no_rename(to):
@@ -95,7 +96,7 @@ def run(settings: ImportSettings, result: ImportResult, progress: ProgressListen
             for rows in source.rows:
                 made = maker(rows)
                 sink.add(made)
-                topics.update(made.rows.column("topic").to_pylist())
+                topics.update(counts_in(made.rows.column("topic")))
                 result.bytes += len(made.records.data)
                 progress.moved(max(0, rows.position - at))
                 at = max(at, rows.position)

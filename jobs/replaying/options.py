@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from rocketmq_reindex.jobs.command import options
 from rocketmq_reindex.jobs.command.results import WarnedResult
-from rocketmq_reindex.jobs.exporting.options import ExportSettings, export_settings
+from rocketmq_reindex.jobs.exporting.options import NAME_SHOWN, ExportSettings, export_settings, topic_lines
 from rocketmq_reindex.jobs.replaying.sending import Credentials
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
@@ -19,8 +19,6 @@ from rocketmq_reindex.storage_format.showing import counted, escape
 
 # ---------------------------------------------------------------------------------------------------------------------- options
 
-SENT_KINDS: Final = frozenset({meaning.MESSAGE, meaning.RETRY, meaning.DEAD_LETTER})
-"""kinds of records that are messages of clients"""
 ACCESS_KEY, SECRET_KEY = "RMQ_REINDEX_ACCESS_KEY", "RMQ_REINDEX_SECRET_KEY"
 _IN_FILE: Final = {"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}
 _CREDENTIALS_MAX: Final = 1 << 16
@@ -101,7 +99,7 @@ def replay_settings(given: Mapping[str, Any]) -> ReplaySettings:
         raise refuse("--topic-map names a topic twice")
     source = export_settings(values, "replay")
     settings = ReplaySettings(source, topic_map=tuple(sorted(pairs)), sql=values.get("sql"), json=source.json, **own)
-    if not source.choice.taken_kinds <= SENT_KINDS:
+    if not source.choice.taken_kinds <= meaning.OF_CLIENTS:
         raise refuse("a topic of the broker's own has no messages that can be sent")
     if settings.to:
         match = _ADDRESS.fullmatch(settings.to)
@@ -131,8 +129,6 @@ parse_replay: Final = options.reader("replay", replay_settings)
 FAILURES_MAX: Final = 1000
 """messages that a run may fail to send: then it stops"""
 _SHOWN: Final = 20
-_NAME_SHOWN: Final = 80
-"""characters of a topic"""
 
 
 @dataclass(frozen=True)
@@ -155,9 +151,7 @@ class ReplayFailure:
     def line(self) -> str:
         """What people read of it."""
         place = (
-            ""
-            if self.topic is None
-            else f"{escape(self.topic, _NAME_SHOWN)} queue {self.queue_id} offset {self.queue_offset}, "
+            "" if self.topic is None else f"{escape(self.topic, NAME_SHOWN)} queue {self.queue_id} offset {self.queue_offset}, "
         )
         new = f", as {escape(self.message_id)} if it was stored" if self.kind == "doubtful" else ""
         return f"{self.kind}: {place}offset {self.phy_offset} of the log: {self.reason}{new}"
@@ -205,9 +199,7 @@ class ReplayResult(WarnedResult):
         """Return what was done, for people."""
         what = f"{counted(self.sent, 'message')} to {counted(len(self.topics), 'topic')}"
         lines = [f"would send {what}"] if not self.to else [f"sent {what} of {escape(self.to)}"]
-        by_count = sorted(self.topics.items(), key=lambda item: (-item[1], item[0]))
-        lines += [f"  {count:>12,}  {escape(topic, _NAME_SHOWN)}" for topic, count in by_count[:_SHOWN]]
-        lines += [f"  and {counted(len(by_count) - _SHOWN, 'topic')} more"] if len(by_count) > _SHOWN else []
+        lines += topic_lines(self.topics)
         lines += [f"{counted(self.delayed, 'message')} of them {'is' if self.delayed == 1 else 'are'} delivered later"] * (
             self.delayed > 0
         )

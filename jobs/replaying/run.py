@@ -27,7 +27,6 @@ from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
 from rocketmq_reindex.storage_format.showing import counted, escape
-from rocketmq_reindex.udfs.scan.segments import list_segments
 
 # ---------------------------------------------------------------------------------------------------------------------- waiting
 
@@ -341,7 +340,7 @@ class Replay:
 
     def _bound(self) -> dict[str, Any]:
         """Return what the journal is bound to. Raises InputError for what is no log."""
-        segments = list_segments(self._export.question(()).roots, 0).segments
+        segments = self._export.segments
         digest = new_digest()
         if segments:
             digest.update(files.head(segments[0].path, _HEAD))

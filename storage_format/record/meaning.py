@@ -43,6 +43,9 @@ SCHEDULED, TIMER = "scheduled", "timer"
 RETRY, DEAD_LETTER = "retry", "dead_letter"
 POP, TRACE, SYSTEM = "pop", "trace", "system"
 
+OF_CLIENTS: Final = frozenset({MESSAGE, RETRY, DEAD_LETTER})
+"""kinds whose records are messages of clients, where a client finds them: a broker does nothing by itself for one"""
+
 _BY_NAME: Final = {
     HALF_TOPIC: HALF,
     OP_TOPIC: OP,

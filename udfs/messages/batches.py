@@ -78,9 +78,19 @@ def nulls(fields: pa.Schema, columns_given: dict[str, pa.Array], count: int) -> 
     return pa.RecordBatch.from_arrays(columns, schema=fields)
 
 
+def true_in(mask: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return where a mask is true (bool): null is not."""
+    return np.asarray(pc.fill_null(mask, fill_value=False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def counts_in(column: pa.Array) -> dict[Any, int]:
+    """Return how often each value stands in a column."""
+    return {pair["values"]: pair["counts"] for pair in column.value_counts().to_pylist()}
+
+
 def string_buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-    """Return offsets (int32, n + 1) and bytes (uint8) of a string array of n values; the bytes of a null mean nothing."""
-    if pa.types.is_large_string(array.type) or array.type != pa.string():
+    """Return offsets (int32, n + 1) and bytes (uint8) of a string or binary array of n values; those of a null mean nothing."""
+    if array.type not in (pa.string(), pa.binary()):
         array = array.cast(pa.string())
     _, offsets, data = array.buffers()
     if offsets is None or not len(array):
