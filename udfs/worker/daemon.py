@@ -18,7 +18,7 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from typing import Final, cast
+from typing import Final
 
 from rocketmq_reindex.udfs.worker.link import FOLDER as FOLDER
 
@@ -57,7 +57,7 @@ def _manager() -> Callable[[], None]:
     settle()
     # Its forks need not read the directories that have not changed since.
     importlib.invalidate_caches()
-    return cast("Callable[[], None]", manager)
+    return manager
 
 
 def _handed_over(name: str) -> bool:
