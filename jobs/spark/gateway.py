@@ -21,6 +21,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
 from rocketmq_reindex.jobs.engines.elsewhere import elsewhere
+from rocketmq_reindex.jobs.spark.jars import not_fetched
 from rocketmq_reindex.jobs.spark.java import fits
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError
 from rocketmq_reindex.storage_format.showing import escape
@@ -156,6 +157,9 @@ _UNNAMED: Final = {
     "Total executor cores must be": "spark.cores.max",
 }
 """What Spark says of a wrong setting without its name (``SparkSubmitArguments.validateSubmitArguments``)."""
+_LACKING: Final = re.compile(r"\[(?:unresolved dependency|download failed): ([^#\s]+)#([^;\s]+);([^:!,\]\s]+)")
+_PACKAGES_FROM, _PACKAGES_TO, _EXCEPTION = b":: loading settings ::", b" already retrieved (", b"Exception in thread "
+"""Between these Spark tells how it finds the packages that it was asked for (Ivy): nobody asked for that."""
 _CORE: Final = re.compile(r"spark-core_[0-9.]+-(.+)\.jar")
 
 _log: Final = logging.getLogger("rmq-reindex.jvm")
@@ -174,9 +178,19 @@ class JvmErrors(threading.Thread):
         self._held: list[bytes] | None = []
         self.first = ""
         """the first line, which says why a JVM did not start"""
+        self.lacking = ""
+        """a package that could not be fetched, as Maven names it"""
 
     def run(self) -> None:
+        fetching = False
         for line in self._pipe:
+            if line.startswith((_PACKAGES_FROM, _EXCEPTION)):
+                fetching = line.startswith(_PACKAGES_FROM)
+                match = _LACKING.search(line.decode(errors="replace"))
+                self.lacking = ":".join(match.groups()) if match else ""
+            if fetching:
+                fetching = _PACKAGES_TO not in line
+                continue
             if line.strip() == _USUAL_LINE:
                 continue
             self.first = self.first or line.decode(errors="replace").strip()
@@ -280,6 +294,8 @@ def launch(settings: Mapping[str, str]) -> None:
 def does_not_start(error: Exception) -> InputError:
     """Return the error of a session that does not come up, with what its JVM said first where that has ended."""
     reason = str(error) or type(error).__name__
+    if _started and _started[0].lacking:
+        return InputError(not_fetched(_started[0].lacking))
     if _started and _started[0].first and isinstance(error, OSError | Py4JNetworkError | PySparkRuntimeError):
         reason = _UNCAUGHT.sub("", _started[0].first)
         reason = next((f"{name}: {reason}" for words, name in _UNNAMED.items() if reason.startswith(words)), reason)

@@ -4,13 +4,16 @@ import functools
 import os
 import re
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyspark
+from pyspark.sql import SparkSession
 
 from rocketmq_reindex.jobs.spark.java import CHECKOUT, java_version
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.showing import escape
 
 # ------------------------------------------------------------------------------------------------------------------------- jars
 # The jars that a checkout has, and those that a user is told of.
@@ -66,6 +69,31 @@ def delta_jars() -> list[str]:
     return [str(path.resolve()) for jar in _delta_ours() if (path := CHECKOUT / "jars" / jar.file).is_file()]
 
 
+_PACKAGES: Final = re.compile(r"""(?:--packages[ =]|\bspark\.jars\.packages=)['"]?(?=[^\s'"])""")
+_UNUSED: Final = "io.delta:delta-kernel-*,io.unitycatalog:*"
+"""What Delta's POM asks for besides: for catalogs, with a Hadoop and a log4j of their own."""
+
+
+def delta_by_maven() -> dict[str, str]:
+    """Return the settings by which Spark fetches Delta Lake's jars, as the package delta-spark names them for this Spark.
+
+    There are none without that package, and where the user has given Spark a Delta Lake. Packages that PYSPARK_SUBMIT_ARGS
+    names would take the place of these: ours are put before them there.
+    """
+    given = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    if "delta-spark_" in given or any(Path(os.environ["SPARK_HOME"], "jars").glob("delta-spark_*.jar")):
+        return {}
+    try:
+        from delta import configure_spark_with_delta_pip
+    except ImportError:
+        return {}
+    # A builder keeps what it was told, and has no word for it.
+    named: str = configure_spark_with_delta_pip(SparkSession.builder)._options["spark.jars.packages"]
+    if _PACKAGES.search(given):
+        os.environ["PYSPARK_SUBMIT_ARGS"] = _PACKAGES.sub(lambda match: f"{match[0]}{named},", given)
+    return {"spark.jars.packages": named, "spark.jars.excludes": _UNUSED}
+
+
 def class_archive() -> Path | None:
     """Return where ``scripts/class_archive.py`` leaves the classes of Spark and Delta Lake, as a JVM keeps them in memory.
 
@@ -80,6 +108,7 @@ def class_archive() -> Path | None:
 # ------------------------------------------------------------------------------------------------------------------- delta_lake
 # A session without Delta Lake, where --tables needs it: said as the session starts, with how to get it.
 
+_INSTALL: Final = "pip install 'rocketmq-reindex[delta]'"
 _CLASS: Final = "io.delta.sql.DeltaSparkSessionExtension"
 
 
@@ -95,10 +124,14 @@ def check_delta(spark: Any, own: bool) -> None:
         if "ClassNotFoundException" not in str(error):
             # Whatever it is: the first table shows it.
             return
+        if own and find_spec("delta") is not None:
+            words = "the JVM of this process has started without Delta Lake: run this in a process of its own"
+            raise InputError(f"--tables: {words}, or leave out --tables") from error
         if not _delta_ours():
             tested = " and ".join(delta_sparks())
             words = f"Spark {pyspark.__version__} has no Delta Lake, and --tables is tested with Spark {tested} alone"
-            raise InputError(f"--tables: {words}: leave out --tables") from error
+            to_do = f"{_INSTALL} brings one that has, or " if own else ""
+            raise InputError(f"--tables: {words}: {to_do}leave out --tables") from error
         raise InputError(f"--tables: {how_to_get_delta(own)}, or leave out --tables") from error
 
 
@@ -108,8 +141,19 @@ def how_to_get_delta(own: bool) -> str:
     # Its other jar comes with it.
     asked, jars = f"--packages {':'.join(ours[0])}", " and ".join(jar.file for jar in ours)
     if own:
-        way = f"set PYSPARK_SUBMIT_ARGS='{asked} pyspark-shell'"
+        way = _INSTALL
     else:
         way = f"give spark-submit {asked} and the two settings of docs/how-to/delta-tables.md"
     by_hand = f"or put {jars} of Maven Central into SPARK_HOME/jars"
     return f"Spark has no Delta Lake, whose jars are no part of the wheel: {way}, {by_hand}"
+
+
+def not_fetched(package: str) -> str:
+    """Return one line for a ``group:artifact:version`` that Maven has not given."""
+    repository = os.environ.get("DEFAULT_ARTIFACT_REPOSITORY", "https://repo1.maven.org/maven2")
+    told = f"{escape(package)} cannot be fetched from {escape(repository)}"
+    another = "name another repository, DEFAULT_ARTIFACT_REPOSITORY"
+    if not package.startswith("io.delta:"):
+        return f"Spark does not start: {told}: {another}"
+    names = " and ".join(jar.file for jar in _delta_ours())
+    return f"--tables: {told}: {another}, {f'put {names} into SPARK_HOME/jars, ' if names else ''}or leave out --tables"

@@ -104,7 +104,7 @@ def _with_delta() -> dict[str, str]:
     Its jars are named once more: a cluster's executors need them, and a class path of the user's own comes before ours.
     """
     delta = jars.delta_jars()
-    return _DELTA | ({"spark.jars": ",".join(delta)} if delta else {})
+    return _DELTA | ({"spark.jars": ",".join(delta)} if delta else jars.delta_by_maven())
 
 
 def _own(master: str, delta: bool = False, hadoop_user: str = "") -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import rocketmq_reindex
+from rocketmq_reindex.jobs.spark import jars
 from scripts import manuals
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
@@ -230,6 +232,48 @@ def test_build_and_verify_from_a_hostile_folder(
     assert (trap.marked(), opened.paths()) == ([], set())
 
 
+MODEL = """<project><modelVersion>4.0.0</modelVersion>
+<groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version>
+<dependencies>{3}</dependencies></project>
+"""
+WANTED = "<dependency><groupId>io.delta</groupId><artifactId>{1}</artifactId><version>{2}</version></dependency>"
+
+
+def repository(folder: Path) -> Path:
+    """A Maven repository with Delta Lake's jars, which asks for one more, as Delta's POM does, that it has not."""
+    own, *others = [package.split(":") for package in jars.delta_packages()]
+    kernel = ["io.delta", "delta-kernel-api", own[2]]
+    for names, wanted in ((own, [*others, kernel]), *((names, []) for names in others)):
+        group, artifact, version = names
+        place = folder.joinpath(*group.split("."), artifact, version)
+        place.mkdir(parents=True)
+        name = f"{artifact}-{version}"
+        (place / f"{name}.pom").write_text(MODEL.format(*names, "".join(WANTED.format(*one) for one in wanted)))
+        shutil.copyfile(ROOT / "jars" / f"{name}.jar", place / f"{name}.jar")
+    return folder
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_tables_by_the_extra_delta(reached: bool, installed: Installed, golden_store: Stores, tmp_path: Path) -> None:
+    """delta-spark is in the environment, Delta's jars are in no folder: Spark gets them from Maven."""
+    store, tables = golden_store("trimmed-head"), tmp_path / "tables"
+    maven = (repository(tmp_path / "maven") if reached else tmp_path / "none").as_uri()
+    # A cache of its own: the user's has them, maybe.
+    environment = {"DEFAULT_ARTIFACT_REPOSITORY": maven, "JDK_JAVA_OPTIONS": f"-Duser.home={tmp_path}"}
+    words: list[str | Path] = ["build", store.path, "--out", tmp_path / "out", "--tables", tables, *store.size_words()]
+    done = run([installed.command, *words, "--master", "local[2]"], tmp_path, **installed.compiled, **environment)
+    own = jars.delta_packages()[0]
+    if reached:
+        assert done.returncode == 0, done.stderr
+        assert list((tables / "builds" / "_delta_log").glob("*.json"))
+        assert "io.delta" not in done.stderr
+    else:
+        (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        assert done.returncode == 1
+        assert error.startswith(f"error: --tables: {own} cannot be fetched from {maven}: name another repository, ")
+        assert error.endswith("into SPARK_HOME/jars, or leave out --tables")
+
+
 def test_without_spark(without_spark: Installed, golden_store: Stores, tmp_path: Path) -> None:
     assert not [path for name in ("pyspark", "py4j", "pandas") for path in without_spark.packages.glob(f"{name}*")]
     store, out = golden_store("basic-5.3"), tmp_path / "out"
@@ -252,6 +296,11 @@ def test_without_spark(without_spark: Installed, golden_store: Stores, tmp_path:
     assert (status, lines) == (0, [f"engine local: {install_it}"])
     status, text, lines = told("query", out, "--commitlog", log, "--topic", "TopicA", "--queue", "0", "--offset", "0", "--json")
     assert (status, lines, json.loads(text)["topic"]) == (0, [], "TopicA")
+    status, text, lines = told("info", out, "--json")
+    assert (status, lines) == (0, []), text
+    status, _, lines = told("export", out, "--commitlog", log, "--to", tmp_path / "messages.jsonl")
+    assert (status, lines) == (0, [])
+    assert len((tmp_path / "messages.jsonl").read_text().splitlines()) > 100
 
 
 def test_no_code_of_ours_runs_a_module_by_name_in_the_users_folder() -> None:

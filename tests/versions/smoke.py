@@ -74,4 +74,6 @@ def test_tables_of_a_spark_without_a_delta_lake(golden_store: Stores, tmp_path: 
     with pytest.raises(rr.InputError) as raised:
         rr.build(str(store.path), out=out, tables=str(tmp_path / "tables"), master="local[2]", **store.broker_settings())
     words = f"Spark {pyspark.__version__} has no Delta Lake, and tables is tested with Spark 4.1 and 4.2 alone"
-    assert str(raised.value) == f"tables: {words}: leave out tables"
+    assert (
+        str(raised.value) == f"tables: {words}: pip install 'rocketmq-reindex[delta]' brings one that has, or leave out tables"
+    )
