@@ -324,11 +324,16 @@ def outcome(
 
 
 def was_interrupted(error: BaseException) -> bool:
-    """Return whether a KeyboardInterrupt is an error or its cause: py4j raises an error of its own for it."""
-    seen: BaseException | None = error
-    while seen is not None and not isinstance(seen, KeyboardInterrupt):
-        seen = seen.__cause__ or seen.__context__
-    return seen is not None
+    """Return whether a KeyboardInterrupt is an error or its cause: py4j raises an error of its own for it.
+
+    Errors may be each other's cause in a ring: PySpark 4.2 raises the error of a failed call that way.
+    """
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in chain:
+        chain.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return any(isinstance(one, KeyboardInterrupt) for one in chain)
 
 
 def _trace(error: BaseException) -> str:

@@ -124,6 +124,8 @@ _LACKING: Final = {
     'No FileSystem for scheme "gs"': "com.google.cloud.bigdataoss:gcs-connector",
 }
 """What Hadoop says where it lacks a package"""
+_NO_WEBHDFS: Final = "org.apache.hadoop.shaded.org.glassfish.jersey.internal.RuntimeDelegateImpl"
+"""a class that hadoop-client-runtime 3.5.0 names and does not have: its webhdfs:// can read no answer"""
 _SCHEME: Final = re.compile(r'No FileSystem for scheme "?([A-Za-z0-9+.-]+)')
 _CALLING: Final = "An error occurred while calling "
 """How a message of py4j begins; the cause is on the next line"""
@@ -142,6 +144,11 @@ def reason(error: Exception) -> str:
             return f"this Spark session has no file system for it: start it with {package} {_PAGE}"
     if scheme := _SCHEME.search(text):
         return f"this Spark session has no file system for {scheme[1]}://: start it with the package that has one"
+    if _NO_WEBHDFS in text:
+        return (
+            "webhdfs:// does not work in the Hadoop of this Spark, as in Hadoop 3.5.0 of Spark 4.2: give the tables' place as "
+            f"hdfs://, or take Spark 4.1 {_PAGE}"
+        )
     if any(mark in text for mark in _NO_DELTA):
         return (
             f"this Spark session has no Delta Lake: start it with Delta's package and the two settings {_PAGE}, "

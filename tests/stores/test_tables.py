@@ -19,7 +19,6 @@ from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.jobs.tables.making import hadoop_settings
-from rocketmq_reindex.jobs.tables.rows import write
 from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, SEGMENTS, Table
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
@@ -121,22 +120,30 @@ def test_in_an_hdfs(
     golden_store: Stores, started: Started, hdfs_place: str, hdfs_uris: tuple[str, str], tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """And all of it is the user's that the URI names."""
-    place = files.join(hdfs_place.replace("root@", f"{USER}@"), NAME)
-    built_twice(golden_store("basic-5.3"), started, place, str(tmp_path / "out"), tmp_path, capfd)
-    for name in ("_scans", "builds"):
-        system, inner = resolve(files.join(place, name))
-        assert system is not None
-        assert not isinstance(system.fs, ObjectStore)
-        assert system.fs.handler.fs.info(inner)["owner"] == USER
-    wrong = place.replace(f"{USER}@", "bob@")
-    assert build([str(tmp_path / "store"), "--out", str(tmp_path / "other"), "--tables", wrong]) == 1
-    (error,) = (line for line in capfd.readouterr().err.splitlines() if line.startswith("error: "))
-    assert f"this Spark session is {USER} in an HDFS: start it with HADOOP_USER_NAME=bob" in error
-    assert not (tmp_path / "other").exists()
-    # Hadoop's own protocol finds the same tables, and writes them as well.
-    same = place.replace(hdfs_uris[0].replace("root@", f"{USER}@"), hdfs_uris[1])
-    assert read(started.spark, same, BUILDS).count() == 2
-    other = read(started.spark, same, BUILDS).limit(1)
-    write(other.withColumn("build", other.version), table_path(same, BUILDS.name), "other", "other", 0)
-    assert read(started.spark, place, BUILDS).count() == 3
+    """All of it is the user's that the URI names. It is Hadoop's own protocol: that of HTTP does not work in Hadoop 3.5.0."""
+    golden = golden_store("basic-5.3")
+    web = files.join(hdfs_place.replace("root@", f"{USER}@"), NAME)
+    place = web.replace(hdfs_uris[0].replace("root@", f"{USER}@"), hdfs_uris[1].replace("root@", f"{USER}@"))
+    out, other = str(tmp_path / "out"), tmp_path / "other"
+    assert build([str(golden.path), "--out", out, "--tables", place, "--json", *golden.size_words()]) == 0
+    summary = json.loads(capfd.readouterr().out)
+    assert summary["warnings"] == []
+    manifest = json.loads((tmp_path / "out" / "reindex.json").read_text())
+    (row,) = read(started.spark, place, BUILDS).collect()
+    assert (row.state, row.records) == ("published", summary["records"])
+    listed = read(started.spark, place, FILES).select("path", "digest").collect()
+    assert sorted(map(tuple, listed)) == sorted((entry["path"], entry["digest"]) for entry in manifest["files"])
+    system, inner = resolve(files.join(web, "builds"))
+    assert system is not None
+    assert not isinstance(system.fs, ObjectStore)
+    assert system.fs.handler.fs.info(inner)["owner"] == USER
+    for wrong, line in (
+        (place.replace(f"{USER}@", "bob@"), f"this Spark session is {USER} in an HDFS: start it with HADOOP_USER_NAME=bob"),
+        (web, "webhdfs:// does not work in the Hadoop of this Spark"),
+    ):
+        assert build([str(golden.path), "--out", str(other), "--tables", wrong, *golden.size_words()]) == 1
+        (error,) = (line for line in capfd.readouterr().err.splitlines() if line.startswith("error: "))
+        assert line in error
+        assert not other.exists()
+    # Without a user in the URI it is that of the session.
+    assert read(started.spark, place.replace(f"{USER}@", ""), BUILDS).count() == 1

@@ -114,6 +114,15 @@ def test_an_interrupt_is_told_whatever_py4j_made_of_it() -> None:
     assert outcome(RefusedError("damage"), interrupts, "input") == (130, "interrupted")
 
 
+def test_errors_that_are_each_others_cause() -> None:
+    """As PySpark 4.2 raises what a failed call raised: the command said nothing more, and did not end."""
+    first, second = ValueError("first"), RuntimeError("second")
+    first.__context__, second.__cause__ = second, first
+    assert outcome(second, None, "input") == (1, "second")
+    first.__context__ = KeyboardInterrupt()
+    assert outcome(second, Interrupts(), "input") == (130, "interrupted")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_while_spark_starts(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run waits for its session. What comes up then is stopped: it would leave its temporary folders."""

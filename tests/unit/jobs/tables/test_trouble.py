@@ -56,6 +56,12 @@ def test_a_session_without_delta(absent: str) -> None:
         java("x.ConnectException: Call from a to b: y.ConnectException: refused", "y.ConnectException: refused"),
         "x.ConnectException: Call from a to b: y.ConnectException: refused",
     ),
+    (
+        java("java.io.IOException: localhost:1: Unexpected HTTP response: code=404",
+             "java.lang.ClassNotFoundException: org.apache.hadoop.shaded.org.glassfish.jersey.internal.RuntimeDelegateImpl"),
+        ("webhdfs:// does not work in the Hadoop of this Spark, as in Hadoop 3.5.0 of Spark 4.2: give the tables' place as "
+         "hdfs://, or take Spark 4.1 (see docs/how-to/delta-tables.md)"),
+    ),
     (Exception("one\ntwo\x1b[0m"), "one"),
     (ValueError(), "ValueError"),
 ])  # fmt: skip
