@@ -31,7 +31,7 @@ full-setup: setup  # RocketMQ of all versions but 5.3.4, an HDFS, an S3 server, 
 
 by-maven: setup
 	@for version in $(RELEASES); do $(ENV) tests/oracle/run $$version build; done
-	@for version in 5.5.0 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version archive; done
+	@for version in 5.5.1 5.3.3 4.9.8; do $(ENV) tests/oracle/run $$version archive; done
 	@$(ENV) tests/hdfs/run build
 	@$(ENV) tests/s3a/build
 	@$(ENV) tests/s3proxy/run build

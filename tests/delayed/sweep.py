@@ -27,8 +27,8 @@ from tests.delayed.cases import Case, levels, mixed, timers
 from tests.delayed.lives import LifeOutcome, run_life
 from tests.delayed.run import Outcome, run
 
-VERSIONS = ("4.9.8", "5.3.3", "5.4.0", "5.5.0")
-LIVES = ("4.9.8", "5.3.3", "5.5.0")
+VERSIONS = ("4.9.8", "5.3.3", "5.4.0", "5.5.0", "5.5.1")
+LIVES = ("4.9.8", "5.3.3", "5.5.1")
 KINDS = ("levels", "timers")
 SHOWN = 20
 """What is told one by one of a life"""

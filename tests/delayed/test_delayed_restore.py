@@ -30,7 +30,7 @@ def test_delay_levels(version: str, seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_timer_messages(seed: int, tmp_path: Path) -> None:
-    outcome = run("5.5.0", timers(seed, "5.5.0"), tmp_path)
+    outcome = run("5.5.1", timers(seed, "5.5.1"), tmp_path)
     assert outcome.faults == ()
 
 

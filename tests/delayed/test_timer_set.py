@@ -30,8 +30,8 @@ SETTINGS: dict[str, str | int] = {"mappedFileSizeTimerLog": 52 * 1000}
 COUNT = 200
 LAST = 22_000
 """Milliseconds until the last message is due"""
-OLDER = ["5.3.3", pytest.param("5.5.0", marks=pytest.mark.slow)]
-NEWER = [pytest.param("5.3.3", marks=pytest.mark.slow), "5.5.0"]
+OLDER = ["5.3.3", pytest.param("5.5.1", marks=pytest.mark.slow)]
+NEWER = [pytest.param("5.3.3", marks=pytest.mark.slow), "5.5.1"]
 
 
 def lived(version: str, folder: Path) -> tuple[Path, int]:

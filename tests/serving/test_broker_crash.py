@@ -1,4 +1,4 @@
-"""A real broker (5.5.0) on what was built: three sessions of producers and consumers, each ended by kill -9."""
+"""A real broker (5.5.1) on what was built: three sessions of producers and consumers, each ended by kill -9."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_three_sessions(seed: int, tmp_path: Path) -> None:
     due = {queue: [(put.queue_offset, put.offset) for put in of_queue] for queue, of_queue in queues_of(puts).items()}
     sent: dict[str, list[int]] = {}
     for session in ("first", "second", "third", ""):
-        with Program("5.5.0", "Serve", tmp_path) as program:
+        with Program("5.5.1", "Serve", tmp_path) as program:
             broker = Broker(program, "b", store, tmp_path)
             assert served(broker) == due, session
             for tag, places in sent.items():

@@ -18,7 +18,7 @@ from tests.serving.stores import build_into
 from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter, Put, overwrite
 
-VERSION = "5.5.0"
+VERSION = "5.5.1"
 SEGMENT = 1 << 12
 SIZES: dict[str, Any] = {"cq_file_size": 1000, "hash_slots": 50, "index_items": 150}
 DELAYED = 30

@@ -36,7 +36,7 @@ def test_consumers_get_each_message(seed: int, tmp_path: Path) -> None:
     write_topics(old, puts)
     topics = {"orders-0", "orders-2"}
     taken = [put for put in puts if put.message.topic in topics]
-    with Program("5.5.0", "Serve", tmp_path) as program:
+    with Program("5.5.1", "Serve", tmp_path) as program:
         with Broker(program, "old", old, tmp_path) as broker:
             given = contents(broker.consumed("lite", len(puts)))
         assert sum(map(len, given.values())) == len(puts)

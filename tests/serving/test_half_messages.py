@@ -141,7 +141,7 @@ def test_a_half_message_is_not_asked_for_those_that_are_lost(version: str, tmp_p
 
 
 @pytest.mark.parametrize(
-    "version", [pytest.param("4.9.8", marks=pytest.mark.slow), pytest.param("5.3.3", marks=pytest.mark.slow), "5.5.0"]
+    "version", [pytest.param("4.9.8", marks=pytest.mark.slow), pytest.param("5.3.3", marks=pytest.mark.slow), "5.5.1"]
 )
 def test_what_waits_among_old_copies_is_not_passed(version: str, tmp_path: Path) -> None:
     """Killed after a round of checks, a broker checks the same messages once more, and then all copies of both rounds.

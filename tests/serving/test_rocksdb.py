@@ -17,7 +17,7 @@ def test_real_files(seed: int, tmp_path: Path) -> None:
     build_into(tmp_path / "plain")
     for name in ("both", "separate"):
         shutil.copytree(tmp_path / "plain", tmp_path / name)
-    with Program("5.5.0", "Crash", tmp_path) as program:
+    with Program("5.5.1", "Crash", tmp_path) as program:
         for name, more in (("plain", ""), ("both", ""), ("separate", ",useSeparateStorePathForRocksdbCQ=true")):
             double = f"rocksdbCQDoubleWriteEnable=true{more}" if name != "plain" else "storeType=default"
             program.step("open", name, tmp_path / name, *options(), "--set", double)

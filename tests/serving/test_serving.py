@@ -1,4 +1,4 @@
-"""A real name server, broker and clients (5.5.0) on what was built: readers get every message, in order, once, at its place."""
+"""A real name server, broker and clients (5.5.1) on what was built: readers get every message, in order, once, at its place."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def serving(scratch: Path) -> Iterator[Program]:
-    with Program("5.5.0", "Serve", scratch) as program:
+    with Program("5.5.1", "Serve", scratch) as program:
         yield program
 
 

@@ -27,8 +27,8 @@ CQ_FILE = 1000
 UNITS = {"T": 120, "U": 100}
 """of T/0, whose third file is not full, and of U/0, which fills two"""
 SIZES: dict[str, Any] = {"cq_file_size": CQ_FILE, "hash_slots": 50, "index_items": 150}
-VERSIONS = ("5.3.3", "4.9.8", "5.5.0")
-NEW, OLD = ("5.3.3", "5.5.0"), ("4.9.8",)
+VERSIONS = ("5.3.3", "4.9.8", "5.5.1")
+NEW, OLD = ("5.3.3", "5.5.1"), ("4.9.8",)
 T, U = Path("consumequeue/T/0"), Path("consumequeue/U/0")
 Change = Callable[[Path], object]
 
@@ -97,7 +97,7 @@ def state(
 STATES = (
     state("as it was built"),
     state("zeros behind a full last file", new(U / name(2000)), found="queue-file-empty", old="", note="at the end of", U=101),
-    state("zeros there, no unit of the last record", new(U / name(2000)), starts=("4.9.8", "5.5.0"), tail=True,
+    state("zeros there, no unit of the last record", new(U / name(2000)), starts=("4.9.8", "5.5.1"), tail=True,
           found="queue-file-empty", old="", note="at the end of"),
     state("zeros behind a file with room", new(T / name(3000))),
     state("no bytes in a last file", new(U / name(2000), 0), starts=NEW, old="queue-file-size"),
@@ -244,7 +244,7 @@ def test_a_whole_broker_agrees(tmp_path: Path) -> None:
                 assert sorted(delivery.place for delivery in came) == [put.offset for put in puts]
 
 
-@pytest.mark.parametrize("version", [pytest.param("5.3.3", marks=pytest.mark.slow), "5.5.0"])
+@pytest.mark.parametrize("version", [pytest.param("5.3.3", marks=pytest.mark.slow), "5.5.1"])
 def test_the_older_topics_are_taken_where_a_kill_left_those(version: str, tmp_path: Path) -> None:
     """A build takes batch topics from the file that the broker takes. Without one it does not start on their folders."""
     sizes = {name: size for name, size in batch_log.SIZES.items() if name != "batch_cq_file_size"}

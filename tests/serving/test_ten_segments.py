@@ -39,12 +39,12 @@ def test_a_start_alone_and_after_a_build(tmp_path: Path) -> None:
         ("orders", queue): [(put.message.queue_offset, put.offset) for put in puts[queue::QUEUES]] for queue in range(QUEUES)
     }
     newest = int(segments[-LOOKED_AT].name)
-    with Program("5.5.0", "Serve", tmp_path) as program:
+    with Program("5.5.1", "Serve", tmp_path) as program:
         with Broker(program, "bare", tmp_path / "bare", tmp_path) as broker:
             alone = by_pulls(broker.pulls())
             assert alone == {queue: [pair for pair in pairs if pair[1] >= newest] for queue, pairs in due.items()}
             served = sum(map(len, alone.values()))
-            print(f"RocketMQ 5.5.0 alone serves {served:,} of {MESSAGES:,} messages")
+            print(f"RocketMQ 5.5.1 alone serves {served:,} of {MESSAGES:,} messages")
             assert served == 4260
         with Broker(program, "built", tmp_path / "built", tmp_path) as broker:
             assert by_pulls(broker.pulls()) == due

@@ -31,7 +31,7 @@ from tests.serving.timers import (
     write_timers,
 )
 
-VERSIONS = ["5.5.0", pytest.param("5.3.3", marks=pytest.mark.slow), pytest.param("5.4.0", marks=pytest.mark.slow)]
+VERSIONS = ["5.5.1", pytest.param("5.3.3", marks=pytest.mark.slow), pytest.param("5.4.0", marks=pytest.mark.slow)]
 STEP = 200
 SETTINGS = TimerSettings(precision_ms=STEP, roll_window_slots=40, log_file_size=52 * 16 + 30)
 """A broker lets messages roll that are due in 8 s or more; 16 units in a file."""

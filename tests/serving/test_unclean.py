@@ -37,7 +37,7 @@ def crashed(store: Path, puts: list[Put], version: str) -> None:
     (store / "abort").touch()
 
 
-@pytest.mark.parametrize("version", ["5.5.0", pytest.param("4.9.8", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("version", ["5.5.1", pytest.param("4.9.8", marks=pytest.mark.slow)])
 def test_no_message_is_lost(version: str, seed: int, tmp_path: Path) -> None:
     base = tmp_path / "base"
     puts = keyed_log(base, RECORDS, seed)

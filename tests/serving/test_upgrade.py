@@ -13,7 +13,7 @@ from tests.serving.stores import ask, build_into, keyed_log, lost
 OLD = 600
 TAIL = 60
 """records in the last segment, where there is room for what is put"""
-RUNS = ("5.5.0", "5.3.3", "4.9.8", "5.5.0")
+RUNS = ("5.5.1", "5.3.3", "4.9.8", "5.5.1")
 ACCELERATED = ("enableAcceleratedRecovery=true",)
 
 
@@ -61,7 +61,7 @@ def test_accelerated_recovery(seed: int, tmp_path: Path) -> None:
         store.settings = ACCELERATED if store is not plain else ()
     busy.settings = (*ACCELERATED, "flushIntervalConsumeQueue=50", "flushConsumeQueueThoroughInterval=50")
     own.settings = (*ACCELERATED, "flushIntervalConsumeQueue=600000")
-    with Program("5.5.0", "Crash", tmp_path) as program:
+    with Program("5.5.1", "Crash", tmp_path) as program:
         for store in stores:
             store.open(program)
             store.is_whole(program, tmp_path, "as it was built", by_tag=store is not plain and store is not old)
@@ -73,7 +73,7 @@ def test_accelerated_recovery(seed: int, tmp_path: Path) -> None:
         program.kill()
     crash(*stores)
     assert checkpoint(own).physic > checkpoint(own).logics_offset == 0
-    with Program("5.5.0", "Crash", tmp_path) as program:
+    with Program("5.5.1", "Crash", tmp_path) as program:
         for store in (idle, plain):
             store.open(program)
             store.is_whole(program, tmp_path, "after kill -9", by_tag=store is idle)
@@ -88,6 +88,6 @@ def test_accelerated_recovery(seed: int, tmp_path: Path) -> None:
     # Advice for the upgrade: a checkpoint of the new version, or the old one and no acceleration until it was stopped once.
     (old.path / "abort").touch()
     build_into(old.path, only=("checkpoint",), broker_version="5.5", overwrite=True)
-    with Program("5.5.0", "Crash", tmp_path) as program:
+    with Program("5.5.1", "Crash", tmp_path) as program:
         old.open(program)
         old.is_whole(program, tmp_path, "with a new checkpoint", by_tag=False)

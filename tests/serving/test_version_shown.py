@@ -17,7 +17,7 @@ TAIL = 60
 """records in the last segment, where there is room for what is put"""
 
 
-@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", pytest.param("5.4.0", marks=pytest.mark.slow), "5.5.0"])
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3", pytest.param("5.4.0", marks=pytest.mark.slow), "5.5.1"])
 def test_the_store_of_a_broker(version: str, seed: int, tmp_path: Path) -> None:
     """Stopped cleanly, killed behind a flush, and killed without one. Each is built anew, and served whole."""
     log = tmp_path / "log"
