@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rocketmq_reindex.jobs.spark import java
-from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.errors import ReindexError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rocketmq_reindex.jobs.building.inputs import Inputs
+    from rocketmq_reindex.jobs.building.options import BuildSettings
     from rocketmq_reindex.jobs.engines.engine import Engines
     from rocketmq_reindex.jobs.local.engines import LocalEngines
     from rocketmq_reindex.jobs.store.settings import StoreSettings
@@ -38,6 +40,27 @@ def with_engine(settings: S, spark: SparkSession | None) -> tuple[S, str]:
     if not (lacking := java.what_is_lacking()):
         return settings, ""
     return dataclasses.replace(settings, engine="local"), f"engine local: {lacking}"
+
+
+def needs_engine(settings: BuildSettings, inputs: Inputs) -> bool:
+    """Return whether a build needs its engine for certain. An incremental run looks more closely once it holds DIR's lock."""
+    if settings.dry_run:
+        return False
+    if not settings.incremental:
+        return True
+    from rocketmq_reindex.jobs.building import scanning
+    from rocketmq_reindex.jobs.incremental import last_build
+    from rocketmq_reindex.jobs.publishing import output
+
+    try:
+        standing = output.standing(inputs.target)
+        if output.lacks_manifest(inputs.target):
+            # It may be put back, and then nothing may be new.
+            return False
+        return standing is None or last_build.is_new(scanning.store_of(settings, inputs.target), standing.digest, inputs.log)
+    except (ReindexError, OSError):
+        # The run itself meets the same error, and reports it.
+        return False
 
 
 class Needs(NamedTuple):

@@ -9,7 +9,7 @@ import abc
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from rocketmq_reindex.jobs.api.engines_ahead import Needs, engines_ahead, local_ahead, with_engine
+from rocketmq_reindex.jobs.api.engines_ahead import Needs, engines_ahead, local_ahead, needs_engine, with_engine
 from rocketmq_reindex.jobs.api.running_here import Ended
 from rocketmq_reindex.jobs.command.results import PLACE, UNPUBLISHED, Interrupts, Result, outcome
 from rocketmq_reindex.jobs.store.folders import check_apart
@@ -148,7 +148,6 @@ class _BuildCommand(_Command[B, "BuildSettings"]):
 
     def look(self) -> Needs:
         from rocketmq_reindex.jobs.building.inputs import look_at
-        from rocketmq_reindex.jobs.incremental.early import needs_engine
         from rocketmq_reindex.jobs.tables.making import hdfs_user
 
         self.inputs = look_at(self.settings)

@@ -197,7 +197,7 @@ def test_it_is_said(
         return tempfile.TemporaryDirectory(dir=tmp_path)
 
     monkeypatch.setattr(compiling, "kept", none)
-    monkeypatch.setattr("rocketmq_reindex.jobs.incremental.early.needs_engine", lambda *_: False)
+    monkeypatch.setattr("rocketmq_reindex.jobs.api.running.needs_engine", lambda *_: False)
     monkeypatch.setattr("rocketmq_reindex.jobs.spark.engine.SparkEngines", lambda *_, **__: single(InlineEngine()))
     store = golden_store("trimmed-head")
     sizes = [f"--{name.replace('_', '-')}={size}" for name, size in store.sizes().items()]

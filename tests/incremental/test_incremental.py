@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.files import reading
+from rocketmq_reindex.jobs.api.engines_ahead import needs_engine
 from rocketmq_reindex.jobs.building.inputs import look_at
 from rocketmq_reindex.jobs.building.options import BuildSettings
-from rocketmq_reindex.jobs.incremental.early import needs_engine
 from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.udfs.incremental.scan_store import unsealed
 from tests.fault.disk import tree
