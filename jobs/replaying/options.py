@@ -68,6 +68,10 @@ class ReplaySettings:
             found = _of_file(self.credentials)
         if bool(found[ACCESS_KEY]) != bool(found[SECRET_KEY]):
             raise InputError("there is an access key without a secret key, or a secret key alone: give both")
+        if not (found[ACCESS_KEY].isascii() and found[ACCESS_KEY].isprintable()):
+            # It is sent in a header, which takes no other characters.
+            place = f"--credentials {escape(self.credentials)}: accessKey" if self.credentials else ACCESS_KEY
+            raise InputError(f"{place}: has a character that is no printable ASCII one: no access key has such")
         return Credentials(found[ACCESS_KEY], found[SECRET_KEY])
 
 

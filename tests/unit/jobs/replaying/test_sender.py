@@ -118,3 +118,19 @@ def test_a_batch_of_one_message_is_a_batch() -> None:
 def test_a_choice_that_is_too_long_for_a_journal(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the choice is too long to be kept in it"):
         Journal(str(tmp_path / "j"), {"keys": ["x" * 100] * 20_000})
+
+
+@pytest.mark.parametrize("key", ["schl\u00fcssel", "a\x01b", "a\tb"])
+def test_an_access_key_that_no_header_takes(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told before a proxy is asked, which would be blamed; the key itself is not shown."""
+    monkeypatch.setenv("RMQ_REINDEX_ACCESS_KEY", key)
+    monkeypatch.setenv("RMQ_REINDEX_SECRET_KEY", "gehei\u00dfm")
+    given = {"store": "/x", "to": "h:1", "journal": str(tmp_path / "j")}
+    with pytest.raises(InputError, match=r"^RMQ_REINDEX_ACCESS_KEY: has a character that is no printable ASCII one") as error:
+        replay_settings(given).keys()
+    assert key not in str(error.value)
+    (tmp_path / "keys").write_text(f"accessKey={key}\nsecretKey=s\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"^--credentials .*/keys: accessKey: has a character"):
+        replay_settings({**given, "credentials": str(tmp_path / "keys")}).keys()
+    monkeypatch.setenv("RMQ_REINDEX_ACCESS_KEY", "plain")
+    assert replay_settings(given).keys().secret_key == "gehei\u00dfm"
