@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from rocketmq_reindex.jobs.publishing.layout import SIZES, TOPICS
 from rocketmq_reindex.jobs.store.settings import topics_config
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format import layouts
-from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
+from rocketmq_reindex.storage_format.errors import InputError, ProgressListener, RefusedError
 from rocketmq_reindex.storage_format.record import layout as r, making
 from rocketmq_reindex.storage_format.record.making import Texts
 from rocketmq_reindex.storage_format.scan.ranges import Segment
@@ -48,11 +48,18 @@ class NewRecords(NamedTuple):
     records: Texts
     rows: pa.RecordBatch
     """the columns TAKEN, without msgSize"""
+    place: Callable[[int], str]
+    """says where a record comes from, by its number"""
 
 
 def has_unit(sys_flag: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return which records with these SYSFLAGs get a unit (bool), as ``record.columns.gives_unit`` says it of one."""
     return np.isin(sys_flag & r.FLAG_TRANSACTION_MASK, (r.TRANSACTION_NONE, r.TRANSACTION_COMMIT))
+
+
+def _are_batches(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Return which records are batches (bool): one that has INNER_NUM alone is none."""
+    return np.asarray(rows.column("sysFlag").to_numpy().astype(np.int64) & r.FLAG_INNER_BATCH != 0, np.bool_)
 
 
 class RecordReader:
@@ -76,7 +83,7 @@ class RecordReader:
                     read = np.empty(int(starts[run[-1]] + sizes[run[-1]]) - low, np.uint8)
                     reader.read_into(low - segment.start, read)
                     making.copy(read, starts[run] - low, sizes[run], data, offsets[run])
-        return NewRecords(Texts(offsets, data), batch.drop_columns(["msgSize"]))
+        return NewRecords(Texts(offsets, data), batch.drop_columns(["msgSize"]), lambda row: f"offset {starts[row]} of the log")
 
 
 # ------------------------------------------------------------------------------------------------------------------------- log
@@ -85,7 +92,7 @@ OFFSETS: Final = "offsets.parquet"
 """where each record was, and where it is now"""
 _OLD: Final = {"consumeQueueOffset": "oldConsumeQueueOffset", "commitLogOffset": "oldCommitLogOffset"}
 _OFFSET_ROWS: Final = 1 << 17
-_BLANK: Final = r.MAGIC_BLANK.to_bytes(4, "big", signed=True)
+_BLANK, _MAGIC_V2 = (magic.to_bytes(4, "big", signed=True) for magic in (r.MAGIC_BLANK, r.MAGIC_V2))
 
 
 class StoreSink:
@@ -94,8 +101,10 @@ class StoreSink:
     The table OFFSETS says where each record was before, if it was in a log.
     """
 
-    def __init__(self, root: str, segment_size: int) -> None:
-        self._root, self._segment_size = root, segment_size
+    def __init__(self, root: str, segment_size: int, like: BuildSettings, plain: Collection[str] = ()) -> None:
+        """Begin a log for a broker as ``like`` says it. ``plain`` are topics that are known to have no batch queues."""
+        self._root, self._segment_size, self._like, self._plain = root, segment_size, like, plain
+        self._batch_topics = set(like.batch_topics)
         self._file: Any = None
         self._segment, self._end = -1, 0
         self._next: dict[tuple[str, int], int] = {}
@@ -103,20 +112,52 @@ class StoreSink:
         self._table: pq.ParquetWriter | None = None
         os.makedirs(os.path.join(root, layouts.COMMITLOG))
 
+    @property
+    def like(self) -> BuildSettings:
+        """The settings, with the topics of all batches that were written."""
+        return dataclasses.replace(self._like, batch_topics=tuple(sorted(self._batch_topics)))
+
     def add(self, encoded: NewRecords) -> None:
-        """Append records. Raises InputError for one that fits into no segment, or is none that a broker takes."""
-        records, rows = encoded
+        """Append records. Raises InputError for one that fits into no segment, or is none that the broker takes."""
+        records, rows, place = encoded
+        self._check_version(encoded)
+        self._note_batches(rows, place)
         try:
             phy_offsets = making.places(records.sizes, self._end, self._segment_size)
         except ValueError as error:
-            raise InputError(f"{error}: give a larger --segment-size") from None
+            raise InputError(f"{place(int(records.sizes.argmax()))}: {error}: give a larger --segment-size") from None
         queue_offsets = self._queue_offsets(rows)
         wrong = making.settle(records, phy_offsets, queue_offsets)
         if wrong >= 0:
             topic = escape(rows.column("topic")[wrong].as_py(), 80)
-            raise InputError(f"a record of topic {topic}, queue {rows.column('queueId')[wrong]}: is none that a broker takes")
+            what = f"a record of topic {topic}, queue {rows.column('queueId')[wrong]}"
+            raise InputError(f"{place(wrong)}: {what}: is none that a broker takes")
         self._append(records, phy_offsets)
         self._note_offsets(rows, phy_offsets, queue_offsets)
+
+    def _check_version(self, encoded: NewRecords) -> None:
+        records, rows, place = encoded
+        rules = self._like.rules
+        if not rules.record_v2:
+            magic = records.data[records.offsets[:-1, None] + np.arange(r.AT_MAGIC, r.AT_MAGIC + 4)]
+            if (wrong := (magic == np.frombuffer(_MAGIC_V2, np.uint8)).all(axis=1)).any():
+                row = int(wrong.argmax())
+                topic = rows.column("topic")[row].as_py()
+                what = f"topic {escape(topic, 80)}, {len(topic.encode()):,} bytes, a record of the second version"
+                raise InputError(f"{place(row)}: {what}: RocketMQ {rules.version} reads none")
+        if not rules.batch_queues and (batches := _are_batches(rows)).any():
+            raise InputError(f"{place(int(batches.argmax()))}: is a batch of messages: RocketMQ {rules.version} has none")
+
+    def _note_batches(self, rows: pa.RecordBatch, place: Callable[[int], str]) -> None:
+        """Note the topics of batches. Raises InputError where a plain queue would get a gap behind one."""
+        batches = _are_batches(rows)
+        for row in np.flatnonzero(batches).tolist():
+            topic, count = rows.column("topic")[row].as_py(), rows.column("batchSize")[row].as_py()
+            if topic not in self._plain:
+                self._batch_topics.add(topic)
+            elif count > 1 and topic not in self._batch_topics:
+                what = f"is a batch of {count:,} messages of topic {escape(topic, 80)}"
+                raise InputError(f"{place(row)}: {what}: {TOPICS} says that it has no batch queue")
 
     def _queue_offsets(self, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """Return the next offsets of the queues of some records (int64)."""
@@ -125,9 +166,12 @@ class StoreSink:
             rows.column("queueId").to_numpy().astype(np.int64),
             rows.column("batchSize").to_numpy().astype(np.int64),
         )
-        # A record of a batch queue takes an offset for each of its messages. One without a unit takes none, and says 0.
+        # As CommitLog.getMessageNum has it, a batch, and what is in a batch queue, takes an offset for each of its messages.
+        # A record without a unit takes none, and says 0.
         with_unit = has_unit(rows.column("sysFlag").to_numpy())
-        counts = np.where(with_unit, np.maximum(1, counts), 0)
+        in_batches = np.array([topic in self._batch_topics for topic in topics.dictionary.to_pylist()], np.bool_)
+        counts = np.where(_are_batches(rows) | in_batches[topics.indices.to_numpy()], np.maximum(1, counts), 1)
+        counts = np.where(with_unit, counts, 0)
         pairs = np.stack([topics.indices.to_numpy().astype(np.int64), queues])
         keys, codes = np.unique(pairs, axis=1, return_inverse=True)
         codes = codes.reshape(-1)
@@ -224,9 +268,14 @@ def derive(
     )  # fmt: skip
     result = BuildResult()
     with LocalEngines("build") as engines, Reporter([]) as reporter:
-        Build(
-            settings.check(), reporter, engines, lambda made, _target, log, _: FullBuild(made, log), _unrecorded, result
-        ).run()
+        try:
+            Build(
+                settings.check(), reporter, engines, lambda made, _target, log, _: FullBuild(made, log), _unrecorded, result
+            ).run()
+        except RefusedError as error:
+            # What it advises is of a build, and the log that it names is gone.
+            reason = str(error).partition("\n")[0].partition(": give ")[0]
+            raise InputError(f"no broker takes these messages as a log of their own: {reason}") from None
     for part in (*layouts.FOLDERS, layouts.CHECKPOINT):
         if os.path.exists(files.join(out, part)):
             os.rename(files.join(out, part), files.join(staging.tree, part))
@@ -240,11 +289,12 @@ def _unrecorded(*_: object) -> Unrecorded:
 
 def _with_own_topics(path: str, store: str, topics: Iterable[str]) -> list[str]:
     """Put the store's own entries into a draft of topics.json: types of messages, and queues without a message among these."""
-    own = topics_config(store) if store else ""
-    if not own or files.entry_of(own).kind != files.FILE:
+    own, known = own_topics(store)
+    if not own:
         return []
     try:
-        known = json.loads(files.read_bytes(own, files.CONFIG_MAX))["topicConfigTable"]
+        if known is None:
+            raise ValueError(own)
         with open(path, encoding="utf-8") as file:
             draft = json.load(file)
         table = draft["topicConfigTable"]
@@ -256,6 +306,18 @@ def _with_own_topics(path: str, store: str, topics: Iterable[str]) -> list[str]:
     with open(path, "w", encoding="utf-8") as file:
         json.dump(draft, file, indent=1)
     return []
+
+
+def own_topics(store: str) -> tuple[str, Mapping[str, Any] | None]:
+    """Return the path of a store's configuration of topics ("": there is none), and its entries (None: it is broken)."""
+    own = topics_config(store) if store else ""
+    if not own or files.entry_of(own).kind != files.FILE:
+        return "", None
+    try:
+        table = json.loads(files.read_bytes(own, files.CONFIG_MAX))["topicConfigTable"]
+    except (OSError, InputError, ValueError, LookupError, TypeError, RecursionError):
+        return own, None
+    return own, table if isinstance(table, dict) else None
 
 
 def settings_like(store: str, commitlogs: Sequence[str]) -> BuildSettings:

@@ -355,7 +355,9 @@ class Export:
         if settings.is_store:
             like = new_store.settings_like(settings.store, settings.commitlogs)
             segment_size = max((segment.segment_end - segment.start for segment in self.segments), default=like.segment_size)
-            sink: formats.Sink = new_store.StoreSink(staging.tree, segment_size)
+            _, known = new_store.own_topics(settings.store)
+            of_store = new_store.StoreSink(staging.tree, segment_size, like, (known or {}).keys() - set(like.batch_topics))
+            sink: formats.Sink = of_store
         else:
             sink = formats.sink_of(settings.format, self._schema, staging.tree if settings.is_folder else file)
         try:
@@ -368,7 +370,7 @@ class Export:
         if not result.messages and not settings.allow_empty:
             raise InputError("no message of the log is as was asked for: nothing is written without --allow-empty")
         if settings.is_store:
-            result.warnings += new_store.derive(staging, like, self._progress, result.topics, settings.store)
+            result.warnings += new_store.derive(staging, of_store.like, self._progress, result.topics, settings.store)
         written = files.below(staging.tree) if settings.is_folder else [files.entry_of(file)]
         result.files, result.bytes = len(written), sum(entry.size for entry in written)
         if settings.is_folder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -35,6 +36,7 @@ _CRC: Final = "__CRC32#"
 _TIME_MIN: Final = 1
 _TIME_MAX: Final = 10**13
 """milliseconds: with more they are none, but microseconds"""
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _NO_HOST: Final = bytes(HOST_SIZE)
 
 
@@ -42,8 +44,6 @@ class RecordMaker:
     """Makes records of rows, and keeps what there is to know of all of them."""
 
     def __init__(self) -> None:
-        self.batch_topics = set[str]()
-        """topics that hold batches"""
         self.without_unit = 0
         """messages that no consumer gets: by their SYSFLAG they are half messages, or rolled back"""
 
@@ -82,7 +82,7 @@ class RecordMaker:
         columns = {name: batch.column(name) for name in ("topic", "consumeQueueOffset", "commitLogOffset")}
         columns |= {"queueId": pa.array(queue), "batchSize": pa.array(counts), "sysFlag": pa.array(sys_flag)}
         taken = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
-        return NewRecords(making.make_records(fields), taken)
+        return NewRecords(making.make_records(fields), taken, rows.place)
 
     @staticmethod
     def _check_topics(batch: pa.RecordBatch, check: Check) -> None:
@@ -125,13 +125,13 @@ class RecordMaker:
             ]
             maps = pa.array([own if none else known for own, known, none in
                              zip(told, maps.to_pylist(), is_null.tolist(), strict=True)], maps.type)  # fmt: skip
-        for name in set(said) & rows.named:
+        for name in _OF_PROPERTIES.keys() & rows.named.keys():
             known = pc.map_lookup(maps, query_key=pa.scalar(_OF_PROPERTIES[name]), occurrence="last")
             differ = pc.or_(
                 pc.fill_null(pc.not_equal(said[name], known), fill_value=False), pc.xor(said[name].is_null(), known.is_null())
             )
             what = f"{name} is not what properties say ({_OF_PROPERTIES[name]}): change both, or leave the column out"
-            check(true_in(differ), what)
+            check(true_in(differ) & rows.named[name], what)
         # A slice's offsets begin anywhere.
         maps = pa.concat_arrays([maps])
         keys, values, offsets = maps.keys, maps.items, maps.offsets.to_numpy().astype(np.int64)
@@ -149,23 +149,21 @@ class RecordMaker:
         ended = pc.binary_join_element_wise(joined, "\x02", "")
         return pc.if_else(pc.equal(joined, ""), joined, ended), maps
 
-    def _batch_sizes(self, batch: pa.RecordBatch, sys_flag: Int64s, maps: pa.Array, check: Check) -> Int64s:
-        """Return how many messages each record holds (int64)."""
+    @staticmethod
+    def _batch_sizes(batch: pa.RecordBatch, sys_flag: Int64s, maps: pa.Array, check: Check) -> Int64s:
+        """Return how many messages each record holds (int64): more than one only where it is a batch."""
         counts, is_batch = np.ones(batch.num_rows, np.int64), sys_flag & r.FLAG_INNER_BATCH != 0
-        if not is_batch.any():
-            return counts
-        told = (
-            pc.map_lookup(maps, query_key=pa.scalar(name), occurrence="last").to_pylist()
-            for name in ("INNER_NUM", "INNER_BASE")
-        )
-        wrong = np.zeros(batch.num_rows, np.bool_)
-        for row, (count, base) in enumerate(zip(*told, strict=True)):
-            # CommitLog.checkMessageAndReturnSize: a batch has both.
-            if is_batch[row] and count is not None and base is not None:
-                number = int(count) if count.isascii() and count.isdigit() else 0
+        told = [pc.map_lookup(maps, query_key=pa.scalar(name), occurrence="last") for name in ("INNER_NUM", "INNER_BASE")]
+        # CommitLog.setBatchSizeIfNeeded reads both where a record has both, whether it is a batch or not.
+        rows = np.flatnonzero(true_in(pc.and_(*(column.is_valid() for column in told))))
+        wrong, odd = np.zeros(batch.num_rows, np.bool_), np.zeros(batch.num_rows, np.bool_)
+        for row, *texts in zip(rows.tolist(), *(column.take(pa.array(rows)).to_pylist() for column in told), strict=True):
+            number, base = (int(text) if _NUMBER.fullmatch(text) else None for text in texts)
+            odd[row] = number is None or base is None or not -BATCH_COUNT_MAX - 1 <= number <= BATCH_COUNT_MAX
+            if is_batch[row] and number is not None:
                 wrong[row], counts[row] = not 0 < number <= BATCH_COUNT_MAX, min(number, BATCH_COUNT_MAX)
         check(wrong, f"INNER_NUM: a batch has from 1 to {BATCH_COUNT_MAX} messages")
-        self.batch_topics.update(batch.column("topic").filter(pa.array(is_batch)).to_pylist())
+        check(odd, "INNER_NUM and INNER_BASE: one is no number that a broker reads")
         return counts
 
 

@@ -79,21 +79,24 @@ def run(settings: ImportSettings, result: ImportResult, progress: ProgressListen
     # Bodies are searched for nothing here, but Arrow and the loops of records take a while to import.
     from rocketmq_reindex.jobs.building.options import BuildSettings
     from rocketmq_reindex.jobs.exporting import new_store
-    from rocketmq_reindex.jobs.importing import records, rows as importing_rows
+    from rocketmq_reindex.jobs.importing import records, sources
     from rocketmq_reindex.jobs.publishing import output
     from rocketmq_reindex.udfs.messages.batches import counts_in
 
     to = settings.to
     if files.no_rename(to):
         raise InputError(f"--to {escape(to)}: names cannot be changed there: name a place on a disk")
-    source = importing_rows.open_source(settings.source)
+    source = sources.open_source(settings.source)
     target = output.check_places([settings.source], to, None)
     topics, maker, at = Counter[str](), records.RecordMaker(), 0
     with output.locked(target), output.staging(target, overwrite=False) as staging:
-        sink = new_store.StoreSink(staging.tree, settings.segment_size)
+        like = BuildSettings("", target, broker_version=settings.broker_version)
+        sink = new_store.StoreSink(staging.tree, settings.segment_size, like)
         progress.begin("import", source.size)
+        scratch = files.join(staging.temporary, "rows")
+        os.mkdir(scratch)
         try:
-            for rows in source.rows:
+            for rows in source.read(scratch):
                 made = maker(rows)
                 sink.add(made)
                 topics.update(counts_in(made.rows.column("topic")))
@@ -112,9 +115,7 @@ def run(settings: ImportSettings, result: ImportResult, progress: ProgressListen
             result.warnings.append(
                 f"{counted(maker.without_unit, 'message')}: no consumer gets them: half messages, or rolled back, by sysFlag"
             )
-        batch_topics = tuple(sorted(maker.batch_topics))
-        like = BuildSettings("", target, broker_version=settings.broker_version, batch_topics=batch_topics)
-        result.warnings += new_store.derive(staging, like, progress, topics)
+        result.warnings += new_store.derive(staging, sink.like, progress, topics)
         result.segments = len(os.listdir(files.join(staging.tree, layouts.COMMITLOG)))
         output.publish(staging, target, overwrite=False)
     output.settle(target)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
 from tests.tools.encode import COMMIT, PREPARED, Message
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter, overwrite
@@ -102,6 +102,50 @@ def test_batches_say_their_new_offset(through: Any, tmp_path: Path) -> None:
     assert (config["readQueueNums"], "message.type" in config["attributes"]) == (
         (3, True) if through == "store" else (1, False)
     )
+
+
+def numbered(**more: Any) -> list[Message]:
+    properties = {"INNER_NUM": "3", "INNER_BASE": "000"}
+    return [Message(topic="Batch", queue_offset=3 * number, properties=properties, **more) for number in range(5)]
+
+
+def test_batches_of_a_store_without_its_topics(tmp_path: Path) -> None:
+    write(tmp_path / "store", numbered(sysflag=0x80))
+    rr.export(tmp_path / "store", format="store", to=tmp_path / "new")
+    assert [row["consumeQueueOffset"] for row in rr.messages(tmp_path / "new").read_all().to_pylist()] == [0, 3, 6, 9, 12]
+    assert (tmp_path / "new" / "batchconsumequeue" / "Batch" / "0").is_dir()
+    assert rr.verify(tmp_path / "new", engine="local").exit_status == 0
+
+
+def test_batches_in_a_queue_that_is_none_of_batches(tmp_path: Path) -> None:
+    write(tmp_path / "store", [Message(topic="Batch"), *numbered(sysflag=0x80)])
+    (tmp_path / "store" / "config").mkdir()
+    table = {"Batch": {"topicName": "Batch", "readQueueNums": 1}}
+    (tmp_path / "store" / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+    told = (
+        r"offset \d+ of the log: is a batch of 3 messages of topic Batch: config/topics\.json says that it has no batch queue"
+    )
+    with pytest.raises(InputError, match=told):
+        rr.export(tmp_path / "store", format="store", to=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_number_of_messages_without_a_batch_makes_no_gap(tmp_path: Path) -> None:
+    """A broker takes one offset for it, whatever INNER_NUM says."""
+    write(tmp_path / "store", numbered())
+    rr.export(tmp_path / "store", format="store", to=tmp_path / "new")
+    assert [row["consumeQueueOffset"] for row in rr.messages(tmp_path / "new").read_all().to_pylist()] == [0, 1, 2, 3, 4]
+
+
+def test_what_a_build_refuses_is_told_without_its_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RefusedError("queues: 2 missing offsets would have to be filled: give --topics-config\n  repair the log first: x")
+
+    write(tmp_path / "store", messages())
+    monkeypatch.setattr("rocketmq_reindex.jobs.exporting.new_store.Build.run", refuse)
+    with pytest.raises(InputError, match=r"as a log of their own: queues: 2 missing offsets would have to be filled$") as error:
+        rr.export(tmp_path / "store", format="store", to=tmp_path / "new")
+    assert error.value.exit_status == 1
 
 
 def test_what_a_broker_would_act_on_stays_out(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.jobs.importing import rows as importing_rows
+from rocketmq_reindex.jobs.importing import sources
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter
@@ -132,6 +133,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"sysFlag": 0x80, "properties": {"INNER_NUM": "0", "INNER_BASE": "0"}},
         "INNER_NUM: a batch has from 1 to 32767 messages",
     ),
+    "no number": ({"properties": {"INNER_NUM": "two", "INNER_BASE": "0"}}, "INNER_NUM and INNER_BASE: one is no number"),
+    "no base": (
+        {"sysFlag": 0x80, "properties": {"INNER_NUM": "2", "INNER_BASE": "x"}}, "INNER_NUM and INNER_BASE: one is no number"
+    ),
     "column": ({"bdy": "x"}, "bdy: an export has only"),
 }  # fmt: skip
 
@@ -192,16 +197,104 @@ def test_topics_of_cut_folders(tmp_path: Path) -> None:
         rr.import_messages(tmp_path / "a", to=tmp_path / "other")
 
 
+def read_by(path: Path, scratch: Path) -> pa.Table:
+    """All rows of a source, put together."""
+    scratch.mkdir()
+    table = pa.Table.from_batches([rows.batch for rows in sources.open_source(str(path)).read(str(scratch))])
+    assert list(scratch.iterdir()) == []
+    return table
+
+
 def test_parquet_files_side_by_side(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few rows are held at once, they come in the order of the log."""
+    """However few rows are held at once, and few files are open, they come in the order of the log."""
     rr.export(store, to=tmp_path / "a", format="parquet")
-    whole = [rows.batch for rows in importing_rows.open_source(str(tmp_path / "a")).rows]
-    monkeypatch.setattr(importing_rows, "_MERGED_ROWS", 7)
-    pieces = [rows.batch for rows in importing_rows.open_source(str(tmp_path / "a")).rows]
-    assert len(pieces) > 10
-    assert pa.Table.from_batches(pieces).equals(pa.Table.from_batches(whole))
-    offsets = pa.Table.from_batches(whole)["commitLogOffset"].to_pylist()
-    assert offsets == sorted(offsets)
+    assert len(list((tmp_path / "a").rglob("*.parquet"))) == 20
+    whole = read_by(tmp_path / "a", tmp_path / "scratch")
+    monkeypatch.setattr(sources, "_STEP", 7)
+    monkeypatch.setattr(sources, "BYTES", 1 << 10)
+    assert read_by(tmp_path / "a", tmp_path / "pieces").equals(whole)
+    monkeypatch.setattr(sources, "_OPEN_MAX", 3)
+    assert read_by(tmp_path / "a", tmp_path / "merged").equals(whole), "merged in several rounds"
+    assert whole["commitLogOffset"].to_pylist() == sorted(whole["commitLogOffset"].to_pylist())
+    assert len(whole) == 96
+
+
+def test_more_files_than_may_be_open(tmp_path: Path) -> None:
+    """All of them have rows of the whole log."""
+    count, each = 400, 4
+    for number in range(count):
+        folder = tmp_path / "a" / f"topic=T{number}"
+        folder.mkdir(parents=True)
+        pq.write_table(pa.table({
+            "storeTimestamp": [5] * each, "body": [b"%d" % number] * each,
+            "commitLogOffset": [100 * (count * row + number) for row in range(each)],
+        }), folder / "a.parquet")  # fmt: skip
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+    try:
+        rows = read_by(tmp_path / "a", tmp_path / "scratch")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert rows["commitLogOffset"].to_pylist() == [100 * number for number in range(count * each)]
+    assert rows["topic"].to_pylist() == [f"T{number}" for number in range(count)] * each
+
+
+def test_equal_bodies_are_not_decoded_at_once(tmp_path: Path) -> None:
+    """A file holds them once."""
+    count = 500
+    bodies = pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([bytes(1 << 20)], pa.binary()))
+    table = pa.table({"topic": ["A"] * count, "storeTimestamp": [5] * count, "body": bodies})
+    pq.write_table(table, tmp_path / "b.parquet", store_schema=False)
+    assert (tmp_path / "b.parquet").stat().st_size < 1 << 21
+    sizes = [batch.batch.nbytes for batch in sources.open_source(str(tmp_path / "b.parquet")).read(str(tmp_path))]
+    assert max(sizes) < 20 << 20
+    assert sum(sizes) > count << 20
+
+
+def test_lines_whose_names_differ(tmp_path: Path) -> None:
+    """Each row is checked by the columns that it has; they need no batch of their own."""
+    known = {"keys": "k", "properties": {"KEYS": "k"}}
+    lines = [{**GOOD, **(known if number % 2 else {"tags": "t", "queueId": 1})} for number in range(4000)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    read = list(sources.open_source(str(tmp_path / "a.jsonl")).read(str(tmp_path)))
+    assert len(read) == 1
+    assert rr.import_messages(tmp_path / "a.jsonl", to=tmp_path / "new", segment_size=1 << 20).messages == 4000
+    lines.append({**GOOD, "keys": None, "properties": {"KEYS": "k"}})
+    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(InputError, match="line 4001: keys is not what properties say"):
+        rr.import_messages(tmp_path / "b.jsonl", to=tmp_path / "other")
+
+
+def test_a_damaged_page_names_its_file(store: Path, tmp_path: Path) -> None:
+    rr.export(store, to=tmp_path / "a", format="parquet", topic="Orders")
+    paths = sorted((tmp_path / "a").rglob("*.parquet"))
+    found = pq.ParquetFile(paths[1]).metadata.row_group(0)
+    column = next(found.column(at) for at in range(found.num_columns) if found.column(at).path_in_schema == "body")
+    with open(paths[1], "r+b") as file:
+        file.seek(column.dictionary_page_offset + 30)
+        file.write(b"\xff" * 20)
+    with pytest.raises(InputError, match=rf"{paths[1].name}: ") as error:
+        rr.import_messages(tmp_path / "a", to=tmp_path / "new")
+    assert paths[1].parent.name in str(error.value)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_of_another_topic_than_its_files(store: Path, tmp_path: Path) -> None:
+    rr.export(store, to=tmp_path / "a", format="parquet", topic="Orders")
+    (tmp_path / "a" / "topic=Orders").rename(tmp_path / "a" / "topic=N%20ew")
+    with pytest.raises(InputError, match=r"part-00000\.parquet: its folder names topic N ew, and the file says topic Orders"):
+        rr.import_messages(tmp_path / "a", to=tmp_path / "new")
+
+
+def test_a_line_of_a_broker_that_does_not_know_the_record(tmp_path: Path) -> None:
+    for changed, told in (
+        ({"topic": "L" * 200}, "200 bytes, a record of the second version: RocketMQ 4.9 reads none"),
+        ({"sysFlag": 0x80, "properties": {"INNER_NUM": "2", "INNER_BASE": "0"}}, "a batch of messages: RocketMQ 4.9 has none"),
+    ):  # fmt: skip
+        (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [GOOD, {**GOOD, **changed}])))
+        with pytest.raises(InputError, match=rf"a\.jsonl line 2: .*{told}"):
+            rr.import_messages(tmp_path / "a.jsonl", to=tmp_path / "new", broker_version="4.9")
+        assert not (tmp_path / "new").exists()
 
 
 def test_a_csv_file_as_a_spreadsheet_leaves_it(store: Path, tmp_path: Path) -> None:
