@@ -32,7 +32,10 @@ COMMANDS = {
     "consumers": ("rocketmq_reindex.jobs.commands", "where consumer groups stand, and a new file of their offsets"),
     "export": ("rocketmq_reindex.jobs.commands", "messages as JSON lines, CSV, Parquet or a small store, without a broker"),
     "import": ("rocketmq_reindex.jobs.commands:import_messages", "a store that a broker starts on, from rows of an export"),
-    "replay": ("rocketmq_reindex.jobs.commands", "messages of a store, sent into a living cluster through a proxy"),
+    "replay": (
+        "rocketmq_reindex.jobs.commands",
+        "messages of a store or an export, sent into a cluster through a proxy",
+    ),
     "inspect": ("rocketmq_reindex.jobs.inspect_files", "what a file of a store holds, by its kind"),
     "verify": ("rocketmq_reindex.jobs.verify", "commitlog, ConsumeQueue, IndexFiles and checkpoint compared, both ways"),
     "preflight": ("rocketmq_reindex.jobs.commands", "what the start of a broker will do to a store, without a broker"),

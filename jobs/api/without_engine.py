@@ -372,7 +372,7 @@ def replay(
     commitlog: api_keywords.Paths | None = None,
     delay_levels: str | None = None,
 ) -> ReplayResult:
-    """Send messages of a store into a living cluster, as ``rmq-reindex replay`` does. Nothing is printed.
+    """Send messages of a store or an export into a living cluster, as ``rmq-reindex replay`` does. Nothing is printed.
 
     Returns:
         What was sent. Its ``exit_status`` is 0 where all was, 1 where a message was refused or is doubtful (``failures`` lists
@@ -380,7 +380,7 @@ def replay(
 
     Raises:
         UsageError: A keyword has a value that is not possible (exit status 2).
-        InputError: The store has no log that can be read, ``to`` is no proxy, the journal is of another replay, or an answer
+        InputError: ``store`` is no log and no export, ``to`` is no proxy, the journal is of another replay, or an answer
             was lost (exit status 1). ``error.result`` says what was sent until then.
         ReindexError: Any other failure (exit status 1).
 

@@ -87,10 +87,11 @@ ABOUT: Final = {
         ),
     ),
     "replay": About(
-        "Send messages of a store into a living cluster, through a RocketMQ 5 proxy. The store is only read.",
+        "Send messages of a store, or of an export of one, into a living cluster, through a RocketMQ 5 proxy. It is only read.",
         (
             "rmq-reindex replay /data/store --topic Orders --dry-run",
             "rmq-reindex replay /data/store --topic Orders --to proxy:8081 --journal orders.journal --rate 500",
+            "rmq-reindex replay orders.jsonl --to proxy:8081 --journal orders.journal",
         ),
         (0, 1, 2, 3),
     ),

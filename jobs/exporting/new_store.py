@@ -320,10 +320,12 @@ def own_topics(store: str) -> tuple[str, Mapping[str, Any] | None]:
     return own, table if isinstance(table, dict) else None
 
 
-def settings_like(store: str, commitlogs: Sequence[str]) -> BuildSettings:
-    """Return settings with the sizes, the batch topics and the version that the files of a store show."""
-    settings = BuildSettings(out=files.absolute("."), store=store, commitlogs=tuple(commitlogs))
-    return as_store_shows(settings)[0]
+def sink_like(root: str, store: str, commitlogs: Sequence[str], segments: Sequence[Segment]) -> StoreSink:
+    """Return what writes a store below ``root`` with the sizes, the batch topics and the version that an old store shows."""
+    like = as_store_shows(BuildSettings(out=files.absolute("."), store=store, commitlogs=tuple(commitlogs)))[0]
+    segment_size = max((segment.segment_end - segment.start for segment in segments), default=like.segment_size)
+    _, known = own_topics(store)
+    return StoreSink(root, segment_size, like, (known or {}).keys() - set(like.batch_topics))
 
 
 def taken_schema() -> pa.Schema:

@@ -145,7 +145,7 @@ class Chooser:
             starts, sizes, reasons = (batch.column(name).to_pylist() for name in ("commitLogOffset", formats.SIZE, DAMAGE))
             yield Chosen(position, damage=tuple(map(Hole, [""] * len(starts), starts, sizes, reasons)))
             return
-        taken, left_out = self._without_body(batch)
+        taken, left_out = self.without_body(batch)
         # Of what is left out nobody knows whether the body has what is looked for.
         yield Chosen(position, left_out={} if self.choice.needs_body else left_out)
         batch = batch.filter(pa.array(taken))
@@ -160,11 +160,11 @@ class Chooser:
             first += part.num_rows
             packed = tuple(part.column("commitLogOffset").filter(searched.is_null()).to_pylist())
             if self.choice.needs_body:
-                yield self._chosen(part.filter(pa.array(self._by_body(searched))), position)._replace(unsearched=packed)
+                yield self._chosen(part.filter(pa.array(self.by_body(searched))), position)._replace(unsearched=packed)
             else:
                 yield self._chosen(part, position)._replace(packed=packed)
 
-    def _without_body(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.bool_], Counter[str]]:
+    def without_body(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.bool_], Counter[str]]:
         """Return which rows are taken as far as all but the body tells (bool), and how many are left out only by their kind."""
         choice = self.choice
         wants = Topics(choice.topics).wants
@@ -194,7 +194,7 @@ class Chooser:
         of_kind |= is_waiting
         return taken & of_kind, Counter(batch.column("kind").filter(pa.array(taken & ~of_kind)).to_pylist())
 
-    def _by_body(self, bodies: pa.Array) -> npt.NDArray[np.bool_]:
+    def by_body(self, bodies: pa.Array) -> npt.NDArray[np.bool_]:
         """Return which bodies (binary, unpacked) have what is looked for (bool); null has nothing."""
         choice, taken = self.choice, np.ones(len(bodies), np.bool_)
         if choice.text is not None:
@@ -243,7 +243,7 @@ class Export:
     """One run; ``result`` is true at every moment, also when the run fails."""
 
     def __init__(self, settings: ExportSettings, result: ExportResult, progress: ProgressListener) -> None:
-        self._settings, self._result, self._progress = settings, result, progress
+        self.settings, self._result, self._progress = settings, result, progress
         self._notes = Notes(result.warnings.append, result.warnings.append)
         self._topics, self._left_out, self._lost = Counter[str](), Counter[str](), False
         self._schema = new_store.taken_schema() if settings.is_store else formats.written_schema(body=settings.writes_bodies)
@@ -251,12 +251,12 @@ class Export:
 
     def run(self) -> list[str]:
         """Export. Return what was done, as lines for people. Raises InputError, OSError."""
-        settings, result = self._settings, self._result
+        settings, result = self.settings, self._result
         target = "" if settings.count else _checked_target(settings)
         encode = new_store.RecordReader(self.segments) if settings.is_store else formats.encoder(settings.format)
         batches = self.read(None if settings.count else encode)
         if settings.count:
-            self.take(batches, None, "count")
+            self.take(batches, None, "count", self.extent)
         else:
             with output.locked(target), output.staging(target, overwrite=False) as staging:
                 self._write(batches, target, staging)
@@ -277,7 +277,7 @@ class Export:
 
         ``waiting`` are offsets of delayed messages that are taken, too.
         """
-        settings = self._settings
+        settings = self.settings
         columns = formats.read_columns(
             count=settings.count or settings.is_store,
             body=settings.reads_bodies,
@@ -291,7 +291,7 @@ class Export:
 
     def question(self, columns: tuple[str, ...]) -> MessageQuestion:
         """Return what is asked of the log."""
-        settings = self._settings
+        settings = self.settings
         return MessageQuestion(
             settings.store, settings.commitlogs, settings.choice.read_topics, settings.keys, settings.since, settings.until,
             columns, "stored" if settings.reads_bodies else "none", damage=log_rows.ROWS, delays=settings.delays,
@@ -305,15 +305,19 @@ class Export:
     @cached_property
     def unread(self) -> Unread | None:
         """Where the group stands whose messages alone are taken; None: all are. Raises InputError where nobody says it."""
-        group = self._settings.choice.unconsumed_by
-        return None if group is None else _unread(group, self._settings, self._notes)
+        group = self.settings.choice.unconsumed_by
+        return None if group is None else _unread(group, self.settings, self._notes)
 
-    def take(self, batches: Iterator[Chosen], sink: formats.Sink | None, stage: str) -> None:
-        """Take all that was chosen, and write it into the sink. ``stage`` is what progress calls it."""
-        result = self._result
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Where the log begins, and how many bytes it has. Raises InputError for what is no log."""
         segments = self.segments
-        at = segments[0].start if segments else 0
-        self._progress.begin(stage, sum(segment.data_end - segment.start for segment in segments))
+        return segments[0].start if segments else 0, sum(segment.data_end - segment.start for segment in segments)
+
+    def take(self, batches: Iterator[Chosen], sink: formats.Sink | None, stage: str, extent: tuple[int, int]) -> None:
+        """Take all that was chosen, and write it into the sink. ``stage`` is what progress calls it."""
+        result, at = self._result, extent[0]
+        self._progress.begin(stage, extent[1])
         with contextlib.closing(batches):  # type: ignore[type-var]  # a generator
             for chosen in batches:
                 for hole in chosen.damage:
@@ -323,7 +327,7 @@ class Export:
                 self._topics.update(chosen.topics)
                 self._left_out.update(chosen.left_out)
                 # Who writes no export says it himself.
-                for offset in chosen.packed if self._settings.to else ():
+                for offset in chosen.packed if self.settings.to else ():
                     self._notes.add(
                         "body that is exported as it is stored",
                         f"offset {offset}: its body does not unpack, or into more than --body-max: it is exported as stored",
@@ -350,28 +354,24 @@ class Export:
             self._result.damaged_bytes += hole.length
 
     def _write(self, batches: Iterator[Chosen], target: str, staging: StagingFolder) -> None:
-        settings, result = self._settings, self._result
+        settings, result = self.settings, self._result
         file = os.path.join(staging.temporary, "export")
+        tree, new = staging.tree, None
         if settings.is_store:
-            like = new_store.settings_like(settings.store, settings.commitlogs)
-            segment_size = max((segment.segment_end - segment.start for segment in self.segments), default=like.segment_size)
-            _, known = new_store.own_topics(settings.store)
-            of_store = new_store.StoreSink(staging.tree, segment_size, like, (known or {}).keys() - set(like.batch_topics))
-            sink: formats.Sink = of_store
-        else:
-            sink = formats.sink_of(settings.format, self._schema, staging.tree if settings.is_folder else file)
+            new = new_store.sink_like(tree, settings.store, settings.commitlogs, self.segments)
+        sink: formats.Sink = new or formats.sink_of(settings.format, self._schema, tree if settings.is_folder else file)
         try:
             with files.naming(target):
-                self.take(batches, sink, "export")
+                self.take(batches, sink, "export", self.extent)
                 result.warnings += sink.finish()
         except BaseException:
             sink.abandon()
             raise
         if not result.messages and not settings.allow_empty:
             raise InputError("no message of the log is as was asked for: nothing is written without --allow-empty")
-        if settings.is_store:
-            result.warnings += new_store.derive(staging, of_store.like, self._progress, result.topics, settings.store)
-        written = files.below(staging.tree) if settings.is_folder else [files.entry_of(file)]
+        if new is not None:
+            result.warnings += new_store.derive(staging, new.like, self._progress, result.topics, settings.store)
+        written = files.below(tree) if settings.is_folder else [files.entry_of(file)]
         result.files, result.bytes = len(written), sum(entry.size for entry in written)
         if settings.is_folder:
             output.publish(staging, target, overwrite=False)

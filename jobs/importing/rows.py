@@ -78,15 +78,10 @@ class _Read(NamedTuple):
 _BITS: Final = {pa.int32(): 32, pa.int64(): 64}
 
 
-def read_texts(path: str, schema: pa.Schema) -> Iterator[Rows] | None:
-    """Yield the rows of a file of texts, with the columns ``schema``; None where its name does not end as one of these."""
-    reader = READERS.get(os.path.splitext(path)[1].lower())
-    return None if reader is None else _batched(path, reader(path), schema)
-
-
-def _batched(path: str, rows: Iterator[_Read], schema: pa.Schema) -> Iterator[Rows]:
+def read_texts(path: str, schema: pa.Schema) -> Iterator[Rows]:
+    """Yield the rows of a file of texts, whose name ends as one of READERS, with the columns ``schema``."""
     held, size = list[_Read](), 0
-    for row in rows:
+    for row in READERS[os.path.splitext(path)[1].lower()](path):
         if not _NEEDED_NAMES <= row.values.keys() <= _KNOWN:
             check_columns(set(row.values), f"{escape(path)} {row.where}")
         if held and (len(held) == ROWS or size > BYTES):

@@ -26,7 +26,7 @@ Int64s = npt.NDArray[np.int64]
 class Source(NamedTuple):
     """Rows of an export: what there is to do, in the unit of ``Rows.position``, and what reads them in the order of the log.
 
-    ``read`` takes a folder that is there, for rows that do not fit into memory: it leaves nothing in it.
+    ``read`` takes a folder that is there, for rows that do not fit into memory. It may be called again.
     """
 
     size: int
@@ -36,15 +36,14 @@ class Source(NamedTuple):
 def open_source(path: str, schema: pa.Schema = SCHEMA) -> Source:
     """Return the rows of a file or folder, by the ending of its name. Raises InputError for what is no export."""
     if os.path.isdir(path):
-        return _parquet(sorted(_below(path)), path, schema)
+        return _parquet(sorted(below(path)), path, schema)
     if not os.path.isfile(path):
         raise InputError(f"{escape(path)}: there is no such file or folder")
     if os.path.splitext(path)[1].lower() == ".parquet":
         return _parquet([path], os.path.dirname(path), schema)
-    rows = read_texts(path, schema)
-    if rows is None:
+    if os.path.splitext(path)[1].lower() not in READERS:
         raise InputError(f"{escape(path)}: its name ends with none of {listed([*READERS, '.parquet'])}: rename it")
-    return Source(os.path.getsize(path), lambda _: rows)
+    return Source(os.path.getsize(path), lambda _: read_texts(path, schema))
 
 
 # ------------------------------------------------------------------------------------------------------------------------ files
@@ -95,7 +94,7 @@ class _Run(Protocol):
         """Yield the rows: of those with more bytes than ``room`` one alone."""
 
 
-def _below(folder: str) -> Iterator[str]:
+def below(folder: str) -> Iterator[str]:
     """Yield the Parquet files below a folder, without what writers leave there under names with ``_`` or ``.`` before them.
 
     Raises InputError for all else: nothing that may hold messages is passed over.

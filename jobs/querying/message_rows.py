@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -260,17 +260,26 @@ _RECALLS: Final = "TIMER_DEL_UNIQKEY"
 
 
 def waiting(asked: MessageQuestion) -> npt.NDArray[np.int64]:
-    """Return the offsets in the log of delayed and timer messages that were not delivered, nor recalled (int64, sorted).
+    """Return the offsets in the log of delayed and timer messages that were not delivered, nor recalled (int64, sorted)."""
+    question = dataclasses.replace(
+        asked, topics=(SCHEDULE_TOPIC, TIMER_TOPIC), keys=(), since=None, until=None, columns=_OF_DELAYED, body="none"
+    )
+    every = dataclasses.replace(question, topics=(), columns=("topic", *_SAME))
+    return undelivered(question.read(question.schema()), lambda make: every.read_as(every.schema(), make))
+
+
+def undelivered(
+    delayed: Iterable[pa.RecordBatch],
+    every: Callable[[Callable[[pa.RecordBatch], Iterator[list[tuple[Any, ...]]]]], Iterator[list[tuple[Any, ...]]]],
+) -> npt.NDArray[np.int64]:
+    """Return the offsets of those of ``delayed`` that were not delivered, nor recalled, where ``every`` reads all messages.
 
     Each copy in the topic settles one record of the same message. A timer message is stored once more when it rolls: the newest
     record stands for it.
     """
-    question = dataclasses.replace(
-        asked, topics=(SCHEDULE_TOPIC, TIMER_TOPIC), keys=(), since=None, until=None, columns=_OF_DELAYED, body="none"
-    )
     stored: dict[tuple[Any, ...], list[int]] = {}
     rolled, recalled = Counter[tuple[Any, ...]](), set[str]()
-    for batch in question.read(question.schema()):
+    for batch in delayed:
         for *same, offset, pairs in zip(*(batch.column(name).to_pylist() for name in _OF_DELAYED), strict=True):
             properties, identity = dict(pairs or ()), tuple(same)
             if mark := properties.get(_RECALLS):
@@ -290,8 +299,7 @@ def waiting(asked: MessageQuestion) -> npt.NDArray[np.int64]:
         yield list(zip(*(rows.column(name).to_pylist() for name in columns), strict=True))
 
     delivered = Counter[tuple[Any, ...]]()
-    question = dataclasses.replace(question, topics=(), columns=columns)
-    for rows in question.read_as(question.schema(), copies):
+    for rows in every(copies):
         delivered.update(identity for identity in rows if identity in stored)
     left = list[int]()
     for identity, offsets in stored.items():

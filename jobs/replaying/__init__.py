@@ -1,1 +1,1 @@
-"""``rmq-reindex replay``: messages of a store, sent into a living cluster."""
+"""``rmq-reindex replay``: messages of a store or an export, sent into a living cluster."""

@@ -170,7 +170,7 @@ class ReplayResult(WarnedResult):
     messages: int = 0
     """messages that were chosen, as far as the log was read"""
     size: int = 0
-    """bytes of their records in the log"""
+    """bytes of their records in the log; of an export those of their bodies"""
     sent: int = 0
     """messages that this run sent, or with ``dry_run`` would send"""
     sent_before: int = 0

@@ -12,19 +12,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.exporting.options import ExportResult
 from rocketmq_reindex.jobs.exporting.run import Export
-from rocketmq_reindex.jobs.querying import message_rows
 from rocketmq_reindex.jobs.replaying import journal as journals
 from rocketmq_reindex.jobs.replaying.journal import Journal
 from rocketmq_reindex.jobs.replaying.options import FAILURES_MAX, ReplayFailure, ReplayResult, ReplaySettings
 from rocketmq_reindex.jobs.replaying.sending import NORMAL, ROW, Answer, Outgoing, Proxy, flaw, now, outgoing
-from rocketmq_reindex.storage_format import layouts
-from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.jobs.replaying.sources import source_of
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
 from rocketmq_reindex.storage_format.showing import counted, escape
 
@@ -293,10 +290,6 @@ class Sender:
 # -------------------------------------------------------------------------------------------------------------------------- run
 
 
-_HEAD: Final = 4096
-_PIECE: Final = 4 << 20
-
-
 class Replay:
     """One run; ``result`` is true at every moment, also when the run fails."""
 
@@ -308,6 +301,7 @@ class Replay:
     def run(self) -> list[str]:
         """Send what was chosen. Return what was done, as lines for people. Raises InputError, OSError."""
         settings, result = self._settings, self._result
+        self._source = source_of(self._export)
         if settings.dry_run:
             journal = (
                 Journal(settings.journal, self._bound(), write=False) if settings.journal else Journal("", {}, write=False)
@@ -339,38 +333,20 @@ class Replay:
         return result.lines()
 
     def _bound(self) -> dict[str, Any]:
-        """Return what the journal is bound to. Raises InputError for what is no log."""
-        segments = self._export.segments
-        digest = new_digest()
-        if segments:
-            digest.update(files.head(segments[0].path, _HEAD))
-            with files.Reader(segments[-1].path) as last:
-                size = segments[-1].data_end - segments[-1].start
-                for at in range(0, size, _PIECE):
-                    piece = np.empty(min(_PIECE, size - at), np.uint8)
-                    last.read_into(at, piece)
-                    digest.update(piece.data)
-        unread = self._export.unread
-        log = {
-            "begin": segments[0].start if segments else 0,
-            "end": segments[-1].data_end if segments else 0,
-            "digest": digest.digest().hex(),
-        }
+        """Return what the journal is bound to. Raises InputError for what is neither a log nor an export."""
+        bound, unread = self._source.bound(), self._export.unread
         read = None
         if unread is not None:
             places = sorted((topic, *pair) for topic, queues in unread.items() for pair in queues.items())
             read = hashlib.blake2b(repr(places).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
-        return {"log": log, **self._settings.bound, "position of the group": read}
+        return {"log": bound, **self._settings.bound, "position of the group": read}
 
     def _send(self, journal: Journal, proxy: Proxy | None) -> None:
-        choice = self._settings.source.choice
         sender = Sender(self._settings, self._result, journal, proxy)
         try:
-            waiting = None
-            if choice.begin_offset == 0 and choice.end_offset == layouts.INT64_MAX:
-                waiting = message_rows.waiting(self._export.question(()))
             try:
-                self._export.take(self._export.read(_itself, waiting), sender, "count" if proxy is None else "replay")
+                stage = "count" if proxy is None else "replay"
+                self._export.take(self._source.chosen(), sender, stage, self._source.extent)
                 sender.finish()
             except BaseException:
                 sender.abandon()
@@ -383,7 +359,3 @@ class Replay:
         taken, result = self._taken, self._result
         result.messages, result.size, result.left_out = taken.messages, taken.size, taken.left_out
         result.damaged, result.damaged_bytes, result.unsearched = taken.damaged, taken.damaged_bytes, taken.unsearched
-
-
-def _itself(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch

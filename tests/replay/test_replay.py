@@ -25,7 +25,7 @@ from tests.tools.seeds import SEED
 
 TOPICS = {
     "Plain": "", "Renamed": "", "Fifo": "FIFO", "Queues": "FIFO", "Late": "DELAY", "Sold": "TRANSACTION", "Picky": "",
-    "Stays": "",
+    "Stays": "", "Exported": "FIFO", "ExportedLines": "FIFO",
     **{f"Killed{number}": "FIFO" for number in range(60)},
 }  # fmt: skip
 PACKED = 1
@@ -101,6 +101,36 @@ def test_each_message_comes_once_as_it_was(tmp_path: Path, cluster: Cluster) -> 
     assert len(cluster.stored("Plain")) == 300
     dry = rr.replay(tmp_path / "store", to=cluster.address, journal=journal, dry_run=True)
     assert (dry.sent, dry.sent_before, dry.exit_status) == (0, 300, 0)
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows"])
+def test_each_message_of_an_export_comes_once_as_it_was(tmp_path: Path, cluster: Cluster, name: str) -> None:
+    topic = "Exported" if name == "rows" else "ExportedLines"
+    more: Any = {"KEYS": "zeta all", "TAGS": "paid", "a": "=1"}
+    puts = write(tmp_path / "store", numbered(topic, 200, **more))
+    rr.export(tmp_path / "store", to=tmp_path / name, format="parquet" if name == "rows" else "jsonl")
+    words = (tmp_path / name, "--to", cluster.address, "--journal", tmp_path / "journal", "--queue-groups")
+    process = start(*words, "--rate", "100", "--json")
+    while not _sent_some(tmp_path / "journal"):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    first = json.loads(process.communicate(timeout=60)[0])
+    assert 0 < first["sent"] < 200
+    status, found, said = replay(*words, "--resend-doubtful")
+    assert (status, found["sent"] + found["sent_before"], found["doubtful"]) == (0, 200, 0), said
+    stored = cluster.stored(topic)
+    assert 200 <= len(stored) <= 200 + first["doubtful"]
+    rows = {int(origin(row)["phy_offset"]): row for row in stored}
+    assert rows.keys() == {put.offset for put in puts}
+    for put in puts:
+        row = rows[put.offset]
+        assert (row["body"], row["keys"], row["tags"], row["properties"]["a"]) == (put.message.body, "zeta all", "paid", "=1")
+        assert origin(row)["queue_offset"] == str(put.queue_offset)
+    for queue in range(3):
+        mine = [rows[put.offset]["commitLogOffset"] for put in puts if put.message.queue_id == queue]
+        assert first["doubtful"] or mine == sorted(mine)
+    again = replay(*words)
+    assert (again[0], again[1]["sent"], again[1]["sent_before"]) == (0, 0, 200)
 
 
 def test_order_of_groups_and_of_queues(tmp_path: Path, cluster: Cluster) -> None:

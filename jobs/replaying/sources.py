@@ -1,0 +1,227 @@
+"""What a replay reads: the log of a store, or an export of one, whose rows say what its records were."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketmq_reindex import files
+from rocketmq_reindex.jobs.exporting import formats
+from rocketmq_reindex.jobs.exporting.run import Chooser, Chosen, Export
+from rocketmq_reindex.jobs.importing import rows as importing_rows, sources
+from rocketmq_reindex.jobs.querying import message_rows
+from rocketmq_reindex.jobs.replaying.sending import ROW
+from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format.digest import new_digest
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.record import meaning
+from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.udfs.messages.batches import BODY, COLUMNS, counts_in
+
+T = TypeVar("T")
+Mask = npt.NDArray[np.bool_]
+
+
+class Source(Protocol):
+    """Messages in the order of their log."""
+
+    extent: tuple[int, int]
+    """where they begin, and how long that is, in the unit of ``Chosen.position``"""
+
+    def bound(self) -> dict[str, Any]:
+        """Return what tells this source from another one."""
+
+    def chosen(self) -> Iterator[Chosen]:
+        """Return what is chosen, with the columns ROW. Raises InputError for what cannot be read."""
+
+
+def source_of(export: Export) -> Source:
+    """Return what there is in the place of a store. Raises InputError for what is neither a log nor an export."""
+    place = export.settings.store
+    return ExportSource(export) if place and not export.settings.commitlogs and _is_export(place) else StoreSource(export)
+
+
+def _is_export(place: str) -> bool:
+    if files.no_rename(place) or not os.path.isdir(place):
+        return not files.no_rename(place) and os.path.isfile(place)
+    names = [] if os.path.lexists(files.join(place, layouts.COMMITLOG)) else os.listdir(place)
+    return any(name.startswith("topic=") or name.endswith(".parquet") for name in names)
+
+
+def _takes_waiting(export: Export) -> bool:
+    """Return whether delayed messages are taken that wait: they have another queue than the one whose offsets are named."""
+    choice = export.settings.choice
+    return choice.begin_offset == 0 and choice.end_offset == layouts.INT64_MAX
+
+
+def _itself(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+# ------------------------------------------------------------------------------------------------------------------------ store
+
+_HEAD: Final = 4096
+_PIECE: Final = 4 << 20
+
+
+class StoreSource:
+    """The log of a store."""
+
+    def __init__(self, export: Export) -> None:
+        self._export, self.extent = export, export.extent
+
+    def bound(self) -> dict[str, Any]:
+        """Return where the log begins and ends, and a digest of its head and its last segment."""
+        segments, digest = self._export.segments, new_digest()
+        if segments:
+            digest.update(files.head(segments[0].path, _HEAD))
+            with files.Reader(segments[-1].path) as last:
+                size = segments[-1].data_end - segments[-1].start
+                for at in range(0, size, _PIECE):
+                    piece = np.empty(min(_PIECE, size - at), np.uint8)
+                    last.read_into(at, piece)
+                    digest.update(piece.data)
+        return {
+            "begin": segments[0].start if segments else 0,
+            "end": segments[-1].data_end if segments else 0,
+            "digest": digest.digest().hex(),
+        }
+
+    def chosen(self) -> Iterator[Chosen]:
+        """Return what is chosen of the log."""
+        waiting = message_rows.waiting(self._export.question(())) if _takes_waiting(self._export) else None
+        return self._export.read(_itself, waiting)
+
+
+# ----------------------------------------------------------------------------------------------------------------------- export
+
+_OFFSET: Final = "commitLogOffset"
+_SAID: Final = ("topic", "queueId", "consumeQueueOffset", _OFFSET, "storeTimestamp", "bornTimestamp", "batchSize", "sysFlag",
+                "kind")  # fmt: skip
+"""columns that each row has a value in"""
+_BODIES: Final = {formats.PACKED: pa.string(), BODY: pa.binary()}
+_SCHEMA: Final = pa.schema([(name, _BODIES[name] if name in _BODIES else COLUMNS[name][0]) for name in ROW])
+_WAITING: Final = (meaning.SCHEDULED, meaning.TIMER)
+
+
+class ExportSource:
+    """Rows that ``export`` wrote: a file of JSON lines, CSV or Parquet, or a folder of Parquet files."""
+
+    def __init__(self, export: Export) -> None:
+        self._export, self._path = export, export.settings.store
+        if export.settings.choice.unconsumed_by is not None and not export.settings.consumer_offsets:
+            raise InputError("--unconsumed-by of an export: name files of consumer offsets by --consumer-offsets")
+        self._rows = sources.open_source(self._path, _SCHEMA)
+        self.extent = 0, self._rows.size
+
+    def bound(self) -> dict[str, Any]:
+        """Return the names of the files below the export, and a digest of all of them."""
+        digest = hashlib.blake2b(digest_size=16)
+        paths = sorted(sources.below(self._path)) if os.path.isdir(self._path) else [self._path]
+        for path in paths:
+            name = os.path.relpath(path, self._path).encode("utf-8", "surrogateescape")
+            digest.update(b"%d %b %d " % (len(name), name, os.path.getsize(path)))
+            with open(path, "rb") as file:
+                while piece := file.read(_PIECE):
+                    digest.update(piece)
+        return {"export": digest.hexdigest()}
+
+    def chosen(self) -> Iterator[Chosen]:
+        """Yield what is chosen of the rows."""
+        settings = self._export.settings
+        with tempfile.TemporaryDirectory(prefix="rmq-reindex-") as scratch:
+            waiting = self._waiting(scratch) if _takes_waiting(self._export) else None
+            chooser = Chooser(settings.choice, None, 0, True, _SCHEMA, None, self._export.unread, waiting)
+            for rows in self._checked(scratch):
+                yield self._choose(chooser, rows)
+
+    def _checked(self, scratch: str) -> Iterator[importing_rows.Rows]:
+        """Yield all rows. Raises InputError for one that does not say what a replay needs."""
+        last = -1
+        for rows in self._rows.read(scratch):
+            for name in _SCHEMA.names:
+                _refuse(rows, ~rows.named.get(name, np.zeros(rows.batch.num_rows, np.bool_)), name, "there is no such column")
+            for name in _SAID:
+                _refuse(rows, np.asarray(rows.batch.column(name).is_null()), name, "is missing")
+            offsets = rows.batch.column(_OFFSET).to_numpy()
+            # A journal knows a message by it, and what is below one that is said is done with.
+            _refuse(rows, np.diff(offsets, prepend=last) <= 0, _OFFSET, "is not above that of the row before")
+            last = int(offsets[-1])
+            yield rows
+
+    def _choose(self, chooser: Chooser, rows: importing_rows.Rows) -> Chosen:
+        settings, batch = self._export.settings, rows.batch
+        taken, left_out = chooser.without_body(batch)
+        times = batch.column("storeTimestamp").to_numpy()
+        within = (times >= (settings.since or 0)) & (times < (layouts.INT64_MAX if settings.until is None else settings.until))
+        if settings.keys:
+            within &= _have_key(batch, frozenset(settings.keys))
+        if not within.all():
+            left_out = Counter[str]()
+        batch = batch.filter(pa.array(taken & within))
+        unsearched: tuple[int, ...] = ()
+        if settings.choice.needs_body:
+            # What is packed did not unpack when it was exported.
+            is_packed = batch.column(formats.PACKED).is_valid()
+            unsearched, left_out = tuple(batch.column(_OFFSET).filter(is_packed).to_pylist()), Counter[str]()
+            found = chooser.by_body(pc.if_else(is_packed, pa.scalar(None, pa.binary()), batch.column(BODY)))
+            batch = batch.filter(pa.array(found))
+        body = pc.fill_null(batch.column(BODY), b"")
+        batch = batch.set_column(batch.schema.get_field_index(BODY), BODY, body)
+        size = pc.sum(pc.binary_length(body)).as_py() or 0
+        encoded = batch if batch.num_rows else None
+        return Chosen(rows.position, encoded, batch.num_rows, size, counts_in(batch.column("topic")), left_out,
+                      unsearched=unsearched)  # fmt: skip
+
+    def _waiting(self, scratch: str) -> npt.NDArray[np.int64]:
+        """Return the offsets of delayed messages of which the export has no delivered copy (int64, sorted).
+
+        Raises InputError where it has nothing that was delivered: then nobody sees which of them were.
+        """
+        messages = 0
+
+        def delayed() -> Iterator[pa.RecordBatch]:
+            nonlocal messages
+            for rows in self._checked(scratch):
+                kinds = rows.batch.column("kind")
+                messages += int(pc.sum(pc.equal(kinds, meaning.MESSAGE)).as_py() or 0)
+                yield _with_crc(rows.batch.filter(pc.is_in(kinds, pa.array(_WAITING))))
+
+        def every(make: Callable[[pa.RecordBatch], Iterator[T]]) -> Iterator[T]:
+            for rows in self._checked(scratch):
+                yield from make(_with_crc(rows.batch))
+
+        waiting = message_rows.undelivered(delayed(), every)
+        if len(waiting) and not messages and self._export.settings.choice.taken_kinds & {meaning.MESSAGE}:
+            raise InputError(
+                f"{escape(self._path)}: has delayed messages, and none that was delivered: export with --kind all, so that it "
+                "shows which of them still wait"
+            )
+        return waiting
+
+
+def _refuse(rows: importing_rows.Rows, wrong: Mask, name: str, what: str) -> None:
+    if wrong.any():
+        needs = "replay needs all columns of an export, in the order of the log, and each message once"
+        raise InputError(f"{rows.place(int(wrong.argmax()))}: {name}: {what}: {needs}")
+
+
+def _have_key(batch: pa.RecordBatch, wanted: frozenset[str]) -> Mask:
+    """Return which rows have one of these as a word of their keys, or as their unique key (bool)."""
+    pairs = zip(batch.column("keys").to_pylist(), batch.column("uniqKey").to_pylist(), strict=True)
+    return np.array([not wanted.isdisjoint([*(keys or "").split(" "), unique]) for keys, unique in pairs], np.bool_)
+
+
+def _with_crc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    sums = [None if body is None else zlib.crc32(body) for body in batch.column(BODY).to_pylist()]
+    return batch.append_column("bodyCRC", pa.array(sums, pa.int64()))
