@@ -52,8 +52,10 @@ def source_of(export: Export) -> Source:
 
 
 def _is_export(place: str) -> bool:
-    if files.no_rename(place) or not os.path.isdir(place):
-        return not files.no_rename(place) and os.path.isfile(place)
+    if files.no_rename(place):
+        return False
+    if not os.path.isdir(place):
+        return os.path.splitext(place)[1].lower() in (*importing_rows.READERS, ".parquet")
     names = [] if os.path.lexists(files.join(place, layouts.COMMITLOG)) else os.listdir(place)
     return any(name.startswith("topic=") or name.endswith(".parquet") for name in names)
 
