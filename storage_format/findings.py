@@ -42,6 +42,11 @@ CODES: Final = {
     "queue-pre-blank": "pre-blank after a unit",
     "queue-backwards": "unit that lies before the one before it",
     "queue-overlap": "unit whose record begins inside the record of the one before it",
+    # consumequeue_ext; ``at`` is a byte of the file, but of its name
+    "ext-name": "the first logical byte of the file of consumequeue_ext is no multiple of its size",
+    "ext-unit": "bytes behind the last unit that are no unit",
+    "ext-bit-map": "unit whose bit map has another size than the unit has room for",
+    "ext-stray": "bytes behind the end of the file's units that are not zero",
     # IndexFile; ``at`` is a byte of the file, a slot or an item, as the name says
     "index-size": "file size is not that of its slots and items (at: the size)",
     "index-count": "header's indexCount is not the number of items + 1 (at: indexCount)",

@@ -86,6 +86,7 @@ class Layout:
 COMMITLOG: Final = "commitlog"
 QUEUES: Final = "consumequeue"
 BATCH_QUEUES: Final = "batchconsumequeue"
+EXT_QUEUES: Final = "consumequeue_ext"
 INDEX: Final = "index"
 CHECKPOINT: Final = "checkpoint"
 CONFIG: Final = "config"
@@ -96,6 +97,8 @@ DEFAULT_SEGMENT: Final = 1 << 30
 """bytes of a segment (``mappedFileSizeCommitLog``)"""
 DEFAULT_QUEUE_FILE: Final = 300_000 * 20
 """bytes of a ConsumeQueue file (``mappedFileSizeConsumeQueue``)"""
+DEFAULT_EXT_FILE: Final = 48 << 20
+"""bytes of a file of consumequeue_ext (``mappedFileSizeConsumeQueueExt``)"""
 DEFAULT_BATCH_FILE: Final = 300_000 * 46
 """bytes of a batch ConsumeQueue file (``mappedFileSizeBatchConsumeQueue``)"""
 DEFAULT_SLOTS: Final = 5_000_000

@@ -16,7 +16,7 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 # ---------------------------------------------------------------------------------------------------------------------- schemas
 # The rows that pass between tasks through Spark's shuffle: few, packed, never one for each message.
 
-SUMMARY, UNITS, RUNS, TOPICS, BATCHES, BATCH_RUNS, DELAYED = range(7)
+SUMMARY, UNITS, RUNS, TOPICS, BATCHES, BATCH_RUNS, DELAYED, EXTENDED = range(8)
 """The kinds of rows. A SUMMARY goes to the driver; all others are shuffled (``storage_format.queue.cells`` packs data)."""
 
 

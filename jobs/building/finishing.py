@@ -179,6 +179,8 @@ def finish(
     for part in (layouts.QUEUES, layouts.INDEX):
         if part in settings.only:
             files.make_folder(files.join(staging.tree, part))
+    if settings.filters is not None:
+        files.make_folder(files.join(staging.tree, layouts.EXT_QUEUES))
     entries = full.name_index_files(staging, written, leftovers)
     if layouts.CHECKPOINT not in settings.only:
         return entries, None, []

@@ -22,7 +22,7 @@ from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.order.placements import Reroute
 from rocketmq_reindex.udfs.staging import Positions, StagingFolder
 from rocketmq_reindex.udfs.write.index import IndexFileResult, WriteIndex
-from rocketmq_reindex.udfs.write.queues import FilesResult, WriteBatches, WriteQueues, write_empty_files
+from rocketmq_reindex.udfs.write.queues import FilesResult, WriteBatches, WriteExtended, WriteQueues, write_empty_files
 
 # ---------------------------------------------------------------------------------------------------------------------- writing
 # Write ConsumeQueue files and IndexFiles into the staging tree, both kinds at the same time.
@@ -49,6 +49,10 @@ def write_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummar
     if not any(summary.units for summary in accepted):
         return []
     staging, reroute = scan.staging, None
+    if settings.filters is not None:
+        extend = WriteExtended(staging, settings.cq_file_size, settings.cq_ext_file_size, order.placements, settings.filters)
+        results = FilesResult.read(scan.engine.reduce(handover.EXTENDED, scan.left_out(accepted), None, extend))
+        return [*results, write_empty_files(staging, settings.cq_file_size, order.opened)] if order.opened else results
     if order.placements:
         reroute = Reroute(order.placements, scan.task.units_per_file, scan.task.keys)
     writer = WriteQueues(staging, settings.cq_file_size)

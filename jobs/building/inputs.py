@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.building import extending
 from rocketmq_reindex.jobs.building.advice import REPAIR, stopped
 from rocketmq_reindex.jobs.building.options import BuildSettings, batch_topics_of
 from rocketmq_reindex.jobs.building.planning import check_range_size
@@ -144,7 +145,8 @@ def as_store_shows(settings: BuildSettings) -> tuple[BuildSettings, list[str], l
     settings, notes, told = _of_version(settings, sizes.defaults)
     if not settings.rules.batch_queues:
         settings, of_topics = dataclasses.replace(settings, batch_topics=named.batch_topics), []
-    return settings, [*sizes.notes, *of_topics, *notes], [*sizes.warnings, *told]
+    settings, of_ext, told_of_ext = extending.as_store_shows(settings)
+    return settings, [*sizes.notes, *of_topics, *notes, *of_ext], [*sizes.warnings, *told, *told_of_ext]
 
 
 def _of_topics(settings: BuildSettings) -> tuple[BuildSettings, list[str]]:

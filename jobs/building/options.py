@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table
@@ -17,8 +17,12 @@ from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths, has_bytes, topics_config
 from rocketmq_reindex.storage_format import errors, showing, topics as storage_format_topics
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX
+from rocketmq_reindex.storage_format.queue.units import EXT_FILE_MIN
 from rocketmq_reindex.storage_format.timer.layout import DELIVER
 from rocketmq_reindex.udfs.times import delay_levels
+
+if TYPE_CHECKING:
+    from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +58,8 @@ class BuildSettings(StoreSettings):
     build_id: str = ""
     incremental: bool = False
     recheck: bool = False
+    filters: ConsumerFilters | None = field(default=None, compare=False)
+    """of a build with consumequeue_ext: the registrations by which bits are set (``inputs.look_at``)"""
 
     @property
     def window(self) -> int:
@@ -102,6 +108,7 @@ class BuildSettings(StoreSettings):
         if self.recheck and not self.incremental:
             yield "--recheck: goes with --incremental: a full build reads everything anyway"
         yield from self._delay_problems()
+        yield from self._ext_problems()
 
     def _row_problems(self) -> Iterator[str]:
         """Yield what is wrong where a run without Spark is asked for Delta tables."""
@@ -115,6 +122,17 @@ class BuildSettings(StoreSettings):
                 "--tables: rows of Delta tables need Spark and Java: leave it out, add --incremental, which keeps there what "
                 "it knows of the log, or take --engine spark"
             )
+
+    def _ext_problems(self) -> Iterator[str]:
+        """Yield what is wrong with consumequeue_ext."""
+        if self.cq_ext == "none":
+            return
+        if self.incremental:
+            yield "--cq-ext: goes without --incremental, which cannot go on with consumequeue_ext: leave one of them out"
+        if not EXT_FILE_MIN <= self.cq_ext_file_size <= INT32_MAX:
+            yield f"{self._told('cq_ext_file_size')}: a file has at least {EXT_FILE_MIN} bytes, and at most 2 GiB"
+        if not (1 <= (self.bloom_error_rate or 1) < 100 and self.bloom_consumers >= 0):
+            yield "--broker-conf: maxErrorRateOfBloomFilter is 1 to 99, and expectConsumerNumUseFilter at least 1"
 
     def _delay_problems(self) -> Iterator[str]:
         """Yield what is wrong where less than the whole log would decide what was delivered."""
@@ -140,6 +158,8 @@ class BuildSettings(StoreSettings):
         # A limit that is none is null; the place of a file is not told.
         values |= {name: None for name in ("until_offset", "until_time") if values[name] == INT64_MAX}
         values |= {"consumer_offsets": bool(self.consumer_offsets)}
+        if self.cq_ext != "none":
+            values |= {name: getattr(self, name) for name in option_table.EXTENDED}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
@@ -179,7 +199,7 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     values |= watch_environment()
     values |= {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     values.setdefault("store", "")
-    values["named"] = frozenset((*SIZES, "broker_version", "batch_topics", "engine")) & values.keys()
+    values["named"] = frozenset((*SIZES, *option_table.EXTENDED, "broker_version", "batch_topics", "engine")) & values.keys()
     return values
 
 

@@ -93,7 +93,7 @@ def scan_settings(settings: BuildSettings) -> ScanSettings:
         want_units=layouts.QUEUES in settings.only,
         want_items="index" in settings.only or "checkpoint" in settings.only,
         want_topics=settings.write_topics,
-        want_messages=settings.write_delay,
+        want_messages=settings.write_delay or settings.filters is not None,
         # A build passes over light queues that stop a broker, and takes records that lack a CRC.
         strict_lmq=settings.mends and settings.lmq,
         need_crc=settings.mends and settings.property_crc_forced,

@@ -174,7 +174,10 @@ class Build:
         settings, engine, staging = self.settings, work.engine, work.staging
         keys = engine.buckets(-(-work.log.size // BUCKET_BYTES), staging)
         units_per_file = settings.cq_file_size // UNIT_SIZE
-        task = ScanTask(staging, "", 0, planning.scan_settings(settings), units_per_file, keys, settings.write_topics)
+        task = ScanTask(
+            staging, "", 0, planning.scan_settings(settings), units_per_file, keys, settings.write_topics,
+            delays=settings.write_delay, filters=settings.filters,
+        )  # fmt: skip
         return scanning.Scan(engine, staging, task, self.reporter, work.steps.memory, store=settings.store)
 
     def _build(self, work: _Work, scan: scanning.Scan) -> bool:

@@ -6,30 +6,29 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.command.option_table import OPTIONS, TIMERS
+from rocketmq_reindex.jobs.command.option_table import BLOOM, OPTIONS, TIMERS
 from rocketmq_reindex.storage_format import errors, showing
-from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import CONSUMERS, ERROR_RATE, UNIT_SIZE
 from rocketmq_reindex.storage_format.timer.layout import precision_ms
 
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _OPTIONS: Final = {option.conf: (option.dest or name, option.type) for name, option in OPTIONS.items() if option.conf}
 _NUMBERS: Final = {conf: name for conf, (name, kind) in _OPTIONS.items() if kind is int} | {
-    conf: name for name, conf in TIMERS.items()
+    conf: name for name, conf in {**TIMERS, **BLOOM}.items()
 }
 _TEXTS: Final = {conf: name for conf, (name, kind) in _OPTIONS.items() if kind is not int}
 _SWITCHES: Final = {"enableAcceleratedRecovery": "accelerated", "timerRocksDBEnable": "timer_rocksdb"}
 _OTHERS: Final = (
     *_SWITCHES, "forceVerifyPropCRC", "checkCRCOnRecover", "storeType",
     "rocksdbCQDoubleWriteEnable", "enableLmq", "enableMultiDispatch", "enableDLegerCommitLog",
+    "enableConsumeQueueExt", "enableCalcFilterBitMap",
 )  # fmt: skip
 _USUAL: Final = frozenset({
     "brokerClusterName", "brokerName", "brokerId", "brokerRole", "brokerIP1", "brokerIP2", "namesrvAddr", "listenPort",
     "deleteWhen", "flushDiskType", "autoCreateTopicEnable",
 })  # fmt: skip
 """names by which a file is known for a broker's, though nothing is taken from them"""
-_NO_MISTAKES: Final = frozenset({"mappedFileSizeConsumeQueueExt"})
-"""the only names of ``MessageStoreConfig`` and ``BrokerConfig`` that look like another one that is taken"""
 _SIMILAR: Final = 0.85
 _NO_TEXT: Final = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 """control characters that no properties file has, in whatever encoding; terminals' own (ESC) are shown as escapes"""
@@ -43,7 +42,7 @@ def check_names(text: str, path: str, more: Iterable[str] = ()) -> tuple[str, ..
     of a broker.
     """
     conf, taken = read_properties(text), {*_NUMBERS, *_TEXTS, *_OTHERS, *more}
-    right = taken | _USUAL | _NO_MISTAKES
+    right = taken | _USUAL
     asked = [
         f"{showing.escape(name, 60)}: is {near[0]} meant?"
         for name in sorted(conf.keys() - right)
@@ -229,4 +228,8 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
         settings["rocksdb"] = lines
     if all(is_on(conf.get(name, "")) for name in ("enableLmq", "enableMultiDispatch")):
         settings["lmq"] = True
+    if is_on(conf.get("enableConsumeQueueExt", "")):
+        # BrokerConfig's defaults: a broker makes its filter anew at each start.
+        settings = {"bloom_error_rate": ERROR_RATE, "bloom_consumers": CONSUMERS, **settings}
+        settings["cq_ext"] = "bitmap" if is_on(conf.get("enableCalcFilterBitMap", "")) else "plain"
     return settings

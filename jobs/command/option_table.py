@@ -103,6 +103,9 @@ OPTIONS: Final = _of(
     until_time=Option("stop at the first record stored later: ms since 1970, or ISO with zone", "T", o.time_for("--until-time"),
         layouts.INT64_MAX, "the log's end"),
     lmq=Option("include light message queues (enableLmq, enableMultiDispatch)"),
+    cq_ext=Option("build consumequeue_ext: not, with units alone (enableConsumeQueueExt), or also with the bit maps of the "
+        "groups in STORE/config/consumerFilter.json (enableCalcFilterBitMap)", default="none", shown=_OR,
+        choices=get_args(o.CqExt)),
     write_topics=Option("also draft DIR/config/topics.json from the log"),
     write_delay=Option(
         "also write config/delayOffset.json and timer files, so that a broker delivers pending messages alone"),
@@ -191,6 +194,8 @@ OPTIONS: Final = _of(
     batch_cq_file_size=Option("size of a batch ConsumeQueue file, a multiple of 46", "BYTES", int, layouts.DEFAULT_BATCH_FILE,
         _OR, conf="mapperFileSizeBatchConsumeQueue")
     .but("preflight", help="size of a batch ConsumeQueue file", shown=_FILES).but("verify", shown=_FILES),
+    cq_ext_file_size=Option("size of a file of consumequeue_ext", "BYTES", int, layouts.DEFAULT_EXT_FILE, _OR,
+        conf="mappedFileSizeConsumeQueueExt"),
     hash_slots=Option("number of slots of an IndexFile", "N", int, layouts.DEFAULT_SLOTS, _OR, conf="maxHashSlotNum")
     .but(_LOOK, shown=_FILES).but("inspect", shown="taken from the file"),
     index_items=Option("number of items of an IndexFile, as maxIndexNum", "N", int, layouts.DEFAULT_ITEMS, _OR,
@@ -300,11 +305,11 @@ _RUN: Final = (
     "broker_version topics_config max_fill snapshot range_size master engine json"
 )
 _WATCH: Final = "progress log_format metrics store_name"
-_DELAY: Final = "write_topics write_delay undecided consumer_offsets"
+_BESIDES: Final = "cq_ext cq_ext_file_size write_topics write_delay undecided consumer_offsets"
 COMMANDS: Final = {
     "info": "store commitlog json",
     "build": f"store out only index_policy on_damage queue_order checkpoint include_topic exclude_topic until_offset "
-    f"until_time {_DELAY} overwrite allow_empty dry_run {_RUN} keep_zeros {_WATCH} tables messages_table incremental recheck "
+    f"until_time {_BESIDES} overwrite allow_empty dry_run {_RUN} keep_zeros {_WATCH} tables messages_table incremental recheck "
     "build_id",
     "query": "store topic key tag queue offset time id physical begin end max json body body_max scan commitlog hash_slots "
     "index_items delay_levels broker_conf",
@@ -319,7 +324,7 @@ COMMANDS: Final = {
     "verify": f"store only sample against report work {_RUN} {_WATCH} incremental tables recheck",
     "preflight": "store broker_version abort broker_conf commitlog segment_size cq_file_size batch_cq_file_size hash_slots "
     "index_items count_limit json",
-    "repair": f"store out replica extend majority link tombstones include_broken explain {_DELAY} {_RUN} {_WATCH}",
+    "repair": f"store out replica extend majority link tombstones include_broken explain {_BESIDES} {_RUN} {_WATCH}",
     "fetch": "build to topics threads keep commitlog partial allow_empty other_log dry_run json",
     "report": "source out store summary",
 }
@@ -331,6 +336,10 @@ TIMERS: Final = {
     "file_reserved_hours": "fileReservedTime",
 }
 """numbers of a broker.conf that timer files depend on: settings without an option"""
+BLOOM: Final = {"bloom_error_rate": "maxErrorRateOfBloomFilter", "bloom_consumers": "expectConsumerNumUseFilter"}
+"""likewise those that the bit maps of consumequeue_ext depend on"""
+EXTENDED: Final = ("cq_ext", "cq_ext_file_size")
+"""the settings that a manifest has where a build writes consumequeue_ext"""
 MANIFEST: Final = (
     "only", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "segment_size", "index_policy", "on_damage",
     "queue_order", "crc", "checkpoint", "lmq", "delay_levels", "broker_version", "include_topics", "exclude_topics",

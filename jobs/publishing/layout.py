@@ -32,7 +32,10 @@ CONFIGS: Final = (TOPICS, DELAY_OFFSETS, CONSUMER_OFFSETS, TIMER_CHECK)
 TIMERS: Final = ("timerlog", "timerwheel")
 SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items")
 """The settings, as the manifest has them, that decide how large files are."""
-PUBLISHED: Final = (layouts.QUEUES, layouts.BATCH_QUEUES, layouts.INDEX, layouts.CHECKPOINT, *TIMERS, layouts.CONFIG, MANIFEST)
+PUBLISHED: Final = (
+    layouts.QUEUES, layouts.BATCH_QUEUES, layouts.EXT_QUEUES, layouts.INDEX, layouts.CHECKPOINT, *TIMERS,
+    layouts.CONFIG, MANIFEST,
+)  # fmt: skip
 """Names a build writes in DIR; ``--overwrite`` replaces them in a folder that has the manifest."""
 OR_OVERWRITE: Final = ", or give --overwrite"
 """ends the error on a DIR that is not empty, for commands with that option"""

@@ -136,6 +136,12 @@ class StoreSettings:
     segment_size: int = option_table.default_of("segment_size")
     crc: option.Crc = option_table.default_of("crc")
     lmq: bool = False
+    cq_ext: option.CqExt = option_table.default_of("cq_ext")
+    cq_ext_file_size: int = option_table.default_of("cq_ext_file_size")
+    bloom_error_rate: int = 0
+    """``maxErrorRateOfBloomFilter``; 0: as the registrations have it"""
+    bloom_consumers: int = 0
+    """``expectConsumerNumUseFilter``; 0 likewise"""
     delay_levels: str = option_table.default_of("delay_levels")
     rocksdb: tuple[str, ...] = ()
     """the settings of --broker-conf by which ConsumeQueues lie in RocksDB, and what each means"""

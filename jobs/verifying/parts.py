@@ -27,7 +27,7 @@ from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format import errors, versions
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, QUEUES
+from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, EXT_QUEUES, QUEUES
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import settings as scan_settings
 from rocketmq_reindex.storage_format.scan.chain import Chain
@@ -357,6 +357,7 @@ class QueueComparison:
         folder = files.join(settings.store, kind)
         return queue_files.QueueTask(
             folder, file_size, self.segments, log, self.unread, rules.opens_empty_queue_file, self.stale,
+            _ext_folder(settings.store), self.scan.task.filters if kind == QUEUES else None,
         )  # fmt: skip
 
     def units(self, accepted: list[RangeSummary]) -> Work:
@@ -385,6 +386,12 @@ class QueueComparison:
             )
             result.take(queue_files.QueuesResult.read(scan.engine.reduce(handover.BATCHES, left_out, None, batches)))
         return result
+
+
+def _ext_folder(store: str) -> str:
+    """Return the folder consumequeue_ext of a store, "" where it has none."""
+    folder = files.join(store, EXT_QUEUES)
+    return folder if files.entry_of(folder).kind == files.FOLDER else ""
 
 
 def _units(accepted: list[RangeSummary]) -> int:

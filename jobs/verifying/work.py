@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.building.extending import registrations
 from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.fetching.build import find_build
 from rocketmq_reindex.jobs.publishing import layout
@@ -21,6 +22,7 @@ from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
+from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -151,3 +153,26 @@ def _any_sizes(size: int) -> tuple[int, int] | None:
     """Return slots and items that a file of this size may have: while it holds no item, any fit."""
     items, remainder = divmod(size - HEADER_SIZE - SLOT_SIZE, ITEM_SIZE)
     return (1 + remainder // SLOT_SIZE, items) if items >= 2 and remainder % SLOT_SIZE == 0 else None
+
+
+# ------------------------------------------------------------------------------------------------------------- consumequeue_ext
+
+
+def filters_of(settings: VerifySettings) -> tuple[ConsumerFilters | None, list[str]]:
+    """Return by which registrations the bit maps of consumequeue_ext are checked, and notes.
+
+    None where there is no such folder, and where a run with a memory compares the tagsCodes in it alone.
+    """
+    folder = files.join(settings.store, layouts.EXT_QUEUES)
+    if layouts.QUEUES not in settings.only or files.entry_of(folder).kind != files.FOLDER:
+        return None, []
+    if settings.incremental:
+        return None, ["consumequeue_ext: --incremental compares the tagsCodes in it alone"]
+    for store in dict.fromkeys((settings.store, *settings.log_stores)):
+        try:
+            filters, notes = registrations(settings, store)
+        except InputError as error:
+            return ConsumerFilters(), [f"{error}", "consumequeue_ext: bit maps are not compared"]
+        if filters.bits:
+            return filters, [*notes, *filters.notes]
+    return ConsumerFilters(), ["consumequeue_ext: tagsCodes and store times are compared; there are no registrations for bits"]

@@ -55,6 +55,9 @@ KINDS: Final = {
     "queue-unit-other": Kind(QUEUES, "unit that points to another record than that of its queue offset", _QUEUE),
     "queue-unit-size": Kind(QUEUES, "unit with the wrong size", _QUEUE),
     "queue-unit-tags": Kind(QUEUES, "unit with the wrong tagsCode", _QUEUE),
+    "queue-ext": Kind(
+        QUEUES, "unit of consumequeue_ext with another store time, or without bits of a group that takes the message", _QUEUE
+    ),
     "queue-unit-batch": Kind(QUEUES, "unit of a batch queue with wrong offsets, count or time", _QUEUE),
     "queue-shifted": Kind(QUEUES, "units shifted from a queue offset on", _QUEUE),
     "queue-pre-blank": Kind(QUEUES, "bytes before a queue's first unit that are not pre-blank, or pre-blank elsewhere", _QUEUE),

@@ -99,6 +99,9 @@ class QueueView:
     unread: tuple[tuple[int, int], ...] = ()
     batch: bool = False
     stale: tuple[int, int] | None = None
+    extended: Callable[[Int64s], tuple[Mask, Mask]] | None = None
+    """Returns which of some expected units have another store time in ``consumequeue_ext``, and which lack bits there. Their
+    rows have more columns (``udfs.scan.extended``)."""
 
 
 # ----------------------------------------------------------------------------------------------------------------------- queues
@@ -157,8 +160,11 @@ class UnitChecker:
     # -- expected units ---------------------------------------------------------------------------------------------------
 
     def _stretch(self, rows: Int64s) -> None:
-        units = self._view.read(int(rows[0, 0]), rows.shape[1])
+        units, every = self._view.read(int(rows[0, 0]), rows.shape[1]), rows
+        rows = rows[: 1 + len(units)]
         equal = (units == rows[1:]).all(axis=0)
+        if self._view.extended is not None and equal.any():
+            self._check_extended(every[:, equal], self._view.extended)
         if equal.all():
             self._end_run()
             self.there += rows.shape[1]
@@ -170,6 +176,17 @@ class UnitChecker:
         starts = np.flatnonzero(np.concatenate([[True], (np.diff(code) != 0) | (np.diff(off) != 0)]))
         for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(code)], strict=True):
             self._group(int(code[low]), int(off[low]), int(rows[0, low]), high - low, units[:, low], rows[:, low])
+
+    def _check_extended(self, rows: Int64s, check: Callable[[Int64s], tuple[Mask, Mask]]) -> None:
+        """Check the units of ``consumequeue_ext`` to which units lead that have the right tagsCode."""
+        texts = "another store time than its record", "bits of a group that takes the message are not set"
+        for wrong, text in zip(check(rows), texts, strict=True):
+            if wrong.any():
+                first = int(rows[0, np.argmax(wrong)])
+                if self.first_bad < 0:
+                    self.first_bad = first
+                path = self._view.path(first)
+                self.tally.add("queue-ext", int(np.count_nonzero(wrong)), path, first, f"{self.named(first)}: {text}")
 
     def _classify(self, rows: Int64s, units: Int64s, equal: Mask) -> tuple[npt.NDArray[np.int8], Int64s]:
         """Return what each slot is, and how far the unit stands off where that is known."""

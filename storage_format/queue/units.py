@@ -36,3 +36,19 @@ BATCH_UNIT_SIZE: Final = BATCH_LAYOUT.size
 BATCH_COUNT_MAX: Final = INT16_MAX
 NOT_COMPACTED: Final = -1
 """``BatchConsumeQueue.INVALID_POS``: compactedOffset of a record that was not compacted"""
+
+EXT_LAYOUT: Final = Layout(
+    Field("size", "size", INT16),
+    Field("tagsCode", "tags_code", INT64),
+    Field("msgStoreTime", "store_time", INT64),
+    Field("bitMapSize", "bit_map_size", INT16),
+)
+"""``ConsumeQueueExt.CqExtUnit``, before its bit map"""
+EXT_SIZE_MIN: Final = EXT_LAYOUT.size
+END_BLANK: Final = 4
+"""``END_BLANK_DATA_LENGTH``: so many bytes at a file's end hold no unit"""
+EXT_FILE_MIN: Final = EXT_SIZE_MIN + END_BLANK
+ERROR_RATE: Final = 20
+"""``maxErrorRateOfBloomFilter``, in percent, of a broker without that setting"""
+CONSUMERS: Final = 32
+"""``expectConsumerNumUseFilter`` of a broker without that setting"""

@@ -91,6 +91,7 @@ def test_every_kind_is_tried() -> None:
     """The others have tests of their own, below, in test_verify_against.py and in test_verify_agrees.py."""
     tried = {kind for _, kind in spoil_derived.KINDS.values()} | {"log-out-of-line", "log-queue-gaps", "queue-unit-batch"}
     tried |= {"index-tag-missing", "index-tag-extra", "checkpoint-offset-ahead"}  # test_verify_versions.py
+    tried.add("queue-ext")  # test_extended.py
     assert {kind for kind in KINDS if not kind.startswith("against-")} == tried
 
 

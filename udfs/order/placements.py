@@ -181,7 +181,8 @@ class Placements(Generic[Table]):
 _WAITING = frozenset(topic.encode() for topic in WAITING_TOPICS)
 
 
-def _table(queue: Queue, kept: queue_placement.Rows, fills: queue_placement.Rows) -> queue_placement.PlacementTable:
+def placement_table(queue: Queue, kept: queue_placement.Rows, fills: queue_placement.Rows) -> queue_placement.PlacementTable:
+    """Return the table of a plain queue, for ``Placements``."""
     return queue_placement.PlacementTable(kept, fills, queue[0] in _WAITING)
 
 
@@ -198,7 +199,7 @@ class Reroute:
     keys: tuple[int, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        table = Placements(self.placements, _table)
+        table = Placements(self.placements, placement_table)
         return handover.batches(row for batch in batches for row in self._rows(batch, table))
 
     def _rows(self, batch: pa.RecordBatch, table: Placements[queue_placement.PlacementTable]) -> Iterator[handover.Row]:

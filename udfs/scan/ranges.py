@@ -17,6 +17,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, read_evidence
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.consume_queue import batch_runs, by_queue
+from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
@@ -24,6 +25,7 @@ from rocketmq_reindex.storage_format.scan.stale_tail import DamagedStretch, Doub
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, SCHEDULE_TOPIC, is_own, is_usual, topic_entry
 from rocketmq_reindex.storage_format.walk.state import BatchArrays, UnitArrays
 from rocketmq_reindex.udfs import handover
+from rocketmq_reindex.udfs.scan.extended import QUEUE_BUCKETS, Matcher, extended_rows
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------------- rows
@@ -33,8 +35,6 @@ from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 Int64s = npt.NDArray[np.int64]
 
-QUEUE_BUCKETS: Final = 1 << 31
-"""So many buckets that each has one queue, except where hashes collide."""
 _BATCH_ROWS: Final = cells.CELL_BYTES // (8 * cells.BATCH_COLUMNS)
 _EVIDENCE_ROWS: Final = (1 << 20) // EVIDENCE.itemsize
 
@@ -249,6 +249,10 @@ class ScanTask:
     """whether rows of TOPICS are wanted, for a draft of config/topics.json"""
     log_bytes: int = 0
     """bytes of all ranges of the plan: what no page cache holds is not kept there"""
+    delays: bool = False
+    """whether rows of DELAYED are wanted: ``settings`` then wants the records, too"""
+    filters: ConsumerFilters | None = None
+    """where rows of EXTENDED take the place of those of UNITS: by what their bits are set. ``settings`` wants the records"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         scanner = RangeScanner(self.settings)
@@ -273,7 +277,7 @@ class ScanTask:
         Its index items (dtype STAGED, then a table of dtype MAKER) go to the file ``block_path``, which is written by way of
         the folder ``temporary``. ``watch`` gets the bytes that are read.
         """
-        makers: list[npt.NDArray[np.void]] = []
+        makers, matcher = list[npt.NDArray[np.void]](), Matcher(self.filters) if self.filters is not None else None
         position = Position(self.staging, f"{spec.number}", spec.high - spec.low)
 
         def seen(at: int, data: npt.NDArray[np.uint8]) -> None:
@@ -281,17 +285,18 @@ class ScanTask:
             if watch is not None:
                 watch(at, data)
 
-        let_go = files.outgrows_cache(self.log_bytes)
-        segment = SegmentReader(spec.path, spec.segment_start, seen, min(spec.high, spec.data_end), let_go)
+        ahead, let_go = min(spec.high, spec.data_end), files.outgrows_cache(self.log_bytes)
+        segment = SegmentReader(spec.path, spec.segment_start, seen, ahead, let_go)
         with segment, files.writing(temporary, block_path) as writer:
             for block in scanner.scan(spec, segment.read, segment.view):
                 if len(block.items.staged):
                     writer.append(block.items.staged)
                     # The next block overwrites them.
                     makers.append(block.items.makers.copy())
-                yield from self._cells(scanner, spec, block.units)
+                if len(block.units.phy_offset):
+                    yield from self._cells(scanner, spec, block, matcher)
                 yield from batch_rows(scanner, spec.number, block.batches, self.keys)
-                if self.settings.want_messages:
+                if self.delays:
                     yield from delay_rows(block, spec.number, self.keys)
             summary = scanner.summary
             if summary.items:
@@ -312,13 +317,15 @@ class ScanTask:
         files.write_bytes(self.staging.temporary, files.join(self.staging.ranges, f"{summary.number}"), [text])
         return text
 
-    def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[handover.Row]:
-        if not len(units.phy_offset):
-            return
-        block, buckets = BlockCells(scanner, units), len(self.keys)
-        file_number, pieces = block.pieces(self.units_per_file)
-        for number, cell in block.cut(block.bucket(pieces.queue, file_number, buckets), pieces):
-            yield handover.Row(handover.UNITS, number, self.keys[number], spec.number, cell)
+    def _cells(self, scanner: RangeScanner, spec: RangeSpec, found: Block, matcher: Matcher | None) -> Iterator[handover.Row]:
+        """Yield the rows of the units, at least one, that a block has, and those of their runs."""
+        block, buckets = BlockCells(scanner, found.units), len(self.keys)
+        if matcher is not None:
+            yield from extended_rows(scanner, spec.number, found, matcher, self.keys)
+        else:
+            file_number, pieces = block.pieces(self.units_per_file)
+            for number, cell in block.cut(block.bucket(pieces.queue, file_number, buckets), pieces):
+                yield handover.Row(handover.UNITS, number, self.keys[number], spec.number, cell)
         yield from self._runs(scanner, spec, block)
 
     def _runs(self, scanner: RangeScanner, spec: RangeSpec, block: BlockCells) -> Iterator[handover.Row]:

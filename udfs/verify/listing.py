@@ -13,12 +13,14 @@ from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.layouts import first_byte, is_number, queue_id
 from rocketmq_reindex.storage_format.queue import cells
+from rocketmq_reindex.storage_format.queue.cells import UNIT_COLUMNS
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
+from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.storage_format.walk.state import UnitArrays
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.scan.ranges import QUEUE_BUCKETS, BlockCells, RowPieces, ScanTask
+from rocketmq_reindex.udfs.scan.extended import QUEUE_BUCKETS, Matcher, extended_units
+from rocketmq_reindex.udfs.scan.ranges import BlockCells, RowPieces, ScanTask
 
 # ------------------------------------------------------------------------------------------------------------------------- scan
 # The scan of a verify. Unlike a build's, it sends all units of a queue to one task, in the order of the log.
@@ -38,10 +40,8 @@ class VerifyScan(ScanTask):
     compares: bool = True
     """whether queues are compared; else only their order is decided, and there are no rows of UNITS"""
 
-    def _cells(self, scanner: RangeScanner, spec: RangeSpec, units: UnitArrays) -> Iterator[handover.Row]:
-        if not len(units.phy_offset):
-            return
-        block = BlockCells(scanner, units)
+    def _cells(self, scanner: RangeScanner, spec: RangeSpec, found: Block, matcher: Matcher | None) -> Iterator[handover.Row]:
+        block = BlockCells(scanner, found.units)
         yield from self._runs(scanner, spec, block)
         if not self.compares:
             return
@@ -54,8 +54,12 @@ class VerifyScan(ScanTask):
 
         yield from cells(block.runs(), RUNS_NEXT, 0)
         _, pieces = block.pieces(ANY_FILE)
+        if matcher is not None:
+            queue, columns = extended_units(scanner, found, matcher)
+            more = columns[UNIT_COLUMNS:, np.argsort(queue, kind="stable")]
+            pieces = pieces._replace(columns=np.concatenate([pieces.columns, more]))
         # There are fewer cells than records, and a record has more than one byte: so the sort keys ascend.
-        yield from cells(pieces, int(units.phy_offset[0]), 1)
+        yield from cells(pieces, int(found.units.phy_offset[0]), 1)
 
 
 # ---------------------------------------------------------------------------------------------------------------------- listing

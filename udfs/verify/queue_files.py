@@ -6,6 +6,7 @@ import heapq
 import struct
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,13 +16,16 @@ import numpy.typing as npt
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.checks.differences import Example, Tally
 from rocketmq_reindex.storage_format.checks.queues import UnitChecker
+from rocketmq_reindex.storage_format.queue.cells import UNIT_COLUMNS
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
+from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters, is_address
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs.handover import TaskResult
+from rocketmq_reindex.udfs.scan.extended import COLUMNS, IS_LIGHT, STORE_TIME, ExtFiles
 
 # ----------------------------------------------------------------------------------------------------------------- record heads
 # Read the heads of single records: does a record start at an offset, and which queue is it of?
@@ -86,6 +90,7 @@ class RecordHeads:
 # The files of one queue, read as one row of slots: a file may be missing, short, or full of zeros.
 
 Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 
 class QueueFiles:
@@ -97,11 +102,11 @@ class QueueFiles:
     """
 
     def __init__(self, folder: str, kind: str, queue: tuple[bytes, int], table: list[tuple[int, int]], file_size: int,
-                 unit: np.dtype[np.void] = UNIT) -> None:  # fmt: skip
+                 unit: np.dtype[np.void] = UNIT, ext: ExtFiles | None = None) -> None:  # fmt: skip
         name = queue[0].decode("utf-8", "surrogateescape")
         self._folder = files.join(folder, name, str(queue[1]))
         self.shown = f"{kind}/{escape(name)}/{queue[1]}"
-        self._unit, self._size = unit, unit.itemsize
+        self._unit, self._size, self._ext = unit, unit.itemsize, ext
         self._file_size = file_size
         self._table = sorted(table)
         self._starts = [start for start, _ in self._table]
@@ -127,7 +132,34 @@ class QueueFiles:
         return files.Reader(files.join(self._folder, f"{start:020d}"))
 
     def read(self, position: int, count: int) -> Int64s:
-        """Return ``count`` slots (int64, fields of the dtype by slots): zeros where there is no file."""
+        """Return ``count`` slots (int64, fields of the dtype by slots): zeros where there is no file.
+
+        A tagsCode that is an address is that of the unit to which it leads in ``ext``.
+        """
+        columns = self._read(position, count)
+        if self._ext is not None:
+            columns[2] = self._ext.tags_codes(columns[2])
+        return columns
+
+    def check_extended(self, rows: Int64s, filters: ConsumerFilters, topic: str) -> tuple[Mask, Mask]:
+        """Return for expected units, at positions one after another, which lead to another store time, and which lack bits.
+
+        A unit with a tagsCode of its own says neither. ``rows``: int64 (1 + COLUMNS + words, n), as the scan has them.
+        """
+        wrong = np.zeros((2, rows.shape[1]), np.bool_)
+        if self._ext is None:
+            return wrong[0], wrong[1]
+        address = self._read(int(rows[0, 0]), int(rows[0, -1] - rows[0, 0]) + 1)[2, rows[0] - rows[0, 0]]
+        at = np.flatnonzero(is_address(address) & (rows[IS_LIGHT] == 0))
+        length, store_time = filters.bit_map_size(topic), rows[STORE_TIME, at]
+        units, bits = self._ext.at(address[at], length)
+        wrong[0, at] = units.store_time != store_time
+        needed = filters.bit_maps(topic, filters.trusted(topic, rows[COLUMNS:, at], store_time))
+        # Without a bit map, or with one of another filter, a broker filters by the log alone.
+        wrong[1, at] = (units.bit_map_size == length) & (needed & ~bits).any(axis=1)
+        return wrong[0], wrong[1]
+
+    def _read(self, position: int, count: int) -> Int64s:
         raw = np.zeros(count * self._size, np.uint8)
         low, high = position * self._size, (position + count) * self._size
         number = max(0, bisect_right(self._starts, low) - 1)
@@ -239,6 +271,20 @@ class QueueTask:
     """whether the broker starts on a last file without a unit, and leaves such files"""
     stale: tuple[int, int] | None = None
     """[low, high) of old records behind the log's end"""
+    ext: str = ""
+    """the folder ``consumequeue_ext``, where there is one"""
+    filters: ConsumerFilters | None = None
+    """the registrations by which its bit maps are checked; None where neither these nor store times are"""
+
+    @property
+    def columns(self) -> int:
+        """How many columns the rows of units have."""
+        return UNIT_COLUMNS if self.filters is None else COLUMNS + self.filters.words
+
+    def extended(self, held: QueueFiles, topic: str) -> Callable[[Int64s], tuple[Mask, Mask]] | None:
+        """Return the check of what a queue has in ``consumequeue_ext`` (``QueueView.extended``); None where there is none."""
+        filters = self.filters
+        return None if filters is None else lambda rows: held.check_extended(rows, filters, topic)
 
 
 @dataclass

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.checks.queues import QueueView, UnitChecker
 from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, QUEUES
 from rocketmq_reindex.storage_format.queue import cells, consume_queue, order as queue_order, placement as queue_placement
@@ -16,6 +17,7 @@ from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.storage_format.topics import WAITING_TOPICS
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.order.placements import Placements
+from rocketmq_reindex.udfs.scan.extended import ExtFiles
 from rocketmq_reindex.udfs.staging import BucketsPosition, StagingFolder
 from rocketmq_reindex.udfs.verify import queue_files
 from rocketmq_reindex.udfs.verify.listing import FILES_FIRST, RUNS_NEXT
@@ -60,7 +62,8 @@ class VerifyQueues:
         position = BucketsPosition(self.staging, "queues", self.mean)
         for cells_of_bucket in handover.by_bucket(batches):
             for cell in cells_of_bucket:
-                for name, queue_id, rows in cells.unpack(cell.data, cells.UNIT_COLUMNS).parts():
+                columns = cells.UNIT_COLUMNS if cell.sort_key in (FILES_FIRST, RUNS_NEXT) else self.task.columns
+                for name, queue_id, rows in cells.unpack(cell.data, columns).parts():
                     queue = queues.setdefault((name, queue_id), _CheckedQueue())
                     if cell.sort_key == FILES_FIRST:
                         queue.listed = True
@@ -101,8 +104,9 @@ class VerifyQueues:
         odd: Placements[queue_placement.PlacementTable],
     ) -> None:
         task = self.task
-        queue.files = held = queue_files.QueueFiles(task.folder, QUEUES, key, queue.table, task.file_size)
         name = key[0].decode("utf-8", "surrogateescape")
+        ext = ExtFiles(files.join(task.ext, name, str(key[1]))) if task.ext else None
+        queue.files = held = queue_files.QueueFiles(task.folder, QUEUES, key, queue.table, task.file_size, ext=ext)
 
         def offset_of(phy_offset: int) -> int | None:
             head = heads.at(phy_offset)
@@ -110,7 +114,8 @@ class VerifyQueues:
                 return None
             return head.queue_offset if (head.topic, head.queue_id) == (name, key[1]) else -1
 
-        view = QueueView(held.read, held.spans, held.data_from, offset_of, held.path, task.log, task.unread, stale=task.stale)
+        view = QueueView(held.read, held.spans, held.data_from, offset_of, held.path, task.log, task.unread, stale=task.stale,
+                         extended=task.extended(held, name))  # fmt: skip
         queue.checks = []
         logical = odd.get(key) if queue.runs else None
         for order, table in self._orders(queue.runs, held, logical, _waits(key[0])):

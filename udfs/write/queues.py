@@ -13,10 +13,17 @@ import pyarrow as pa
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.digest import Digest, new_digest
-from rocketmq_reindex.storage_format.queue import cells, consume_queue, placement as queue_placement, units as queue_units
+from rocketmq_reindex.storage_format.queue import (
+    cells,
+    consume_queue,
+    extended,
+    placement as queue_placement,
+    units as queue_units,
+)
 from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.order.placements import Placements
+from rocketmq_reindex.udfs.order.placements import Placements, placement_table
+from rocketmq_reindex.udfs.scan import extended as scanned
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------ queue files
@@ -143,6 +150,153 @@ class WriteQueues:
         units_per_file = self.file_size // queue_units.UNIT_SIZE
         for name, queue_id, rows in cells.unpack(cell, cells.UNIT_COLUMNS).parts():
             yield (name, queue_id, int(rows[0, 0]) // units_per_file), rows
+
+
+# --------------------------------------------------------------------------------------------------------------------- extended
+# Write ConsumeQueue files whose tagsCodes are addresses, and the files of consumequeue_ext that these lead to. The units of a
+# queue come in the order of the log; they fill the files of both kinds in turn.
+
+
+class _Filling:
+    """A file that is filled from its begin on."""
+
+    def __init__(self, staging: StagingFolder, relative: str, start: int) -> None:
+        self._staging, self._relative, self.start = staging, relative, start
+        target = files.join(staging.tree, relative)
+        files.make_folder(files.parent(target), below=staging.tree)
+        self.writer, self.digest, self.used, self.units = files.Writer(staging.temporary, target), new_digest(), 0, 0
+
+    def append(self, data: npt.NDArray[np.uint8], units: int) -> None:
+        self.writer.append(data)
+        self.digest.update(data.data)
+        self.used, self.units = self.used + len(data), self.units + units
+
+    def finish(self, size: int) -> Line:
+        """Finish the file, of so many bytes. Return its line of the manifest."""
+        self.writer.finish(self._staging.stored(size))
+        return entry_line(self._relative, size, self.used, self.digest.digest().hex(), self.units)
+
+
+@dataclass
+class _ExtendedQueue:
+    """One queue while its files are written."""
+
+    name: str
+    queue_id: int
+    placement: queue_placement.PlacementTable | None
+    places: extended.UnitPlaces
+    count: int = 0
+    """units that consumequeue_ext has of it so far"""
+    file: _Filling | None = None
+    ext: _Filling | None = None
+
+
+@dataclass(frozen=True)
+class WriteExtended:
+    """Reduces rows of EXTENDED to ConsumeQueue files of ``file_size`` bytes and files of consumequeue_ext of ``ext_size``.
+
+    Rows come by bucket and ``sort_key``. ``placements`` is the plan of the queues out of order (``PlanWriter``), or "". As with
+    a broker (``ConsumeQueue.putMessagePositionInfoWrapper``, 5.3) each record of a queue's topic has a unit in
+    consumequeue_ext, also one that gets none in the ConsumeQueue. Leaves results (``FilesResult``).
+    """
+
+    staging: StagingFolder
+    file_size: int
+    ext_size: int
+    placements: str
+    filters: extended.ConsumerFilters
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        odd, lines, counts = Placements(self.placements, placement_table), list[Line](), FilesResult("")
+        queues: dict[tuple[bytes, int], _ExtendedQueue] = {}
+        try:
+            for cells_of_bucket in handover.by_bucket(batches):
+                for cell in cells_of_bucket:
+                    pieces = cells.unpack(cell.data, scanned.COLUMNS + self.filters.words)
+                    key = pieces.names[0], int(pieces.queue_ids[0])
+                    if key not in queues:
+                        size = queue_units.EXT_SIZE_MIN + self.filters.bit_map_size(key[0].decode())
+                        places = extended.UnitPlaces(self.ext_size, size)
+                        queues[key] = _ExtendedQueue(key[0].decode(), key[1], odd.get(key), places)
+                    lines += self._append(queues[key], pieces.columns, counts)
+                for queue in queues.values():
+                    lines += self._close(queue, counts)
+                queues.clear()
+                if len(lines) >= LINES_MAX:
+                    yield self._result(lines, counts)
+                    lines, counts = [], FilesResult("")
+        except BaseException:
+            for filling in (filling for queue in queues.values() for filling in (queue.file, queue.ext)):
+                if filling is not None:
+                    filling.writer.abandon()
+            raise
+        if lines:
+            yield self._result(lines, counts)
+
+    def _result(self, lines: list[Line], counts: FilesResult) -> pa.RecordBatch:
+        return handover.batch([dataclasses.replace(counts, part=write_part(self.staging, layouts.EXT_QUEUES, lines))])
+
+    def _append(self, queue: _ExtendedQueue, rows: Rows, counts: FilesResult) -> Iterator[Line]:
+        has_ext = rows[scanned.IS_LIGHT] == 0
+        numbers = queue.count + np.arange(int(has_ext.sum()))
+        units = rows[: cells.UNIT_COLUMNS].copy()
+        units[3, has_ext] = extended.address_of(queue.places.offsets(numbers))
+        yield from self._extend(queue, numbers, rows[:, has_ext])
+        queue.count += len(numbers)
+        if queue.placement is not None:
+            units = queue.placement.apply(units)
+            units = units[:, np.argsort(units[0], kind="stable")]
+        yield from self._put(queue, units, counts)
+
+    def _extend(self, queue: _ExtendedQueue, numbers: Rows, rows: Rows) -> Iterator[Line]:
+        """Put units into the queue's files of consumequeue_ext."""
+        in_file = queue.places.in_file
+        low = 0
+        while low < len(numbers):
+            start = int(numbers[low]) // in_file * self.ext_size
+            if queue.ext is not None and queue.ext.start != start:
+                queue.ext.append(np.frombuffer(extended.END_MARK, np.uint8), 0)
+                yield queue.ext.finish(self.ext_size)
+                queue.ext = None
+            if queue.ext is None:
+                relative = queue_path(layouts.EXT_QUEUES, queue.name, queue.queue_id, start)
+                queue.ext = _Filling(self.staging, relative, start)
+            high = min(len(numbers), low + in_file - int(numbers[low]) % in_file)
+            part = rows[:, low:high]
+            bit_maps = self.filters.bit_maps(queue.name, part[scanned.COLUMNS :])
+            queue.ext.append(extended.ext_image(part[3], part[scanned.STORE_TIME], bit_maps), high - low)
+            low = high
+
+    def _put(self, queue: _ExtendedQueue, units: Rows, counts: FilesResult) -> Iterator[Line]:
+        """Put units, at rising positions, into the queue's ConsumeQueue files."""
+        in_file = self.file_size // queue_units.UNIT_SIZE
+        numbers = units[0] // in_file
+        for number in np.unique(numbers).tolist():
+            part = units[:, numbers == number]
+            if queue.file is not None and queue.file.start != number * self.file_size:
+                yield self._finish(queue.file, counts)
+                queue.file = None
+            first = queue.file is None
+            if queue.file is None:
+                start = number * self.file_size
+                queue.file = _Filling(self.staging, queue_path(layouts.QUEUES, queue.name, queue.queue_id, start), start)
+            _, _, image = consume_queue.file_units(in_file, number, [part])
+            if not first:
+                image = image[queue.file.used // queue_units.UNIT_SIZE :]
+                if len(image) != part.shape[1]:
+                    raise consume_queue.UnitGapError(f"{queue.name}/{queue.queue_id}: units are missing in file {number}")
+            queue.file.append(image.view(np.uint8), part.shape[1])
+
+    def _finish(self, filling: _Filling, counts: FilesResult) -> Line:
+        counts.add(filling.units, filling.used)
+        return filling.finish(self.file_size)
+
+    def _close(self, queue: _ExtendedQueue, counts: FilesResult) -> Iterator[Line]:
+        if queue.file is not None:
+            yield self._finish(queue.file, counts)
+        if queue.ext is not None:
+            yield queue.ext.finish(self.ext_size)
+        queue.file = queue.ext = None
 
 
 # ---------------------------------------------------------------------------------------------------------------------- batches

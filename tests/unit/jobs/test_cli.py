@@ -18,6 +18,7 @@ from rocketmq_reindex.jobs import inspect_files
 from rocketmq_reindex.jobs.building.options import BuildSettings, parse_settings
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.command.option_table import EXTENDED
 from rocketmq_reindex.jobs.command.options import parser_of
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import StoreSettings
@@ -197,7 +198,7 @@ def test_help_shows_the_defaults_of_the_settings(parser: argparse.ArgumentParser
         if action.nargs == 0 or not value or value in (dataclasses.MISSING, INT64_MAX):
             continue
         text = ",".join(value) if isinstance(value, tuple) else str(value)
-        if action.dest in (*SIZES, "broker_version"):
+        if action.dest in (*SIZES, *EXTENDED, "broker_version"):
             text = "taken from the files" if settings is VerifySettings else f"taken from the files, or {value}"
         elif action.dest == "engine":
             text = f"{value}, where it is installed with a Java"

@@ -84,7 +84,8 @@ def test_parts() -> None:
         {"cq_file_size": 0}, {"cq_file_size": 30}, {"cq_file_size": 20 << 27}, {"hash_slots": 0}, {"index_items": 1},
         {"hash_slots": 1 << 29}, {"segment_size": 1 << 31}, {"segment_size": -1}, {"range_size": -1}, {"until_offset": -1},
         {"max_fill": -1}, {"out": ""}, {"only": ()}, {"only": ("all",)}, {"store": "nowhere://x/store"}, {"out": "nowhere://x"},
-        {"batch_cq_file_size": 0}, {"batch_cq_file_size": 20}, {"batch_topics": ("A",), "broker_version": "4.9"},
+        {"cq_ext": "plain", "cq_ext_file_size": 23}, {"cq_ext": "plain", "incremental": True, "tables": "t"},
+        {"cq_ext": "bitmap", "bloom_error_rate": 100}, {"batch_cq_file_size": 0}, {"batch_cq_file_size": 20}, {"batch_topics": ("A",), "broker_version": "4.9"},
     ],
 )  # fmt: skip
 def test_values_that_no_build_can_have(wrong: dict[str, Any]) -> None:
@@ -103,11 +104,13 @@ def test_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
 
 def test_what_decides_the_bytes_is_in_the_manifest() -> None:
     """And nothing of where a run runs."""
-    told = BuildSettings("store", "out").for_manifest()
+    told = BuildSettings("store", "out", cq_ext="plain").for_manifest()
     fields = {field.name for field in dataclasses.fields(BuildSettings)}
     elsewhere = {"store", "out", "commitlogs", "overwrite", "range_size", "master", "engine", "dry_run", "json", "protected"}
     elsewhere |= {"progress", "log_format", "metrics", "store_name", "keep_zeros", "rocksdb", "accelerated"}
     elsewhere |= {"timer_rocksdb", "crc_on_recover", "property_crc_forced", "broker_conf", "conf_notes", "conf_numbers"}
     elsewhere |= {"tables", "messages_table", "build_id", "incremental", "recheck", "snapshot", "allow_empty", "named"}
+    elsewhere |= {"bloom_error_rate", "bloom_consumers", "filters"}
     assert set(told) == fields - elsewhere
+    assert not set(BuildSettings("store", "out").for_manifest()) & {"cq_ext", "cq_ext_file_size"}, "as before"
     assert (told["until_offset"], told["until_time"]) == (None, None)
