@@ -83,6 +83,7 @@ def options(settings: StoreSettings, topics_config: str = "") -> list[str]:
         if value != default_of(name) or name in settings.named:
             words += [f"--{name.replace('_', '-')}", str(value)]
     words += ["--lmq"] if settings.lmq else []
+    words += ["--cq-ext", settings.cq_ext] if settings.is_named("cq_ext") else []
     words += ["--snapshot"] if settings.snapshot else []
     if settings.batch_topics:
         words += ["--topics-config", topics_config or f"{settings.store or settings.store_folder}/config/topics.json"]

@@ -16,10 +16,12 @@ from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.queue import extended
 from rocketmq_reindex.storage_format.queue.units import CONSUMERS, END_BLANK, ERROR_RATE, EXT_SIZE_MIN
 from rocketmq_reindex.storage_format.showing import counted, escape
+from rocketmq_reindex.storage_format.versions import VERSIONS
 
 Told = tuple[BuildSettings, list[str], list[str]]
 """settings, notes, and warnings"""
 FILTERS = f"{layouts.CONFIG}/consumerFilter.json"
+OLDEST = VERSIONS[-1]
 _HEAD = 1 << 10
 """bytes of a file that are looked at: its first units"""
 
@@ -90,15 +92,15 @@ def registrations(settings: StoreSettings, store: str) -> tuple[extended.Consume
     without = "so no unit has a bit map, and a broker filters by the log alone"
     if not found:
         return extended.ConsumerFilters(), [f"{FILTERS}: is not there, {without}"]
-    bloom = None
+    bloom, old = None, settings.broker_version == OLDEST
     if settings.bloom_error_rate or settings.bloom_consumers:
         bloom = extended.BloomFilter.of(settings.bloom_error_rate or ERROR_RATE, settings.bloom_consumers or CONSUMERS)
     try:
-        filters = _read(found, bloom)
+        filters = _read(found, bloom, old)
     except errors.InputError:
         if found != path or not has_bytes(f"{path}.bak"):
             raise
-        filters = _read(f"{path}.bak", bloom)
+        filters = _read(f"{path}.bak", bloom, old)
     groups = sum(map(len, filters.topics.values()))
     if not groups:
         return filters, [f"{FILTERS}: has no registration, {without}"]
@@ -106,10 +108,10 @@ def registrations(settings: StoreSettings, store: str) -> tuple[extended.Consume
     return filters, [f"{FILTERS}: {counted(groups, 'registration')} on {topics}: bit maps of {filters.bits:,} bits"]
 
 
-def _read(path: str, bloom: extended.BloomFilter | None) -> extended.ConsumerFilters:
+def _read(path: str, bloom: extended.BloomFilter | None, old: bool) -> extended.ConsumerFilters:
     try:
         text = files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace")
-        return extended.read_filters(text, bloom)
+        return extended.read_filters(text, bloom, old=old)
     except (OSError, errors.InputError) as error:
         raise errors.InputError(unread(path, error)) from None
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -16,7 +16,7 @@ from rocketmq_reindex.storage_format import checkpoint, errors, layouts
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.index import file as ix
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
-from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, EXT_SIZE_MIN, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import range_scan, ranges as scan_ranges
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
@@ -242,6 +242,8 @@ def check_free(
     needed = staged + besides
     if layouts.QUEUES in settings.only:
         needed += (units + extra_units) * UNIT_SIZE + batches * BATCH_UNIT_SIZE + queues * BLOCK
+        if settings.filters is not None:
+            needed += units * (EXT_SIZE_MIN + settings.filters.bits // 8) + queues * BLOCK
     if "index" in settings.only:
         needed += items * ix.ITEM_SIZE + index_files * min(settings.hash_slots * ix.SLOT_SIZE, items * BLOCK)
     if needed > free:

@@ -32,7 +32,8 @@ RecordKind = Literal[
 BodyForm = Literal["text", "json", "hex", "none"]
 Abort = Literal["yes", "no"]
 FileKind = Literal[
-    "segment", "consumequeue", "batchconsumequeue", "index", "checkpoint", "timercheck", "timerlog", "timerwheel"
+    "segment", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "checkpoint", "timercheck", "timerlog",
+    "timerwheel"
 ]  # fmt: skip
 
 # ----------------------------------------------------------------------------------------------------------------------- option

@@ -173,7 +173,7 @@ def _left_out(manifest: Mapping[str, Any], end: int) -> list[str]:
 
 # ------------------------------------------------------------------------------------------------------------------------ build
 
-_QUEUE_FILE: Final = re.compile(r"(?:batch)?consumequeue/([^/]+)/([0-9]{1,10})/[0-9]{20}")
+_QUEUE_FILE: Final = re.compile(r"(?:consumequeue|batchconsumequeue|consumequeue_ext)/([^/]+)/([0-9]{1,10})/[0-9]{20}")
 _INDEX_FILE: Final = re.compile(r"index/[0-9]{17,19}")
 _TIMER_FILE: Final = re.compile(r"timerlog/[0-9]{20}|timerwheel")
 _AT: Final = re.compile(r"index/[0-9]{1,10}-[0-9a-f]{32}")
@@ -254,8 +254,8 @@ def _read(folder: str, pointer: layout.Pointer | None = None) -> FoundBuild:
         raise errors.InputError(f"{showing.escape(path)}: {showing.escape(what)}: build again") from None
     if len({file.path for file in wanted}) != len(wanted):
         raise errors.InputError(f"{showing.escape(path)}: names a file twice: build again")
-    if any(file.path.startswith(f"{layouts.BATCH_QUEUES}/") for file in wanted):
-        parts.append(layouts.BATCH_QUEUES)
+    more = layouts.BATCH_QUEUES, layouts.EXT_QUEUES
+    parts += [part for part in more if any(file.path.startswith(f"{part}/") for file in wanted)]
     there = {file.path for file in wanted}
     parts += [name for name in CONFIGS if name in there]
     parts += [name for name in TIMERS if any(path == name or path.startswith(f"{name}/") for path in there)]

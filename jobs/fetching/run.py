@@ -261,9 +261,9 @@ class Fetch:
         timers = [part for part in parts if part in fetching_files.TIMER_SET]
         laid = record.is_laid(self._store, timers, build.name)
         parts = fetching_files.choose(self._store, parts, laid, self._result.notes)
-        batches = layouts.BATCH_QUEUES
-        if layouts.QUEUES in parts and batches not in parts and os.path.lexists(f"{self._store}/{batches}"):
-            self._result.notes.append("batchconsumequeue: the store's own stays, the build has none")
+        for own in (layouts.BATCH_QUEUES, layouts.EXT_QUEUES):
+            if layouts.QUEUES in parts and own not in parts and os.path.lexists(f"{self._store}/{own}"):
+                self._result.notes.append(f"{own}: the store's own stays, the build has none")
         return parts
 
     def _own(self, name: str) -> str:

@@ -15,6 +15,7 @@ from rocketmq_reindex.jobs.inspecting.segment import OPTION
 from rocketmq_reindex.storage_format.findings import UnreadableError
 from rocketmq_reindex.storage_format.layouts import first_byte
 from rocketmq_reindex.storage_format.queue.consume_queue import BAD, EMPTY, HAS_UNIT, PRE_BLANK, QueueFile, read_queue_file
+from rocketmq_reindex.storage_format.queue.extended import address_of, read_ext_file
 from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, BATCH_UNIT_SIZE
 from rocketmq_reindex.storage_format.timer import layout
 from rocketmq_reindex.udfs.times import show_time
@@ -69,6 +70,42 @@ def _rows(file: QueueFile) -> Iterator[Row]:
         phy_offset, size, tags = file.unit(slot)
         kind = _KINDS[int(file.kind[slot])]
         yield {"offset": file.position + slot, "kind": kind, "physicalOffset": phy_offset, "size": size, "tagsCode": tags}
+
+
+def ext_queue(path: str, first: int | None = None) -> Inspected:
+    """Return what a file of consumequeue_ext holds, with a row for each unit."""
+    start = _start(path, first)
+    with files.Reader(path) as reader:
+        data = reader.whole()
+    file = read_ext_file(data, start)
+
+    def row(number: int) -> Row:
+        at, time = start + int(file.at[number]), int(file.store_time[number])
+        return {
+            "address": int(address_of(np.int64(at))),
+            "logicalByte": at,
+            "size": int(file.size[number]),
+            "tagsCode": int(file.tags_code[number]),
+            "msgStoreTime": time,
+            "storeTime": show_time(time),
+            "bitMap": file.bit_map(data, number).hex(),
+        }
+
+    count = len(file.at)
+    summary = {
+        "bytes": len(data),
+        "firstLogicalByte": start,
+        "units": count,
+        "used": file.used,
+        "goesOnInTheNextFile": file.is_full,
+        "unitsWithBitMap": int(np.count_nonzero(file.bit_map_size > 0)),
+        "first": row(0) if count else None,
+        "last": row(count - 1) if count else None,
+        "findings": [
+            {"code": finding.code, "at": finding.at, "count": finding.count, "text": finding.text} for finding in file.findings
+        ],
+    }
+    return Inspected(summary, InspectedRows(lambda: map(row, range(count))))
 
 
 def batch_queue(path: str, first: int | None = None) -> Inspected:

@@ -50,6 +50,7 @@ class Inspected(NamedTuple):
 SEGMENT: Final = "segment"
 QUEUE: Final = layouts.QUEUES
 BATCH: Final = layouts.BATCH_QUEUES
+EXT: Final = layouts.EXT_QUEUES
 INDEX: Final = "index"
 CHECKPOINT: Final = "checkpoint"
 TIMER_CHECK: Final = "timercheck"
@@ -65,7 +66,7 @@ def kind_of(path: str) -> str:
     above = files.base(files.parent(files.parent(folder)))
     if files.base(folder) == "index":
         return INDEX
-    if above in (QUEUE, BATCH):
+    if above in (QUEUE, BATCH, EXT):
         return above
     if files.base(folder) == layouts.COMMITLOG:
         return SEGMENT
@@ -168,7 +169,7 @@ class InspectResult(Result):
     file: str
     """its path, without a password"""
     kind: str
-    """``segment``, ``consumequeue``, ``batchconsumequeue``, ``index``, ``checkpoint``, ``timercheck``,
+    """``segment``, ``consumequeue``, ``consumequeue_ext``, ``batchconsumequeue``, ``index``, ``checkpoint``, ``timercheck``,
     ``timerlog`` or ``timerwheel``"""
     summary: Mapping[str, Any]
     records: Iterable[dict[str, Any]]
@@ -218,9 +219,9 @@ def _inspect(kind: str, path: str, asked: Inspection, told: errors.ProgressListe
         from rocketmq_reindex.jobs.inspecting.derived_files import timer_check, timer_log, timer_wheel
 
         return {TIMER_CHECK: timer_check, TIMER_LOG: timer_log, TIMER_WHEEL: timer_wheel}[kind](path)
-    from rocketmq_reindex.jobs.inspecting.derived_files import batch_queue, queue
+    from rocketmq_reindex.jobs.inspecting.derived_files import batch_queue, ext_queue, queue
 
-    return (queue if kind == QUEUE else batch_queue)(path, asked.first_offset)
+    return {QUEUE: queue, EXT: ext_queue, BATCH: batch_queue}[kind](path, asked.first_offset)
 
 
 # ------------------------------------------------------------------------------------------------------------------------- show

@@ -149,7 +149,10 @@ _NOTED: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
         lambda value: value.strip().upper() == "SLAVE",
         "is SLAVE: preflight does not know what the broker takes from its master",
     ),
-    "enableConsumeQueueExt": (is_on, "is on: consumequeue_ext is not looked at"),
+    "enableConsumeQueueExt": (
+        is_on,
+        "is on: files of consumequeue_ext are not looked at, and one of another size keeps a broker from starting",
+    ),
     "timerRocksDBEnable": (is_on, "is on: timer messages in RocksDB are not looked at"),
     "indexFileWriteEnable": (lambda value: not is_on(value), "is off: preflight speaks of IndexFiles as if it was on"),
     "storePathConsumeQueue": (_is_set, "is no setting that a broker reads: STORE/consumequeue is"),

@@ -7,6 +7,7 @@ message (``CommitLogDispatcherCalcBitMap``).
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -242,11 +243,15 @@ class ConsumerFilters(NamedTuple):
         return words
 
 
-def read_filters(text: str, bloom: BloomFilter | None = None) -> ConsumerFilters:
+_NEW_WORDS: Final = re.compile(r"\b(?:CONTAINS|STARTSWITH|ENDSWITH)\b", re.IGNORECASE)
+
+
+def read_filters(text: str, bloom: BloomFilter | None = None, *, old: bool = False) -> ConsumerFilters:
     """Return the registrations in a consumerFilter.json. Raises ValueError where it is none.
 
     ``bloom`` is the broker's filter, by default the one that the file was written with. As a broker does, all are passed over
-    where one is of another filter (``ConsumerFilterManager.decode``).
+    where one is of another filter (``ConsumerFilterManager.decode``). ``old``: the broker is a 4.9, whose parser passes over
+    what stands behind a word that 5.x added: of such groups no bits are asked for.
     """
     topics = json.loads(text).get("filterDataByTopic") or {}
     entries = [(topic, *entry) for topic, table in topics.items() for entry in _entries(table)]
@@ -274,7 +279,10 @@ def read_filters(text: str, bloom: BloomFilter | None = None) -> ConsumerFilters
                 f"({escape(str(error))}): its bits are set for each message, so the broker filters by the log alone"
             )
             expression = "TRUE"
-        found.setdefault(topic, []).append(Registration(group, expression, positions, _born(entry)))
+        born = _born(entry)
+        if old and _NEW_WORDS.search(re.sub(r"'[^']*'", "", expression)):
+            born = INT64_MAX
+        found.setdefault(topic, []).append(Registration(group, expression, positions, born))
     return ConsumerFilters(wanted.bits, {topic: tuple(groups) for topic, groups in found.items()}, tuple(notes))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import rocketmq_reindex as rr
 from tests.golden.stores import GoldenStore, read_files
 from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import kinds, local_verify
@@ -187,3 +188,35 @@ def test_verify_of_a_build(store: Path, tmp_path: Path) -> None:
     assert kinds(local_verify(out, commitlogs=log, broker_version="5.5")) == {}
     shutil.rmtree(out / "consumequeue_ext")
     assert kinds(local_verify(out, commitlogs=log, broker_version="5.5")) == {"queue-unit-tags": 150}
+
+
+# ------------------------------------------------------------------------------------------------------------- inspect, fetch
+
+
+def test_inspect(golden_store: Stores) -> None:
+    path = golden_store("extended-5.5").path / "consumequeue_ext" / "Topic2" / "0" / f"{0:020d}"
+    found = rr.inspect(path, records=True)
+    units = list(found.records)
+    assert (found.kind, found["bytes"], found["units"], found["unitsWithBitMap"]) == ("consumequeue_ext", 300, 8, 8)
+    assert (found["goesOnInTheNextFile"], found["findings"], len(units)) == (True, [], 8)
+    assert units[1]["address"] == 34 - (1 << 63)
+    assert len(units[1]["bitMap"]) == 28
+
+
+def test_inspect_says_what_is_spoilt(store: Path) -> None:
+    path = store / "consumequeue_ext" / "Topic2" / "0" / f"{0:020d}"
+    for change, code in ((clear_size, "ext-stray"), (lambda data: data.__setitem__(1, 7), "ext-unit")):
+        copy = bytearray(path.read_bytes())
+        change(copy)
+        (store / "copy").write_bytes(copy)
+        (finding,) = rr.inspect(store / "copy", kind="consumequeue_ext", first_offset=0)["findings"]
+        assert finding["code"] == code
+
+
+def test_fetch_puts_both_folders_in_place(store: Path, tmp_path: Path) -> None:
+    out, before = tmp_path / "out", extended(store)
+    assert local_build(store, out, broker_version="5.5", **SIZES).exit == 0
+    shutil.rmtree(store / "consumequeue_ext")
+    shutil.rmtree(store / "consumequeue" / "Topic0")
+    rr.fetch(out, to=store)
+    assert extended(store) == before

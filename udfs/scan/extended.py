@@ -143,6 +143,14 @@ class ExtFiles:
         self._starts = np.array(sorted(start for start, _ in starts), np.int64)
         self._number, self._data = -1, np.zeros(0, np.uint8)
 
+    @staticmethod
+    def beside(path: str) -> "ExtFiles":
+        """Return the files of the queue of which ``path`` is a ConsumeQueue file in a store."""
+        queue = files.parent(path)
+        topic = files.parent(queue)
+        folder = files.join(files.parent(files.parent(topic)), layouts.EXT_QUEUES)
+        return ExtFiles(files.join(folder, files.base(topic), files.base(queue)))
+
     def _whole(self, number: int) -> npt.NDArray[np.uint8]:
         if number != self._number:
             with files.Reader(self._entries[number].path) as reader:

@@ -20,10 +20,12 @@ from rocketmq_reindex.storage_format.checks.index import ITEM_FAULTS, check_inde
 from rocketmq_reindex.storage_format.index.file import IndexView, guess_sizes, open_index
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, file_size
 from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, FAULTS, HAS_UNIT, QueueFile, read_queue_file
+from rocketmq_reindex.storage_format.queue.extended import is_address
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.udfs.messages import batches as arrow
 from rocketmq_reindex.udfs.messages.batches import TIME, times
 from rocketmq_reindex.udfs.messages.log_rows import FAIL, ROWS, SKIP, Topics
+from rocketmq_reindex.udfs.scan.extended import ExtFiles
 from rocketmq_reindex.udfs.sql import base
 from rocketmq_reindex.udfs.sql.options import Words, bounds_of, index_folder, queue_folders
 
@@ -168,11 +170,14 @@ class ConsumeQueueReader(base.SourceReader):
             rows = np.flatnonzero(file.kind == HAS_UNIT)
             if len(bad):
                 self.skipped(showing.escape(unit.path), len(bad), f"position {file.position + int(bad[0])}")
+        tags_code = file.tags_code[rows]
+        if is_address(tags_code).any():
+            tags_code = ExtFiles.beside(unit.path).tags_codes(tags_code)
         return self._batch(unit, {
             "consumeQueueOffset": file.position + rows,
             "commitLogOffset": file.phy_offset[rows],
             "msgSize": file.size[rows],
-            "tagsCode": file.tags_code[rows],
+            "tagsCode": tags_code,
         }, len(rows), _damage(file, rows))  # fmt: skip
 
     def _batch_units(self, unit: QueueFileToRead, data: npt.NDArray[np.uint8]) -> pa.RecordBatch:

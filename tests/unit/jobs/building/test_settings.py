@@ -85,7 +85,8 @@ def test_parts() -> None:
         {"hash_slots": 1 << 29}, {"segment_size": 1 << 31}, {"segment_size": -1}, {"range_size": -1}, {"until_offset": -1},
         {"max_fill": -1}, {"out": ""}, {"only": ()}, {"only": ("all",)}, {"store": "nowhere://x/store"}, {"out": "nowhere://x"},
         {"cq_ext": "plain", "cq_ext_file_size": 23}, {"cq_ext": "plain", "incremental": True, "tables": "t"},
-        {"cq_ext": "bitmap", "bloom_error_rate": 100}, {"batch_cq_file_size": 0}, {"batch_cq_file_size": 20}, {"batch_topics": ("A",), "broker_version": "4.9"},
+        {"cq_ext": "bitmap", "bloom_error_rate": 100},
+        {"batch_cq_file_size": 0}, {"batch_cq_file_size": 20}, {"batch_topics": ("A",), "broker_version": "4.9"},
     ],
 )  # fmt: skip
 def test_values_that_no_build_can_have(wrong: dict[str, Any]) -> None:
