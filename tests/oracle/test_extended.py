@@ -15,6 +15,7 @@ from tests.golden.test_extended import FILTERS, extended
 from tests.oracle.scenarios import FOLDER, java_home
 from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import kinds, local_verify
+from tests.tools.make_log import FEATURES, random_log
 
 VERSIONS = ("4.9.8", "5.3.3", "5.5.0")
 SIZES: dict[str, Any] = {"cq_file_size": 200, "hash_slots": 50, "index_items": 100}
@@ -72,6 +73,30 @@ def test_bits_are_those_of_the_real_dispatcher(version: str, seed: int, tmp_path
     assert real(version, ours, "--dump") == read
     assert len(read) == 300
     assert (store / FILTERS).exists()
+
+
+def test_odd_logs(seed: int, tmp_path: Path) -> None:
+    """Queues that jump and repeat, light queues, transactions: also a record without a unit in its queue has one there."""
+    store, theirs, ours = tmp_path / "store", tmp_path / "theirs", tmp_path / "ours"
+    store.mkdir()
+    conditions = tuple(enumerate(("KEYS IS NOT NULL", "TAGS IS NOT NULL OR DELAY IS NULL")))
+    lines = [f"{topic}\tgroup{k}\t{condition}\n" for topic in ("TopicA", "TopicB", "Тема") for k, condition in conditions]
+    (tmp_path / "subscriptions").write_text("".join(lines))
+    real("5.5.0", store, "--register", str(tmp_path / "subscriptions"))
+    random_log(store / "commitlog", seed, records=200, features=FEATURES)
+    shutil.copytree(store, theirs)
+    real("5.5.0", theirs, "--rebuild", "--enable-lmq")
+    made: dict[str, Any] = {**SIZES, "broker_version": "5.5", "cq_ext": "bitmap", "cq_ext_file_size": EXT_SIZE, "lmq": True}
+    summary = local_build(store, ours, InlineEngine(3, 2), range_size=3000, queue_order="broker", **made)
+    assert (summary.exit, summary.error) == (0, None)
+    assert extended(ours) == extended(theirs)
+    wrong = kinds(local_verify(theirs, broker_version="5.5"))
+    assert not {kind for kind in wrong if kind.startswith("queue-")}
+    # In logical order some units are filled in: they lead to the unit of the message that they repeat.
+    assert local_build(store, tmp_path / "logical", on_damage="salvage", **made).exit in (0, 3)
+    log = (str(store / "commitlog"),)
+    wrong = kinds(local_verify(tmp_path / "logical", commitlogs=log, broker_version="5.5"))
+    assert not {kind for kind in wrong if kind.startswith("queue-")}
 
 
 @pytest.mark.parametrize("version", ["5.5.0"])

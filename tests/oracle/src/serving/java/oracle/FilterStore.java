@@ -29,7 +29,7 @@ import org.apache.rocketmq.store.config.MessageStoreConfig;
 final class FilterStore {
     private static final String USAGE = "usage: FilterStore STORE --register FILE | --put RECORDS [--seed N] | --rebuild |"
         + " --dump | --bloom [--segment-size N] [--cq-file-size N] [--ext-file-size N] [--hash-slots N] [--index-items N]"
-        + " [--no-bits] [--error-rate N] [--consumers N]";
+        + " [--enable-lmq] [--no-bits] [--error-rate N] [--consumers N]";
 
     private FilterStore() {
     }
