@@ -257,14 +257,14 @@ def derive(
 ) -> list[str]:
     """Build ConsumeQueues, index, checkpoint and a draft of config/topics.json beside the commitlog in the staging tree.
 
-    Sizes, batch topics and version are those of ``like``. Those of ``topics`` that the configuration of ``store`` has
-    are taken from there. Return warnings. Raises ReindexError.
+    Sizes, batch topics and version are those of ``like``. A consumequeue_ext is not made: a broker starts without it, too. Those
+    of ``topics`` that the configuration of ``store`` has are taken from there. Return warnings. Raises ReindexError.
     """
     progress.begin("build", 0)
     out = files.join(staging.temporary, "derived")
     settings = dataclasses.replace(
         like, out=out, store="", commitlogs=(files.join(staging.tree, layouts.COMMITLOG),), write_topics=True, engine="local",
-        allow_empty=True, named=frozenset((*SIZES, "broker_version", "batch_topics", "engine")),
+        allow_empty=True, cq_ext="none", filters=None, named=frozenset((*SIZES, "broker_version", "batch_topics", "engine")),
     )  # fmt: skip
     result = BuildResult()
     with LocalEngines("build") as engines, Reporter([]) as reporter:

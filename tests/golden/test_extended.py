@@ -213,6 +213,18 @@ def test_inspect_says_what_is_spoilt(store: Path) -> None:
         assert finding["code"] == code
 
 
+def test_an_exported_store_has_none(store: Path, tmp_path: Path) -> None:
+    """Its units have their tagsCodes themselves."""
+    rr.export(store, format="store", to=tmp_path / "new")
+    assert not (tmp_path / "new" / "consumequeue_ext").exists()
+    assert kinds(local_verify(tmp_path / "new", broker_version="5.5")) == {}
+
+
+def test_a_repair_has_it(store: Path, tmp_path: Path) -> None:
+    assert rr.repair(store, out=tmp_path / "out", engine="local", broker_version="5.5").exit_status == 0
+    assert extended(tmp_path / "out") == extended(store)
+
+
 def test_fetch_puts_both_folders_in_place(store: Path, tmp_path: Path) -> None:
     out, before = tmp_path / "out", extended(store)
     assert local_build(store, out, broker_version="5.5", **SIZES).exit == 0
