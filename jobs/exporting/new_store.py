@@ -257,8 +257,8 @@ def derive(
 ) -> list[str]:
     """Build ConsumeQueues, index, checkpoint and a draft of config/topics.json beside the commitlog in the staging tree.
 
-    Sizes, batch topics and version are those of ``like``. A consumequeue_ext is not made: a broker starts without it, too. Those
-    of ``topics`` that the configuration of ``store`` has are taken from there. Return warnings. Raises ReindexError.
+    Sizes, batch topics and version are those of ``like``. A consumequeue_ext is not made: a broker starts without it, too.
+    Those of ``topics`` that the configuration of ``store`` has are taken from there. Return warnings. Raises ReindexError.
     """
     progress.begin("build", 0)
     out = files.join(staging.temporary, "derived")
