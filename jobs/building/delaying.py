@@ -28,7 +28,7 @@ from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
-from rocketmq_reindex.storage_format.timer.layout import DROP
+from rocketmq_reindex.storage_format.timer.settings import DROP
 from rocketmq_reindex.storage_format.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, path_component
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.delay import FirstPending, JoinDelayed, JoinedResult

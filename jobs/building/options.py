@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths, h
 from rocketmq_reindex.storage_format import errors, showing, topics as storage_format_topics
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX
 from rocketmq_reindex.storage_format.queue.units import EXT_FILE_MIN
-from rocketmq_reindex.storage_format.timer.layout import DELIVER
+from rocketmq_reindex.storage_format.timer.settings import DELIVER
 from rocketmq_reindex.udfs.times import delay_levels
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions
 from rocketmq_reindex.storage_format.index.header import POSSIBLE, are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
-from rocketmq_reindex.storage_format.timer.layout import TimerSettings
+from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from rocketmq_reindex.udfs.scan.segments import (
     Commitlog,
     check_unchanged,

@@ -12,7 +12,7 @@ from rocketmq_reindex.storage_format.delay.wheel import LogFile, Wheel, begin_of
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
-from rocketmq_reindex.storage_format.timer.layout import DROP
+from rocketmq_reindex.storage_format.timer.settings import DROP
 
 # --------------------------------------------------------------------------------------------------------------- join by digest
 # Which scheduled messages were delivered, by the records of one digest in the order of the log.

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX
 from rocketmq_reindex.storage_format.timer import layout
-from rocketmq_reindex.storage_format.timer.layout import BLANK_SLOTS, SLOTS_TOTAL, TimerSettings
+from rocketmq_reindex.storage_format.timer.settings import BLANK_SLOTS, SLOTS_TOTAL, TimerSettings
 
 # ---------------------------------------------------------------------------------------------------------------------- placing
 # Into which slot of the wheel a timer message goes (``TimerMessageStore.doEnqueue``), by the broker's clock.

@@ -14,7 +14,8 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
-from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint, TimerSettings
+from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
+from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build

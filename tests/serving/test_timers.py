@@ -12,7 +12,8 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.storage_format.timer.files import place
-from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_ROLL, TimerCheckpoint, TimerSettings, units_per_file
+from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_ROLL, TimerCheckpoint, units_per_file
+from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from tests.serving.programs import Program
 from tests.serving.stores import build_into
 from tests.serving.timers import (

@@ -13,7 +13,7 @@ import numpy as np
 
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
-from rocketmq_reindex.storage_format.timer.layout import TimerSettings
+from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from rocketmq_reindex.storage_format.topics import TIMER_TOPIC
 from tests.reference.java import hash_code, java_text
 from tests.serving.programs import PATIENCE, Program

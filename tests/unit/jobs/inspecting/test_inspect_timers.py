@@ -9,7 +9,7 @@ import pytest
 
 from rocketmq_reindex.jobs.inspecting.options import inspection, look
 from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
-from rocketmq_reindex.storage_format.timer.layout import TimerSettings
+from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from tests.tools.timer_files import put_files
 
 CLOCK = 1_700_000_000_000

@@ -19,7 +19,7 @@ from rocketmq_reindex.storage_format.delay.waiting import (
     level_offset,
     recalled,
 )
-from rocketmq_reindex.storage_format.timer.layout import DELIVER, DROP
+from rocketmq_reindex.storage_format.timer.settings import DELIVER, DROP
 
 
 def rows(*given: dict[str, Any]) -> Rows:

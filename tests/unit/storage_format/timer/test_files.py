@@ -10,7 +10,7 @@ import pytest
 
 from rocketmq_reindex.storage_format.timer import files
 from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
-from rocketmq_reindex.storage_format.timer.layout import TimerSettings
+from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from tests.unit.storage_format.timer.timer_store import TimerStore
 
 NOW = 1_700_000_000_999

@@ -10,7 +10,7 @@ import pytest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.timer import files
 from rocketmq_reindex.storage_format.timer.files import Placed, place
-from rocketmq_reindex.storage_format.timer.layout import TimerSettings
+from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 
 CLOCK = 1_700_000_000_000
 SECOND = 1000
