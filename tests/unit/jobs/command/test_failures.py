@@ -118,7 +118,7 @@ def test_errors_that_are_each_others_cause() -> None:
     """As PySpark 4.2 raises what a failed call raised: the command said nothing more, and did not end."""
     first, second = ValueError("first"), RuntimeError("second")
     first.__context__, second.__cause__ = second, first
-    assert outcome(second, None, "input") == (1, "second")
+    assert outcome(second, None, "input") == (1, "RuntimeError: second")
     first.__context__ = KeyboardInterrupt()
     assert outcome(second, Interrupts(), "input") == (130, "interrupted")
 
