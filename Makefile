@@ -67,7 +67,7 @@ test: test-setup ## the tests that a change needs: minutes, and nothing to insta
 	$(PYTEST) $(FIRST)
 
 # Much of it waits: for brokers, clusters and disks.
-test-rest: JOBS = 3
+test-rest: JOBS = 4
 # The longest files come first: begun at the end, one would leave the other processes without work for minutes.
 LONGEST = tests/spark tests/stores
 REST = $(filter-out $(FIRST) tests/__pycache__,$(patsubst %/,%,$(sort $(wildcard tests/*/))))

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 from rocketmq_reindex.jobs.command import options
 from rocketmq_reindex.jobs.command.results import WarnedResult
 from rocketmq_reindex.jobs.exporting.options import NAME_SHOWN, ExportSettings, export_settings, topic_lines
-from rocketmq_reindex.jobs.replaying.sending import Credentials
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.record import meaning
@@ -25,6 +24,17 @@ _CREDENTIALS_MAX: Final = 1 << 16
 _ADDRESS: Final = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 _OWN: Final = ("to", "journal", "topic_map", "rate", "queue_groups", "resend_doubtful", "dry_run", "tls", "credentials")
 """options that are not those of what is read and chosen"""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Access key and secret key; neither is ever shown."""
+
+    access_key: str = ""
+    secret_key: str = ""
+
+    def __repr__(self) -> str:
+        return "Credentials(...)"
 
 
 @dataclass(frozen=True)

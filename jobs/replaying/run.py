@@ -20,8 +20,8 @@ from rocketmq_reindex.jobs.exporting.run import Export
 from rocketmq_reindex.jobs.replaying import journal as journals
 from rocketmq_reindex.jobs.replaying.journal import Journal
 from rocketmq_reindex.jobs.replaying.options import FAILURES_MAX, ReplayFailure, ReplayResult, ReplaySettings
-from rocketmq_reindex.jobs.replaying.sending import NORMAL, ROW, Answer, Outgoing, Proxy, flaw, now, outgoing
-from rocketmq_reindex.jobs.replaying.sources import source_of
+from rocketmq_reindex.jobs.replaying.sending import Answer, Proxy
+from rocketmq_reindex.jobs.replaying.sources import NORMAL, ROW, Outgoing, flaw, now, outgoing, source_of
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
 from rocketmq_reindex.storage_format.showing import counted, escape
 

@@ -13,20 +13,21 @@ import hmac
 import importlib.metadata
 import ipaddress
 import os
+import queue
 import tempfile
+import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final, NamedTuple, TypeVar
 
-from rocketmq_reindex.jobs.exporting import formats
+from rocketmq_reindex.jobs.replaying.options import Credentials
+from rocketmq_reindex.jobs.replaying.sources import DELAY, TRANSACTION, Outgoing, now
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.record import meaning
-from rocketmq_reindex.storage_format.record.layout import FLAG_INNER_BATCH
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.udfs.messages.batches import BODY
+
+T = TypeVar("T")
 
 REQUEST_SECONDS: Final = 20.0
 """a message without an answer for so long is doubtful"""
@@ -35,8 +36,6 @@ _ROUTE_TRIES: Final = 60
 _ROUTE_PAUSE: Final = 0.5
 """seconds between two questions for a topic to a proxy that says it is busy"""
 _SENT, _REFUSED, _BUSY, _UNKNOWN = "sent", "refused", "busy", "unknown"
-NORMAL, FIFO, DELAY, TRANSACTION = 1, 2, 3, 4
-"""``MessageType`` of the protocol"""
 _OK: Final = "OK"
 _TOO_MANY: Final = ("TOO_MANY_REQUESTS",)
 _TIMEOUT, _ERRORS = 40_800, 50_000
@@ -45,94 +44,6 @@ _NOT_STORED: Final = ("NOT_IMPLEMENTED", "UNSUPPORTED", "VERSION_UNSUPPORTED", "
 _ILLEGAL: Final = "the message is illegal"
 """With this a broker refuses a message of a size it does not take; a proxy has the code of any error for it."""
 _MISSING: Final = "the gRPC client is not installed: pip install 'rocketmq-reindex[replay]'"
-
-
-# --------------------------------------------------------------------------------------------------------------------- messages
-# What is sent of a row of an export.
-
-GROUP: Final = "__SHARDINGKEY"
-"""the property with a message's group"""
-_NOT_COPIED: Final = frozenset({
-    GROUP,
-    "1ST_POP_TIME", "ARRIVE_TIME", "BORN_TIMESTAMP", "BUYER_ID", "CHECK_IMMUNITY_TIME_IN_SECONDS", "CLUSTER",
-    "CONSUME_START_TIME", "CORRECTION_FLAG", "CORRELATION_ID", "DELAY", "DLQ_ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC",
-    "DUP_INFO", "EXTEND_UNIQ_INFO", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "INNER_NUM",
-    "INSTANCE_ID", "KEYS", "MAX_OFFSET", "MAX_RECONSUME_TIMES", "MIN_OFFSET", "MQ2_FLAG", "MSG_REGION", "MSG_TYPE",
-    "ORIGIN_GROUP", "ORIGIN_MESSAGE_ID", "PGROUP", "POP_CK", "POP_CK_OFFSET", "PROPERTY_FORWARD_QUEUE_ID",
-    "PUSH_REPLY_TIME", "REAL_QID", "REAL_TOPIC", "RECONSUME_TIME", "REDIRECT", "REPLY_TO_CLIENT", "RETRY_TOPIC", "TAGS",
-    "TIMER_DELAY_LEVEL", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY", "TIMER_DEQUEUE_MS",
-    "TIMER_ENQUEUE_MS", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TRACE_CONTEXT", "TRACE_ON", "TRANSACTION_CHECK_TIMES",
-    "TRANSFER_FLAG", "TRAN_MSG", "TRAN_PREPARED_QUEUE_OFFSET", "TTL", "UNIQ_KEY", "WAIT", "_SYS_MSG_PRIORITY_",
-    "__BORNHOST", "__CRC32#", "__LITE_TOPIC", "__transactionId__",
-})  # fmt: skip
-"""properties of RocketMQ's own (``MessageConst``): broker and client set those anew that the message needs"""
-_TRANSIENT: Final = "__RMQ.TRANSIENT."
-ROW: Final = (
-    "topic", "queueId", "consumeQueueOffset", "realTopic", "realQueueId", "deliverTimestamp", "storeTimestamp", "storeHost",
-    "bornTimestamp", "uniqKey", "keys", "tags", "batchSize", "sysFlag", "commitLogOffset", "properties", formats.PACKED, BODY,
-    "kind",
-)  # fmt: skip
-"""the columns that ``Outgoing`` is made of"""
-
-
-class Outgoing(NamedTuple):
-    """A message as it is sent, and the queue that it comes from. ``deliver_time`` is milliseconds since 1970."""
-
-    topic: str
-    id: str
-    body: bytes
-    tag: str | None
-    keys: str | None
-    properties: dict[str, str]
-    group: str | None
-    deliver_time: int | None
-    born_time: int
-    source: tuple[str, int]
-
-    def kind(self, types: frozenset[int]) -> int:
-        """Return the type as which it is sent to a topic that takes ``types``."""
-        if self.deliver_time is not None and (self.deliver_time > now() or DELAY in types):
-            return DELAY
-        if self.group is not None:
-            return FIFO
-        # What was delayed, or in a transaction, has come to its end: it is sent as such to a topic that takes nothing else.
-        return next((kind for kind in (NORMAL, DELAY, TRANSACTION) if kind in types), NORMAL)
-
-
-def now() -> int:
-    """Return the time as milliseconds since 1970."""
-    return int(time.time() * 1000)
-
-
-def flaw(row: Mapping[str, Any]) -> str:
-    """Return why a row cannot be sent; "" where it can."""
-    if row["batchSize"] > 1 or row["sysFlag"] & FLAG_INNER_BATCH:
-        return f"it is a batch of {row['batchSize']} messages in one record, which are not taken apart"
-    return "" if row[formats.PACKED] is None else "its body does not unpack, or into more than --body-max"
-
-
-def outgoing(row: Mapping[str, Any], topics: Mapping[str, str], new_id: str, *, queue_groups: bool) -> Outgoing:
-    """Return what is sent of a row. ``topics`` are other names; ``queue_groups``: a queue is a group where there is none."""
-    waits = row["kind"] in (meaning.SCHEDULED, meaning.TIMER)
-    topic = row["realTopic"] if waits else row["topic"]
-    queue_id = row["realQueueId"] if waits and row["realQueueId"] is not None else row["queueId"]
-    properties = dict(row["properties"] or ())
-    group = properties.get(GROUP) or (f"{topic}-{queue_id}" if queue_groups else None)
-    kept = {
-        name: value or ""
-        for name, value in properties.items()
-        if name not in _NOT_COPIED and not name.startswith((_TRANSIENT, meaning.REPLAY_ORIGIN))
-    }
-    origin = {
-        "broker": row["storeHost"], "topic": topic, "queue_id": queue_id,
-        "queue_offset": None if waits else row["consumeQueueOffset"], "phy_offset": row["commitLogOffset"],
-        "message_id": row["uniqKey"], "born_time": row["bornTimestamp"], "store_time": row["storeTimestamp"],
-    }  # fmt: skip
-    kept |= {f"{meaning.REPLAY_ORIGIN}{name}": str(value) for name, value in origin.items() if value is not None}
-    return Outgoing(
-        topics.get(topic, topic), new_id, row[BODY], row["tags"] or None, row["keys"] or None, kept, group,
-        row["deliverTimestamp"] if waits else None, row["bornTimestamp"], (topic, queue_id),
-    )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------------------------------ proxy
@@ -157,17 +68,6 @@ class Answer(NamedTuple):
     def is_busy(self) -> bool:
         """Whether the message is not stored now, and may be sent again later."""
         return self.kind == _BUSY
-
-
-@dataclass(frozen=True)
-class Credentials:
-    """Access key and secret key; neither is ever shown."""
-
-    access_key: str = ""
-    secret_key: str = ""
-
-    def __repr__(self) -> str:
-        return "Credentials(...)"
 
 
 def _client() -> tuple[Any, Any]:
@@ -203,6 +103,47 @@ def _close_log() -> None:
     logger.addHandler(logging.NullHandler())
 
 
+class _Calls(threading.Thread):
+    """Makes all calls of gRPC. An interrupt reaches the main thread alone.
+
+    Raised inside of gRPC it would leave a lock of gRPC's held, since ``threading.Condition`` is Python: the run would not end.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(name="calls", daemon=True)
+        # It waits in C: an interrupt leaves it whole.
+        self._waiting: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._is_over = False
+        self.start()
+
+    def run(self) -> None:
+        while not self._is_over:
+            self._waiting.get()()
+
+    def put(self, call: Callable[[], object]) -> None:
+        """Make a call that raises nothing, later."""
+        self._waiting.put(call)
+
+    def wait_for(self, call: Callable[[], T]) -> T:
+        """Return what a call returns. Raises what it raises."""
+        done: queue.SimpleQueue[Future[T]] = queue.SimpleQueue()
+        self._waiting.put(lambda: done.put(_made(call)))
+        return done.get().result()
+
+    def end(self) -> None:
+        """End behind the calls that are waiting."""
+        self._waiting.put(lambda: setattr(self, "_is_over", True))
+
+
+def _made(call: Callable[[], T]) -> Future[T]:
+    made: Future[T] = Future()
+    try:
+        made.set_result(call())
+    except Exception as error:  # noqa: BLE001  raised where the result is asked for
+        made.set_exception(error)
+    return made
+
+
 class Proxy:
     """A proxy at HOST:PORT. It is asked at once whether it is one: raises InputError where nothing else is there."""
 
@@ -226,11 +167,13 @@ class Proxy:
         self._stub = self._api.MessagingServiceStub(self._channel)
         self._commits = ThreadPoolExecutor(2, "commits")
         self._types: dict[str, frozenset[int] | str] = {}
-        self._route("rmq-reindex-replay", is_probe=True)
+        self._calls = _Calls()
+        self._calls.wait_for(lambda: self._route("rmq-reindex-replay", is_probe=True))
 
     def close(self) -> None:
         """Close the connection. Calls that have no answer get one that says so."""
-        self._channel.close()
+        self._calls.wait_for(self._channel.close)
+        self._calls.end()
         self._commits.shutdown(wait=False)
 
     def __enter__(self) -> Proxy:
@@ -295,7 +238,7 @@ class Proxy:
     def types_of(self, topic: str) -> frozenset[int] | str:
         """Return the types of messages that a topic takes, or why it takes none. Raises InputError where no answer comes."""
         if topic not in self._types:
-            self._types[topic] = self._route(topic)
+            self._types[topic] = self._calls.wait_for(lambda: self._route(topic))
         return self._types[topic]
 
     # ----------------------------------------------------------------------------------------------------------------- messages
@@ -320,8 +263,15 @@ class Proxy:
             _set_time(system.delivery_timestamp, message.deliver_time or now())
         _set_time(system.born_timestamp, message.born_time)
         sent.user_properties.update(message.properties)
-        call = self._stub.SendMessage.future(request, metadata=self._metadata(), timeout=REQUEST_SECONDS)
-        call.add_done_callback(lambda ended: self._answered(ended, message, kind, done))
+        self._calls.put(lambda: self._call(request, lambda ended: self._answered(ended, message, kind, done), done))
+
+    def _call(self, request: Any, answered: Callable[[Any], None], done: Callable[[Answer], None]) -> None:
+        try:
+            call = self._stub.SendMessage.future(request, metadata=self._metadata(), timeout=REQUEST_SECONDS)
+        except (self._grpc.RpcError, ValueError) as error:
+            done(Answer(_UNKNOWN, str(error)))
+        else:
+            call.add_done_callback(answered)
 
     def _answered(self, ended: Any, message: Outgoing, kind: int, done: Callable[[Answer], None]) -> None:
         try:

@@ -1,14 +1,18 @@
-"""What a replay reads: the log of a store, or an export of one, whose rows say what its records were."""
+"""What a replay reads, and what it sends of each row.
+
+It reads the log of a store, or an export of one, whose rows say what its records were.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import tempfile
+import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,16 +24,112 @@ from rocketmq_reindex.jobs.exporting import formats
 from rocketmq_reindex.jobs.exporting.run import Chooser, Chosen, Export
 from rocketmq_reindex.jobs.importing import rows as importing_rows, sources
 from rocketmq_reindex.jobs.querying import message_rows
-from rocketmq_reindex.jobs.replaying.sending import ROW
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import meaning
+from rocketmq_reindex.storage_format.record.layout import FLAG_INNER_BATCH
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.messages.batches import BODY, COLUMNS, counts_in
 
 T = TypeVar("T")
 Mask = npt.NDArray[np.bool_]
+
+
+NORMAL, FIFO, DELAY, TRANSACTION = 1, 2, 3, 4
+"""``MessageType`` of the protocol"""
+
+
+# --------------------------------------------------------------------------------------------------------------------- messages
+# What is sent of a row of an export.
+
+GROUP: Final = "__SHARDINGKEY"
+"""the property with a message's group"""
+_NOT_COPIED: Final = frozenset({
+    GROUP,
+    "1ST_POP_TIME", "ARRIVE_TIME", "BORN_TIMESTAMP", "BUYER_ID", "CHECK_IMMUNITY_TIME_IN_SECONDS", "CLUSTER",
+    "CONSUME_START_TIME", "CORRECTION_FLAG", "CORRELATION_ID", "DELAY", "DLQ_ORIGIN_MESSAGE_ID", "DLQ_ORIGIN_TOPIC",
+    "DUP_INFO", "EXTEND_UNIQ_INFO", "INNER_BASE", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "INNER_NUM",
+    "INSTANCE_ID", "KEYS", "MAX_OFFSET", "MAX_RECONSUME_TIMES", "MIN_OFFSET", "MQ2_FLAG", "MSG_REGION", "MSG_TYPE",
+    "ORIGIN_GROUP", "ORIGIN_MESSAGE_ID", "PGROUP", "POP_CK", "POP_CK_OFFSET", "PROPERTY_FORWARD_QUEUE_ID",
+    "PUSH_REPLY_TIME", "REAL_QID", "REAL_TOPIC", "RECONSUME_TIME", "REDIRECT", "REPLY_TO_CLIENT", "RETRY_TOPIC", "TAGS",
+    "TIMER_DELAY_LEVEL", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_DELIVER_MS", "TIMER_DEL_UNIQKEY", "TIMER_DEQUEUE_MS",
+    "TIMER_ENQUEUE_MS", "TIMER_OUT_MS", "TIMER_ROLL_TIMES", "TRACE_CONTEXT", "TRACE_ON", "TRANSACTION_CHECK_TIMES",
+    "TRANSFER_FLAG", "TRAN_MSG", "TRAN_PREPARED_QUEUE_OFFSET", "TTL", "UNIQ_KEY", "WAIT", "_SYS_MSG_PRIORITY_",
+    "__BORNHOST", "__CRC32#", "__LITE_TOPIC", "__transactionId__",
+})  # fmt: skip
+"""properties of RocketMQ's own (``MessageConst``): broker and client set those anew that the message needs"""
+_TRANSIENT: Final = "__RMQ.TRANSIENT."
+ROW: Final = (
+    "topic", "queueId", "consumeQueueOffset", "realTopic", "realQueueId", "deliverTimestamp", "storeTimestamp", "storeHost",
+    "bornTimestamp", "uniqKey", "keys", "tags", "batchSize", "sysFlag", "commitLogOffset", "properties", formats.PACKED, BODY,
+    "kind",
+)  # fmt: skip
+"""the columns that ``Outgoing`` is made of"""
+
+
+class Outgoing(NamedTuple):
+    """A message as it is sent, and the queue that it comes from. ``deliver_time`` is milliseconds since 1970."""
+
+    topic: str
+    id: str
+    body: bytes
+    tag: str | None
+    keys: str | None
+    properties: dict[str, str]
+    group: str | None
+    deliver_time: int | None
+    born_time: int
+    source: tuple[str, int]
+
+    def kind(self, types: frozenset[int]) -> int:
+        """Return the type as which it is sent to a topic that takes ``types``."""
+        if self.deliver_time is not None and (self.deliver_time > now() or DELAY in types):
+            return DELAY
+        if self.group is not None:
+            return FIFO
+        # What was delayed, or in a transaction, has come to its end: it is sent as such to a topic that takes nothing else.
+        return next((kind for kind in (NORMAL, DELAY, TRANSACTION) if kind in types), NORMAL)
+
+
+def now() -> int:
+    """Return the time as milliseconds since 1970."""
+    return int(time.time() * 1000)
+
+
+def flaw(row: Mapping[str, Any]) -> str:
+    """Return why a row cannot be sent; "" where it can."""
+    if row["batchSize"] > 1 or row["sysFlag"] & FLAG_INNER_BATCH:
+        return f"it is a batch of {row['batchSize']} messages in one record, which are not taken apart"
+    return "" if row[formats.PACKED] is None else "its body does not unpack, or into more than --body-max"
+
+
+def outgoing(row: Mapping[str, Any], topics: Mapping[str, str], new_id: str, *, queue_groups: bool) -> Outgoing:
+    """Return what is sent of a row. ``topics`` are other names; ``queue_groups``: a queue is a group where there is none."""
+    waits = row["kind"] in (meaning.SCHEDULED, meaning.TIMER)
+    topic = row["realTopic"] if waits else row["topic"]
+    queue_id = row["realQueueId"] if waits and row["realQueueId"] is not None else row["queueId"]
+    properties = dict(row["properties"] or ())
+    group = properties.get(GROUP) or (f"{topic}-{queue_id}" if queue_groups else None)
+    kept = {
+        name: value or ""
+        for name, value in properties.items()
+        if name not in _NOT_COPIED and not name.startswith((_TRANSIENT, meaning.REPLAY_ORIGIN))
+    }
+    origin = {
+        "broker": row["storeHost"], "topic": topic, "queue_id": queue_id,
+        "queue_offset": None if waits else row["consumeQueueOffset"], "phy_offset": row["commitLogOffset"],
+        "message_id": row["uniqKey"], "born_time": row["bornTimestamp"], "store_time": row["storeTimestamp"],
+    }  # fmt: skip
+    kept |= {f"{meaning.REPLAY_ORIGIN}{name}": str(value) for name, value in origin.items() if value is not None}
+    return Outgoing(
+        topics.get(topic, topic), new_id, row[BODY], row["tags"] or None, row["keys"] or None, kept, group,
+        row["deliverTimestamp"] if waits else None, row["bornTimestamp"], (topic, queue_id),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------------------- sources
+# Where the rows come from.
 
 
 class Source(Protocol):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.replaying import run as replaying_run
+from rocketmq_reindex.jobs.replaying import run as replaying_run, sending
 from rocketmq_reindex.jobs.replaying.journal import Journal
-from rocketmq_reindex.jobs.replaying.options import FAILURES_MAX, ReplayResult, replay_settings
-from rocketmq_reindex.jobs.replaying.sending import Answer, Outgoing, flaw
+from rocketmq_reindex.jobs.replaying.options import FAILURES_MAX, Credentials, ReplayResult, replay_settings
+from rocketmq_reindex.jobs.replaying.sending import Answer
+from rocketmq_reindex.jobs.replaying.sources import Outgoing, flaw
 from rocketmq_reindex.storage_format.errors import InputError
 
 
@@ -134,3 +137,36 @@ def test_an_access_key_that_no_header_takes(key: str, tmp_path: Path, monkeypatc
         replay_settings({**given, "credentials": str(tmp_path / "keys")}).keys()
     monkeypatch.setenv("RMQ_REINDEX_ACCESS_KEY", "plain")
     assert replay_settings(given).keys().secret_key == "gehei\u00dfm"
+
+
+class Heard:
+    """Stands where gRPC's calls are, and keeps which thread made each."""
+
+    def __init__(self, api: Any) -> None:
+        self._api, self.threads = api, list[threading.Thread]()
+        self.SendMessage = self
+
+    def QueryRoute(self, *_: object, **__: object) -> Any:
+        self.threads.append(threading.current_thread())
+        return SimpleNamespace(status=SimpleNamespace(code=self._api.Code.Value("OK")), message_queues=[])
+
+    def future(self, *_: object, **__: object) -> Any:
+        self.threads.append(threading.current_thread())
+        return self
+
+    def add_done_callback(self, _: object) -> None:
+        self.threads.append(threading.current_thread())
+
+
+def test_no_call_is_made_where_an_interrupt_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is raised inside of gRPC leaves a lock held, and the run waits for it for ever."""
+    grpc, api = sending._client()
+    heard = Heard(api)
+    monkeypatch.setattr(sending, "_client", lambda: (grpc, api))
+    monkeypatch.setattr(api, "MessagingServiceStub", lambda _: heard)
+    with sending.Proxy("127.0.0.1:1", Credentials(), tls=False) as proxy:
+        proxy.types_of("T")
+        sent = Outgoing("T", "id", b"", None, None, {}, None, None, 0, ("T", 0))
+        proxy.send(sent, 1, lambda _: None)
+    assert len(heard.threads) == 4
+    assert threading.main_thread() not in heard.threads

@@ -15,8 +15,8 @@ from rocketmq_reindex.jobs.exporting.run import Export
 from rocketmq_reindex.jobs.replaying.journal import Journal
 from rocketmq_reindex.jobs.replaying.options import ReplayResult, replay_settings
 from rocketmq_reindex.jobs.replaying.run import Sender
-from rocketmq_reindex.jobs.replaying.sending import Answer, Outgoing
-from rocketmq_reindex.jobs.replaying.sources import ExportSource, Source, StoreSource, source_of
+from rocketmq_reindex.jobs.replaying.sending import Answer
+from rocketmq_reindex.jobs.replaying.sources import ExportSource, Outgoing, Source, StoreSource, source_of
 from rocketmq_reindex.storage_format.errors import InputError, NoListener
 from tests.tools.encode import COMMIT, EPOCH, PREPARED, Message
 from tests.tools.log_writer import LogWriter
