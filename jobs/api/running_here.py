@@ -51,9 +51,13 @@ class Ended(Generic[R]):
 
 
 def _run_here(
-    ended: R, work: Callable[[], list[str]], interrupts: Interrupts | None = None, place: str = "STORE", more: str = ""
-) -> Ended[R]:
-    """Run a command without an engine. ``work`` fills the result, and returns the lines for people."""
+    ended: R, work: Callable[[], list[str]], interrupts: Interrupts | None = None, place: str = "STORE",
+    more: Callable[[], str] = str,
+) -> Ended[R]:  # fmt: skip
+    """Run a command without an engine. ``work`` fills the result, and returns the lines for people.
+
+    ``more`` returns the end of the line of an interrupted run.
+    """
     result: Any = ended
     raised: BaseException | None = None
     lines, began = list[str](), time.monotonic()
@@ -62,7 +66,7 @@ def _run_here(
     except (ReindexError, OSError, KeyboardInterrupt) as error:
         # All else is a fault of this package, and is shown with its trace.
         raised = error
-        result.exit, result.error = outcome(error, interrupts, place, more, has_jvm=False)
+        result.exit, result.error = outcome(error, interrupts, place, more(), has_jvm=False)
     if "seconds" in result.json_keys():
         result.seconds = round(time.monotonic() - began, 3)
     result.end("\n".join(lines))
@@ -113,7 +117,7 @@ def run_fetch(settings_of: Callable[[], FetchSettings], interrupts: Interrupts) 
         with interrupts:
             return Fetch(settings, result).run()
 
-    return _run_here(result, work, interrupts, "build or store", ": run it again to go on")
+    return _run_here(result, work, interrupts, "build or store", lambda: ": run it again to go on")
 
 
 def run_report(settings_of: Callable[[], ReportSettings]) -> Ended[ReportResult]:
@@ -205,7 +209,7 @@ def run_export(
         with interrupts, failures_as_errors("STORE"), Stages(quiet, compiling.SCAN) as progress:
             return Export(settings, result, progress).run()
 
-    return _run_here(result, work, interrupts, "STORE or PATH", UNPUBLISHED)
+    return _run_here(result, work, interrupts, "STORE or PATH", lambda: UNPUBLISHED)
 
 
 def run_import(
@@ -225,7 +229,7 @@ def run_import(
         with interrupts, failures_as_errors("SOURCE"), Stages(quiet, compiling.SCAN) as progress:
             return run(settings_of(), result, progress)
 
-    return _run_here(result, work, interrupts, "SOURCE or DIR", UNPUBLISHED)
+    return _run_here(result, work, interrupts, "SOURCE or DIR", lambda: UNPUBLISHED)
 
 
 def run_replay(
@@ -248,7 +252,10 @@ def run_replay(
         with interrupts, failures_as_errors("STORE"), Stages(quiet, compiling.SCAN) as progress:
             return Replay(settings, result, progress).run()
 
-    return _run_here(result, work, interrupts, "STORE or FILE", ": what was sent stands in the journal")
+    def more() -> str:
+        return ": what was sent stands in the journal" if result.journal else ""
+
+    return _run_here(result, work, interrupts, "STORE or FILE", more)
 
 
 def run_consumers(settings_of: Callable[[], ConsumersQuestion], *, quiet: bool = False) -> Ended[ConsumersResult]:
