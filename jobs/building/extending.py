@@ -52,11 +52,13 @@ def as_store_shows(settings: BuildSettings) -> Told:
 
 def _of_files(settings: BuildSettings) -> Told:
     """Return settings as the files of ``consumequeue_ext`` in STORE show them."""
-    folder = files.join(settings.store_folder, layouts.EXT_QUEUES) if settings.store_folder else ""
-    entries = list(queue_files(folder, *(LOOKED_AT_REMOTE if files.is_remote(folder) else LOOKED_AT))) if folder else []
-    size = UsualSizes(entries, 1).usual
     decided = settings.is_named("cq_ext") or bool(settings.broker_conf)
-    if not size or (decided and settings.cq_ext == "none"):
+    if not settings.store_folder or (decided and settings.cq_ext == "none"):
+        return settings, [], []
+    folder = files.join(settings.store_folder, layouts.EXT_QUEUES)
+    entries = list(queue_files(folder, *(LOOKED_AT_REMOTE if files.is_remote(folder) else LOOKED_AT)))
+    size = UsualSizes(entries, 1).usual
+    if not size:
         return settings, [], []
     if settings.incremental:
         return settings, ["consumequeue_ext: --incremental builds none, so units have their tagsCodes themselves"], []

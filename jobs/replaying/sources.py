@@ -5,7 +5,6 @@ It reads the log of a store, or an export of one, whose rows say what its record
 
 from __future__ import annotations
 
-import hashlib
 import os
 import tempfile
 import time
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketmq_reindex import files
+from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.exporting import formats
 from rocketmq_reindex.jobs.exporting.run import Chooser, Chosen, Export
 from rocketmq_reindex.jobs.importing import rows as importing_rows, sources
@@ -228,15 +228,12 @@ class ExportSource:
 
     def bound(self) -> dict[str, Any]:
         """Return the names of the files below the export, and a digest of all of them."""
-        digest = hashlib.blake2b(digest_size=16)
+        digest = new_digest()
         paths = sorted(sources.below(self._path)) if os.path.isdir(self._path) else [self._path]
         for path in paths:
             name = os.path.relpath(path, self._path).encode("utf-8", "surrogateescape")
-            digest.update(b"%d %b %d " % (len(name), name, os.path.getsize(path)))
-            with open(path, "rb") as file:
-                while piece := file.read(_PIECE):
-                    digest.update(piece)
-        return {"export": digest.hexdigest()}
+            digest.update(b"%d %b %b " % (len(name), name, file_digest(path).encode()))
+        return {"export": digest.digest().hex()}
 
     def chosen(self) -> Iterator[Chosen]:
         """Yield what is chosen of the rows."""

@@ -23,11 +23,12 @@ from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.verifying import mend
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, PartFindings
+from rocketmq_reindex.jobs.verifying.work import ext_folder
 from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format import errors, versions
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, EXT_QUEUES, QUEUES
+from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, QUEUES
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import settings as scan_settings
 from rocketmq_reindex.storage_format.scan.chain import Chain
@@ -357,7 +358,7 @@ class QueueComparison:
         folder = files.join(settings.store, kind)
         return queue_files.QueueTask(
             folder, file_size, self.segments, log, self.unread, rules.opens_empty_queue_file, self.stale,
-            _ext_folder(settings.store), self.scan.task.filters if kind == QUEUES else None,
+            ext_folder(settings.store) if kind == QUEUES else "", self.scan.task.filters if kind == QUEUES else None,
         )  # fmt: skip
 
     def units(self, accepted: list[RangeSummary]) -> Work:
@@ -386,12 +387,6 @@ class QueueComparison:
             )
             result.take(queue_files.QueuesResult.read(scan.engine.reduce(handover.BATCHES, left_out, None, batches)))
         return result
-
-
-def _ext_folder(store: str) -> str:
-    """Return the folder consumequeue_ext of a store, "" where it has none."""
-    folder = files.join(store, EXT_QUEUES)
-    return folder if files.entry_of(folder).kind == files.FOLDER else ""
 
 
 def _units(accepted: list[RangeSummary]) -> int:

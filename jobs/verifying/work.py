@@ -158,13 +158,18 @@ def _any_sizes(size: int) -> tuple[int, int] | None:
 # ------------------------------------------------------------------------------------------------------------- consumequeue_ext
 
 
+def ext_folder(store: str) -> str:
+    """Return the folder consumequeue_ext of a store, "" where it has none."""
+    folder = files.join(store, layouts.EXT_QUEUES)
+    return folder if files.entry_of(folder).kind == files.FOLDER else ""
+
+
 def filters_of(settings: VerifySettings) -> tuple[ConsumerFilters | None, list[str]]:
     """Return by which registrations the bit maps of consumequeue_ext are checked, and notes.
 
     None where there is no such folder, and where a run with a memory compares the tagsCodes in it alone.
     """
-    folder = files.join(settings.store, layouts.EXT_QUEUES)
-    if layouts.QUEUES not in settings.only or files.entry_of(folder).kind != files.FOLDER:
+    if layouts.QUEUES not in settings.only or not ext_folder(settings.store):
         return None, []
     if settings.incremental:
         return None, ["consumequeue_ext: --incremental compares the tagsCodes in it alone"]

@@ -77,8 +77,6 @@ def ext_image(tags_code: Int64s, store_time: Int64s, bit_maps: Bytes) -> Bytes:
 # ----------------------------------------------------------------------------------------------------------------------- reader
 # Read a file: its units as columns, and what is wrong with them.
 
-FAULTS: Final = ("ext-unit", "ext-bit-map")
-
 
 @dataclass(frozen=True)
 class ExtFile:

@@ -154,7 +154,7 @@ class ExtFiles:
     def _whole(self, number: int) -> npt.NDArray[np.uint8]:
         if number != self._number:
             with files.Reader(self._entries[number].path) as reader:
-                self._number, self._data = number, np.frombuffer(bytes(reader.whole()), np.uint8)
+                self._number, self._data = number, reader.whole()
         return self._data
 
     def at(self, address: Int64s, length: int = 0) -> tuple[extended.UnitsAt, npt.NDArray[np.uint8]]:

@@ -317,16 +317,16 @@ class ScanTask:
         files.write_bytes(self.staging.temporary, files.join(self.staging.ranges, f"{summary.number}"), [text])
         return text
 
-    def _cells(self, scanner: RangeScanner, spec: RangeSpec, found: Block, matcher: Matcher | None) -> Iterator[handover.Row]:
+    def _cells(self, scanner: RangeScanner, spec: RangeSpec, block: Block, matcher: Matcher | None) -> Iterator[handover.Row]:
         """Yield the rows of the units, at least one, that a block has, and those of their runs."""
-        block, buckets = BlockCells(scanner, found.units), len(self.keys)
+        units, buckets = BlockCells(scanner, block.units), len(self.keys)
         if matcher is not None:
-            yield from extended_rows(scanner, spec.number, found, matcher, self.keys)
+            yield from extended_rows(scanner, spec.number, block, matcher, self.keys)
         else:
-            file_number, pieces = block.pieces(self.units_per_file)
-            for number, cell in block.cut(block.bucket(pieces.queue, file_number, buckets), pieces):
+            file_number, pieces = units.pieces(self.units_per_file)
+            for number, cell in units.cut(units.bucket(pieces.queue, file_number, buckets), pieces):
                 yield handover.Row(handover.UNITS, number, self.keys[number], spec.number, cell)
-        yield from self._runs(scanner, spec, block)
+        yield from self._runs(scanner, spec, units)
 
     def _runs(self, scanner: RangeScanner, spec: RangeSpec, block: BlockCells) -> Iterator[handover.Row]:
         """Yield rows of RUNS: those of a queue go to one bucket."""

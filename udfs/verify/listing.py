@@ -40,26 +40,26 @@ class VerifyScan(ScanTask):
     compares: bool = True
     """whether queues are compared; else only their order is decided, and there are no rows of UNITS"""
 
-    def _cells(self, scanner: RangeScanner, spec: RangeSpec, found: Block, matcher: Matcher | None) -> Iterator[handover.Row]:
-        block = BlockCells(scanner, found.units)
-        yield from self._runs(scanner, spec, block)
+    def _cells(self, scanner: RangeScanner, spec: RangeSpec, block: Block, matcher: Matcher | None) -> Iterator[handover.Row]:
+        units = BlockCells(scanner, block.units)
+        yield from self._runs(scanner, spec, units)
         if not self.compares:
             return
 
         def cells(pieces: RowPieces, first: int, step: int) -> Iterator[handover.Row]:
-            group = block.bucket(pieces.queue, np.zeros_like(pieces.queue), GROUPS)
-            for number, (bucket, cell) in enumerate(block.cut(group, pieces)):
+            group = units.bucket(pieces.queue, np.zeros_like(pieces.queue), GROUPS)
+            for number, (bucket, cell) in enumerate(units.cut(group, pieces)):
                 key = self.keys[bucket % len(self.keys)]
                 yield handover.Row(handover.UNITS, bucket, key, spec.number, cell, first + step * number)
 
-        yield from cells(block.runs(), RUNS_NEXT, 0)
-        _, pieces = block.pieces(ANY_FILE)
+        yield from cells(units.runs(), RUNS_NEXT, 0)
+        _, pieces = units.pieces(ANY_FILE)
         if matcher is not None:
-            queue, columns = extended_units(scanner, found, matcher)
+            queue, columns = extended_units(scanner, block, matcher)
             more = columns[UNIT_COLUMNS:, np.argsort(queue, kind="stable")]
             pieces = pieces._replace(columns=np.concatenate([pieces.columns, more]))
         # There are fewer cells than records, and a record has more than one byte: so the sort keys ascend.
-        yield from cells(pieces, int(found.units.phy_offset[0]), 1)
+        yield from cells(pieces, int(block.units.phy_offset[0]), 1)
 
 
 # ---------------------------------------------------------------------------------------------------------------------- listing

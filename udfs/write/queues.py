@@ -4,7 +4,7 @@ import dataclasses
 import json
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import layouts
-from rocketmq_reindex.storage_format.digest import Digest, new_digest
+from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.queue import (
     cells,
     consume_queue,
@@ -152,9 +152,8 @@ class WriteQueues:
             yield (name, queue_id, int(rows[0, 0]) // units_per_file), rows
 
 
-# --------------------------------------------------------------------------------------------------------------------- extended
-# Write ConsumeQueue files whose tagsCodes are addresses, and the files of consumequeue_ext that these lead to. The units of a
-# queue come in the order of the log; they fill the files of both kinds in turn.
+# ---------------------------------------------------------------------------------------------------------------------- filling
+# One file after another, where the units of a queue come in the order of the log.
 
 
 class _Filling:
@@ -175,6 +174,11 @@ class _Filling:
         """Finish the file, of so many bytes. Return its line of the manifest."""
         self.writer.finish(self._staging.stored(size))
         return entry_line(self._relative, size, self.used, self.digest.digest().hex(), self.units)
+
+
+# --------------------------------------------------------------------------------------------------------------------- extended
+# Write ConsumeQueue files whose tagsCodes are addresses, and the files of consumequeue_ext that these lead to. The units of a
+# queue come in the order of the log; they fill the files of both kinds in turn.
 
 
 @dataclass
@@ -311,10 +315,7 @@ class _WrittenQueue:
     queue_id: int
     placement: queue_placement.BatchPlacement | None
     file_number: int = 0
-    filled: int = 0
-    """units in the open file"""
-    writer: files.Writer | None = None
-    digest: Digest = field(default_factory=new_digest)
+    file: _Filling | None = None
 
 
 @dataclass(frozen=True)
@@ -347,8 +348,8 @@ class WriteBatches:
                 lines += self._finish(queues, counts)
         except BaseException:
             for queue in queues.values():
-                if queue.writer is not None:
-                    queue.writer.abandon()
+                if queue.file is not None:
+                    queue.file.writer.abandon()
             raise
         if lines:
             yield handover.batch([dataclasses.replace(counts, part=write_part(self.staging, layouts.BATCH_QUEUES, lines))])
@@ -359,34 +360,24 @@ class WriteBatches:
         image = consume_queue.batch_units(queue.placement.apply(units) if queue.placement else units)
         units_per_file = self.file_size // queue_units.BATCH_UNIT_SIZE
         while len(image):
-            if queue.writer is None:
-                target = files.join(self.staging.tree, _path(queue, self.file_size))
-                files.make_folder(files.parent(target), below=self.staging.tree)
-                queue.writer = files.Writer(self.staging.temporary, target)
-            data = image[: units_per_file - queue.filled].view(np.uint8)
-            queue.writer.append(data)
-            queue.digest.update(data.data)
-            queue.filled += len(data) // queue_units.BATCH_UNIT_SIZE
-            image = image[len(data) // queue_units.BATCH_UNIT_SIZE :]
-            if queue.filled == units_per_file:
-                yield self._close(queue, counts)
+            if queue.file is None:
+                start = queue.file_number * self.file_size
+                relative = queue_path(layouts.BATCH_QUEUES, queue.name, queue.queue_id, start)
+                queue.file = _Filling(self.staging, relative, start)
+            part, image = np.split(image, [units_per_file - queue.file.units])
+            queue.file.append(part.view(np.uint8), len(part))
+            if queue.file.units == units_per_file:
+                yield self._close(queue, queue.file, counts)
 
-    def _close(self, queue: _WrittenQueue, counts: FilesResult) -> Line:
+    def _close(self, queue: _WrittenQueue, file: _Filling, counts: FilesResult) -> Line:
         """Finish the open file: the next units go to the next one. Return its line of the manifest."""
-        assert queue.writer is not None
-        queue.writer.finish(self.staging.stored(self.file_size))
-        relative, used = _path(queue, self.file_size), queue.filled * queue_units.BATCH_UNIT_SIZE
-        line = entry_line(relative, self.file_size, used, queue.digest.digest().hex(), queue.filled)
-        counts.add(queue.filled, used)
-        queue.writer, queue.digest, queue.filled = None, new_digest(), 0
+        line = file.finish(self.file_size)
+        counts.add(file.units, file.used)
+        queue.file = None
         queue.file_number += 1
         return line
 
     def _finish(self, queues: dict[tuple[bytes, int], _WrittenQueue], counts: FilesResult) -> list[Line]:
-        lines = [self._close(queue, counts) for queue in queues.values() if queue.writer is not None]
+        lines = [self._close(queue, queue.file, counts) for queue in queues.values() if queue.file is not None]
         queues.clear()
         return lines
-
-
-def _path(queue: _WrittenQueue, file_size: int) -> str:
-    return queue_path(layouts.BATCH_QUEUES, queue.name, queue.queue_id, queue.file_number * file_size)
