@@ -17,7 +17,7 @@ from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.make_log import FEATURES, random_log
 
-VERSIONS = ("4.9.8", "5.3.3", "5.5.0")
+VERSIONS = ("4.9.8", "5.3.3", "5.5.0", "5.5.1")
 SIZES: dict[str, Any] = {"cq_file_size": 200, "hash_slots": 50, "index_items": 100}
 EXT_SIZE = 300
 CONDITIONS = (
@@ -56,7 +56,9 @@ def test_bits_are_those_of_the_real_dispatcher(version: str, seed: int, tmp_path
     """What a store was put and what it rebuilds; then it opens ours, and finds the same units by their addresses."""
     store, ours, rng = tmp_path / "store", tmp_path / "ours", random.Random(seed)
     store.mkdir()
-    real(version, store, "--register", str(subscriptions(tmp_path / "subscriptions", rng, version)))
+    # 5.5.1 takes none on a topic that its broker does not have.
+    registrar = "5.5.0" if version == "5.5.1" else version
+    real(registrar, store, "--register", str(subscriptions(tmp_path / "subscriptions", rng, version)))
     real(version, store, "--put", "300", "--seed", str(seed), "--segment-size", "32k")
     read = real(version, store, "--dump")
     line = ".".join(version.split(".")[:2])

@@ -74,13 +74,14 @@ class Broker:
             found.append(Pull((topic, int(queue)), int(offset), status, int(following), pairs))
         return found
 
-    def consumed(self, kind: str, due: int, quiet: int = 1500) -> list[Delivery]:
+    def consumed(self, kind: str, due: int, quiet: int = 1500, *selected: str) -> list[Delivery]:
         """What a ``lite`` pull consumer, a ``push`` consumer or one that pops (``pop``) gets.
 
-        It waits for ``due`` messages, however slow the machine, and then for ``quiet`` ms in which no more come.
+        It waits for ``due`` messages, however slow the machine, and then for ``quiet`` ms in which no more come. ``selected``
+        are the group of a ``push`` consumer and the SQL92 expression of the messages that it takes.
         """
         return [Delivery((topic, int(queue)), int(offset), int(place), contents)
-                for topic, queue, offset, place, contents in self._lines(kind, due, quiet)]  # fmt: skip
+                for topic, queue, offset, place, contents in self._lines(kind, due, quiet, *selected)]  # fmt: skip
 
     def find(self, keys: Mapping[Key, set[int]]) -> dict[Key, list[int]]:
         """Physical offsets that the admin client finds for each key; a key of 32 characters is asked for as a UNIQ_KEY."""

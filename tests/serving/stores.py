@@ -85,7 +85,7 @@ def build_into(store: Path, **settings: Any) -> None:
 
 def place(out: Path, store: Path) -> None:
     """What a user does with a result: its parts take the place of the store's."""
-    for part in ("consumequeue", "index", "checkpoint", "config"):
+    for part in ("consumequeue", "consumequeue_ext", "index", "checkpoint", "config"):
         built, old = out / part, store / part
         if built.exists():
             if old.is_dir():

@@ -19,6 +19,7 @@ import java.util.concurrent.Callable;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -119,14 +120,15 @@ final class ServConsumers {
      * and then nothing more for {@code quiet} milliseconds.
      */
     static List<String> push(
-        String nameServer, List<String> topics, String group, boolean pop, int due, int quiet) throws Exception {
+        String nameServer, List<String> topics, String group, boolean pop, MessageSelector selector, int due, int quiet)
+        throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(group);
         consumer.setNamesrvAddr(nameServer);
         consumer.setInstanceName(nameServer + System.nanoTime());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         Settings.set(consumer, "popInvisibleTime=10000,clientRebalance=" + !pop);
         for (String topic : topics) {
-            consumer.subscribe(topic, "*");
+            consumer.subscribe(topic, selector);
         }
         List<String> lines = Collections.synchronizedList(new ArrayList<>());
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {

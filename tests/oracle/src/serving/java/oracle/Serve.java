@@ -5,6 +5,7 @@ import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.common.MQVersion;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.namesrv.NamesrvController;
@@ -40,8 +41,9 @@ final class Serve {
                 "lite", words -> write(words.get(0), ServConsumers.lite(
                     serve.nameServer, serve.broker.topics(), Integer.parseInt(words.get(1)), Integer.parseInt(words.get(2)))),
                 "push", words -> write(words.get(0), ServConsumers.push(
-                    serve.nameServer, serve.broker.topics(), "pushing", false, Integer.parseInt(words.get(1)),
-                    Integer.parseInt(words.get(2)))),
+                    serve.nameServer, serve.broker.topics(), words.size() > 3 ? words.get(3) : "pushing", false,
+                    words.size() > 3 ? MessageSelector.bySql(words.get(4)) : MessageSelector.byTag("*"),
+                    Integer.parseInt(words.get(1)), Integer.parseInt(words.get(2)))),
                 "pop", words -> serve.pop(words.get(0), Integer.parseInt(words.get(1)), Integer.parseInt(words.get(2))),
                 "find", words -> String.valueOf(serve.admin.find(Path.of(words.get(0)), Path.of(words.get(1)))),
                 "time", words -> String.valueOf(serve.admin.offsetOf(
@@ -74,7 +76,8 @@ final class Serve {
         for (String topic : broker.topics()) {
             admin.popMode(broker.address(), topic, "popping");
         }
-        return write(file, ServConsumers.push(nameServer, broker.topics(), "popping", true, due, quiet));
+        return write(file, ServConsumers.push(
+            nameServer, broker.topics(), "popping", true, MessageSelector.byTag("*"), due, quiet));
     }
 
     /** Answers at once: a shutdown is seconds of sleep, and nothing asks this broker any more. */
