@@ -263,7 +263,10 @@ class Decisions:
     def _stop_at(self, hole: ranges.Hole) -> None:
         """Build only what lies before a hole."""
         self.holes, self.tail = [hole], None
-        self.accepted = self.scan.cut(self.accepted, hole.offset)
+        # A record out of line begins behind the header of its entry.
+        is_record = hole.reason.startswith(r.OUT_OF_LINE)
+        lead = next((segment.lead for segment in self.segments if is_record and segment.name == hole.segment), 0)
+        self.accepted = self.scan.cut(self.accepted, hole.offset - lead)
 
     def _refuse_damage(self) -> None:
         """Refuse more damage than any disk makes, and with --on-damage fail any damage; warn about a doubtful tail."""

@@ -113,6 +113,8 @@ def look_at(settings: BuildSettings) -> Inputs:
     # has no folders, and a policy may let a build read the segments alone.
     if settings.store and settings.commitlogs and not files.is_flat(settings.store):
         store_settings.check_is_folder(settings.store)
+    if settings.mends:
+        store_settings.check_plain(settings.roots, "which repair does not mend: its node copies it from the leader")
     log = store_settings.list_segments(settings.roots, settings.segment_size, may_be_short=settings.mends)
     # An incremental run may know what it left in DIR.
     inputs, known = list(settings.inputs), settings.incremental

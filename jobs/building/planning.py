@@ -80,6 +80,7 @@ def store_scan(settings: StoreSettings) -> ScanSettings:
         lmq=settings.lmq,
         delays=settings.delays,
         batch_topics=settings.batch_topics,
+        committed=settings.committed,
     )
 
 
@@ -128,7 +129,12 @@ def make_checkpoint(
     if settings.rules.thorough_flush:
         logics = max(0, logics)
     index = [end for end in ends if end > 0]
-    return checkpoint.Checkpoint(0, logics, index[-1] if index else 0, 0, last, logics_offset).of_version(settings.rules)
+    physic = 0
+    if log.segments and log.segments[-1].lead:
+        # Where DLedger has the log, queues set physic, too (ConsumeQueue.putMessagePositionInfoWrapper), and nothing sets
+        # confirmPhyOffset (DLedgerCommitLog.setConfirmOffset).
+        physic, last = logics, 0
+    return checkpoint.Checkpoint(physic, logics, index[-1] if index else 0, 0, last, logics_offset).of_version(settings.rules)
 
 
 # --------------------------------------------------------------------------------------------------------------------- estimate
@@ -168,7 +174,7 @@ def sample(scan: ScanSettings, log: Commitlog) -> Sample:
     totals, queues, empty = np.zeros(5, np.int64), 0, 0
     for segment in [log.segments[k] for k in sorted({0, count // 2, count - 1})] if count else []:
         high = min(segment.data_end, segment.start + SAMPLE_BYTES)
-        spec = scan_ranges.RangeSpec(0, "", segment.start, segment.segment_end, high, segment.start, high, True)
+        spec = scan_ranges.RangeSpec(0, "", segment.start, segment.segment_end, high, segment.start, high, True, segment.lead)
         with SegmentReader(segment.path, segment.start) as reader:
             for _ in scanner.scan(spec, reader.read):
                 pass

@@ -187,6 +187,7 @@ class Build:
         segment_bytes = max((s.segment_end - s.start for s in segments), default=1)
         scan.first(segments, planning.range_size(settings, log.size, segment_bytes, work.engine.cores), settings.until_offset)
         chain = scan.settle(segments)
+        result.warnings += scanning.of_entries(settings, segments, chain)
         steps.check_begins(segments, chain)
         try:
             segments, chain = steps.mended(scan, segments, chain, self.reporter)

@@ -35,6 +35,8 @@ from rocketmq_reindex.udfs.staging import Positions, StagingFolder
 
 def fingerprint_of(version: str, scan: scan_settings.ScanSettings, units_per_file: int, topics: bool) -> str:
     """Return a digest of all that decides the result of a scan. With another version of this package nothing is known."""
+    # Of a range it is known which entries of DLedger are committed in it.
+    scan = dataclasses.replace(scan, committed=layouts.INT64_MAX)
     text = json.dumps([version, dataclasses.astuple(scan), units_per_file, topics])
     return digest.new_digest([text.encode()]).digest().hex()
 
@@ -105,7 +107,10 @@ def mark_stale_tail(segments: list[Segment], chain: Chain, store: str = "") -> N
     ]
     bounds = segment.start, segment.data_end, segment.segment_end
     checkpoint = read_times(files.join(store, "checkpoint")) if store else Checkpoint()
-    tail = find_stale_tail(segment.path, bounds, damage, (checkpoint.physic, checkpoint.logics))
+    good = max((max(s.last_good, s.after_tail, s.later) for s in chain.accepted), default=-1)
+    times = checkpoint.physic, checkpoint.logics
+    old = stale_tail.old_entries(damage, good)
+    tail = old if segment.lead else find_stale_tail(segment.path, bounds, damage, times)
     if isinstance(tail, stale_tail.StaleTail):
         chain.stale = Hole(segment.name, tail.offset, tail.length, tail.reason)
     if isinstance(tail, stale_tail.Doubt):
@@ -126,6 +131,17 @@ def advice(settings: StoreSettings, chain: Chain) -> str:
     if chain.doubt is None:
         return refusal(settings, chain.holes[0].offset)
     return f"\n  {doubts(chain.doubt)}\n  {_EITHER}: {repair(settings)} ({WITHOUT_REPLICA})"
+
+
+def of_entries(settings: StoreSettings, segments: Sequence[Segment], chain: Chain) -> list[str]:
+    """Return what to say of a log of DLedger: from where on its entries are not committed, or that nobody knows that."""
+    if chain.uncommitted >= 0:
+        left = "they are left out, and a broker dispatches those that its group commits"
+        where = f"offset {chain.later}: entries of DLedger from index {chain.uncommitted} on"
+        return [f"{where} are not committed, by the node's checkpoint: {left}"]
+    if any(segment.lead for segment in segments) and settings.committed == layouts.INT64_MAX:
+        return ["no checkpoint of DLedger says which entries are committed: all are kept, and the group may drop the last ones"]
+    return []
 
 
 def undecided(chain: Chain) -> str:
@@ -299,7 +315,7 @@ class Scan:
 
     def _new_range(self, segment: Segment, low: int, high: int, again: list[RangeSpec]) -> RangeSpec:
         number, end = len(self.summaries) + len(again), segment.segment_end
-        again.append(RangeSpec(number, segment.path, segment.start, end, end, low, high, True))
+        again.append(RangeSpec(number, segment.path, segment.start, end, end, low, high, True, segment.lead))
         return again[-1]
 
     def settle(self, segments: list[Segment], settings: scan_settings.ScanSettings | None = None) -> Chain:

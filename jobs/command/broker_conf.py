@@ -22,9 +22,11 @@ _SWITCHES: Final = {"enableAcceleratedRecovery": "accelerated", "timerRocksDBEna
 _OTHERS: Final = (
     *_SWITCHES, "forceVerifyPropCRC", "checkCRCOnRecover", "storeType",
     "rocksdbCQDoubleWriteEnable", "enableLmq", "enableMultiDispatch", "enableDLegerCommitLog",
-    "enableConsumeQueueExt", "enableCalcFilterBitMap",
+    "enableConsumeQueueExt", "enableCalcFilterBitMap", "storePathDLedgerCommitLog", "dLegerSelfId",
 )  # fmt: skip
+_DLEDGER_LOG: Final = "storePathDLedgerCommitLog"
 _USUAL: Final = frozenset({
+    "dLegerGroup", "dLegerPeers",
     "brokerClusterName", "brokerName", "brokerId", "brokerRole", "brokerIP1", "brokerIP2", "namesrvAddr", "listenPort",
     "deleteWhen", "flushDiskType", "autoCreateTopicEnable",
 })  # fmt: skip
@@ -72,10 +74,9 @@ def read_conf(path: str, more: Iterable[str] = (), most: int = files.CONFIG_MAX)
     text = data.decode("utf-8", "replace")
     shown = showing.escape(path)
     notes = check_names(text, shown, more)
-    if is_on(read_properties(text).get("enableDLegerCommitLog", "")):
-        # DLedgerCommitLog: what such a broker had written before it had DLedger stays in commitlog/.
-        read = "of such a broker commitlog/ alone is read, not DLedger's own log (dledger-.../data)"
-        notes += (f"{shown}: has enableDLegerCommitLog=true: {read}",)
+    if elsewhere := read_properties(text).get(_DLEDGER_LOG, "").strip():
+        read = "where STORE or a --commitlog is named, name this folder by --commitlog, too"
+        notes += (f"{shown}: has {_DLEDGER_LOG}={showing.escape(elsewhere)}: {read}",)
     return text, notes
 
 
@@ -196,6 +197,21 @@ def rocksdb_lines(conf: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def _with_dledger(settings: Mapping[str, Any], conf: Mapping[str, str]) -> dict[str, Any]:
+    """Return the folders of segments of a broker with DLedger, where the file names any (``DLedgerCommitLog``).
+
+    What such a broker had written before it had DLedger stays in commitlog/, which is not there where there was nothing.
+    """
+    store, elsewhere = settings.get("store", ""), conf.get(_DLEDGER_LOG, "").strip()
+    node = conf.get("dLegerSelfId", "").strip() or "n0"
+    own = elsewhere or (files.join(store, f"dledger-{node}/data") if store else "")
+    plain = settings.get("commitlogs", (files.join(store, "commitlog"),) if store else ())
+    if not own or not (elsewhere or "commitlogs" in settings):
+        return {}
+    there = tuple(place for place in (*plain, own) if files.entry_of(place).kind == files.FOLDER)
+    return {"commitlogs": there} if there else {}
+
+
 def settings_of(text: str, path: str) -> dict[str, Any]:
     """Return what a broker.conf says of sizes, roots, delay levels, LMQ, RocksDB and recovery, by the names of settings."""
     conf = read_properties(text)
@@ -219,6 +235,8 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
         settings["commitlogs"] = tuple(root.strip() for root in settings["commitlogs"].split(",") if root.strip())
         if not settings["commitlogs"]:
             del settings["commitlogs"]
+    if is_on(conf.get("enableDLegerCommitLog", "")):
+        settings |= _with_dledger(settings, conf)
     settings |= {setting: True for name, setting in _SWITCHES.items() if is_on(conf.get(name, ""))}
     if is_on(conf.get("forceVerifyPropCRC", "")):
         settings["crc"], settings["property_crc_forced"] = "all", True

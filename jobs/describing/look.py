@@ -165,7 +165,7 @@ def _topic(topic: dict[str, Any], sampled: bool) -> str:
 
 # ------------------------------------------------------------------------------------------------------------------- store look
 
-_FOREIGN, _DAMAGE, _QUEUES, _INDEX = range(4)
+_FOREIGN, _DAMAGE, _QUEUES, _INDEX, _DLEDGER = range(5)
 _LISTED: Final = 3
 """topics that a problem names"""
 _INDEX_SIZES: Final = frozenset({"hash_slots", "index_items"})
@@ -218,8 +218,9 @@ class StoreLook:
                     f"be {told:020d}"
                 )
             elif damage and log.segments:
-                nothing = result.log["last_time"] is None and describing_queues.foreign(log.segments[0].path)
+                nothing = result.log["last_time"] is None and describing_queues.foreign(log.segments[0])
                 self._wrong.add(_FOREIGN if nothing else _DAMAGE)
+            self._wrong.update({_DLEDGER} if any(segment.lead for segment in log.segments) else ())
             self._look_at_queues(log)
             self._look_at_index(log)
         self._look_at_checkpoint()
@@ -234,18 +235,14 @@ class StoreLook:
         result = self._result
         if in_rocksdb := settings.rocksdb_queues(self._store):
             self._problem(f"{in_rocksdb}: these are not looked into")
-        contents_of_queues = describing_queues.describe_queues(self._store, log, self._notes)
-        result.topics, result.queues, result.messages = (
-            contents_of_queues.topics,
-            contents_of_queues.queues,
-            contents_of_queues.messages,
-        )
-        result.queues_looked_into, result.sampled = contents_of_queues.looked_into, contents_of_queues.sampled
+        found = describing_queues.describe_queues(self._store, log, self._notes)
+        result.topics, result.queues, result.messages = found.topics, found.queues, found.messages
+        result.queues_looked_into, result.sampled = found.looked_into, found.sampled
         for name, folder, unit in fitting.QUEUES:
             if size := fitting.sampled_sizes(files.join(self._store, folder), unit).usual:
                 result.sizes[name] = size
         if not in_rocksdb and result.log["segments"]:
-            self._judge_queues(contents_of_queues, log)
+            self._judge_queues(found, log)
 
     def _judge_queues(self, queues: describing_queues.QueueContents, log: contents.StoreLog) -> None:
         self._judge_batch_queues(log)
@@ -333,6 +330,9 @@ class StoreLook:
             renaming = [showing.shell(["mv", "-n", path, meant])] if free else []
             return {"why": "a segment has another segment's name: give it its own, and look again", "commands": [
                 *renaming, showing.shell(advice.opening("info", settings, ""))]}  # fmt: skip
+        if _DLEDGER in self._wrong and (_DAMAGE in self._wrong or self._wrong == {_DLEDGER}):
+            copied = "the log is damaged: its node copies it from the leader, once dledger-.../ is moved away"
+            return {"why": copied if _DAMAGE in self._wrong else "preflight knows no broker with DLedger", "commands": []}
         if _DAMAGE in self._wrong:
             options, note = self._not_shown(_EVERY_SIZE)
             return {"why": f"the log is damaged: a repair loses least{note}", "commands": [
@@ -351,8 +351,6 @@ class StoreLook:
         if (fetch := self._fetch_of_build()) is not None:
             why = "this is what a build wrote, and no store: a fetch puts it into the broker's store (STORE)"
             return {"why": why, "commands": [showing.shell(fetch)]}
-        if dledger := settings.log_of_dledger(self._store):
-            return {"why": dledger, "commands": []}
         return self._with_a_log("there is no log to build from: name its folder")
 
     def _with_a_log(self, why: str) -> dict[str, Any]:

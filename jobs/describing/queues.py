@@ -40,7 +40,7 @@ def describe_log(log: contents.StoreLog, problems: list[str], elsewhere: bool = 
         facts["first_time"] = show_time(first.store_time)
     elif not _is_blank(log, segments[0]):
         path = segments[0].path
-        problems.append((last is None and foreign(path)) or f"{showing.escape(path)}: its first record: {first}")
+        problems.append((last is None and foreign(segments[0])) or f"{showing.escape(path)}: its first record: {first}")
     if last is not None:
         facts["end_offset"], facts["last_time"] = last.phy_offset + last.size, show_time(last.store_time)
     return facts
@@ -60,26 +60,26 @@ def _told_start(log: contents.StoreLog, segment: contents.SegmentFile) -> int | 
     """Return where a segment begins by its first two records, if that is not where its name says."""
     try:
         pages = log.pages(segment)
-        told = int.from_bytes(pages.read(r.AT_PHYSICAL_OFFSET, 8), "big", signed=True)
-        first = contents.message_at(pages, told, told) if told >= 0 else r.ZERO
+        told = int.from_bytes(pages.read(segment.lead + r.AT_PHYSICAL_OFFSET, 8), "big", signed=True) - segment.lead
+        first = contents.message_at(pages, told, told, segment.lead) if told >= 0 else r.ZERO
         # One record alone may have a damaged field: the second says the same.
-        elsewhere = told != segment.start and isinstance(first, Message) and _goes_on(pages, told, told + first.size)
+        elsewhere = told != segment.start and isinstance(first, Message) and _goes_on(pages, told, first, segment.lead)
     except (OSError, errors.InputError):
         # It is told where the segment is read for its contents.
         return None
     return told if elsewhere else None
 
 
-def _goes_on(pages: files.Pages, start: int, phy_offset: int) -> bool:
-    """Return whether a record or a BLANK lies at an absolute offset of a segment that would begin at ``start``."""
-    following = contents.message_at(pages, start, phy_offset)
+def _goes_on(pages: files.Pages, start: int, first: Message, lead: int) -> bool:
+    """Return whether a record or a BLANK lies behind the first one of a segment that would begin at ``start``."""
+    following = contents.message_at(pages, start, first.phy_offset + first.size, lead)
     return isinstance(following, Message) or following == r.FILLER
 
 
-def foreign(path: str) -> str:
+def foreign(segment: contents.SegmentFile) -> str:
     """Return that a segment is none of RocketMQ; "" for one that begins with a record, or that cannot be read."""
     try:
-        return first_bytes.no_record(path)
+        return first_bytes.no_record(segment.path, segment.lead)
     except (OSError, errors.InputError):
         return ""
 
@@ -224,7 +224,7 @@ def _sample(
             messages[message.topic] += 1
             times.add(message.topic, message.store_time)
             keys.add((message.topic, message.queue_id))
-            at += message.size
+            at = message.phy_offset + message.size
     for topic, _ in keys:
         held[topic] += 1
     queues_found.queues = len(keys)
@@ -257,7 +257,7 @@ def undispatched(log: contents.StoreLog, reach: int, known: Collection[str], rec
         message = log.message(at)
         if not isinstance(message, Message):
             break
-        at += message.size
+        at = message.phy_offset + message.size
         if message.sys_flag & r.FLAG_TRANSACTION_MASK in (r.TRANSACTION_PREPARED, r.TRANSACTION_ROLLBACK):
             continue
         if message.topic in known or message.topic in storage_format_topics.WAITING_TOPICS:

@@ -19,7 +19,14 @@ from rocketmq_reindex.jobs.fetching import (
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from rocketmq_reindex.jobs.store.contents import SegmentFile
 from rocketmq_reindex.jobs.store.lock import read_times, store_locked
-from rocketmq_reindex.jobs.store.settings import broker_config, check_is_store, check_no_store, check_swapped, several
+from rocketmq_reindex.jobs.store.settings import (
+    broker_config,
+    check_is_store,
+    check_no_store,
+    check_swapped,
+    roots_of,
+    several,
+)
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.showing import counted, escape, listed, reason, redacted
@@ -274,7 +281,7 @@ class Fetch:
     @property
     def _roots(self) -> tuple[str, ...]:
         """The folders of the store's log."""
-        return self._settings.commitlogs or (os.path.join(self._store, layouts.COMMITLOG),)
+        return roots_of(self._store, self._settings.commitlogs)
 
     def _segments(self) -> list[SegmentFile]:
         """Return the segments of the store's log. Raises InputError for folders without any that the user named."""

@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.publishing.layout import PUBLISHED
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format import layouts
-from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, sampled_alike
+from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, all_committed, sampled_alike
 from rocketmq_reindex.version import __version__
 
 # ---------------------------------------------------------------------------------------------------------------- folder counts
@@ -154,6 +154,8 @@ class Before:
         if last.segments != last_build.sizes(log) or last.old_checkpoint != last_build.times(
             store_signs.old_checkpoint(self._settings)
         ):
+            return False
+        if not all(all_committed(entry, self._settings.committed) for entry in last.ranges):
             return False
         paths = {segment.name: segment.path for segment in log.segments}
         with ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="look") as pool:

@@ -19,6 +19,8 @@ from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan.ranges import has_entry
+from rocketmq_reindex.udfs.scan.segments import is_of_dledger
 from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------------- inspected
@@ -68,7 +70,7 @@ def kind_of(path: str) -> str:
         return INDEX
     if above in (QUEUE, BATCH, EXT):
         return above
-    if files.base(folder) == layouts.COMMITLOG:
+    if files.base(folder) == layouts.COMMITLOG or is_of_dledger(folder):
         return SEGMENT
     if files.base(folder) == TIMER_LOG:
         return TIMER_LOG
@@ -86,12 +88,12 @@ def kind_of(path: str) -> str:
 def _by_content(path: str, name: str) -> str | None:
     pages = files.Pages(path)
     try:
-        head, size = pages.read(0, HEADER_SIZE), pages.size
+        head, size = pages.read(0, max(HEADER_SIZE, r.ENTRY_HEAD)), pages.size
     finally:
         pages.close()
     if len(head) < HEADER_SIZE:
         return None
-    if struct.unpack_from(">i", head, 4)[0] in _MAGICS:
+    if struct.unpack_from(">i", head, 4)[0] in _MAGICS or has_entry(head):
         return SEGMENT
     if layouts.first_byte(name) is not None:
         # A queue's file: a unit's size stands at its byte 8; a batch unit begins with the same fields.

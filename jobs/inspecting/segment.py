@@ -20,6 +20,7 @@ from rocketmq_reindex.storage_format.record import columns, layout as r, message
 from rocketmq_reindex.storage_format.record.frame import Stretch, find_record, new_record
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, stale_tail as scan_stale_tail
 from rocketmq_reindex.storage_format.text.java_string import java_text
+from rocketmq_reindex.udfs.scan.segments import lead_of
 from rocketmq_reindex.udfs.times import show_time
 
 # ----------------------------------------------------------------------------------------------------------------- first offset
@@ -113,14 +114,14 @@ def segment(
     known."""
     size = files.entry_of(path).size
     begin = begin_of(path, size, first)
-    file = SegmentFile(path, begin.offset, size)
+    file = SegmentFile(path, begin.offset, size, lead_of(files.parent(files.absolute(path)), [files.entry_of(path)]))
     scanner = range_scan.RangeScanner(settings.ScanSettings(want_units=False))
     end = file.start + max(size, whole or _beside(path, size))
     progress.begin("scan", size)
     for _ in scan_segment(scanner, file, end, progress):
         pass
     summary = scanner.summary
-    if summary.last_good < 0 and summary.last_sound < 0 and (fault := no_record(path)):
+    if summary.last_good < 0 and summary.last_sound < 0 and (fault := no_record(path, file.lead)):
         raise errors.InputError(fault)
     tail = stale_tail(file, end, _later(path, file), summary)
     rows = InspectedRows(lambda: _rows(file, summary, delays))
@@ -146,12 +147,12 @@ def _rows(file: SegmentFile, summary: ranges.RangeSummary, delays: tuple[int, ..
         for start, stop in _stretches(file, summary):
             phy_offset = start
             while phy_offset < stop:
-                message = message_at(pages, file.start, phy_offset)
+                message = message_at(pages, file.start, phy_offset, file.lead)
                 if not isinstance(message, record_message.Message):
                     break
                 if not message.is_filler:
                     yield fields(message, delays, told_body(message, partial(_body, pages, file, message)))
-                phy_offset += message.size
+                phy_offset = message.phy_offset + message.size
     finally:
         pages.close()
 
@@ -177,27 +178,32 @@ def _glances(
 ) -> Iterator[record_message.Glance]:
     """Yield every good record, as ``message.glance`` gives it."""
     progress.begin("count", sum(stop - low for low, stop in _stretches(file, summary)))
+    lead = file.lead
     with files.Reader(file.path) as reader:
 
         def load(phy_offset: int) -> bytes:
             """Return a chunk from a record on, with all of that record."""
             low, room = phy_offset - file.start, file.start + file.size - phy_offset
-            (size,) = struct.unpack(">i", reader.read(low, 4))
+            size = int.from_bytes(reader.read(low, 4), "big", signed=True)
             return reader.read(low, min(max(_CHUNK, size), room))
 
         for low, stop in _stretches(file, summary):
-            data, base, phy_offset = load(low), low, low
+            # The record itself stands behind what is in front of it.
+            data, base, phy_offset = load(low + lead), low + lead, low + lead
             while phy_offset < stop:
                 at = phy_offset - base
                 if at + r.FILLER_MIN > len(data) or at + struct.unpack_from(">i", data, at)[0] > len(data):
                     progress.moved(phy_offset - base)
                     data, base, at = load(phy_offset), phy_offset, 0
+                    if len(data) < r.FILLER_MIN:
+                        # A blank of DLedger, shorter than the header of an entry.
+                        break
                 size, magic = struct.unpack_from(">ii", data, at)
                 if magic == r.MAGIC_BLANK or size < r.RECORD_MIN or at + size > len(data):
                     # The filler at the end; or the file has changed.
                     break
                 yield record_message.glance(data, at)
-                phy_offset += size
+                phy_offset += size + lead
 
 
 def _summary(
@@ -243,6 +249,7 @@ def _summary(
         "firstOffsetBy": begin.by,
         **_misnamed(file, begin, topics),
         "wholeSegment": end - file.start,
+        **_entries(scanned),
         "records": sum(counts[0] for counts in topics.values()),
         "recordBytes": used,
         "bodyBytes": body,
@@ -267,6 +274,14 @@ def _summary(
         ],
         "damage": [{"offset": part.phy_offset, "length": part.length, "reason": part.reason} for part in broken],
     }
+
+
+def _entries(scanned: ranges.RangeSummary) -> dict[str, Any]:
+    """Return which entries a segment of DLedger's log has, by index and term."""
+    if not scanned.entries:
+        return {}
+    (first, first_term, _, _, last, last_term, _, _) = scanned.entries
+    return {"firstIndex": first, "firstTerm": first_term, "lastIndex": last, "lastTerm": last_term}
 
 
 def _lost(scanned: ranges.RangeSummary) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.preflighting.model import Delivery, StoreFiles, Store
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.first_bytes import no_record
-from rocketmq_reindex.jobs.store.settings import check_no_store, meant_by
+from rocketmq_reindex.jobs.store.settings import check_no_store, check_plain, meant_by
 from rocketmq_reindex.storage_format import layouts, topics
 from rocketmq_reindex.storage_format.broker_start import listing as start_listing, loading as start_loading, on_demand
 from rocketmq_reindex.storage_format.broker_start.predict import predict
@@ -260,6 +260,7 @@ class Preflight:
         result.notes += [*settings.broker.notes, *sizes.notes]
         self._check_rocksdb()
         check_no_store(settings.commitlogs)
+        check_plain(settings.roots, "and preflight does not know what a broker with DLedger does as it starts")
         if not (listing.segments or listing.queues or listing.indexes):
             meant = meant_by(settings.store) or ": name the broker's store"
             raise InputError(f"{result.store}: has no commitlog, no queue and no IndexFile{meant}")

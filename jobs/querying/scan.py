@@ -159,9 +159,10 @@ def stale_tail(
     """Return the old records behind the log's end, where they lie in a scanned segment. Raises OSError, InputError."""
     if not summary.holes or any(has_data(later_segment.path, later_segment.size) for later_segment in later):
         return None
-    tail = find_stale_tail(
-        segment.path, (segment.start, segment.start + segment.size, end), scan_stale_tail.damage_of(summary.holes)
-    )
+    holes = scan_stale_tail.damage_of(summary.holes)
+    if segment.lead:
+        return scan_stale_tail.old_entries(holes, summary.last_good)
+    tail = find_stale_tail(segment.path, (segment.start, segment.start + segment.size, end), holes)
     return tail if isinstance(tail, scan_stale_tail.StaleTail) else None
 
 
@@ -182,7 +183,7 @@ def scan_segment(
     InputError."""
     stop = segment.start + segment.size
     low, high = part or (segment.start, stop)
-    spec = ranges.RangeSpec(0, segment.path, segment.start, end, stop, low, high, True)
+    spec = ranges.RangeSpec(0, segment.path, segment.start, end, stop, low, high, True, segment.lead)
     reached = low
 
     def report(stop: int) -> None:

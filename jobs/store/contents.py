@@ -14,8 +14,9 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index import header as index_header
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message, read_message
-from rocketmq_reindex.storage_format.scan.ranges import HEAD, foreign
+from rocketmq_reindex.storage_format.scan.ranges import HEAD, foreign, has_entry
 from rocketmq_reindex.storage_format.showing import escape, form, reason
+from rocketmq_reindex.udfs.scan.segments import lead_of
 
 # -------------------------------------------------------------------------------------------------------------------------- log
 # The commitlog of a store, whole or not: which segment holds an offset, and the message there.
@@ -38,11 +39,12 @@ _MAGIC: Final = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for mag
 
 @dataclass(frozen=True)
 class SegmentFile:
-    """One file of the log: absolute offset of its first byte, bytes."""
+    """One file of the log: absolute offset of its first byte, bytes, and the bytes in front of each record (``Segment``)."""
 
     path: str
     start: int
     size: int
+    lead: int = 0
 
 
 def list_log(roots: Sequence[str], notes: Notes) -> list[SegmentFile]:
@@ -52,27 +54,30 @@ def list_log(roots: Sequence[str], notes: Notes) -> list[SegmentFile]:
         listed = entries(root, notes)
         if listed is None:
             notes.add("no commitlog", f"{escape(root)}: is not there: no message can be read")
+        lead = lead_of(root, listed or [])
         for entry in listed or []:
             start = layouts.first_byte(entry.name)
             if entry.kind == files.FILE and start is not None:
-                segments.append(SegmentFile(entry.path, start, entry.size))
+                segments.append(SegmentFile(entry.path, start, entry.size, lead))
             else:
                 notes.add("not a segment", f"{escape(entry.path)}: is no segment: not looked at", lost=False)
     return sorted(segments, key=lambda segment: segment.start)
 
 
-def message_at(pages: files.Pages, start: int, phy_offset: int) -> Message | int:
+def message_at(pages: files.Pages, start: int, phy_offset: int, lead: int = 0) -> Message | int:
     """Return the message at an absolute offset of a segment that begins at ``start``, or the code of what stands there.
 
-    Raises OSError and InputError where it cannot be read.
+    In a segment with a ``lead`` the offset may also be that of the entry which holds the message: one record ends there, and
+    the next entry begins. Raises OSError and InputError where it cannot be read.
     """
     low = phy_offset - start
+    if lead:
+        head = pages.read(low, lead)
+        if len(head) == lead and has_entry(head) and r.ENTRY_LAYOUT.unpack(head)[r.ENTRY_POSITION] == phy_offset:
+            phy_offset, low = phy_offset + lead, low + lead
+        elif int.from_bytes(head[:4], "big", signed=True) == r.ENTRY_BLANK:
+            return r.FILLER
     return read_message(lambda at, count: pages.read(low + at, count), phy_offset, pages.size - low)
-
-
-def _magics(data: bytes) -> list[int]:
-    """Return where the magic code of a record may stand, the last one first."""
-    return [magic.start() for magic in _MAGIC.finditer(data)][::-1]
 
 
 class StoreLog:
@@ -119,14 +124,14 @@ class StoreLog:
             return segment
         try:
             pages = self.pages(segment)
-            record = message_at(pages, segment.start, phy_offset)
+            record = message_at(pages, segment.start, phy_offset, segment.lead)
         except (OSError, InputError) as error:
             return f"cannot be read: {reason(error)}"
         if isinstance(record, Message):
             return LOST if record.is_filler else record
         if record == r.FILLER:
             return FILLER
-        if phy_offset == segment.start and (begins := foreign(pages.read(0, HEAD))):
+        if phy_offset == segment.start and (begins := foreign(pages.read(segment.lead, HEAD))):
             return f"{r.REASONS.get(record, 'is no record')}: the segment {begins}"
         return r.REASONS.get(record, "is no record")
 
@@ -144,8 +149,8 @@ class StoreLog:
                 pages = self.pages(segment)
                 # The offset may be one of the record's first bytes.
                 end = min(phy_offset + r.AT_BODY_CRC, segment.start + segment.size)
-                for at in _magics(pages.read(low - segment.start, end - low)):
-                    begin = low + at - r.AT_MAGIC
+                for magic in [*_MAGIC.finditer(pages.read(low - segment.start, end - low))][::-1]:
+                    begin = low + magic.start() - r.AT_MAGIC
                     record = message_at(pages, segment.start, begin) if segment.start <= begin < phy_offset else None
                     if isinstance(record, Message) and record.phy_offset + record.size > phy_offset:
                         return record
@@ -187,7 +192,7 @@ class RecordWalk:
             found = self._log.message(self.at)
             if isinstance(found, Message):
                 yield found
-                self.at += found.size
+                self.at = found.phy_offset + found.size
             elif found == FILLER:
                 self.at = next((segment.start for segment in self._log.segments if segment.start > self.at), self._high)
             else:

@@ -8,18 +8,18 @@ from collections.abc import Sequence
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.scan.chain import Chain, misnamed
-from rocketmq_reindex.storage_format.scan.ranges import HEAD, Segment, foreign
+from rocketmq_reindex.storage_format.scan.ranges import HEAD, Segment, foreign, has_entry
 from rocketmq_reindex.storage_format.showing import escape
 
 
-def no_record(path: str) -> str:
+def no_record(path: str, lead: int = 0) -> str:
     """Return that the file at ``path`` does not begin with a record, and with what; "" where it does, or is all zeros there.
 
-    Raises OSError and InputError where it cannot be read.
+    ``lead`` is the bytes in front of each record. Raises OSError and InputError where it cannot be read.
     """
     with files.Reader(path) as reader:
         head = reader.read(0, min(HEAD, reader.size()))
-    begin = foreign(head)
+    begin = foreign(head[lead:] if lead and has_entry(head) else head)
     return f"{escape(path)}: does not begin with a RocketMQ record ({begin})" if begin else ""
 
 
@@ -33,7 +33,7 @@ def foreign_log(segments: Sequence[Segment], chain: Chain) -> str:
     known = [*_good(chain), *([wrong.offset] if wrong else [])]
     if first is None or any(first.start <= offset < first.segment_end for offset in known):
         return ""
-    return no_record(first.path)
+    return no_record(first.path, first.lead)
 
 
 def check_is_log(segments: Sequence[Segment], chain: Chain) -> None:

@@ -15,7 +15,9 @@ from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from rocketmq_reindex.udfs.scan.segments import (
     Commitlog,
     check_unchanged,
+    committed_index,
     entries_of,
+    lead_of,
     list_segments,
     log_of_dledger,
     meant_by,
@@ -33,6 +35,7 @@ __all__ = [
     "check_is_folder",
     "check_is_store",
     "check_no_store",
+    "check_plain",
     "check_some_log",
     "check_unchanged",
     "entries_of",
@@ -55,8 +58,16 @@ def broker_config(store: str, name: str) -> str:
 
 
 def roots_of(store: str, commitlogs: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the folders of segments: those that were named, or else the one in the store."""
-    return tuple(commitlogs) or (files.join(store, layouts.COMMITLOG),)
+    """Return the folders of segments: those that were named, or else those in the store.
+
+    Of DLedger a store has a log of its own, alone or behind an old commitlog.
+    """
+    if commitlogs:
+        return tuple(commitlogs)
+    log, of_dledger = files.join(store, layouts.COMMITLOG), log_of_dledger(store)
+    if not of_dledger:
+        return (log,)
+    return (log, of_dledger) if files.entry_of(log).kind == files.FOLDER else (of_dledger,)
 
 
 def has_bytes(path: str) -> bool:
@@ -96,6 +107,13 @@ def check_some_log(roots: Sequence[str]) -> None:
         raise wrong[0]
 
 
+def check_plain(roots: Sequence[str], told: str) -> None:
+    """Raise InputError where one of the folders ``roots`` holds a log of DLedger; ``told`` says what does not read it."""
+    for root in roots:
+        if lead_of(root, entries_in(root)):
+            raise errors.InputError(f"{showing.escape(root)}: is a log of DLedger, {told}")
+
+
 def check_no_store(roots: Sequence[str]) -> None:
     """Raise InputError for a store, or another part of one, that was named in the place of a folder of segments."""
     for root in roots:
@@ -111,8 +129,8 @@ def repeated(places: Sequence[tuple[str, ...]]) -> Iterator[int]:
 def check_has_parts(store: str) -> None:
     """Raise InputError for a folder with nothing in it that a store has."""
     if all(files.entry_of(files.join(store, part)).kind == files.ABSENT for part in _PARTS):
-        if wrong := log_of_dledger(store):
-            raise errors.InputError(wrong)
+        if log_of_dledger(store):
+            return
         raise errors.InputError(f"{showing.escape(store)}: is no store: it has none of {', '.join(_PARTS)}")
 
 
@@ -199,6 +217,12 @@ class StoreSettings:
     def roots(self) -> tuple[str, ...]:
         """The folders of segments, absolute: executors have working folders of their own."""
         return tuple(map(files.absolute, roots_of(self.store, self.commitlogs)))
+
+    @property
+    def committed(self) -> int:
+        """The last entry of DLedger that is committed, by its index; INT64_MAX where that is not known, or the log is plain."""
+        known = [index for root in self.roots if (index := committed_index(root)) >= 0]
+        return known[0] if known else layouts.INT64_MAX
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -259,7 +260,9 @@ def _spans(
         return [verify_items.ItemSpan(segments[0].start if segments else 0, INT64_MAX, "", 0)] if not unread else []
     spans, starts = [], [segment.start for segment in segments]
     ordered = sorted(accepted, key=lambda s: s.low)
-    lows = [s.low for s in ordered]
+    # The record of an entry lies behind its header: those of a range reach as far into the next one.
+    leads = [segment.lead for segment in segments]
+    lows = [s.low + leads[bisect_right(starts, s.low) - 1] for s in ordered]
     if not unread:
         lows[0] = starts[0]
     for number, summary in enumerate(ordered):

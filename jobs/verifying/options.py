@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.store.settings import (
     Commitlog,
     StoreSettings,
     check_is_folder,
+    check_plain,
     checked_paths,
     list_segments,
     roots_of,
@@ -96,6 +97,8 @@ class VerifySettings(StoreSettings):
         for store in stores:
             check_is_folder(store)
         roots = [self.roots, *map(roots_of, stores[1:])]
+        for folders in roots if self.against else ():
+            check_plain(folders, "and --against compares plain logs alone")
         return [list_segments(root, self.segment_size) for root in roots]
 
     def located(self) -> VerifySettings:

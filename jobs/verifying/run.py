@@ -168,6 +168,7 @@ class Verify:
         self.log_findings.first = min([*wrong, *(hole.offset for hole in damaged)], default=-1)
         if text := inputs.fillers(accepted):
             self.result.notes.append(text)
+        self.result.notes += scanning.of_entries(settings, log.segments, chain)
         self.log_findings.undecided = scanning.undecided(chain)
         # Where all records lie under a wrong name, none is found, and no disk is missing.
         if not self.log_findings.undecided and (text := verifying_parts.unmounted(settings, log, accepted)):

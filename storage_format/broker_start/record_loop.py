@@ -289,5 +289,5 @@ def read_rows(
         rows.tag_hash[n] = _tag_hash(data, spans, names.hash[name]) if tagged else 0
         state[w.RECORDS] = n + 1
         if lmq == r.GOOD:
-            dispatch_lmq(data, record, names, queues, light, state, rec[PHY_OFFSET], 0, False)
+            dispatch_lmq(data, record, names, queues, light, state, rec[PHY_OFFSET], rec[f.TOTAL], 0, False)
         at += rec[f.TOTAL]

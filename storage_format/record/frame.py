@@ -26,6 +26,7 @@ from rocketmq_reindex.storage_format.kernels.words import (
 )
 from rocketmq_reindex.storage_format.layouts import UINT32_MAX
 from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.entry import check_entry, position_of
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_NONE
 from rocketmq_reindex.storage_format.text.java_text import signed32
 
@@ -160,7 +161,8 @@ SPANS_SIZE: Final = 2 * len(NAMES)
 class Stretch(NamedTuple):
     """The bytes of a segment that are in memory: ``data[:filled]``, uint8, is the log from absolute offset ``base`` on.
 
-    ``segment_end`` is where the segment would end whole, ``data_end`` where its file ends.
+    ``segment_end`` is where the segment would end whole, ``data_end`` where its file ends. ``lead`` is the bytes in front of
+    each record: ENTRY_HEAD in a log of DLedger, else 0. What is said to stand at a byte begins with them.
     """
 
     data: npt.NDArray[np.uint8]
@@ -168,6 +170,7 @@ class Stretch(NamedTuple):
     base: int
     segment_end: int
     data_end: int
+    lead: int = 0
 
 
 class RecordArrays(NamedTuple):
@@ -185,9 +188,8 @@ def new_record(fields: int = REC_SIZE) -> RecordArrays:
 @inlined
 def moved(stretch: Stretch, distance: int) -> Stretch:
     """Return the same bytes as if their segment lay ``distance`` bytes further on in the log."""
-    return Stretch(
-        stretch.data, stretch.filled, stretch.base + distance, stretch.segment_end + distance, stretch.data_end + distance
-    )
+    segment_end, data_end = stretch.segment_end + distance, stretch.data_end + distance
+    return Stretch(stretch.data, stretch.filled, stretch.base + distance, segment_end, data_end, stretch.lead)
 
 
 @inlined
@@ -210,30 +212,41 @@ def _stored_property_crc(data: npt.NDArray[np.uint8], start: int, end: int) -> i
 def check_record(stretch: Stretch, at: int, crc_mode: int, record: RecordArrays) -> int:
     """Return what stands at ``data[at]``: GOOD, FILLER, ZERO, MORE (not all of it is in memory yet) or a kind of damage.
 
-    GOOD, and damage of known length, fill ``rec``; GOOD fills ``spans``. MORE sets ``rec[TOTAL]`` to the bytes wanted from
-    ``at`` on.
+    GOOD, and damage of known length, fill ``rec``; GOOD fills ``spans``. ``rec[TOTAL]`` is the bytes of the record and of what
+    is in front of it. MORE sets it to the bytes wanted from ``at`` on.
     """
-    data, filled = stretch.data, stretch.filled
+    data, filled, lead = stretch.data, stretch.filled, stretch.lead
     rec, spans = record.rec, record.spans
     phy_offset = stretch.base + at
+    entry_size = np.int64(0)
+    if lead:
+        code = check_entry(data, filled, at, phy_offset, (stretch.segment_end, stretch.data_end), rec)
+        if code != r.GOOD:
+            return code
+        entry_size = rec[TOTAL]
+        at += lead
+        phy_offset += lead
     room = stretch.data_end - phy_offset
     if room < r.FILLER_MIN:
         return r.NO_ROOM
-    rec[TOTAL] = r.FILLER_MIN
+    rec[TOTAL] = lead + r.FILLER_MIN
     if at + r.FILLER_MIN > filled:
         return r.MORE
     total = int32_at(data, at)
     magic = int32_at(data, at + 4)
+    if lead and total != entry_size - lead:
+        return r.BAD_LENGTHS
     if total == 0:
         return r.ZERO
-    if magic == r.MAGIC_BLANK:
+    if magic == r.MAGIC_BLANK and not lead:
         return r.FILLER if total == stretch.segment_end - phy_offset else r.BAD_FILLER
     if magic != r.MAGIC_V1 and magic != r.MAGIC_V2:
         return r.BAD_MAGIC
     if total < r.RECORD_MIN or total > room:
         return r.BAD_SIZE
-    rec[TOTAL] = min(total, r.HEADER_SIZE + 2 * r.IPV6_EXTRA + 3)
-    if at + rec[TOTAL] > filled:
+    head = min(total, r.HEADER_SIZE + 2 * r.IPV6_EXTRA + 3)
+    rec[TOTAL] = lead + head
+    if at + head > filled:
         return r.MORE
     sys_flag = int32_at(data, at + r.AT_SYS_FLAG)
     born_extra = r.IPV6_EXTRA if sys_flag & r.FLAG_BORN_HOST_V6 else 0
@@ -246,7 +259,7 @@ def check_record(stretch: Stretch, at: int, crc_mode: int, record: RecordArrays)
     body_size = max(0, body_length)
     if body_size > total - fixed:
         return r.BAD_LENGTHS
-    rec[TOTAL] = total
+    rec[TOTAL] = lead + total
     if at + total > filled:
         return r.MORE
     body = at + r.HEADER_SIZE + extra
@@ -273,6 +286,8 @@ def check_record(stretch: Stretch, at: int, crc_mode: int, record: RecordArrays)
     rec[PROPS_END] = props + props_size
     rec[VERSION] = length_size
     if int64_at(data, at + r.AT_PHYSICAL_OFFSET) != phy_offset:
+        return r.BAD_POSITION
+    if lead and position_of(data, at - lead) != phy_offset - lead:
         return r.BAD_POSITION
     if crc_mode != CRC_NONE and body_size > 0:
         stored = int32_at(data, at + r.AT_BODY_CRC)
@@ -320,22 +335,22 @@ def find_record(stretch: Stretch, start: int, limit: int, crc_mode: int, record:
     Returns (GOOD, index), (MORE, index) where the data end before that is known, or (NOT_FOUND, limit). Fillers are not
     searched for: a body may hold one that fits, and all behind it would be lost.
     """
-    data, filled, base, data_end = stretch.data, stretch.filled, stretch.base, stretch.data_end
+    data, filled, base, data_end, lead = stretch.data, stretch.filled, stretch.base, stretch.data_end, stretch.lead
     rec, spans = record.rec, record.spans
     summed = 0
     sums = np.zeros(0, np.int64)
-    # From there on no record has room, or the data end before it can be told.
-    stop = max(start, min(limit, data_end - base - r.RECORD_MIN + 1, filled - r.HEADER_SIZE + 1))
-    at = start
+    # ``at`` is where a record itself may begin. From ``stop`` on none has room, or the data end before it can be told.
+    at, last = start + lead, limit + lead
+    stop = max(at, min(last, data_end - base - r.RECORD_MIN + 1, filled - r.HEADER_SIZE + 1))
     while True:
         at = _next_magic(data, at, stop)
-        if at >= limit:
+        if at >= last:
             return r.NOT_FOUND, limit
         if data_end - (base + at) < r.RECORD_MIN:
             return r.NOT_FOUND, limit
         if at + r.HEADER_SIZE > filled:
-            rec[TOTAL] = r.HEADER_SIZE
-            return r.MORE, at
+            rec[TOTAL] = lead + r.HEADER_SIZE
+            return r.MORE, at - lead
         # The physical offset comes first: it is wrong for all but true records, and then nothing more is read.
         if data[at + 5] == r.MAGIC_BYTES[1] and int64_at(data, at + r.AT_PHYSICAL_OFFSET) == base + at:
             # Once more bytes were summed up in vain than there are, prefix sums give the CRC of any range.
@@ -346,14 +361,14 @@ def find_record(stretch: Stretch, start: int, limit: int, crc_mode: int, record:
                 if not _body_crc_fits(data, filled, at, sums):
                     at += 1
                     continue
-            code = check_record(stretch, at, CRC_NONE if cheaply else crc_mode, record)
+            code = check_record(stretch, at - lead, CRC_NONE if cheaply else crc_mode, record)
             if code == r.BAD_BODY_CRC or code == r.BAD_PROPERTY_CRC:
                 summed += rec[TOTAL]
             if cheaply and code == r.GOOD and crc_mode == CRC_ALL and spans[2 * CRC32] >= 0:
                 expected = _stored_property_crc(data, spans[2 * CRC32], spans[2 * CRC32 + 1])
-                end = at + rec[TOTAL] - r.CRC_PROPERTY_SIZE
+                end = at - lead + rec[TOTAL] - r.CRC_PROPERTY_SIZE
                 if (crc32_of_range(data, sums, at, end) & LOW31) != expected:
                     code = r.BAD_PROPERTY_CRC
             if code == r.GOOD or code == r.MORE:
-                return code, at
+                return code, at - lead
         at += 1

@@ -95,6 +95,31 @@ LOST_TAG_CODE: Final = -1271908892
 LOST_BLANK_MIN: Final = FILLER_MIN + 4
 """Least bytes of a segment's filler that stands for lost bytes: LOST_FLAG follows its first eight, and no broker reads it"""
 
+# An entry of a DLedger log (``DLedgerEntryCoder``, dledger 0.2 and 0.3). A broker with ``enableDLegerCommitLog`` keeps its log
+# in ``dledger-<selfId>/data``: files as those of a commitlog, of entries that follow on each other. Each is a header, and a
+# record, whose PHYSICALOFFSET is that of its own first byte. Nobody sets the two CRCs: both are always 0.
+ENTRY_LAYOUT: Final = Layout(
+    Field("MAGIC", "magic", INT32),
+    Field("SIZE", "size", INT32),
+    Field("INDEX", "index", INT64),
+    Field("TERM", "term", INT64),
+    Field("POS", "position", INT64),
+    Field("CHANNEL", "channel", INT32),
+    Field("CHAINCRC", "chain_crc", INT32),
+    Field("BODYCRC", "body_crc", INT32),
+    Field("BODYSIZE", "body_size", INT32),
+)
+ENTRY_POSITION: Final = ENTRY_LAYOUT.columns.index("position")
+"""which of its fields says where the entry lies"""
+ENTRY_HEAD: Final = ENTRY_LAYOUT.size
+"""``DLedgerEntry.BODY_OFFSET``: bytes of an entry in front of its record"""
+ENTRY_NORMAL: Final = 1
+"""``DLedgerEntryType.NORMAL``: an entry with a message"""
+ENTRY_LAST_KIND: Final = 3
+"""NOOP is 2, CONFIG_CHANGE 3: no broker writes them, and none reads on behind them (``DLedgerCommitLog``)"""
+ENTRY_BLANK: Final = -1
+"""``MmapFileList.BLANK_MAGIC_CODE``: with its size it fills the rest of a file"""
+
 CRC_PROPERTY_SIZE: Final = 20
 """``CommitLog.CRC32_RESERVED_LEN``: ``__CRC32#``, 0x01, ten digits, 0x02"""
 
@@ -116,12 +141,14 @@ NOT_FOUND: Final = 10
 LMQ_MALFORMED: Final = 11
 NEW_LMQS: Final = 12
 NEW_LOST: Final = 13
+UNCOMMITTED: Final = 14
 FIRST_DAMAGE: Final = 20
 BAD_MAGIC: Final = 20
 BAD_SIZE: Final = 21
 BAD_LENGTHS: Final = 22
 BAD_FILLER: Final = 24
 NO_ROOM: Final = 25
+BAD_ENTRY: Final = 26
 # From FIRST_FRAMED on the length of the damaged record is known: a walk goes on behind it.
 FIRST_FRAMED: Final = 30
 BAD_BODY_CRC: Final = 30
@@ -131,6 +158,9 @@ BAD_TOPIC: Final = 33
 BAD_QUEUE: Final = 34
 BAD_VERSION: Final = 35
 BAD_POSITION: Final = 37
+NO_MESSAGE: Final = 38
+BAD_ORDER: Final = 39
+STALE_ENTRY: Final = 40
 
 REASONS: Final = {
     ZERO: "zeros where a record should start",
@@ -140,6 +170,10 @@ REASONS: Final = {
     BAD_POSITION: "physical offset is not where the record lies",
     BAD_FILLER: "BLANK at a segment's end of a wrong size",
     NO_ROOM: "too few bytes left in the segment for a record",
+    BAD_ENTRY: "bad header of a DLedger entry",
+    NO_MESSAGE: "DLedger entry without a message",
+    BAD_ORDER: "DLedger entry whose index does not follow",
+    STALE_ENTRY: "DLedger entry that is older than those before it",
     BAD_BODY_CRC: "body CRC does not match",
     BAD_PROPERTY_CRC: "record CRC (__CRC32#) does not match",
     BAD_NUMBER: "DELAY, INNER_NUM or INNER_BASE is not a number",

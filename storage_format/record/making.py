@@ -135,7 +135,7 @@ def _settle(data: Bytes, offsets: Int64s, phy_offsets: Int64s, queue_offsets: In
         _put(data, at + r.AT_QUEUE_OFFSET, queue_offsets[n], 8)
         _put(data, at + r.AT_PHYSICAL_OFFSET, phy_offsets[n], 8)
         base = phy_offsets[n] - at
-        stretch = Stretch(data, end, base, INT64_MAX, base + end)
+        stretch = Stretch(data, end, base, INT64_MAX, base + end, 0)
         code = check_record(stretch, at, CRC_NONE, record)
         if code == r.GOOD and record.spans[2 * INNER_BASE] >= 0 and record.spans[2 * INNER_NUM] >= 0:
             # BatchConsumeQueue.assignQueueOffset puts it there. Zeros before a number keep the record's length.

@@ -6,13 +6,14 @@ stand where the range before ends, was a wrong guess: the rest of its segment is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rocketmq_reindex.storage_format.layouts import FIRST_BYTE_MAX, INT64_MAX
 from rocketmq_reindex.storage_format.queue.order import RolledBack
 from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.entry import EntryPlace, check_order
 from rocketmq_reindex.storage_format.scan import ranges as scan_ranges
 from rocketmq_reindex.storage_format.scan.stale_tail import Doubt
 
@@ -33,7 +34,9 @@ class Chain:
     unsure: bool = False
     """the part that was read ends in damage, and the log goes on: only what follows says whether it is a torn tail"""
     later: int = -1
-    """first record above --until-time, if it was met"""
+    """first record above --until-time, or that is not committed, if it was met"""
+    uncommitted: int = -1
+    """the index of the entry of DLedger that is not committed, where ``later`` is one"""
     stale: scan_ranges.Hole | None = None
     """old records behind the log's end (``scan.stale_tail``); nothing from there on is of the log"""
     doubt: Doubt | None = None
@@ -99,7 +102,7 @@ def chain_ranges(
         chain.rescans += [links.rescan] if links.rescan is not None else []
         if not links.goes_on:
             break
-    chain.later = trail.later
+    chain.later, chain.uncommitted = trail.later, trail.uncommitted
     _settle(chain, trail, any(segment.data_end > until for segment in segments))
     return chain
 
@@ -140,6 +143,9 @@ class _Trail:
     last_sound: int = -1
     nonzero: int = -1
     later: int = -1
+    uncommitted: int = -1
+    entry: Sequence[int] = ()
+    """the fields of ``EntryPlace`` of the last entry of DLedger, nothing before the first"""
 
 
 class _SegmentChain:
@@ -190,6 +196,9 @@ class _SegmentChain:
         if self._unseen >= 0 and (summary.first >= 0 or summary.last_nonzero >= 0):
             self._scan_again(self._unseen, self._hole)
             return False
+        if self._out_of_order(spec, summary):
+            self._scan_again(index, self._hole if self._hole >= 0 else self._expected)
+            return False
         if self._hole >= 0:
             return self._ends_hole(summary)
         if self._expected >= spec.high:
@@ -205,6 +214,20 @@ class _SegmentChain:
             self._scan_again(index, self._expected)
         return False
 
+    def _out_of_order(self, spec: scan_ranges.RangeSpec, summary: scan_ranges.RangeSummary) -> bool:
+        """Return whether the range begins with an entry of DLedger that does not follow on those before it: it is old.
+
+        The scan did not know these. With them it finds out where entries go on that do.
+        """
+        before = self._trail.entry
+        if not before or tuple(before) == tuple(spec.before):
+            return False
+        if not summary.entries:
+            # An index that is wrong looks as if it was not committed.
+            return summary.uncommitted >= 0
+        index, term, time, start = summary.entries[:4]
+        return check_order(EntryPlace(*before), EntryPlace(index, term, time), start) != r.GOOD
+
     def _ends_hole(self, summary: scan_ranges.RangeSummary) -> bool:
         """Return whether damage that begins in a range before this one ends in it."""
         if summary.first < 0:
@@ -218,6 +241,8 @@ class _SegmentChain:
         """Take over what the range says, and where the next record should start."""
         s, trail = summary, self._trail
         self.accepted.append(s)
+        if s.entries:
+            trail.entry = s.entries[4:]
         for offset, length, code in s.holes:
             self._note(offset, length, code)
             trail.nonzero = max(trail.nonzero, offset + length - 1)
@@ -225,7 +250,7 @@ class _SegmentChain:
         trail.last_good = max(trail.last_good, s.last_good, s.after_tail, s.later)
         trail.last_sound = max(trail.last_sound, s.last_sound)
         if s.later >= 0:
-            trail.later, self.goes_on = s.later, False
+            trail.later, trail.uncommitted, self.goes_on = s.later, s.uncommitted, False
         elif s.after_tail >= 0:
             # The walk was stopped at damage before a good record: nothing behind it will be built.
             self._note(s.tail, s.tail_length or s.after_tail - s.tail, s.tail_code)
@@ -244,18 +269,19 @@ class _SegmentChain:
         holes, reason = self._trail.holes, r.REASONS[code]
         last = holes[-1] if holes else None
         before = (self._segment.name, offset, reason)
-        if last and code == r.BAD_POSITION and (last.segment, last.offset + last.length, last.reason) == before:
+        if (
+            last
+            and code in (r.BAD_POSITION, r.STALE_ENTRY)
+            and (last.segment, last.offset + last.length, last.reason) == before
+        ):
             holes[-1] = replace(last, length=last.length + length)
         else:
             holes.append(scan_ranges.Hole(self._segment.name, offset, length, reason))
 
     def _scan_again(self, index: int, low: int) -> None:
         """All from ``low`` on is scanned again; ``index`` is the first range that goes."""
-        segment = self._segment
         self.rejected += [spec.number for spec in self._specs[index:]]
-        self.rescan = scan_ranges.RangeSpec(
-            -1, segment.path, segment.start, segment.segment_end, segment.data_end, low, self._specs[-1].high, True
-        )
+        self.rescan = self._segment.part(-1, low, self._specs[-1].high, known=True, before=self._trail.entry)
 
     def name_misnamed(self) -> None:
         """Where all sound records of the segment name offsets at one distance from their own, give its holes the right name."""

@@ -58,7 +58,10 @@ class RangeNotes:
 
     def hole(self, offset: int, length: int, code: int) -> None:
         """Bytes that are no good record; ``code`` says why, as in ``record.layout``."""
-        if len(self._summary.holes) <= HOLES_MAX:
+        holes = self._summary.holes
+        if code == r.STALE_ENTRY and holes and holes[-1][2] == code and holes[-1][0] + holes[-1][1] == offset:
+            holes[-1][1] += length
+        elif len(holes) <= HOLES_MAX:
             self._summary.holes.append([offset, length, code])
 
     def lost(self, start: int, end: int) -> None:
@@ -115,6 +118,9 @@ class RangeNotes:
     def finish(self, state: w.State) -> None:
         """Take over what the record loop counted."""
         self.fillers(state)
+        if state[w.FIRST_INDEX] >= 0:
+            self._summary.entries = state[w.FIRST_INDEX : w.FIRST_START + 1].tolist()
+            self._summary.entries += state[w.ENTRY_INDEX : w.ENTRY_END + 1].tolist()
         for name, number in _COUNTED.items():
             setattr(self._summary, name, int(state[number]))
 
@@ -137,14 +143,21 @@ class RefusedRecords:
         """
         window, size, phy_offset = self._window, int(self._record.rec[TOTAL]), self._window.base + at
         # One that lacks a CRC it should have is whole otherwise.
-        if code == r.BAD_BODY_CRC or (code == r.BAD_PROPERTY_CRC and self._record.spans[2 * f.CRC32] >= 0):
+        if (
+            code == r.NO_MESSAGE
+            or code == r.BAD_BODY_CRC
+            or (code == r.BAD_PROPERTY_CRC and self._record.spans[2 * f.CRC32] >= 0)
+        ):
             return at + size, code
-        if not has_sound_body(window.data, at):
+        if not has_sound_body(window.data, at + window.lead):
             return at + size, r.BAD_BODY_CRC
         self._summary.last_sound = phy_offset
         if code != r.BAD_POSITION:
             return at + size, code
-        distance = int(int64_at(window.data, at + r.AT_PHYSICAL_OFFSET)) - phy_offset
+        distance = int(int64_at(window.data, at + window.lead + r.AT_PHYSICAL_OFFSET)) - window.lead - phy_offset
+        if not distance:
+            # The entry alone names another offset.
+            return at + size, code
         self._note(distance)
         return self._pass_elsewhere(at + size, distance), code
 
@@ -174,7 +187,7 @@ class RefusedRecords:
         proves nothing: messages may carry pieces of another log.
         """
         spec, window = self._spec, self._window
-        window.open(spec.low, spec.segment_end, spec.data_end, read, None)
+        window.open(spec.low, spec.segment_end, spec.data_end, read, None, lead=spec.lead)
         window.more(0, min(spec.high - spec.low, TORN_TAIL_MAX), spec.low)
         at = int(find_elsewhere(window.stretch, 8 * window.filled, self._record))
         if at >= 0:
@@ -202,14 +215,14 @@ def pass_records(
 
 @jit
 def find_elsewhere(stretch: Stretch, budget: int, record: RecordArrays) -> int:
-    """Return the first index of two records, one behind the other, that are good but for the same distance from their physical
-    offsets; -1 for none, or where more than ``budget`` bytes would have to be summed up.
+    """Return the index of the first of two records, one behind the other, that are good but for the same distance from their
+    physical offsets; -1 for none, or where more than ``budget`` bytes would have to be summed up.
     """
-    data, filled, base = stretch.data, stretch.filled, stretch.base
-    for first in range(filled - 2 * r.RECORD_MIN + 1):
+    data, filled, base, lead = stretch.data, stretch.filled, stretch.base, stretch.lead
+    for first in range(lead, filled - 2 * r.RECORD_MIN + 1):
         if data[first + 4] != 0xDA or data[first + 5] != 0xA3:
             continue
-        second = first + int32_at(data, first)
+        second = first + int32_at(data, first) + lead
         if second < first + r.RECORD_MIN or second + r.RECORD_MIN > filled or data[second + 4] != 0xDA:
             continue
         distance = int64_at(data, first + r.AT_PHYSICAL_OFFSET) - (base + first)
@@ -220,7 +233,7 @@ def find_elsewhere(stretch: Stretch, budget: int, record: RecordArrays) -> int:
             budget -= min(max(0, int32_at(data, at)), filled)
             code = r.MORE
             if good and budget >= 0:
-                code = check_record(moved(stretch, distance), at, CRC_BODY, record)
+                code = check_record(moved(stretch, distance), at - lead, CRC_BODY, record)
             good = code == r.GOOD
             at = second
         if good:

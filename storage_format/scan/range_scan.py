@@ -8,6 +8,7 @@ import numpy as np
 from rocketmq_reindex.storage_format.digest import ChunkDigests
 from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.entry import entry_at
 from rocketmq_reindex.storage_format.record.frame import TOTAL, find_record, new_record
 from rocketmq_reindex.storage_format.scan import range_notes, ranges, settings as scan_settings
 from rocketmq_reindex.storage_format.versions import RULES
@@ -104,10 +105,13 @@ class _RangeScan:
         self._record, self._rows, self._names, self._window = buffers.record, buffers.rows, buffers.names, buffers.window
         self._spec, self._read = spec, read
         self._state = w.new_state()
+        self._state[w.COMMITTED] = self._settings.committed
+        if spec.before:
+            self._state[w.ENTRY_INDEX : w.ENTRY_END + 1] = spec.before
         self._names.begin_range(self._state)
         self._digests = ChunkDigests(spec.segment_start, spec.data_end, spec.low, spec.high)
-        feeds = (self._digests.feed,) if self._settings.want_digests else ()
-        self._window.open(spec.low, spec.segment_end, spec.data_end, read, view, *feeds)
+        feed = self._digests.feed if self._settings.want_digests else walk_window.see_nothing
+        self._window.open(spec.low, spec.segment_end, spec.data_end, read, view, feed, spec.lead)
         self.summary = ranges.RangeSummary(spec.number, spec.low, spec.high, spec.known, first=spec.low if spec.known else -1)
         self._notes = range_notes.RangeNotes(self.summary, self._window)
         self._refused = range_notes.RefusedRecords(spec, self.summary, self._window, self._search_crc, self._record)
@@ -148,7 +152,7 @@ class _RangeScan:
             # A search sums its bytes up anew each time some are added: so half a chunk is added to what this record needs.
             # Where it wants a header alone, at the end of the range, no more is added than the range has left.
             half = self._settings.chunk // 2
-            self._more(half if self._record.rec[TOTAL] > r.HEADER_SIZE else min(limit - self._at, half))
+            self._more(half if self._record.rec[TOTAL] > r.HEADER_SIZE + self._spec.lead else min(limit - self._at, half))
         elif code == r.MORE:
             self._notes.nonzero(self._at, self._at + 1)
             self._at += 1
@@ -201,7 +205,7 @@ class _RangeScan:
             names.add_lmqs(window.data)
         elif code == r.NEW_LOST:
             self._notes.fillers(self._state)
-        elif code in (r.LIMIT, r.FILLER, r.LATER):
+        elif code in (r.LIMIT, r.FILLER, r.LATER, r.UNCOMMITTED):
             if code == r.FILLER and self._state[w.MESSAGES]:
                 yield self._flush()
             self._end_at(code, window.base + self._at)
@@ -211,14 +215,17 @@ class _RangeScan:
             self._meet_damage(code)
 
     def _end_at(self, code: int, offset: int) -> None:
-        """The range ends at that offset: at its limit, at the segment's filler, or at a record stored too late."""
+        """The range ends at that offset: at its limit, at the segment's filler, or at a record that is not of this log."""
         out = self.summary
         out.end = self._spec.segment_end if code == r.FILLER else offset
         if code == r.FILLER:
             out.last_nonzero = offset + r.FILLER_MIN - 1
-            self._note_blank(offset)
-        if code == r.LATER:
+            if not self._spec.lead:
+                self._note_blank(offset)
+        if code == r.LATER or code == r.UNCOMMITTED:
             out.later = offset
+        if code == r.UNCOMMITTED:
+            out.uncommitted = int(entry_at(self._window.data, self._at, 0, 0).number)
         self._ended = True
 
     def _note_blank(self, offset: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from rocketmq_reindex.storage_format.queue.units import UNIT_LAYOUT, UNIT_SIZE
@@ -30,10 +30,6 @@ _TAR_AT: Final = 257
 _MAGICS: Final = (r.MAGIC_V1, r.MAGIC_V2, r.MAGIC_BLANK)
 _UNIT_OF: Final = 1 << 26
 """Bytes of the longest record that a unit is taken to name."""
-_ENTRY_KINDS: Final = (1, 2, 3)
-"""``DLedgerEntryType``: with a message, without a body, of the group's members"""
-_ENTRY_HEAD: Final = 48
-"""``DLedgerEntry.BODY_OFFSET``"""
 
 
 def foreign(head: bytes) -> str:
@@ -48,8 +44,8 @@ def foreign(head: bytes) -> str:
         return f"{shown}: tar?"
     if _has_units(head):
         return f"{shown}: a ConsumeQueue file?"
-    if _has_entry(head):
-        return f"{shown}: a log of DLedger? None is read"
+    if has_entry(head):
+        return f"{shown}: a log of DLedger?"
     if _is_text(head):
         return f"{shown}: text?"
     return shown
@@ -66,10 +62,12 @@ def _has_units(head: bytes) -> bool:
     return is_last or (second >= first + size and r.RECORD_MIN <= second_size <= _UNIT_OF)
 
 
-def _has_entry(head: bytes) -> bool:
-    """Return whether it begins with an entry of DLedger: its kind, its own size, and behind 36 bytes that of its body."""
-    kind, size, body = (int.from_bytes(head[at : at + 4], "big") for at in (0, 4, _ENTRY_HEAD - 4))
-    return kind in _ENTRY_KINDS and size == _ENTRY_HEAD + body
+def has_entry(head: bytes) -> bool:
+    """Return whether it begins with an entry of DLedger: its kind, its own size, and at the header's end that of its body."""
+    if len(head) < r.ENTRY_HEAD:
+        return False
+    kind, size, *_, body = r.ENTRY_LAYOUT.unpack_from(head)
+    return bool(r.ENTRY_NORMAL <= kind <= r.ENTRY_LAST_KIND and size == r.ENTRY_HEAD + body)
 
 
 def _is_text(head: bytes) -> bool:
@@ -93,13 +91,23 @@ TORN_TAIL_MAX: Final = 16 << 20
 
 @dataclass(frozen=True)
 class Segment:
-    """One file of the commitlog; offsets are absolute. ``data_end`` is below ``segment_end`` when the file is short."""
+    """One file of the commitlog; offsets are absolute. ``data_end`` is below ``segment_end`` when the file is short.
+
+    ``lead`` is the bytes in front of each record: those of an entry's header in a file of DLedger's log, else 0.
+    """
 
     name: str
     path: str
     start: int
     data_end: int
     segment_end: int
+    lead: int = 0
+
+    def part(self, number: int, low: int, high: int, *, known: bool, before: Sequence[int] = ()) -> RangeSpec:
+        """Return the range [low, high) of it; the rest as in ``RangeSpec``."""
+        return RangeSpec(
+            number, self.path, self.start, self.segment_end, self.data_end, low, high, known, self.lead, tuple(before)
+        )
 
 
 @dataclass(frozen=True)
@@ -117,7 +125,9 @@ class RangeSpec:
     """Bytes [low, high) of one segment. ``known``: a record or the segment starts at ``low``; else the first one is searched
     for.
 
-    ``data_end`` is where the segment's file ends, ``segment_end`` where it would end whole. All offsets are absolute.
+    ``data_end`` is where the segment's file ends, ``segment_end`` where it would end whole. All offsets are absolute. ``lead``
+    is that of the segment, ``before`` the fields of ``EntryPlace`` of the entry in front of ``low``, nothing where that is not
+    known.
     """
 
     number: int
@@ -128,18 +138,18 @@ class RangeSpec:
     low: int
     high: int
     known: bool
+    lead: int = 0
+    before: Sequence[int] = ()
 
 
 def cut_ranges(segments: Sequence[Segment], size: int, until: int) -> list[RangeSpec]:
-    """Return ranges of at most ``size`` bytes of all that lies below the absolute offset ``until``, numbered from 0."""
+    """Return ranges of at most ``size`` bytes, of the records that begin below the absolute offset ``until``."""
     specs: list[RangeSpec] = []
     for segment in segments:
-        high = min(segment.data_end, until)
+        # What stands in front of a record belongs to it.
+        high = min(segment.data_end, until - segment.lead)
         for low in range(segment.start, high, size):
-            whole = RangeSpec(
-                len(specs), segment.path, segment.start, segment.segment_end, segment.data_end, low, high, low == segment.start
-            )
-            specs.append(replace(whole, high=min(low + size, high)))
+            specs.append(segment.part(len(specs), low, min(low + size, high), known=low == segment.start))
     return specs
 
 
@@ -165,7 +175,11 @@ class RangeSummary:
     last_nonzero: int = -1
     """last byte that is not zero at or after ``tail``, or in the filler that ends the walk"""
     later: int = -1
-    """first record whose store time is above --until-time; the walk ended there"""
+    """first record that is left out: its store time is above --until-time, or it is not committed; the walk ended there"""
+    uncommitted: int = -1
+    """the index of the entry of DLedger that is not committed, where ``later`` is one"""
+    entries: list[int] = field(default_factory=list)
+    """in a log of DLedger: index, term, store time and offset of the first good entry, then those of the last and its end"""
     holes: list[list[int]] = field(default_factory=list)
     lost: list[list[int]] = field(default_factory=list)
     """[offset, length] of each stretch of fillers that a repair put in the place of lost bytes, apart from each other"""

@@ -40,6 +40,8 @@ class ScanSettings:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     until_time: int = layouts.INT64_MAX
+    committed: int = layouts.INT64_MAX
+    """the index of the last entry of DLedger that is committed"""
     want_units: bool = True
     want_items: bool = True
     mark_tags: bool = False

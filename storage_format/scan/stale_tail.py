@@ -220,19 +220,20 @@ class DamagedStretch(NamedTuple):
     """A stretch of the log that is no good record.
 
     ``framed``: its length is that of a record whose size holds. ``sound``: the record's CRC holds, too, and it was refused for
-    what it says. The log goes on behind such a record: no stale tail begins with it.
+    what it says. The log goes on behind such a record: no stale tail begins with it. ``code`` says why it was refused.
     """
 
     offset: int
     length: int
     framed: bool
     sound: bool = False
+    code: int = r.BAD_MAGIC
 
     @classmethod
     def of(cls, offset: int, length: int, code: int) -> DamagedStretch:
         """Return the stretch of a hole; ``code`` says why the record was refused, as in ``record.layout``."""
         framed = code >= r.FIRST_FRAMED
-        return cls(offset, length, framed, framed and code not in (r.BAD_BODY_CRC, r.BAD_PROPERTY_CRC))
+        return cls(offset, length, framed, framed and code not in (r.BAD_BODY_CRC, r.BAD_PROPERTY_CRC), code)
 
 
 def damage_of(holes: Iterable[Sequence[int]]) -> list[DamagedStretch]:
@@ -252,7 +253,8 @@ class StaleTail:
     @property
     def reason(self) -> str:
         """The reason that a summary gives for a stale tail."""
-        return f"{STALE}: {self.records} old records behind the log's end, left by a truncation: {self.proof}"
+        what = f"{self.records} old records" if self.records else "old entries"
+        return f"{STALE}: {what} behind the log's end, left by a truncation: {self.proof}"
 
 
 @dataclass(frozen=True)
@@ -265,6 +267,21 @@ class Doubt:
     offset: int
     why: str
     all_older: bool = True
+
+
+def old_entries(holes: Sequence[DamagedStretch], last_good: int) -> StaleTail | None:
+    """Return the old entries of DLedger behind the log's end, with the damage right in front of them; None for none.
+
+    ``last_good`` is the offset of the last good record. Their order is the proof: nothing else is older in time and has an
+    index or a term that is over. A node that truncates its log leaves them (``DLedgerMmapFileStore.truncate``).
+    """
+    behind = [hole for hole in holes if hole.offset > last_good]
+    old = [hole for hole in behind if hole.code == r.STALE_ENTRY]
+    if not old or any(hole.code == r.BAD_ORDER for hole in behind):
+        return None
+    end = behind[-1].offset + behind[-1].length
+    proof = "older than those before them, and their term or index is over"
+    return StaleTail(behind[0].offset, end - behind[0].offset, 0, proof)
 
 
 class StaleTailSearch:

@@ -10,7 +10,7 @@ from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.layouts import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import frame as f, layout as r
 from rocketmq_reindex.storage_format.record.columns import gives_items, gives_unit, is_filler, is_tombstone
-from rocketmq_reindex.storage_format.record.frame import QUEUE_ID, TOTAL, RecordArrays, Stretch, check_record
+from rocketmq_reindex.storage_format.record.frame import QUEUE_ID, RecordArrays, Stretch, check_record
 from rocketmq_reindex.storage_format.text.java_text import decode_at, java_hash, parse_number, signed32
 from rocketmq_reindex.storage_format.topics import (
     BATCH,
@@ -173,6 +173,7 @@ def dispatch_lmq(
     units: w.UnitArrays,
     state: npt.NDArray[np.int64],
     phy_offset: int,
+    size: int,
     tags_code: int,
     counts_each: bool,
 ) -> None:
@@ -201,7 +202,7 @@ def dispatch_lmq(
             lmq_id = 0 if names.flags[name] & LMQ else rec[QUEUE_ID]
             queue = w.enter_queue(queues, state, np.int64(names.canonical[name]), lmq_id)
             if queues.last[queue] != phy_offset:
-                w.put_unit(units, queues, state, queue, offset, phy_offset, rec[TOTAL], tags_code)
+                w.put_unit(units, queues, state, queue, offset, phy_offset, size, tags_code)
             elif counts_each and names.flags[name] & LMQ:
                 w.put_again(units, state, queue, offset, phy_offset)
         q = stop + 1
@@ -263,16 +264,20 @@ def walk(
     The loop fills ``rows`` and ``queues``, and counts in ``state``. At every stop but LIMIT the record there has left no trace
     yet: the caller removes the cause (more data, more room, a new name) and calls again from there, or passes over the record.
     """
-    data, rec, spans = stretch.data, record.rec, record.spans
+    data, lead, rec, spans = stretch.data, stretch.lead, record.rec, record.spans
     units, batches, items, messages = rows.units, rows.batches, rows.items, rows.messages
     at = start
     while at < limit:
         code = check_record(stretch, at, options.crc_mode, record)
         if code != r.GOOD:
             return code, at
-        phy_offset = stretch.base + at
-        size = rec[f.TOTAL]
+        phy_offset = stretch.base + at + lead
+        size = rec[f.TOTAL] - lead
         time = rec[f.STORE_TIME]
+        if lead:
+            code = w.entry_order(stretch, at, record, state)
+            if code != r.GOOD:
+                return code, at
         if options.need_crc and spans[2 * f.CRC32] < 0:
             return r.BAD_PROPERTY_CRC, at
         if rec[f.VERSION] == 2 and not options.record_v2:
@@ -322,7 +327,7 @@ def walk(
         if time > options.until_time:
             return r.LATER, at
         # Bytes are lost where one of these stands.
-        flag = int32_at(data, at + r.AT_FLAG)
+        flag = int32_at(data, at + lead + r.AT_FLAG)
         if is_filler(rec[f.SYS_FLAG], flag) or is_tombstone(flag, tags_code):
             if state[w.LOST_END] == phy_offset or state[w.LOST_START] < 0:
                 state[w.LOST_START] = phy_offset if state[w.LOST_START] < 0 else state[w.LOST_START]
@@ -332,8 +337,8 @@ def walk(
                 return r.NEW_LOST, at
         if not flags & INCLUDED:
             state[w.EXCLUDED] += 1
-            state[w.LAST_GOOD] = phy_offset
-            at += size
+            w.note_good(stretch, at, record, state)
+            at += rec[f.TOTAL]
             continue
 
         # The longest possible record names no more keys, or LMQs, than half of its property bytes.
@@ -362,7 +367,7 @@ def walk(
                 w.put_unit(units, queues, state, queue, rec[f.QUEUE_OFFSET], phy_offset, size, tags_code)
                 if lmq == r.GOOD:
                     dispatch_lmq(
-                        data, record, names, queues, units, state, phy_offset, tags_code, options.lmq_counts_each
+                        data, record, names, queues, units, state, phy_offset, size, tags_code, options.lmq_counts_each
                     )  # fmt: skip
                 elif lmq == r.LMQ_MALFORMED:
                     state[w.LMQ_BAD] += 1
@@ -381,7 +386,7 @@ def walk(
         if rec[f.SYS_FLAG] & r.FLAG_INNER_BATCH and not flags & BATCH:
             state[w.INNER_BATCHES] += 1
         state[w.LAST_DISPATCHED] = phy_offset
-        state[w.LAST_GOOD] = phy_offset
+        w.note_good(stretch, at, record, state)
         state[w.LAST_TIME] = time
         state[w.TIME_MIN] = min(state[w.TIME_MIN], time)
         state[w.TIME_MAX] = max(state[w.TIME_MAX], time)
@@ -389,5 +394,5 @@ def walk(
             state[w.UNIT_RECORDS] += 1
             state[w.LAST_UNIT_TIME] = time
             state[w.LAST_UNIT] = phy_offset
-        at += size
+        at += rec[f.TOTAL]
     return r.LIMIT, at

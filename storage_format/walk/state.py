@@ -7,8 +7,9 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import find_byte
-from rocketmq_reindex.storage_format.layouts import INT32_MIN, UINT32_MAX
-from rocketmq_reindex.storage_format.record import frame as f
+from rocketmq_reindex.storage_format.layouts import INT32_MIN, INT64_MAX, UINT32_MAX
+from rocketmq_reindex.storage_format.record import frame as f, layout as r
+from rocketmq_reindex.storage_format.record.entry import EntryPlace, check_order, entry_at
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
 
 # ------------------------------------------------------------------------------------------------------------------------ state
@@ -50,16 +51,53 @@ State = npt.NDArray[np.int64]
     AGAIN,
     LOST_START,
     LOST_END,
-) = range(31)
-STATE_SIZE: Final = 31
+    ENTRY_INDEX,
+    ENTRY_TERM,
+    ENTRY_TIME,
+    ENTRY_END,
+    FIRST_INDEX,
+    FIRST_TERM,
+    FIRST_TIME,
+    FIRST_START,
+    COMMITTED,
+) = range(40)
+STATE_SIZE: Final = 40
 
 
 def new_state() -> State:
     """Return the state before the first record of a range."""
     state = np.zeros(STATE_SIZE, np.int64)
-    for k in (FIRST_DISPATCHED, LAST_DISPATCHED, LAST_UNIT, WAITING, LAST_GOOD, LOST_START, LOST_END):
+    for k in (FIRST_DISPATCHED, LAST_DISPATCHED, LAST_UNIT, WAITING, LAST_GOOD, LOST_START, LOST_END, ENTRY_INDEX, FIRST_INDEX):
         state[k] = -1
+    state[COMMITTED] = INT64_MAX
     return state
+
+
+@inlined
+def entry_order(stretch: f.Stretch, at: int, record: f.RecordArrays, state: State) -> int:
+    """Return GOOD for the entry of DLedger at ``data[at]`` if it follows on those before it, and is committed; else why not."""
+    start = stretch.base + at
+    entry = entry_at(stretch.data, at, record.rec[f.STORE_TIME], start + record.rec[f.TOTAL])
+    before = EntryPlace(state[ENTRY_INDEX], state[ENTRY_TERM], state[ENTRY_TIME], state[ENTRY_END])
+    code = check_order(before, entry, start)
+    return r.UNCOMMITTED if code == r.GOOD and entry.number > state[COMMITTED] else code
+
+
+@inlined
+def note_good(stretch: f.Stretch, at: int, record: f.RecordArrays, state: State) -> None:
+    """Note that a good record stands at ``data[at]``."""
+    state[LAST_GOOD] = stretch.base + at + stretch.lead
+    if stretch.lead:
+        entry = entry_at(stretch.data, at, record.rec[f.STORE_TIME], stretch.base + at + record.rec[f.TOTAL])
+        if state[FIRST_INDEX] < 0:
+            state[FIRST_INDEX] = entry.number
+            state[FIRST_TERM] = entry.term
+            state[FIRST_TIME] = entry.time
+            state[FIRST_START] = stretch.base + at
+        state[ENTRY_INDEX] = entry.number
+        state[ENTRY_TERM] = entry.term
+        state[ENTRY_TIME] = entry.time
+        state[ENTRY_END] = entry.end
 
 
 class QueueArrays(NamedTuple):

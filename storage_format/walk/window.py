@@ -37,7 +37,7 @@ Seen = Callable[[int, Bytes], None]
 """Takes each stretch of bytes that has come into memory, with its absolute offset: in their order, some perhaps twice."""
 
 
-def _see_nothing(_at: int, _data: Bytes) -> None:
+def see_nothing(_at: int, _data: Bytes) -> None:
     """Takes bytes that nobody wants."""
 
 
@@ -47,13 +47,15 @@ class Window:
     def __init__(self, chunk: int) -> None:
         self._chunk = chunk
         self._buffer = np.empty(0, np.uint8)
-        self.data, self.base, self.filled = self._buffer, 0, 0
+        self.data, self.base, self.filled, self.lead = self._buffer, 0, 0, 0
 
     def open(
-        self, at: int, segment_end: int, data_end: int, read: ReadInto, view: View | None, seen: Seen = _see_nothing
+        self, at: int, segment_end: int, data_end: int, read: ReadInto, view: View | None, seen: Seen = see_nothing,
+        lead: int = 0,
     ) -> None:  # fmt: skip
-        """Begin at absolute offset ``at`` of a segment; ``segment_end`` and ``data_end`` as in ``Stretch``."""
+        """Begin at absolute offset ``at`` of a segment; ``segment_end``, ``data_end`` and ``lead`` as in ``Stretch``."""
         self._segment_end, self._data_end, self._read, self._view, self._seen = segment_end, data_end, read, view, seen
+        self.lead = lead
         self.data, self.base, self.filled = self._buffer, at, 0
 
     def close(self) -> None:
@@ -65,7 +67,7 @@ class Window:
     @property
     def stretch(self) -> Stretch:
         """What is in memory, as the record loops take it."""
-        return Stretch(self.data, self.filled, self.base, self._segment_end, self._data_end)
+        return Stretch(self.data, self.filled, self.base, self._segment_end, self._data_end, self.lead)
 
     @property
     def capacity(self) -> int:
@@ -80,6 +82,7 @@ class Window:
         if total <= self.capacity:
             return True
         data, end = self.data, self.base + at + total
+        at += self.lead
         extra = addresses_extra(int32_at(data, at + r.AT_SYS_FLAG))
         body = max(0, int32_at(data, at + r.AT_BODY_LENGTH + extra))
         v1 = int32_at(data, at + r.AT_MAGIC) == r.MAGIC_V1

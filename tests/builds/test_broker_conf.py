@@ -39,8 +39,8 @@ def test_accelerated_recovery(version: str, only: str, warns: bool, tmp_path: Pa
     [
         ("maxIndexNums=7", "maxIndexNums: is maxIndexNum meant? A broker passes over it"),
         (
-            "enableDLegerCommitLog=True",
-            "enableDLegerCommitLog=true: of such a broker commitlog/ alone is read, not DLedger's own log (dledger-.../data)",
+            "storePathDLedgerCommitLog=/other",
+            "storePathDLedgerCommitLog=/other: where STORE or a --commitlog is named, name this folder by --commitlog, too",
         ),
     ],
 )

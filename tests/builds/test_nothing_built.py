@@ -127,7 +127,7 @@ FOREIGN = {
     "a ConsumeQueue file": (units(), "begins with 00000000: a ConsumeQueue file?"),
     "a log of DLedger": (
         (struct.pack(">iiqqqiiii", 1, 148, 0, 1, 0, 0, 0, 0, 100) + bytes(range(100))) * 20,
-        "begins with 00000001: a log of DLedger? None is read",
+        "begins with 00000001: a log of DLedger?",
     ),
     "anything": (bytes(range(1, 200)) * 5, "begins with 01020304"),
 }

@@ -71,6 +71,8 @@ class RememberedScan:
         """
         key = scan_store.key_of(self.fingerprint, spec)
         entry = self.store.find(key) if self.only is None or key in self.only else None
+        if entry is not None and not scan_store.all_committed(entry, self.task.settings.committed):
+            return None, 0
         if entry is None or ((self.recheck or self.checks_files) and not self.store.is_sound(entry)):
             return None, 0
         file = files.entry_of(spec.path)

@@ -238,6 +238,7 @@ def _kind_of(kept: bytes) -> str:
 def key_of(fingerprint: str, spec: RangeSpec) -> str:
     """Return the key of a range. ``fingerprint`` stands for the settings, and for what this version makes of them."""
     fields = [spec.segment_start, spec.segment_end, spec.data_end, spec.low, spec.high, spec.known]
+    fields += [spec.lead, *spec.before] if spec.lead else []
     return storage_format_digest.new_digest([json.dumps([FORMAT, fingerprint, *fields]).encode()]).digest().hex()
 
 
@@ -278,6 +279,12 @@ def head_of(reader: files.Reader, low: int, start: int, reach: int, summary: Ran
     ended = max(summary.end, summary.tail)
     count = max(0, min(HEAD, (ended if ended >= 0 else reach) - low, start + reader.size() - low))
     return Head(count, storage_format_digest.new_digest([reader.read(low - start, count)]).digest().hex())
+
+
+def all_committed(entry: ScanEntry, committed: int) -> bool:
+    """Return whether a range holds all its entries of DLedger, none of them behind the index ``committed``."""
+    known = entry.range_summary(0)
+    return known.uncommitted < 0 and (not known.entries or known.entries[4] <= committed)
 
 
 def begins_alike(entry: ScanEntry, path: str) -> bool:

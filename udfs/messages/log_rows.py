@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs.messages.batches import DAMAGE, MessageBatches, nulls
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail
-from rocketmq_reindex.udfs.scan.segments import list_segments
+from rocketmq_reindex.udfs.scan.segments import committed_index, list_segments
 from rocketmq_reindex.udfs.times import DELAY_LEVELS, delay_levels
 
 # ----------------------------------------------------------------------------------------------------------------------- wanted
@@ -73,6 +73,8 @@ class LogRange:
     """whether a later segment holds data: then zeros at the end of this one are damage"""
     missing: ranges.Hole | None = None
     """segments missing before this one"""
+    committed: int = layouts.INT64_MAX
+    """as in ``ScanSettings``"""
 
 
 class LogEndSearch:
@@ -83,7 +85,7 @@ class LogEndSearch:
 
     def __init__(self, log_range: LogRange, before: ranges.RangeSummary) -> None:
         self._range, self._before = log_range, before
-        self._seen = 0
+        self._seen, self._last_good = 0, before.last_good
         self._stale: stale_tail.StaleTail | None = None
         if before.holes:
             self._look_for_tail(stale_tail.damage_of(before.holes))
@@ -91,7 +93,9 @@ class LogEndSearch:
     def _look_for_tail(self, holes: list[stale_tail.DamagedStretch]) -> None:
         spec = self._range.spec
         if self._stale is None and not self._range.followed and len(holes) > self._seen:
-            tail = find_stale_tail(spec.path, (spec.segment_start, spec.data_end, spec.segment_end), holes)
+            bounds = spec.segment_start, spec.data_end, spec.segment_end
+            old = stale_tail.old_entries(holes, self._last_good)
+            tail = old if spec.lead else find_stale_tail(spec.path, bounds, holes)
             self._stale = tail if isinstance(tail, stale_tail.StaleTail) else None
         self._seen = len(holes)
 
@@ -102,6 +106,8 @@ class LogEndSearch:
     def cut(self, block: scan_settings.Block, summary: ranges.RangeSummary) -> scan_settings.Block:
         """Return a block without old records. The summary has all damage before the block's last record by now."""
         holes = stale_tail.damage_of(self._before.holes)
+        if len(block.messages.phy_offset):
+            self._last_good = int(block.messages.phy_offset[-1])
         if self._before.tail >= 0 and summary.first > self._before.tail:
             holes.append(stale_tail.DamagedStretch(self._before.tail, summary.first - self._before.tail, framed=False))
         self._look_for_tail(holes + stale_tail.damage_of(summary.holes))
@@ -210,16 +216,20 @@ class LogRowReader:
         log_ranges: list[LogRange] = []
         end = segments[0].start if segments else 0
         names = {segment.start: segment.name for segment in segments}
+        known = [index for root in self.roots if (index := committed_index(root)) >= 0]
+        committed = known[0] if known else layouts.INT64_MAX
         for spec in ranges.cut_ranges(segments, self.range_size, high):
             missing = None
             if spec.low == spec.segment_start:
                 if spec.low > end and spec.low > low:
                     missing = ranges.Hole(f"{end:020d}", max(end, low), spec.low - max(end, low), r.MISSING_SEGMENT)
                 end = spec.segment_end
-            if spec.high > low:
-                start = max(spec.low, low)
+            # What stands in front of a record belongs to it.
+            if spec.high > low - spec.lead:
+                start = max(spec.low, low - spec.lead)
                 cut = dataclasses.replace(spec, low=start, known=spec.known and start == spec.low)
-                log_ranges.append(LogRange(cut, names[spec.segment_start], followed[spec.segment_start], missing))
+                segment = spec.segment_start
+                log_ranges.append(LogRange(cut, names[segment], followed[segment], missing, committed))
         return log_ranges
 
     @property
@@ -243,8 +253,8 @@ class LogRowReader:
             if before.end >= spec.high:
                 return
             if before.end >= 0:
-                spec = dataclasses.replace(spec, low=before.end, known=True)
-            scanner = range_scan.RangeScanner(self._settings)
+                spec = dataclasses.replace(spec, low=before.end, known=True, before=before.entries[4:])
+            scanner = range_scan.RangeScanner(dataclasses.replace(self._settings, committed=log_range.committed))
             end = LogEndSearch(log_range, before)
             if end.before(spec.low):
                 for block in scanner.scan(spec, segment.read, segment.view):

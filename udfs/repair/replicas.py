@@ -54,7 +54,7 @@ class Walker:
 
 
 def _blocks(scanner: range_scan.RangeScanner, segment: ranges.Segment, low: int, high: int) -> Iterator[scan_settings.Block]:
-    spec = ranges.RangeSpec(0, segment.path, segment.start, segment.segment_end, segment.data_end, low, high, True)
+    spec = segment.part(0, low, high, known=True)
     with SegmentReader(segment.path, segment.start) as reader:
         yield from scanner.scan(spec, reader.read, reader.view)
 

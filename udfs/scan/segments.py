@@ -1,5 +1,6 @@
 """List the segments of a commitlog, and check what shows without reading them: names, sizes, continuity."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,10 +8,14 @@ from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import errors, layouts, showing
-from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.scan.ranges import Segment, has_entry
 
 _DLEDGER: Final = "dledger-"
-"""how the folder of DLedger's log begins, beside commitlog (``DLedgerConfig.getDataStorePath``)"""
+"""how the folder of a node of DLedger begins, beside commitlog (``DLedgerConfig.getDefaultPath``)"""
+_COMMITTED: Final = re.compile(rb"^committedIndex=([0-9]{1,19})\s*$", re.MULTILINE)
+_DATA: Final = "data"
+"""the folder in it that holds the node's log (``getDataStorePath``)"""
 
 
 @dataclass(frozen=True)
@@ -73,12 +78,59 @@ def no_segments(root: str, entries: list[files.Entry]) -> str:
 
 
 def log_of_dledger(store: str) -> str:
-    """Return that a store without a commitlog has a log of DLedger, as an error; "" for others."""
-    folders = (entry for entry in files.listing(store) if entry.kind == files.FOLDER)
-    folder = next((entry.path for entry in folders if entry.name.startswith(_DLEDGER)), "")
-    to_do = "move it, consumequeue/, index/ and checkpoint away and start the node, which copies the log from its leader"
-    told = f"is a log of DLedger, which no command reads: if it is damaged, {to_do}"
-    return f"{showing.escape(folder)}: {told}" if folder else ""
+    """Return the folder of segments of a store's log of DLedger; "" for a store without one.
+
+    Raises InputError where there are those of several nodes.
+    """
+    if files.entry_of(store).kind != files.FOLDER:
+        return ""
+    nodes = [entry.path for entry in files.listing(store) if entry.kind == files.FOLDER and entry.name.startswith(_DLEDGER)]
+    logs = [log for log in (files.join(node, _DATA) for node in nodes) if files.entry_of(log).kind == files.FOLDER]
+    if len(logs) > 1:
+        raise errors.InputError(
+            f"{showing.escape(store)}: has the logs of {len(logs)} nodes of DLedger: name one by --commitlog, with commitlog/ "
+            f"if there is one: {', '.join(map(showing.escape, logs))}"
+        )
+    return logs[0] if logs else ""
+
+
+def is_of_dledger(root: str) -> bool:
+    """Return whether a folder of segments has the name and the place of a log of DLedger."""
+    return files.base(root) == _DATA and files.base(files.parent(root)).startswith(_DLEDGER)
+
+
+def committed_index(root: str) -> int:
+    """Return the last entry of the log of DLedger in ``root`` that its node knows as committed; -1 where that is not known.
+
+    The node's own checkpoint says it (``DLedgerMmapFileStore.persistCheckPoint``, dledger 0.2 to 0.3.2), every three seconds.
+    """
+    if not is_of_dledger(root):
+        return -1
+    try:
+        text = files.read_bytes(files.join(files.parent(root), layouts.CHECKPOINT), files.CONFIG_MAX)
+    except (OSError, errors.InputError):
+        return -1
+    found = _COMMITTED.search(text)
+    return min(int(found[1]), layouts.INT64_MAX) if found else -1
+
+
+def lead_of(root: str, entries: Iterable[files.Entry]) -> int:
+    """Return the bytes in front of each record of the segments in a folder: those of an entry's header for a log of DLedger.
+
+    It is known by its place, or else by what the first of ``entries`` that can be read begins with.
+    """
+    if is_of_dledger(root):
+        return r.ENTRY_HEAD
+    if files.base(root) == layouts.COMMITLOG:
+        return 0
+    for entry in entries:
+        if entry.kind == files.FILE and entry.size and layouts.first_byte(entry.name) is not None:
+            try:
+                with files.Reader(entry.path) as reader:
+                    return r.ENTRY_HEAD if has_entry(reader.read(0, min(r.ENTRY_HEAD, entry.size))) else 0
+            except (OSError, errors.InputError):
+                return 0
+    return 0
 
 
 def several(root: str) -> str:
@@ -106,8 +158,6 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
                     raise errors.InputError(wrong)
                 if meant := meant_by(store):
                     raise errors.InputError(f"{showing.escape(store)}: is no store{meant}")
-                if wrong := log_of_dledger(store):
-                    raise errors.InputError(wrong)
             raise errors.InputError(
                 f"{showing.escape(root)}: {fault}: STORE is the folder around commitlog/, --commitlog one of segments"
             )
@@ -146,6 +196,8 @@ def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bo
         raise errors.InputError(f"{showing.escape(entries[0].path)}: has no bytes: give the right file or --segment-size")
     warnings: list[str] = []
     segments: list[Segment] = []
+    folders = dict.fromkeys(files.parent(entry.path) for entry in entries)
+    leads = {folder: lead_of(folder, (entry for entry in entries if files.parent(entry.path) == folder)) for folder in folders}
     for index, entry in enumerate(entries):
         start, where = int(entry.name), showing.escape(entry.path)
         last = index == len(entries) - 1
@@ -170,7 +222,9 @@ def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bo
                 f"last segment {entry.name} has {entry.size:,} of {size:,} bytes: taken as torn, built up to its last "
                 "whole record"
             )
-        segments.append(Segment(entry.name, entry.path, start, start + entry.size, start + size))
+        segments.append(
+            Segment(entry.name, entry.path, start, start + entry.size, start + size, leads[files.parent(entry.path)])
+        )
     return Commitlog(segments, entries, warnings)
 
 

@@ -341,21 +341,6 @@ def test_a_build_in_the_place_of_a_store(
     assert (found["log"]["elsewhere"], "commitlog: has no segment" in found["problems"]) == (False, True)
 
 
-def test_a_log_of_dledger_is_the_next_thing_to_know(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
-    shutil.rmtree(golden.path / "commitlog")
-    (golden.path / "dledger-n0" / "data").mkdir(parents=True)
-    (golden.path / "dledger-a-notes.txt").write_text("no log")
-    found = info(golden.path, capsys)
-    assert found["next"] == {
-        "why": f"{golden.path}/dledger-n0: is a log of DLedger, which no command reads: if it is damaged, move it, "
-        "consumequeue/, index/ and checkpoint away and start the node, which copies the log from its leader",
-        "commands": [],
-    }
-    (golden.path / "dledger-n0" / "data").rmdir()
-    (golden.path / "dledger-n0").rmdir()
-    assert "--commitlog" in info(golden.path, capsys)["next"]["commands"][0]
-
-
 def test_builds_as_behind_a_uri(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "published").mkdir()
     (tmp_path / "published" / f"{1:010d}-{'0' * 32}.json").write_text('{"manifest": ""}')

@@ -393,13 +393,13 @@ def test_what_is_passed_over_in_a_broker_conf(tmp_path: Path, ask: Any) -> None:
     """It is a warning as in other commands, and never why something was not found."""
     store, conf = tmp_path / "store", tmp_path / "broker.conf"
     make(store, keyed(9))
-    conf.write_text("brokerName=a\nmaxIndexNums=7\nenableDLegerCommitLog=true\n")
+    conf.write_text("brokerName=a\nmaxIndexNums=7\nstorePathDLedgerCommitLog=/other\n")
     rows, told = ask(store, f"--topic T --key u3 --broker-conf {conf}")
     assert len(rows) == 1
-    read = "of such a broker commitlog/ alone is read, not DLedger's own log (dledger-.../data)"
+    read = "where STORE or a --commitlog is named, name this folder by --commitlog, too"
     assert told.splitlines()[:2] == [
         f"warning: {conf}: has maxIndexNums: is maxIndexNum meant? A broker passes over it",
-        f"warning: {conf}: has enableDLegerCommitLog=true: {read}",
+        f"warning: {conf}: has storePathDLedgerCommitLog=/other: {read}",
     ]
     for path in (store / "index").iterdir():
         path.write_bytes(path.read_bytes()[:50])

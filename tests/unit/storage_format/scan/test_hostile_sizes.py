@@ -99,8 +99,9 @@ def test_input_that_ends_early_is_told() -> None:
 
 
 def test_reasons_are_in_words() -> None:
-    codes = {value for name, value in vars(r).items() if name.isupper() and isinstance(value, int) and 20 <= value < 40}
+    codes = {value for name, value in vars(r).items() if name.isupper() and isinstance(value, int) and 20 <= value < 50}
     damage = {code for code in codes if code in r.REASONS}
-    named = {getattr(r, name) for name in vars(r) if name.startswith("BAD_")} | {r.ZERO, r.NO_ROOM}
+    named = {getattr(r, name) for name in vars(r) if name.startswith("BAD_")}
+    named |= {r.ZERO, r.NO_ROOM, r.NO_MESSAGE, r.STALE_ENTRY}
     assert named == set(r.REASONS)
     assert named - {r.ZERO} <= damage
