@@ -28,6 +28,7 @@ IN_BROKERS_ORDER: Final = (
         "ask with --abort no what a start without the file abort does, and move that file away"
     ),
 )
+EXT_REBUILT: Final = ("rebuild before the start: that makes the units and consumequeue_ext anew",)
 TIMERS_LOST: Final = (
     "restore config/timercheck, timerlog and timerwheel together from one backup",
     "or move them away and rebuild with --write-delay, which makes all three from the log",
@@ -38,6 +39,8 @@ OF_REFUSAL: Final = {
     "log-file-name": "move it out of the commitlog",
     "queue-file-size": "give the broker.conf of this store, or rebuild",
     "queue-file-name": "move it out of the queue's folder",
+    "ext-file-size": "give the broker.conf of this store, or rebuild",
+    "ext-file-name": "move it out of the queue's folder in consumequeue_ext",
     "queue-type": "put the topic's attribute into config/topics.json, or move the folder away and rebuild with --topics-config",
     "index-folder": "move it out of index/",
     "checkpoint-not-a-file": "move it away and rebuild",
@@ -46,6 +49,7 @@ OF_REFUSAL: Final = {
     "abort-not-a-file": "move it away",
     "delay-levels": "set messageDelayLevel right",
     "queue-last-file-empty": "rebuild, and run preflight again: a start that failed may have left that file",
+    "ext-unit": "rebuild, or start once with enableConsumeQueueExt=false: the broker then filters by the log alone",
     "checkpoint-logics-offset": "rebuild, or start once with enableAcceleratedRecovery=false",
     "record-too-large": building_advice.REPAIR_FIRST,
     "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
@@ -54,7 +58,7 @@ OF_REFUSAL: Final = {
 """what to do about a refusal, by its kind"""
 REBUILT: Final = frozenset({
     "queue-file-size", "checkpoint-not-a-file", "queue-last-file-empty", "checkpoint-logics-offset", "dispatch-stuck",
-    "light-queue-offset",
+    "light-queue-offset", "ext-file-size", "ext-unit",
 })  # fmt: skip
 """refusals that a rebuild mends"""
 CUT_SHORT: Final = "if it was cut, put the whole file back from a replica or a backup; else give the broker.conf of this store"
@@ -90,6 +94,8 @@ class Commands:
         parts = ["--only", only] if only else []
         words = [*building_advice.opening("build", self._read, out), *parts, *building_advice.options(self._read)]
         words += ["--queue-order", queue_order] if queue_order else []
+        ext_size = self._settings.broker.cq_ext_file_size
+        words += ["--cq-ext-file-size", str(ext_size)] if self._settings.has_ext and ext_size is not None else []
         words += ["--on-damage", "salvage", "--until-offset", str(until)] if until >= 0 else []
         # fetch takes such a build only if it is told that something is left out.
         steps = [words, building_advice.fetching(self._read, out, partial=bool(only) or until >= 0)]

@@ -233,9 +233,10 @@ ENTRIES_MAX: Final = 5_000_000
 class StoreFolders:
     """The folders of one store. ``notes`` are sentences about what is passed over."""
 
-    def __init__(self, store: str, roots: Sequence[str], timers: bool) -> None:
-        """Without ``timers`` (``timerWheelEnable``) the files of timer messages are not looked at."""
-        self._store, self._roots, self._timers = store, roots, timers
+    def __init__(self, store: str, roots: Sequence[str], timers: bool, ext: bool) -> None:
+        """Without ``timers`` (``timerWheelEnable``) the files of timer messages are not looked at, and without ``ext``
+        (``enableConsumeQueueExt``) those in consumequeue_ext."""
+        self._store, self._roots, self._timers, self._ext = store, roots, timers, ext
         self._left = ENTRIES_MAX
         self.notes: list[str] = []
 
@@ -247,7 +248,8 @@ class StoreFolders:
         lock = self._place(LOCK)
         return Listing(
             segments=[entry for root in self._roots for entry in self._entries(root, self._named(root))],
-            queues=self._all_queues(),
+            queues=self._all_queues((layouts.QUEUES, False), (layouts.BATCH_QUEUES, True)),
+            ext=self._all_queues((layouts.EXT_QUEUES, False)) if self._ext else (),
             indexes=list(self._entries(os.path.join(self._store, "index"), "index")),
             checkpoint=self._place("checkpoint"),
             lock=lock,
@@ -306,9 +308,9 @@ class StoreFolders:
         for name in sorted(entry_names):
             yield self._listed(os.path.join(folder, name), f"{path}/{name}")
 
-    def _all_queues(self) -> Sequence[ListedQueue]:
+    def _all_queues(self, *parts: tuple[str, bool]) -> Sequence[ListedQueue]:
         columns = QueueColumns()
-        for part, batch in ((layouts.QUEUES, False), (layouts.BATCH_QUEUES, True)):
+        for part, batch in parts:
             for queue in self._queues(part, batch):
                 columns.add(queue)
         return columns.queues()

@@ -9,6 +9,7 @@ from typing import Final
 from rocketmq_reindex.jobs.building import advice as building_advice
 from rocketmq_reindex.jobs.preflighting.advice import (
     CUT_SHORT,
+    EXT_REBUILT,
     IN_BROKERS_ORDER,
     NOT_READ,
     OF_REFUSAL,
@@ -42,6 +43,9 @@ KINDS: Final = {
     "index-items-lost": "items of IndexFiles that the start deletes, and does not make again: no query by key finds them",
     "index-items-missing": "keys of the log without an item: no query by key finds them",
     "delayed-skipped": "delayed messages that were not delivered yet, and never will be",
+    "delayed-stuck": "delayed messages behind a unit in consumequeue_ext that a broker cannot read: it stops there",
+    "ext-short": "queues whose units lead behind the end of consumequeue_ext: units of new messages take their places there",
+    "ext-unreadable": "queues with a unit in consumequeue_ext that a broker cannot read: no consumer gets past it",
     "timer-lost": "timer messages that were not delivered yet, and never will be",
 }
 """Kinds of loss: with one of them the exit status is 4."""
@@ -121,7 +125,20 @@ def losses(prediction: start_loading.Prediction, commands: Commands, keeps_index
     # Of one that is short this is told with its max offset.
     if moved := [queue for queue in prediction.queues if queue.moved and not _is_short(queue)]:
         lost.append(_moved(moved, rebuild))
+    if prediction.ext_short:
+        text = (
+            f"{_such(prediction.ext_short)}: a broker filters its old messages by the tags of new ones, and delivers delayed "
+            "ones at the time of new ones"
+        )
+        lost.append(Loss("ext-short", len(prediction.ext_short), text, EXT_REBUILT, (commands.rebuilt(),)))
+    if prediction.ext_unreadable:
+        text = f"{_such(prediction.ext_unreadable)}: a consumer that comes to such a unit gets an error, and does not go on"
+        lost.append(Loss("ext-unreadable", len(prediction.ext_unreadable), text, EXT_REBUILT, (commands.rebuilt(),)))
     return lost + _index(index, keeps_index, rebuild)
+
+
+def _such(queues: Sequence[str]) -> str:
+    return f"{counted(len(queues), 'queue')}, such as {escape(queues[0])}"
 
 
 def _is_short(queue: start_loading.QueueOutcome) -> bool:
@@ -231,6 +248,13 @@ def delivered(
     if skipped:
         text = f"{counted(skipped, 'message')} below the min offset of their queue"
         lost.append(Loss("delayed-skipped", skipped, text, ("rebuild before the start, so that their queue begins with them",)))
+    if stuck := [level for level in levels if level.stuck_at >= 0]:
+        first, count = stuck[0], sum(level.end - level.stuck_at for level in stuck)
+        text = (
+            f"{counted(count, 'message')} of {counted(len(stuck), 'level')}: the delivery of level {first.level} stops at "
+            f"queue offset {first.stuck_at}, and 4.9 delivers the message in front of it again and again"
+        )
+        lost.append(Loss("delayed-stuck", count, text, EXT_REBUILT, (commands.rebuilt(),)))
     if repeated:
         unknown = [level.level for level in levels if level.kept < 0 and level.again]
         text = f"at most {counted(repeated, 'delayed message')}" if not unknown else f"{counted(repeated, 'delayed message')}"

@@ -18,6 +18,8 @@ from rocketmq_reindex.storage_format import errors, layouts, topics
 from rocketmq_reindex.storage_format.broker_start import on_demand, store as start_store
 from rocketmq_reindex.storage_format.broker_start.delayed import (
     DelayedOutcome,
+    DueUnits,
+    StoreTimes,
     TimerOutcome,
     delayed,
     due_in_files,
@@ -27,6 +29,7 @@ from rocketmq_reindex.storage_format.broker_start.delayed import (
     newest_time,
     timers,
 )
+from rocketmq_reindex.storage_format.broker_start.extended_state import ExtState
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, Listed, Listing
 from rocketmq_reindex.storage_format.broker_start.loading import (
     ConfiguredSizes,
@@ -86,7 +89,11 @@ def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -
         size(layouts.QUEUES, broker.cq_file_size, of_queues(False), UNIT_SIZE, layouts.DEFAULT_QUEUE_FILE),
         size(layouts.BATCH_QUEUES, broker.batch_cq_file_size, of_queues(True), BATCH_UNIT_SIZE, layouts.DEFAULT_BATCH_FILE),
         broker.timer_log_size,
-    )
+        size(
+            layouts.EXT_QUEUES, broker.cq_ext_file_size, (file for queue in listing.ext for file in queue.files or ()), 1,
+            layouts.DEFAULT_EXT_FILE,
+        ),
+    )  # fmt: skip
     slots, items = broker.hash_slots, broker.index_items
     if slots is None or items is None:
         slots, items = _index_sizes(listing.indexes, lambda entry: maps.get(os.path.join(store, entry.path), entry.size))
@@ -170,9 +177,9 @@ class StoreFiles:
             return reader.read(0, min(reader.size(), size_max))
 
     def _folder(self, queue: LoadedQueue) -> start_store.QueueFolder:
-        return start_store.QueueFolder(queue.topic, queue.queue, self.mapped(queue.files), queue.batch)
+        return start_store.QueueFolder(queue.topic, queue.queue, self.mapped(queue.files), queue.batch, self.mapped(queue.ext))
 
-    def store(self, listing: Listing, loading: Loading, sizes: StoreSizes) -> start_store.Store:
+    def store(self, listing: Listing, loading: Loading, sizes: StoreSizes, has_ext: bool) -> start_store.Store:
         """Return all files of the store, as the model takes them."""
         whole = sizes.index_file
         return start_store.Store(
@@ -180,6 +187,7 @@ class StoreFiles:
             queues=on_demand.OnDemand(len(loading.queues), lambda number: self._folder(loading.queues[number])),
             indexes=[MappedIndex(e.name, self.place(e), e.size, whole, self._maps) for e in loading.indexes],
             checkpoint=self.head(listing.checkpoint),
+            has_ext=has_ext,
             batch_topics=frozenset(topic for topic, kind in listing.queue_types.items() if kind == topics.BATCH_QUEUE),
         )
 
@@ -192,6 +200,7 @@ def start_settings(settings: PreflightSettings, abnormal: bool, sizes: StoreSize
         segment_size=sizes.files.segment,
         cq_file_size=sizes.files.queue,
         batch_cq_file_size=sizes.files.batch,
+        cq_ext_file_size=sizes.files.ext,
         hash_slots=sizes.hash_slots,
         index_items=sizes.index_items,
         **settings.broker.start,  # type: ignore[arg-type]  # by the names of StartSettings
@@ -213,6 +222,8 @@ class Delivery:
     store: start_store.Store
     settings: PreflightSettings
     delays: tuple[int, ...]
+    ext_sizes: tuple[int, int]
+    """bytes of a ConsumeQueue file and of one in consumequeue_ext"""
 
     def delayed(self, prediction: Prediction) -> tuple[DelayedOutcome, ...]:
         """Return each delay level that has messages, or an offset of its own."""
@@ -222,7 +233,7 @@ class Delivery:
             return ()
         return delayed(prediction, self.delays, kept, self._due(prediction, queues, kept))
 
-    def _due(self, prediction: Prediction, queues: dict[int, QueueOutcome], kept: dict[int, int]) -> dict[int, int]:
+    def _due(self, prediction: Prediction, queues: dict[int, QueueOutcome], kept: dict[int, int]) -> dict[int, DueUnits]:
         """Return by queue how many messages from the kept offset on are due when the newest record was stored."""
         assert prediction.log is not None
         assert prediction.dispatch is not None
@@ -233,23 +244,38 @@ class Delivery:
             counted = low >= 0 and high - low <= self.settings.count_limit
             due = due_in_log(self.store.segments, low, high, self.delays, now) if counted else [-1] * len(self.delays)
             added = {queue: due[queue] if queue < len(due) else 0 for queue in queues}
-        files_by_queue = {
-            folder.queue: folder.files
-            for folder in self.store.queues
-            if folder.topic == topics.SCHEDULE_TOPIC and not folder.batch
+        folders = {
+            folder.queue: folder for folder in self.store.queues if folder.topic == topics.SCHEDULE_TOPIC and not folder.batch
         }
-        total = dict[int, int]()
+        log, total = StoreTimes(self.store.segments, high, self.settings.count_limit), dict[int, DueUnits]()
         for number, queue in queues.items():
             recovered = queue.max_offset - queue.units_added
             begin = max(kept.get(number + 1, 0), queue.min_offset, 0)
-            if not queue.units_added:
-                total[number] = due_in_files(files_by_queue.get(number, ()), begin, recovered, now)
-            elif added[number] < 0 or begin > recovered:
-                # Some of the messages that are dispatched again lie below the kept offset: which of them is not known.
-                total[number] = -1
-            else:
-                total[number] = due_in_files(files_by_queue.get(number, ()), begin, recovered, now) + added[number]
+            folder, delay = folders.get(number), self.delays[number] if 0 <= number < len(self.delays) else 0
+            units, overwrites = DueUnits(), False
+            if folder is not None:
+                ext = ExtState.recovered(folder, *self.ext_sizes) if self.store.has_ext else None
+                units = due_in_files(folder.files, begin, recovered, now, delay, ext, log)
+                # What is dispatched again takes the places to which older units lead.
+                overwrites = ext is not None and ext.is_short and prediction.dispatch.records > 0
+            # Else some of the messages that are dispatched again lie below the kept offset: which of them is not known.
+            known = units.due >= 0 and not overwrites and (not queue.units_added or (added[number] >= 0 and begin <= recovered))
+            total[number] = units._replace(due=units.due + added[number] if known else -1)
+        self._note(total)
         return total
+
+    def _note(self, units: dict[int, DueUnits]) -> None:
+        """Say where the times of units with addresses come from."""
+        by_log = {number: of_level.by_log for number, of_level in units.items() if of_level.by_log}
+        if not by_log:
+            return
+        shown = f"{topics.SCHEDULE_TOPIC}: {counted(sum(by_log.values()), 'unit')} of {counted(len(by_log), 'queue')}"
+        why = (
+            "lead to no unit in consumequeue_ext"
+            if self.store.has_ext
+            else "have addresses in consumequeue_ext, which a broker without enableConsumeQueueExt does not read"
+        )
+        self.folders.notes.append(f"{shown} {why}: a broker takes the time of the message in the log, and so does this count")
 
     @property
     def timer_files(self) -> list[str]:

@@ -43,6 +43,10 @@ class BrokerSettings:
     """``messageDelayLevel``"""
     start: Mapping[str, int | bool] = field(default_factory=dict)
     """by the names of ``StartSettings``: what a broker.conf says of the start itself"""
+    cq_ext: bool | None = None
+    """``enableConsumeQueueExt``"""
+    cq_ext_file_size: int | None = None
+    """``mappedFileSizeConsumeQueueExt``"""
     timer_log_size: int = layouts.DEFAULT_TIMER_LOG
     """``mappedFileSizeTimerLog``"""
     timer_precision: int | None = None
@@ -97,6 +101,13 @@ class PreflightSettings:
         return self.broker.timer_wheel and versions.START_RULES[self.release].timers
 
     @property
+    def has_ext(self) -> bool:
+        """Whether the broker has ``enableConsumeQueueExt``: without a broker.conf one does whose store has such files."""
+        if self.broker.cq_ext is not None:
+            return self.broker.cq_ext
+        return files.entry_of(files.join(self.store, layouts.EXT_QUEUES)).kind == files.FOLDER
+
+    @property
     def stands_for_another(self) -> bool:
         """Whether the start of a named release is not known, and that of another is worked out."""
         return self.broker_version not in versions.LATEST and self.broker_version != self.release
@@ -149,10 +160,6 @@ _NOTED: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
         lambda value: value.strip().upper() == "SLAVE",
         "is SLAVE: preflight does not know what the broker takes from its master",
     ),
-    "enableConsumeQueueExt": (
-        is_on,
-        "is on: files of consumequeue_ext are not looked at, and one of another size keeps a broker from starting",
-    ),
     "timerRocksDBEnable": (is_on, "is on: timer messages in RocksDB are not looked at"),
     "indexFileWriteEnable": (lambda value: not is_on(value), "is off: preflight speaks of IndexFiles as if it was on"),
     "storePathConsumeQueue": (_is_set, "is no setting that a broker reads: STORE/consumequeue is"),
@@ -181,7 +188,8 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     if is_on(conf.get("enableMultiDispatch", "")) and not start["lmq"]:
         notes.append(f"{path}: enableMultiDispatch is on without enableLmq: the queues that records name are not looked at")
     settings = BrokerSettings(
-        **_those(sizes, *_SIZES, "delay_levels", "timer_rocksdb"),
+        **_those(sizes, *_SIZES, "cq_ext_file_size", "delay_levels", "timer_rocksdb"),
+        cq_ext=is_on(conf.get("enableConsumeQueueExt", "")),
         start=start,
         timer_wheel=is_on(conf.get("timerWheelEnable", "true")),
         simple_queues=_is_set(conf.get("storeType", "")),

@@ -203,13 +203,12 @@ def _delayed(levels: list[dict[str, Any]]) -> list[str]:
     due_text = f", {sum(due):,} of them due at the log's newest time" if min(due) >= 0 else ""
     of_levels = f"all units of {counted(len(levels), 'level')} from the offset on where each goes on"
     lines = [f"delayed  {counted(waiting, 'message')} will be delivered: {of_levels}{due_text}"]
-    for level in (level for level in levels if level["again"] or level["skipped"]):
+    for level in (level for level in levels if level["again"] or level["skipped"] or level["stuck_at"] >= 0):
         kept = f"kept offset {level['kept']}" if level["kept"] >= 0 else "no kept offset"
         repeated = f", {level['again']:,} delivered again" if level["again"] else ""
+        end = f"{level['end']}, stops at {level['stuck_at']}" if level["stuck_at"] >= 0 else str(level["end"])
         skipped = f", {level['skipped']:,} never delivered" if level["skipped"] else ""
-        lines.append(
-            f"    level {level['level']:<3} {kept}, goes on at {level['begins_least']} of {level['end']}{repeated}{skipped}"
-        )
+        lines.append(f"    level {level['level']:<3} {kept}, goes on at {level['begins_least']} of {end}{repeated}{skipped}")
     return lines
 
 
@@ -278,13 +277,14 @@ class Preflight:
         if refusals:
             self._refuse(refusals, loading, commands, sizes)
         else:
-            store = self._files.store(listing, loading, sizes)
+            store = self._files.store(listing, loading, sizes, settings.has_ext)
             with TemporarySpool() as spool:
                 prediction = predict(store, start, settings.count_limit, spool, self._progress)
             if not prediction.loads:
                 self._refuse(prediction.refusals, loading, commands, sizes)
             self._check_is_log(listing, prediction)
-            delivery = Delivery(self._folders, self._files, listing, loading, store, settings, delays)
+            ext_sizes = start.cq_file_size, start.cq_ext_file_size
+            delivery = Delivery(self._folders, self._files, listing, loading, store, settings, delays, ext_sizes)
             self._fill(prediction, delivery, commands, start.message_index)
         result.notes += self._folders.notes
         self._check_unchanged(listing)
@@ -292,7 +292,7 @@ class Preflight:
 
     def _folders_of(self) -> StoreFolders:
         settings = self._settings
-        return StoreFolders(settings.store, settings.roots, settings.has_timers)
+        return StoreFolders(settings.store, settings.roots, settings.has_timers, settings.has_ext)
 
     def _check_rocksdb(self) -> None:
         """Raise InputError for queues of RocksDB, whose start is another."""

@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.broker_start.extended_state import ExtState
 from rocketmq_reindex.storage_format.broker_start.loading import Prediction, QueueOutcome
 from rocketmq_reindex.storage_format.broker_start.store import StoreFile
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
+from rocketmq_reindex.storage_format.queue.extended import is_address
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_BITS, MAGIC_BLANK, TimerCheckpoint
@@ -102,6 +104,8 @@ class DelayedOutcome:
     """messages that are delivered a second time: at most, and those that are due where there is no kept offset"""
     skipped: int
     """messages that were not delivered, lie in the log, and are not reached any more"""
+    stuck_at: int = -1
+    """the queue offset at which the delivery stops, since its unit in ``consumequeue_ext`` is damaged; -1 for none"""
 
 
 def kept_offsets(config: Any) -> dict[int, int]:
@@ -115,17 +119,83 @@ def kept_offsets(config: Any) -> dict[int, int]:
     return offsets
 
 
-def due_in_files(files: Sequence[StoreFile], low: int, high: int, now: int) -> int:
-    """Return units at queue offsets ``low`` to ``high``, without it, whose tagsCode, the time to deliver, is at most
-    ``now``."""
-    count = 0
+class DueUnits(NamedTuple):
+    """The units of a level in its files."""
+
+    due: int = 0
+    """-1 where they were not counted"""
+    by_log: int = 0
+    """those whose address leads to no unit in ``consumequeue_ext``, so that a broker takes the time of the record"""
+    stuck_at: int = -1
+    """the first queue offset whose unit in ``consumequeue_ext`` a broker cannot read, and stops at; -1 for none"""
+
+
+_PAGE: Final = 4096
+"""bytes that are read of the log for the time of one record"""
+
+
+def due_in_files(
+    files: Sequence[StoreFile], low: int, high: int, now: int, delay: int, ext: ExtState | None, log: "StoreTimes"
+) -> DueUnits:
+    """Return the units at queue offsets ``low`` to ``high``, without it, whose tagsCode, the time to deliver, is at most
+    ``now``, or later than a message of ``delay`` milliseconds can be due, which a broker takes for an error.
+
+    A tagsCode that is an address is looked up in ``ext``, the queue's files in ``consumequeue_ext`` (None: the broker reads
+    none), and else in the log (``ScheduleMessageService.executeOnTimeUp``).
+    """
+    due = by_log = 0
     for file in files:
         first = file.start // UNIT_SIZE
         begin, end = max(low, first), min(high, first + file.size // UNIT_SIZE)
-        if begin < end:
-            units = file.data[(begin - first) * UNIT_SIZE : (end - first) * UNIT_SIZE].view(UNIT)
-            count += int(np.count_nonzero(units["tags_code"] <= now))
-    return count
+        if begin >= end:
+            continue
+        units = file.data[(begin - first) * UNIT_SIZE : (end - first) * UNIT_SIZE].view(UNIT)
+        time = units["tags_code"].astype(np.int64)
+        rows = np.flatnonzero(is_address(time))
+        if len(rows) and ext is not None:
+            found = ext.units(time[rows])
+            if found.fails.any():
+                return DueUnits(-1, by_log, begin + int(rows[np.argmax(found.fails)]))
+            time[rows[found.there]] = found.tags_code[found.there]
+            rows = rows[is_address(time[rows])]
+        if len(rows):
+            by_log += len(rows)
+            if by_log * _PAGE > log.limit:
+                due = -1
+            elif due >= 0:
+                time[rows] = log.times(units["phy_offset"][rows].astype(np.int64), units["size"][rows].astype(np.int64)) + delay
+        if due >= 0:
+            due += int(np.count_nonzero((time <= now) | (time > now + delay)))
+    return DueUnits(due, by_log)
+
+
+class StoreTimes(NamedTuple):
+    """Reads store times of records in a log that ends at ``end``, if it has to read ``limit`` bytes at most."""
+
+    segments: Sequence[StoreFile]
+    end: int
+    limit: int
+
+    def times(self, phy_offset: npt.NDArray[np.int64], size: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the store time of each record, int64 (n,), -1 for one that is not there
+        (``CommitLog.pickupStoreTimestamp``)."""
+        found = np.full(len(phy_offset), -1, np.int64)
+        for segment in self.segments:
+            at, stop = phy_offset - segment.start, min(segment.size, self.end - segment.start)
+            rows = np.flatnonzero((at >= 0) & (at + np.maximum(size, r.RECORD_MIN) <= stop))
+            if len(rows):
+                times = np.zeros(len(rows), np.int64)
+                _fill_times(segment.data, at[rows], times)
+                found[rows] = times
+                segment.let_go(0, segment.size)
+        return found
+
+
+@jit
+def _fill_times(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], times: npt.NDArray[np.int64]) -> None:
+    for k in range(len(at)):
+        born = r.IPV6_EXTRA if int32_at(data, at[k] + r.AT_SYS_FLAG) & r.FLAG_BORN_HOST_V6 else 0
+        times[k] = int64_at(data, at[k] + r.AT_STORE_TIMESTAMP + born)
 
 
 def newest_time(segments: Sequence[StoreFile], end: int) -> int:
@@ -156,33 +226,37 @@ _TOPIC: Final = np.frombuffer(SCHEDULE_TOPIC.encode(), np.uint8).copy()
 
 
 def delayed(
-    prediction: Prediction, delays: Sequence[int], kept: Mapping[int, int], due: Mapping[int, int]
+    prediction: Prediction, delays: Sequence[int], kept: Mapping[int, int], due: Mapping[int, DueUnits]
 ) -> tuple[DelayedOutcome, ...]:
     """Return each delay level with messages, or with an offset of its own.
 
     ``delays`` are in milliseconds. ``due`` has, by queue, the messages from the kept offset on, or all where there is none,
-    that are due; -1 where they were not counted. Mirrors ``ScheduleMessageService.correctDelayOffset`` (4.9.8 to 5.5.1).
+    that are due. Mirrors ``ScheduleMessageService.correctDelayOffset`` (4.9.8 to 5.5.1).
     """
     queues = {queue.queue: queue for queue in prediction.queues if queue.topic == SCHEDULE_TOPIC}
     outcomes = []
     for level, delay in enumerate(delays, 1):
         queue = queues.get(level - 1)
         if queue is not None or level in kept:
-            outcomes.append(_level(level, delay, kept.get(level, -1), queue, due.get(level - 1, 0), prediction.release))
+            outcomes.append(
+                _level(level, delay, kept.get(level, -1), queue, due.get(level - 1, DueUnits()), prediction.release)
+            )
     return tuple(outcomes)
 
 
-def _level(level: int, delay: int, kept: int, queue: QueueOutcome | None, due: int, release: str) -> DelayedOutcome:
+def _level(level: int, delay: int, kept: int, queue: QueueOutcome | None, units: DueUnits, release: str) -> DelayedOutcome:
     low, end = (max(0, queue.min_offset), queue.max_offset) if queue else (0, 0)
     recovered = end - queue.units_added if queue else 0
     kept_or_0 = max(kept, 0)
     begins = min(max(kept_or_0, low), end)
     # DefaultMessageStore.start of 4.9 waits until all is dispatched, and then starts the delivery.
     least = min(begins, max(min(kept_or_0, recovered), low)) if START_RULES[release].delivers_early else begins
-    delivered_again = max(0, due) if kept < 0 else begins - least
+    delivered_again = max(0, units.due) if kept < 0 else begins - least
     reached = queue.log_min if queue and queue.log_min >= 0 else low
     skipped = max(0, min(low, end) - max(kept_or_0, reached)) if kept >= 0 else 0
-    return DelayedOutcome(level, delay, kept, begins, least, end, end - begins, due, delivered_again, skipped)
+    return DelayedOutcome(
+        level, delay, kept, begins, least, end, end - begins, units.due, delivered_again, skipped, units.stuck_at
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------------------- timers

@@ -55,11 +55,13 @@ class Listing:
     abort: Listed | None = None
     queue_types: Mapping[str, str] = field(default_factory=dict)
     """``queue.type`` by topic, of ``config/topics.json``, for topics that have it"""
+    ext: Sequence[ListedQueue] = ()
+    """queues in ``consumequeue_ext``, for a broker with ``enableConsumeQueueExt``"""
 
     def files(self) -> Iterator[Listed]:
         """Yield all regular files that it has."""
         places = (self.checkpoint, self.lock, self.timer_wheel, self.timer_check, self.abort)
-        of_queues = (queue.files or () for queue in self.queues)
+        of_queues = (queue.files or () for queue in chain(self.queues, self.ext))
         for listed in chain((self.segments, self.indexes, self.timer_log, places), of_queues):
             yield from (file for file in listed if file is not None and file.kind == FILE)
 

@@ -128,6 +128,10 @@ class Prediction:
     dispatch: DispatchOutcome | None = None
     queues: Sequence[QueueOutcome] = ()
     index: IndexOutcome | None = None
+    ext_short: tuple[str, ...] = ()
+    """queues whose last units have addresses behind the end of their files in ``consumequeue_ext``, where new units go"""
+    ext_unreadable: tuple[str, ...] = ()
+    """queues with a unit in ``consumequeue_ext`` that a broker cannot read"""
     in_order: bool | None = None
     """the offsets of each queue in the kept log count up by one, or begin again at 0 where its units do: a build refuses none
     of them; None: not looked at"""
@@ -144,6 +148,8 @@ KINDS: Final = {
     "log-file-name": "a file in the commitlog has a name that is no offset",
     "queue-file-size": "a ConsumeQueue file is not as large as the setting says",
     "queue-file-name": "a file of a queue has a name that is no offset",
+    "ext-file-size": "a file in consumequeue_ext is not as large as the setting says",
+    "ext-file-name": "a file in consumequeue_ext has a name that is no offset",
     "queue-type": "the folder of a queue and the topic's attribute queue.type disagree",
     "index-folder": "a folder lies where an IndexFile belongs",
     "checkpoint-not-a-file": "the checkpoint is no regular file",
@@ -157,12 +163,13 @@ KINDS: Final = {
     "abort-not-a-file": "abort is no regular file: a broker writes its process id into it",
     "delay-levels": "messageDelayLevel cannot be read",
     "queue-last-file-empty": "the recovery leaves no unit in the last file of a queue, and fails on that (5.3, 5.4)",
+    "ext-unit": "a unit in consumequeue_ext reaches behind its file: the recovery fails on that",
     "checkpoint-logics-offset": "with enableAcceleratedRecovery, the checkpoint's logicsPhysicalOffset is 0 or behind the log",
     "record-too-large": "a record's size is above 2147483645: the broker makes an array for it first (4.9)",
     "dispatch-stuck": "the broker waits for ever to dispatch a part of the log that is not there (4.9)",
     "light-queue-offset": "with enableLmq and enableMultiDispatch, the start fails on a light queue's offset that is no number",
 }
-"""What each refusal means; the last four are found by the recovery (``predict``)."""
+"""What each refusal means; the last six are found by the recovery (``predict``)."""
 _NUMBER: Final = re.compile(r"[+-]?\d{1,255}")
 
 
@@ -174,6 +181,7 @@ class ConfiguredSizes:
     queue: int
     batch: int
     timer_log: int = layouts.DEFAULT_TIMER_LOG
+    ext: int = layouts.DEFAULT_EXT_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +192,8 @@ class LoadedQueue:
     queue: int
     files: tuple[Listed, ...]
     batch: bool
+    ext: tuple[Listed, ...] = ()
+    """those in ``consumequeue_ext``"""
 
 
 @dataclass(frozen=True)
@@ -274,6 +284,7 @@ class _Loading:
     def queues(self, listing: Listing, sizes: ConfiguredSizes) -> Sequence[LoadedQueue]:
         """Return the queues that are loaded (``ConsumeQueueStore.load``; 4.9: ``DefaultMessageStore.loadConsumeQueue``)."""
         named, folders, numbers = array("q"), array("q"), array("q")
+        ext_at = {f"{queue.topic}/{queue.name}": at for at, queue in enumerate(listing.ext)}
         disagree = set[tuple[bool, str]]()
         for _, listed in groupby(enumerate(listing.queues), lambda each: (each[1].batch, each[1].topic)):
             of_topic = list[tuple[int, str]]()
@@ -296,15 +307,24 @@ class _Loading:
         def entries(index: int) -> Sequence[Listed]:
             return (listing.queues[folders[index]].files or ()) if folders[index] >= 0 else ()
 
-        def loaded(index: int) -> LoadedQueue:
-            queue = listing.queues[named[index]]
-            size = sizes.batch if queue.batch else sizes.queue
+        def ext_entries(queue: ListedQueue, number: int) -> Sequence[Listed]:
+            at = -1 if queue.batch else ext_at.get(f"{queue.topic}/{number}", -1)
+            return (listing.ext[at].files or ()) if at >= 0 else ()
+
+        def ordered(entries: Iterable[Listed], size: int) -> tuple[Listed, ...]:
             # What is to be said of the others is said already.
-            files = (entry for entry in entries(index) if entry.kind == FILE and entry.size == size)
-            return LoadedQueue(queue.topic, numbers[index], tuple(sorted(files, key=_java_order)), queue.batch)
+            return tuple(sorted((entry for entry in entries if entry.kind == FILE and entry.size == size), key=_java_order))
+
+        def loaded(index: int) -> LoadedQueue:
+            queue, number = listing.queues[named[index]], numbers[index]
+            files = ordered(entries(index), sizes.batch if queue.batch else sizes.queue)
+            return LoadedQueue(queue.topic, number, files, queue.batch, ordered(ext_entries(queue, number), sizes.ext))
 
         for index in range(len(numbers)):
-            self.mapped(entries(index), sizes.batch if listing.queues[named[index]].batch else sizes.queue, "queue")
+            queue = listing.queues[named[index]]
+            self.mapped(entries(index), sizes.batch if queue.batch else sizes.queue, "queue")
+            if ext_at:
+                self.mapped(ext_entries(queue, numbers[index]), sizes.ext, "ext")
         return OnDemand(len(numbers), loaded)
 
     def _check_type(self, queue: ListedQueue, configured: str, disagree: set[tuple[bool, str]]) -> None:

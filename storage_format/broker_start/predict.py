@@ -1,5 +1,6 @@
 """What the start of a broker does to a store: ``DefaultMessageStore.load`` and ``start``, until all is dispatched."""
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import Final
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.broker_start import (
     batch_queue_state,
+    extended_state,
     index_state,
     kept as start_kept,
     loading,
@@ -56,7 +58,8 @@ def predict(
         started = run.start()
     except queue_state.LoadFailure as e:
         return loading.Prediction(settings.release, False, (loading.Refusal(e.kind, e.path, e.detail),))
-    return start_outcome.outcome(store, settings, started, count_limit, progress)
+    outcome = start_outcome.outcome(store, settings, started, count_limit, progress)
+    return dataclasses.replace(outcome, ext_short=tuple(run.ext_short), ext_unreadable=tuple(run.ext_unreadable))
 
 
 class _Run:
@@ -85,6 +88,8 @@ class _Run:
         self._index = index_state.IndexState(store.indexes, settings, self._times.index, spool)
         self._dispatched: list[tuple[int, int]] = []
         self._stopped_at = -1
+        self.ext_short: list[str] = []
+        self.ext_unreadable: list[str] = []
 
     def _state_of(
         self, folder: start_store.QueueFolder, files: Sequence[start_store.StoreFile]
@@ -98,6 +103,7 @@ class _Run:
         settings, rules = self._settings, self._rules
         for queue in self._queues.values():
             queue.recover()
+        self._recover_ext()
         before = self._max_physic()
         rows, log = start_kept.KeptRows(self._spool), recovery.KeptLog((), (), settings.segment_size)
         start, end = recovery.Start(0, 0, False), recovery.End(0, 0, 0)
@@ -144,6 +150,25 @@ class _Run:
             stopped_at=self._stopped_at,
             covered=before,
         )
+
+    def _recover_ext(self) -> None:
+        """Recover ``consumequeue_ext``. Raises LoadFailure where Java throws."""
+        if not self._store.has_ext:
+            return
+        for folder in self._store.queues:
+            if folder.batch or not folder.files:
+                continue
+            name = f"{folder.topic}/{folder.queue}"
+            try:
+                sizes = self._settings.cq_file_size, self._settings.cq_ext_file_size
+                ext = extended_state.ExtState.recovered(folder, *sizes)
+            except extended_state.ExtDamage as damage:
+                path, detail = f"consumequeue_ext/{name}/{damage.file.name}", f"the unit at byte {damage.at} reaches behind it"
+                raise queue_state.LoadFailure("ext-unit", detail, path) from None
+            if ext.is_short:
+                self.ext_short.append(name)
+            if ext.is_unreadable:
+                self.ext_unreadable.append(name)
 
     def _max_physic(self) -> int:
         """Return ``getMaxPhyOffsetInConsumeQueue``."""

@@ -65,6 +65,8 @@ class QueueFolder:
     queue: int
     files: Sequence[StoreFile]
     batch: bool = False
+    ext: Sequence[StoreFile] = ()
+    """its files in ``consumequeue_ext``, where the broker has ``enableConsumeQueueExt``"""
 
 
 class FilesOf(Sequence[StoreFile]):
@@ -110,6 +112,8 @@ class Store:
     indexes: Sequence[IndexFileData] = ()
     checkpoint: bytes | None = None
     batch_topics: frozenset[str] = field(default=frozenset())
+    has_ext: bool = False
+    """the broker has ``enableConsumeQueueExt``"""
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,8 @@ class StartSettings:
     """``getMappedFileSizeConsumeQueue()``: the bytes of a file, a multiple of 20"""
     batch_cq_file_size: int = layouts.DEFAULT_BATCH_FILE
     """``mappedFileSizeBatchConsumeQueue``, a multiple of 46"""
+    cq_ext_file_size: int = layouts.DEFAULT_EXT_FILE
+    """``mappedFileSizeConsumeQueueExt``"""
     hash_slots: int = layouts.DEFAULT_SLOTS
     """``maxHashSlotNum``"""
     index_items: int = layouts.DEFAULT_ITEMS

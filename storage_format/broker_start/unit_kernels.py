@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import int16_at, int32_at, int64_at
-from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.extended import ADDRESS_MAX
+from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, EXT_SIZE_MIN, PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 
 _AT_SIZE: Final = UNIT_LAYOUT.at["size"]
+_AT_TAGS_CODE: Final = UNIT_LAYOUT.at["tags_code"]
 _AT_BASE: Final = BATCH_LAYOUT.at["base"]
 _AT_COUNT: Final = BATCH_LAYOUT.at["count"]
 
@@ -50,6 +52,37 @@ def valid_prefix(data: npt.NDArray[np.uint8], unit: int) -> int:
     while (count + 1) * unit <= len(data) and _is_valid(data, count * unit, unit):
         count += 1
     return count
+
+
+@jit
+def last_address(data: npt.NDArray[np.uint8], unit: int) -> tuple[int, int]:
+    """Return how many bytes the valid units at the beginning of ``data`` take, and the last of their tagsCodes that is an
+    address in ``consumequeue_ext``; 1 for none."""
+    at, address = 0, np.int64(1)
+    while at + unit <= len(data) and _is_valid(data, at, unit):
+        tags_code = int64_at(data, at + _AT_TAGS_CODE)
+        if tags_code <= ADDRESS_MAX:
+            address = tags_code
+        at += unit
+    return at, address
+
+
+@jit
+def ext_chain(data: npt.NDArray[np.uint8]) -> tuple[int, int]:
+    """Return where the units of a file in ``consumequeue_ext`` end, by their sizes alone (``ConsumeQueueExt.recover``); -1 less
+    the byte of the unit for one that reaches behind the file, where Java throws. And up to where a broker reads for a unit."""
+    at, reach = 0, 0
+    while at + 2 <= len(data):
+        size = int16_at(data, at)
+        if size <= 0:
+            return at, reach
+        if at + size > len(data):
+            break
+        reach = max(reach, at + EXT_SIZE_MIN)
+        if at + EXT_SIZE_MIN <= len(data):
+            reach = max(reach, at + EXT_SIZE_MIN + int16_at(data, at + EXT_SIZE_MIN - 2))
+        at += size
+    return -1 - at, reach
 
 
 @jit

@@ -10,6 +10,8 @@ import pytest
 
 from rocketmq_reindex.storage_format.broker_start.delayed import (
     DelayedOutcome,
+    DueUnits,
+    StoreTimes,
     delayed,
     due_in_files,
     due_in_log,
@@ -30,7 +32,7 @@ def queue(low: int, end: int, added: int = 0, log_min: int = -1) -> QueueOutcome
 
 def level(one: QueueOutcome | None, kept: dict[int, int], release: str = "5.5.1", due: int = 0) -> DelayedOutcome:
     found = Prediction(release, True, queues=(one,) if one else ())
-    (outcome,) = delayed(found, [1000], kept, {0: due})
+    (outcome,) = delayed(found, [1000], kept, {0: DueUnits(due)})
     return outcome
 
 
@@ -76,9 +78,12 @@ def test_due_units() -> None:
         units = np.zeros(5, UNIT)
         units["tags_code"] = np.arange(start, start + 5) * 100
         files.append(StoreFile(f"{start * 20:020d}", units.view(np.uint8)))
-    assert due_in_files(files, 0, 10, 450) == 5
-    assert due_in_files(files, 3, 7, 10_000) == 4
-    assert due_in_files(files, 7, 3, 10_000) == 0
+    log = StoreTimes([], 0, 0)
+    assert due_in_files(files, 0, 10, 450, 1000, None, log) == DueUnits(5)
+    assert due_in_files(files, 3, 7, 10_000, 1000, None, log) == DueUnits(4)
+    assert due_in_files(files, 7, 3, 10_000, 1000, None, log) == DueUnits(0)
+    # A time that is later than any message of the level can have is an error, and the message delivered at once.
+    assert due_in_files(files, 0, 10, 450, 300, None, log) == DueUnits(7)
 
 
 def test_due_records(tmp_path: Path) -> None:

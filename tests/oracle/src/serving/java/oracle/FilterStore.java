@@ -1,6 +1,7 @@
 package oracle;
 
 import java.net.InetSocketAddress;
+import java.nio.BufferUnderflowException;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -138,8 +139,15 @@ final class FilterStore {
                     ByteBuffer unit = slot.getByteBuffer();
                     long offset = unit.getLong();
                     unit.getInt();
-                    ConsumeQueueExt.CqExtUnit found = units.getExt(unit.getLong());
-                    slot.release();
+                    ConsumeQueueExt.CqExtUnit found;
+                    try {
+                        found = units.getExt(unit.getLong());
+                    } catch (BufferUnderflowException e) {
+                        System.out.println(name + " " + id + " " + at + " " + offset + " fails");
+                        continue;
+                    } finally {
+                        slot.release();
+                    }
                     StringBuilder bits = new StringBuilder();
                     if (found != null && found.getFilterBitMap() != null) {
                         for (byte part : found.getFilterBitMap()) {
