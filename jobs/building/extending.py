@@ -11,16 +11,16 @@ from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.command.broker_conf import unread
 from rocketmq_reindex.jobs.command.option import CqExt
 from rocketmq_reindex.jobs.store.fitting import LOOKED_AT, LOOKED_AT_REMOTE, UsualSizes, queue_files
-from rocketmq_reindex.jobs.store.settings import StoreSettings, has_bytes
+from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.queue import extended
 from rocketmq_reindex.storage_format.queue.units import CONSUMERS, END_BLANK, ERROR_RATE, EXT_SIZE_MIN
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.versions import VERSIONS
+from rocketmq_reindex.udfs.scan.extended import FILTERS, stored_filters
 
 Told = tuple[BuildSettings, list[str], list[str]]
 """settings, notes, and warnings"""
-FILTERS = f"{layouts.CONFIG}/consumerFilter.json"
 OLDEST = VERSIONS[-1]
 _HEAD = 1 << 10
 """bytes of a file that are looked at: its first units"""
@@ -84,38 +84,21 @@ def _has_bits(entry: files.Entry) -> bool:
     return bool(np.any(units.bit_map_size > 0))
 
 
-def registrations(settings: StoreSettings, store: str) -> tuple[extended.ConsumerFilters, list[str]]:
+def registrations(settings: StoreSettings, store: str, *, old: bool = False) -> tuple[extended.ConsumerFilters, list[str]]:
     """Return the registrations in the folder ``store``, and a note on them. Raises InputError where they cannot be read.
 
-    Of a file that is cut short a broker takes the copy.
+    ``old``: the broker may be a 4.9, whatever the settings say.
     """
-    path = files.join(store, FILTERS) if store else ""
-    found = next((name for name in (path, f"{path}.bak") if path and has_bytes(name)), "")
     without = "so no unit has a bit map, and a broker filters by the log alone"
-    if not found:
-        return extended.ConsumerFilters(), [f"{FILTERS}: is not there, {without}"]
-    bloom, old = None, settings.broker_version == OLDEST
+    bloom = None
     if settings.bloom_error_rate or settings.bloom_consumers:
         bloom = extended.BloomFilter.of(settings.bloom_error_rate or ERROR_RATE, settings.bloom_consumers or CONSUMERS)
-    try:
-        filters = _read(found, bloom, old)
-    except errors.InputError:
-        if found != path or not has_bytes(f"{path}.bak"):
-            raise
-        filters = _read(f"{path}.bak", bloom, old)
+    old, otherwise = old or settings.broker_version == OLDEST, "--cq-ext plain builds without bit maps"
+    filters = stored_filters(store, bloom, old=old, otherwise=otherwise, unread=unread) if store else None
+    if filters is None:
+        return extended.ConsumerFilters(), [f"{FILTERS}: is not there, {without}"]
     groups = sum(map(len, filters.topics.values()))
     if not groups:
         return filters, [f"{FILTERS}: has no registration, {without}"]
     topics = counted(len(filters.topics), "topic")
     return filters, [f"{FILTERS}: {counted(groups, 'registration')} on {topics}: bit maps of {filters.bits:,} bits"]
-
-
-def _read(path: str, bloom: extended.BloomFilter | None, old: bool) -> extended.ConsumerFilters:
-    try:
-        text = files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace")
-        return extended.read_filters(text, bloom, old=old)
-    except (OSError, errors.InputError) as error:
-        raise errors.InputError(unread(path, error)) from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        what = escape(str(error)) if type(error) is ValueError else "is no consumerFilter.json of a broker"
-        raise errors.InputError(f"{escape(path)}: {what}: --cq-ext plain builds without bit maps") from None

@@ -207,6 +207,8 @@ class ConsumerFilters(NamedTuple):
     bits: int = 0
     topics: Mapping[str, tuple[Registration, ...]] = {}
     notes: tuple[str, ...] = ()
+    unasked: int = 0
+    """of how many registrations no bits are asked for, since an old broker does not understand them"""
 
     @property
     def words(self) -> int:
@@ -241,6 +243,7 @@ class ConsumerFilters(NamedTuple):
         return words
 
 
+NO_FILTERS: Final = ConsumerFilters()
 _NEW_WORDS: Final = re.compile(r"\b(?:CONTAINS|STARTSWITH|ENDSWITH)\b", re.IGNORECASE)
 
 
@@ -262,7 +265,7 @@ def read_filters(text: str, bloom: BloomFilter | None = None, *, old: bool = Fal
         return ConsumerFilters(notes=(f"{what}: a broker passes over all of them, so no unit has a bit map",))
     if wanted is None or not 0 < wanted.bits // 8 <= BIT_MAP_MAX or wanted.bits % 8:
         raise ValueError("has a bloomFilterData that no broker makes")
-    found, notes = dict[str, list[Registration]](), list[str]()
+    found, notes, unasked = dict[str, list[Registration]](), list[str](), 0
     for topic, group, entry in entries:
         positions = tuple(entry["bloomFilterData"]["bitPos"])
         if not all(isinstance(bit, int) and 0 <= bit < wanted.bits for bit in positions):
@@ -279,9 +282,9 @@ def read_filters(text: str, bloom: BloomFilter | None = None, *, old: bool = Fal
             expression = "TRUE"
         born = _born(entry)
         if old and _NEW_WORDS.search(re.sub(r"'[^']*'", "", expression)):
-            born = INT64_MAX
+            born, unasked = INT64_MAX, unasked + 1
         found.setdefault(topic, []).append(Registration(group, expression, positions, born))
-    return ConsumerFilters(wanted.bits, {topic: tuple(groups) for topic, groups in found.items()}, tuple(notes))
+    return ConsumerFilters(wanted.bits, {topic: tuple(groups) for topic, groups in found.items()}, tuple(notes), unasked)
 
 
 def _entries(table: Any) -> Iterator[tuple[str, dict[str, Any]]]:

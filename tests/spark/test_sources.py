@@ -295,3 +295,57 @@ def test_filters_and_columns_show_in_the_plan(
     (left,) = re.findall(r"Condition : (.*)", plan)
     assert "queueId" not in left
     assert "ReadSchema: struct<topic:string,queueId:int>" in plan
+
+
+EXTENDED = ("extended-4.9", "extended-5.3", "extended-5.5")
+UNIT_OF = ("topic", "queueId", "consumeQueueOffset", "tagsCode")
+
+
+def units_there(store: Path) -> dict[tuple[str, int, int], tuple[int, bytes]]:
+    """tagsCode and bit map of each unit of a store, as consumequeue_ext has them."""
+    found = {}
+    for queue in sorted((store / "consumequeue_ext").glob("*/*")):
+        number = 0
+        for path in sorted(queue.iterdir()):
+            data, at = path.read_bytes(), 0
+            while (size := int.from_bytes(data[at : at + 2], "big", signed=True)) > 0:
+                tags = int.from_bytes(data[at + 2 : at + 10], "big", signed=True)
+                found[queue.parent.name, int(queue.name), number] = tags, data[at + 20 : at + size]
+                at, number = at + size, number + 1
+    return found
+
+
+@pytest.mark.parametrize("name", EXTENDED)
+def test_bit_maps_are_the_brokers(name: str, golden_store: Stores, sql: SparkSession) -> None:
+    store = golden_store(name).path
+    expected = units_there(store)
+    log = sql.read.format("rocketmq-commitlog").option("columns", "topic,queueId,consumeQueueOffset,bitMap").load(str(store))
+    found = {tuple(row[:3]): row[3] for row in log.collect()}
+    # A topic without a registration has no bit map.
+    assert {unit: None if bits is None else bytes(bits) for unit, bits in found.items()} == {
+        unit: bits or None for unit, (_, bits) in expected.items()
+    }
+    assert any(bits is None for bits in found.values())
+    units = sql.read.format("rocketmq-consumequeue").load(str(store)).select(*UNIT_OF)
+    assert {tuple(row[:3]): row[3] for row in units.collect()} == {unit: tags for unit, (tags, _) in expected.items()}
+    ours = sql.read.format("rocketmq-commitlog").load(str(store)).where("hasUnit").select(*UNIT_OF)
+    assert rows(ours) == rows(units)
+
+
+def test_bit_maps_of_a_store_without_registrations(golden_store: Stores, sql: SparkSession, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(golden_store("extended-5.5").path, tmp_path / "store"))
+    source = sql.read.format("rocketmq-commitlog")
+    folder = source.option("columns", "bitMap").load(str(store / "commitlog"))
+    assert folder.where("bitMap IS NOT NULL").count() > 0, "the folder of a store that has them"
+    (store / "config" / "consumerFilter.json").write_text("{")
+    with pytest.raises(Exception, match=r"consumerFilter.json: .*: leave out bitMap \(option columns\)"):
+        source.load(str(store)).count()
+    assert source.option("columns", "topic").load(str(store)).count() == folder.count()
+    (store / "config" / "consumerFilter.json").unlink()
+    log = sql.read.format("rocketmq-commitlog").load(str(store))
+    assert log.count() == log.where("bitMap IS NULL").count() > 0
+    # With a schema of one's own it is asked for by its name, among others.
+    given = (
+        sql.read.format("rocketmq-commitlog").schema("bitMap binary, topic string").load(str(golden_store("extended-5.5").path))
+    )
+    assert given.where("bitMap IS NOT NULL").count() > 0

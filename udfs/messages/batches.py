@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.storage_format.queue.extended import NO_FILTERS, ConsumerFilters
 from rocketmq_reindex.storage_format.record import columns as m, layout as r
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, compression_of
 from rocketmq_reindex.storage_format.record.text_columns import (
@@ -25,6 +26,7 @@ from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs.messages.meaning_columns import MeaningArrays, MeantRecords, meaning_arrays
 from rocketmq_reindex.udfs.messages.unpack_body import unpack
+from rocketmq_reindex.udfs.scan.extended import Matcher
 
 # ---------------------------------------------------------------------------------------------------------------- arrow columns
 # Columns of ``storage_format`` as Arrow arrays over the same buffers: no value is copied by itself.
@@ -253,6 +255,7 @@ COLUMNS: Final[dict[str, tuple[pa.DataType, Make]]] = {
     "deliverTime": (TIME, lambda rows: some_times(rows.meaning.deliver_time)),
 }
 BODY: Final = "body"
+BIT_MAP: Final = "bitMap"
 DAMAGE: Final = "damage"
 _OF_PROPERTIES: Final = {
     "keys", "uniqKey", "tags", "keyItems",
@@ -261,9 +264,11 @@ _OF_PROPERTIES: Final = {
 }  # fmt: skip
 
 
-def fields(*, body: bool, damage: bool) -> pa.Schema:
-    """Return all columns, with ``body`` (binary) and ``damage`` (string, null in a good record) where wanted."""
-    optional = [pa.field(BODY, pa.binary())] if body else []
+def fields(*, body: bool, damage: bool, bits: bool = False) -> pa.Schema:
+    """Return all columns, with ``bitMap``, ``body`` (both binary) and ``damage`` (string, null in a good record) where
+    wanted."""
+    optional = [pa.field(BIT_MAP, pa.binary())] if bits else []
+    optional += [pa.field(BODY, pa.binary())] if body else []
     optional += [pa.field(DAMAGE, pa.string())] if damage else []
     return pa.schema([*(pa.field(name, kind) for name, (kind, _) in COLUMNS.items()), *optional])
 
@@ -276,13 +281,25 @@ def _some(messages: MessageArrays, selection: Any) -> MessageArrays:
 class MessageBatches:
     """Makes batches with the columns ``schema``, of records with a store time in [low, high], in milliseconds.
 
-    ``unpack`` is the most bytes that an unpacked body may have; 0 leaves bodies as they are stored.
+    ``unpack`` is the most bytes that an unpacked body may have; 0 leaves bodies as they are stored. ``filters`` are the
+    registrations by which ``bitMap`` is computed.
     """
 
     schema: pa.Schema
     low: int
     high: int
     unpack: int = 0
+    filters: ConsumerFilters = NO_FILTERS
+
+    @cached_property
+    def _matcher(self) -> Matcher:
+        return Matcher(self.filters)
+
+    @property
+    def _rows_max(self) -> int:
+        """Records in a batch, at most: so many that its bit maps have no more than UNPACKED_BYTES."""
+        length = self.filters.bits // 8 if BIT_MAP in self.schema.names else 0
+        return min(BATCH_ROWS, UNPACKED_BYTES // max(1, length))
 
     def of_block(self, block: Block) -> Iterator[pa.RecordBatch]:
         """Yield the records of one scanned block, in their order."""
@@ -292,7 +309,7 @@ class MessageBatches:
         while first < len(messages.phy_offset):
             before = int(ends[first - 1]) if first else 0
             stop = int(np.searchsorted(ends, before + BATCH_BYTES, side="right"))
-            stop = min(max(stop, first + 1), first + BATCH_ROWS)
+            stop = min(max(stop, first + 1), first + self._rows_max)
             part = _some(messages, slice(first, stop))
             fields = m.read_fields(block.data, block.base, part.phy_offset, not _OF_PROPERTIES.isdisjoint(self.schema.names))
             times = fields[m.STORE_TIME]
@@ -324,8 +341,26 @@ class MessageBatches:
         for field in self.schema:
             if field.name == BODY:
                 columns.append(bodies)
+            elif field.name == BIT_MAP:
+                columns.append(self._bit_maps(rows))
             elif field.name == DAMAGE:
                 columns.append(pa.nulls(len(rows.messages.phy_offset), pa.string()))
             else:
                 columns.append(COLUMNS[field.name][1](rows))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _bit_maps(self, rows: BatchRecords) -> pa.Array:
+        """Return the bit maps that a broker's dispatch sets, null for topics without a registration."""
+        length = self.filters.bits // 8
+        valid = np.zeros(len(rows.messages.phy_offset), np.bool_)
+        maps = np.zeros((len(valid), length), np.uint8)
+        topics = rows.topics.dictionary_encode()
+        for code, topic in enumerate(topics.dictionary.to_pylist()):
+            if self._matcher.knows(topic):
+                chosen = np.flatnonzero(topics.indices.to_numpy() == code)
+                bounds = rows.fields[m.PROPS_START, chosen], rows.fields[m.PROPS_END, chosen]
+                maps[chosen] = self.filters.bit_maps(topic, self._matcher.taken(topic, rows.data, *bounds))
+                valid[chosen] = True
+        offsets = np.zeros(len(valid) + 1, np.int32)
+        np.cumsum(valid * length, out=offsets[1:])
+        return texts(TextColumn(offsets, maps[valid].reshape(-1), valid), pa.binary())

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import layouts, showing, versions
+from rocketmq_reindex.storage_format.queue.extended import NO_FILTERS, ConsumerFilters
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY, CRC_NONE
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as scan_settings, stale_tail
@@ -192,7 +193,8 @@ class LogRowReader:
     """The wanted records of a log as rows with the columns ``schema`` (``batches.fields``), and its damage.
 
     ``roots`` are the folders of segments. Sizes are bytes: ``segment_size`` 0 takes that of the files, ``unpack`` is the most
-    that an unpacked body may have, 0 leaves bodies as they are stored. ``delays`` are the milliseconds of each delay level.
+    that an unpacked body may have, 0 leaves bodies as they are stored. ``delays`` are the milliseconds of each delay level,
+    ``filters`` the registrations by which the column ``bitMap`` is computed.
     """
 
     schema: pa.Schema
@@ -205,6 +207,7 @@ class LogRowReader:
     unpack: int = 0
     broker_version: str = versions.NEWEST
     delays: tuple[int, ...] = delay_levels(DELAY_LEVELS)
+    filters: ConsumerFilters = NO_FILTERS
 
     def plan(self) -> list[LogRange]:
         """Return the ranges to read. Raises InputError for a folder that is no commitlog."""
@@ -236,13 +239,14 @@ class LogRowReader:
     def batches(self) -> MessageBatches:
         """What makes rows of the blocks."""
         return MessageBatches(
-            self.schema, self.bounds.start_time, min(self.bounds.end_time - 1, layouts.INT64_MAX), self.unpack
+            self.schema, self.bounds.start_time, min(self.bounds.end_time - 1, layouts.INT64_MAX), self.unpack, self.filters
         )
 
     def rows(self, log_range: LogRange, holes: list[ranges.Hole]) -> Iterator[pa.RecordBatch]:
         """Yield the records of one range in batches. At the end ``holes`` has its damage, in the order of the log."""
+        batches = self.batches
         for block in self.blocks(log_range, holes):
-            yield from self.batches.of_block(block)
+            yield from batches.of_block(block)
 
     def blocks(self, log_range: LogRange, holes: list[ranges.Hole]) -> Iterator[scan_settings.Block]:
         """Yield the scanned blocks of one range, each valid until the next. At the end ``holes`` has its damage, likewise."""

@@ -1,6 +1,6 @@
 """``consumequeue_ext`` in tasks: the rows that a scanned block gives for it, and its units by their addresses."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.queue import cells, extended
 from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
 from rocketmq_reindex.storage_format.queue.units import EXT_SIZE_MIN
@@ -18,6 +19,7 @@ from rocketmq_reindex.storage_format.record.selector import Selector
 from rocketmq_reindex.storage_format.record.text_columns import TextColumn, read_maps
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.settings import Block
+from rocketmq_reindex.storage_format.showing import escape, reason
 from rocketmq_reindex.udfs import handover
 
 Int64s = npt.NDArray[np.int64]
@@ -29,6 +31,52 @@ STORE_TIME: Final = cells.UNIT_COLUMNS
 IS_LIGHT: Final = cells.UNIT_COLUMNS + 1
 QUEUE_BUCKETS: Final = 1 << 31
 """as for batch queues: a bucket has one queue, except where hashes collide"""
+
+# ---------------------------------------------------------------------------------------------------------------- registrations
+# The registrations of consumer groups, as they lie in a store.
+
+FILTERS: Final = f"{layouts.CONFIG}/consumerFilter.json"
+
+
+def _reason(path: str, error: Exception) -> str:
+    return f"{escape(path)}: cannot be read ({reason(error)})"
+
+
+def stored_filters(
+    store: str,
+    bloom: extended.BloomFilter | None = None,
+    *,
+    old: bool = False,
+    otherwise: str = "",
+    unread: Callable[[str, Exception], str] = _reason,
+) -> ConsumerFilters | None:
+    """Return the registrations in the folder ``store`` as ``read_filters`` does; None where it has none. Of a file that is cut
+    short a broker takes the copy.
+
+    Raises InputError where they cannot be read, which ends with what to do ``otherwise``; ``unread`` says why of a path.
+    """
+    path = files.join(store, FILTERS)
+    found = [name for name in (path, f"{path}.bak") if _has_bytes(name)]
+    for number, name in enumerate(found, 1):
+        try:
+            text = files.read_bytes(name, files.CONFIG_MAX).decode("utf-8", "replace")
+            return extended.read_filters(text, bloom, old=old)
+        except (OSError, InputError) as error:
+            told = unread(name, error)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            what = escape(str(error)) if type(error) is ValueError else "is no consumerFilter.json of a broker"
+            told = f"{escape(name)}: {what}: {otherwise}"
+        if number == len(found):
+            raise InputError(told)
+    return None
+
+
+def _has_bytes(path: str) -> bool:
+    try:
+        return files.entry_of(path).size > 0
+    except OSError:
+        return False
+
 
 # --------------------------------------------------------------------------------------------------------------------- matching
 # Which consumer groups take which messages. Each expression is asked once for values that are the same.

@@ -15,11 +15,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import versions
+from rocketmq_reindex.storage_format.queue.extended import NO_FILTERS, ConsumerFilters
 from rocketmq_reindex.storage_format.scan import ranges
 from rocketmq_reindex.udfs.messages import log_rows
-from rocketmq_reindex.udfs.messages.batches import fields
-from rocketmq_reindex.udfs.sql.base import Source, SourceReader, in_one_line, narrow_bounds, narrow_topics
+from rocketmq_reindex.udfs.messages.batches import BIT_MAP, fields
+from rocketmq_reindex.udfs.scan.extended import FILTERS, stored_filters
+from rocketmq_reindex.udfs.sql.base import Source, SourceReader, in_one_line, log, narrow_bounds, narrow_topics
 from rocketmq_reindex.udfs.sql.derived_files import ConsumeQueueSource, IndexSource
 from rocketmq_reindex.udfs.sql.options import Words, bounds_of, commitlog_folder
 
@@ -43,7 +46,7 @@ class CommitlogSource(Source):
 
     def columns(self, words: Words) -> pa.Schema:
         """Return all columns that these options give."""
-        return fields(body=words.flag("body") or words.flag("unpack"), damage=words.text("damage") == log_rows.ROWS)
+        return fields(body=words.flag("body") or words.flag("unpack"), damage=words.text("damage") == log_rows.ROWS, bits=True)
 
     def located(self, words: Words) -> tuple[str, ...]:
         """Return the folders of segments."""
@@ -80,7 +83,17 @@ class CommitlogReader(SourceReader):
             words.number("maxBody", log_rows.UNPACKED_MAX, 1) if words.flag("unpack") else 0,
             words.chosen("brokerVersion", versions.VERSIONS),
             words.delays(),
+            self._registrations(),
         )
+
+    def _registrations(self) -> ConsumerFilters:
+        """Return the registrations of the store, if bit maps are asked for. Raises InputError for such as are none."""
+        if BIT_MAP not in self.schema.names or not self.words.text("path"):
+            return NO_FILTERS
+        filters = stored_filters(files.parent(self.located[0]), otherwise="leave out bitMap (option columns)")
+        for note in filters.notes if filters is not None else ():
+            log.warning("%s: %s", FILTERS, note)
+        return filters or NO_FILTERS
 
     def narrow(self, filters: list[Any]) -> None:
         """Read less where the filters allow it."""
