@@ -28,7 +28,7 @@ from rocketmq_reindex.jobs.watching.progress import Work
 from rocketmq_reindex.storage_format import errors, versions
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, QUEUES
+from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, EXT_QUEUES, QUEUES
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import settings as scan_settings
 from rocketmq_reindex.storage_format.scan.chain import Chain
@@ -329,9 +329,11 @@ class QueueComparison:
         self._list(QUEUES, settings.cq_file_size, False, findings)
         if settings.batch_topics and not self.unread:
             self._list(BATCH_QUEUES, settings.batch_cq_file_size, True, findings)
+        if ext_folder(settings.store):
+            self._list(EXT_QUEUES, settings.cq_ext_file_size, False, findings, rows=False)
         return findings
 
-    def _list(self, kind: str, file_size: int, batch: bool, findings: PartFindings) -> None:
+    def _list(self, kind: str, file_size: int, batch: bool, findings: PartFindings, *, rows: bool = True) -> None:
         scan, settings = self.scan, self.settings
         folder = files.join(settings.store, kind)
         names = [entry.name for entry in entries_in(folder)]
@@ -339,7 +341,7 @@ class QueueComparison:
         size = sum(segment.data_end - segment.start for segment in self.segments)
         tasks = max(1, task_count(len(names), size, scan.engine.cores, DERIVED_BYTES))
         lister = listing.ListQueues(
-            folder, plan, tasks, file_size, scan.task.keys, batch, settings.trimmed, not settings.rules.drops_empty_files
+            folder, plan, tasks, file_size, scan.task.keys, batch, settings.trimmed, not settings.rules.drops_empty_files, rows
         )
         others, passed_over = list[str](), 0
         for listed in listing.ListingResult.read(scan.engine.scan(lister, tasks)):

@@ -123,7 +123,7 @@ class Verify:
         unread = tuple((s.start, s.segment_end) for s in log.segments if s not in chosen)
         self._note_plan(log, chosen)
         keys = engine.buckets(-(-sum(s.data_end - s.start for s in chosen) // BUCKET_BYTES), staging)
-        filters, notes = verifying_work.filters_of(settings)
+        filters, notes = verifying_work.filters_of(settings, self.result.fits)
         self.result.notes += notes
         wanted = dataclasses.replace(self._scan_settings(), want_messages=filters is not None)
         task = VerifyScan(staging, "", 0, wanted, ANY_FILE, keys, filters=filters, compares=QUEUES in settings.only)

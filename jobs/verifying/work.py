@@ -6,12 +6,12 @@ import os
 import tempfile
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.building.extending import registrations
+from rocketmq_reindex.jobs.building.extending import OLDEST, registrations
 from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.fetching.build import find_build
 from rocketmq_reindex.jobs.publishing import layout
@@ -23,8 +23,9 @@ from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
 from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
-from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
+from rocketmq_reindex.udfs.scan.extended import FILTERS
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------------ build
@@ -106,6 +107,11 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
             changes[name] = usual
             if layouts.QUEUES in settings.only:
                 notes.append(f"{folder}: files of {usual:,} bytes, taken from the files")
+    if not settings.is_named("cq_ext_file_size"):
+        usual = UsualSizes(islice(queue_files(files.join(settings.store, layouts.EXT_QUEUES)), FILES_ASKED), 1).usual
+        changes["cq_ext_file_size"] = usual or settings.cq_ext_file_size
+        if usual not in (0, settings.cq_ext_file_size) and layouts.QUEUES in settings.only:
+            notes.append(f"{layouts.EXT_QUEUES}: files of {usual:,} bytes, taken from the files")
     slots, items, known = _index_sizes(settings)
     changes |= {"hash_slots": slots, "index_items": items}
     if not known:
@@ -164,20 +170,28 @@ def ext_folder(store: str) -> str:
     return folder if files.entry_of(folder).kind == files.FOLDER else ""
 
 
-def filters_of(settings: VerifySettings) -> tuple[ConsumerFilters | None, list[str]]:
+def filters_of(settings: VerifySettings, fits: Collection[str]) -> tuple[ConsumerFilters | None, list[str]]:
     """Return by which registrations the bit maps of consumequeue_ext are checked, and notes.
 
-    None where there is no such folder, and where a run with a memory compares the tagsCodes in it alone.
+    None where there is no such folder, and where a run with a memory compares the tagsCodes in it alone. ``fits`` are the
+    versions that may have written the store, where nobody named one.
     """
     if layouts.QUEUES not in settings.only or not ext_folder(settings.store):
         return None, []
     if settings.incremental:
         return None, ["consumequeue_ext: --incremental compares the tagsCodes in it alone"]
+    # A 4.9 passes over what stands behind such a word: it is not known whether one has written the bits.
+    old = "broker_version" not in settings.named and (not fits or OLDEST in fits)
     for store in dict.fromkeys((settings.store, *settings.log_stores)):
         try:
-            filters, notes = registrations(settings, store)
+            filters, notes = registrations(settings, store, old=old)
         except InputError as error:
             return ConsumerFilters(), [f"{error}", "consumequeue_ext: bit maps are not compared"]
         if filters.bits:
+            if old and filters.unasked:
+                notes.append(
+                    f"{FILTERS}: {counted(filters.unasked, 'expression')} with CONTAINS, STARTSWITH or ENDSWITH, which 4.9 does"
+                    " not know: bits are not compared: --broker-version says which version has set them"
+                )
             return filters, [*notes, *filters.notes]
     return ConsumerFilters(), ["consumequeue_ext: tagsCodes and store times are compared; there are no registrations for bits"]

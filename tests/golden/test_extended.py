@@ -190,6 +190,65 @@ def test_verify_of_a_build(store: Path, tmp_path: Path) -> None:
     assert kinds(local_verify(out, commitlogs=log, broker_version="5.5")) == {"queue-unit-tags": 150}
 
 
+def first_file(store: Path) -> Path:
+    return store / "consumequeue_ext" / "Topic2" / "0" / f"{0:020d}"
+
+
+@pytest.mark.parametrize(
+    ("deed", "kind"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes() + bytes(4)), "queue-file-size"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-4]), "queue-file-size"),
+        (lambda path: (path.parent / f"{299:020d}").write_bytes(path.read_bytes()), "queue-file-name"),
+        (lambda path: (path.parent / "copy").write_bytes(path.read_bytes()), "queue-file-stray"),
+    ],
+)
+def test_verify_looks_at_the_files(deed: Callable[[Path], object], kind: str, store: Path) -> None:
+    """A broker does not start on the first two and the last, and finds other units in the third."""
+    assert "consumequeue_ext: files of 300 bytes, taken from the files" in local_verify(store, broker_version="5.5").notes
+    deed(first_file(store))
+    for found in (local_verify(store, broker_version="5.5"), local_verify(store, broker_version="5.5", cq_ext_file_size=300)):
+        assert (found.exit, kinds(found)) == (4, {kind: 1})
+    assert local_verify(store, broker_version="5.5", only=("index",)).exit == 0
+
+
+def test_verify_by_a_size_of_its_own(store: Path) -> None:
+    found = local_verify(store, broker_version="5.5", cq_ext_file_size=400)
+    files = list((store / "consumequeue_ext").glob("*/*/*"))
+    wrong = [path for path in files if int(path.name) % 400]
+    assert kinds(found) == {"queue-file-name": len(wrong), "queue-file-size": len(files) - len(wrong)}
+
+
+def test_words_that_an_old_broker_does_not_know(golden_store: Stores, tmp_path: Path) -> None:
+    """A 4.9 passes over them, and its bits are others: which version has set them is not known without the option."""
+    store = Path(shutil.copytree(golden_store("extended-4.9").path, tmp_path / "store"))
+    registered = json.loads((store / FILTERS).read_text())
+    topics = registered["filterDataByTopic"]
+    for topic in topics.values():
+        for group in topic["groupFilterData"].values():
+            group["expression"] = f"({group['expression']}) OR colour CONTAINS 'e'"
+    (store / FILTERS).write_text(json.dumps(registered))
+    found = local_verify(store)
+    assert (found.exit, kinds(found)) == (0, {})
+    note = "config/consumerFilter.json: 7 expressions with CONTAINS, STARTSWITH or ENDSWITH, which 4.9 does not know"
+    assert [line for line in found.notes if line.startswith(note)], found.notes
+    assert kinds(local_verify(store, broker_version="4.9")) == {}
+    assert "queue-ext" in kinds(local_verify(store, broker_version="5.5")), "a broker of 5.x sets more"
+
+
+def test_an_incremental_verify_compares_tags_codes(store: Path, tmp_path: Path) -> None:
+    """And says so: store times and bits are not among what it keeps of the log."""
+    said = "consumequeue_ext: --incremental compares the tagsCodes in it alone"
+    for change, wrong in ((clear_bits, {}), (change_time, {}), (change_tags, {"queue-unit-tags": 1})):
+        spoil(store, change)
+        for _ in range(2):
+            found = local_verify(store, broker_version="5.5", incremental=True, tables=str(tmp_path / "tables"))
+            assert (found.error, kinds(found), said in found.notes) == (None, wrong, True)
+    first_file(store).write_bytes(first_file(store).read_bytes()[:-4])
+    found = local_verify(store, broker_version="5.5", incremental=True, tables=str(tmp_path / "tables"))
+    assert kinds(found) == {"queue-unit-tags": 1, "queue-file-size": 1}
+
+
 # ------------------------------------------------------------------------------------------------------------- inspect, fetch
 
 

@@ -102,6 +102,8 @@ class ListQueues:
     batch: bool = False
     trimmed: bool = False
     strict: bool = False
+    rows: bool = True
+    """whether the tasks of the queues need the lists: those of ``consumequeue_ext`` are only looked at"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         names = handover.read_plan(self.plan)
@@ -122,6 +124,8 @@ class ListQueues:
                     others.append(escape(f"{name}/{entry.name}"))
                     continue
                 table = self._files(entry.path, result.tally, others)
+                if not self.rows:
+                    continue
                 result.files += len(table)
                 result.bytes += sum(size for _, size in table)
                 raw = os.fsencode(name)
