@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 from tests.bench import cases
 from tests.bench.steps import own_memory
@@ -17,13 +18,10 @@ NOISE = 64 * MIB
 """malloc's own doing"""
 
 
-def peaks_of(folder: Path, times: int) -> tuple[int, int]:
-    """The most memory of the driver, and of the process that has most of the others."""
-    store, out = folder / f"store-{times}", folder / f"out-{times}"
-    cases.hot_and_small(store, times * 550_000, times * 250, 1 << 27)
-    words = command(store, out, "--engine=local", "--master=local[2]", "--index-items=550000", "--progress=json")
+def watched(words: list[str], folder: Path) -> tuple[int, int, dict[str, Any]]:
+    """The most memory of the driver, and of the process that has most of the others; and what the command says at its end."""
     driver = worker = 0
-    with running(words, folder / f"run-{times}") as run:
+    with running(words, folder) as run:
         while run.process.poll() is None:
             for pid in in_session(run.process.pid):
                 # It may end while it is looked at.
@@ -33,7 +31,15 @@ def peaks_of(folder: Path, times: int) -> tuple[int, int]:
                     else:
                         worker = max(worker, own_memory(pid))
             time.sleep(0.002)
-        summary = run.summary()
+        return driver, worker, run.summary()
+
+
+def peaks_of(folder: Path, times: int) -> tuple[int, int]:
+    """Those of a build."""
+    store, out = folder / f"store-{times}", folder / f"out-{times}"
+    cases.hot_and_small(store, times * 550_000, times * 250, 1 << 27)
+    words = command(store, out, "--engine=local", "--master=local[2]", "--index-items=550000", "--progress=json")
+    driver, worker, summary = watched(words, folder / f"run-{times}")
     assert (summary["exit"], summary["units"], summary["error"]) == (0, times * 550_250, None)
     shutil.rmtree(store)
     shutil.rmtree(out)
