@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.checks.differences import Example, Tally
 from rocketmq_reindex.storage_format.checks.queues import UnitChecker
 from rocketmq_reindex.storage_format.queue.cells import UNIT_COLUMNS
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
-from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters, is_address
+from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters, UnitsAt, is_address
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import Segment
@@ -93,20 +93,31 @@ Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
+class _Led(NamedTuple):
+    """Units of consumequeue_ext to which the slots that were read last lead, a row for each."""
+
+    position: Int64s
+    units: UnitsAt
+    bits: npt.NDArray[np.uint8]
+
+
 class QueueFiles:
     """The files of one queue as one row of slots (``MappedFileQueue`` of a ``ConsumeQueue``, RocketMQ 5.3).
 
     ``queue`` is (topic in bytes, queue id), and ``folder`` the one of all topics, which a store calls ``kind``. ``table`` has
     (logical offset of the first byte, size in bytes) of each file; ``file_size`` is the size that each should have. ``unit`` is
-    the dtype of a slot.
+    the dtype of a slot. ``ext`` are the queue's files in consumequeue_ext, where bit maps of ``bits`` bytes are compared.
     """
 
     def __init__(self, folder: str, kind: str, queue: tuple[bytes, int], table: list[tuple[int, int]], file_size: int,
-                 unit: np.dtype[np.void] = UNIT, ext: ExtFiles | None = None) -> None:  # fmt: skip
+                 unit: np.dtype[np.void] = UNIT, ext: ExtFiles | None = None,
+                 bits: int = 0) -> None:  # fmt: skip
         name = queue[0].decode("utf-8", "surrogateescape")
         self._folder = files.join(folder, name, str(queue[1]))
         self.shown = f"{kind}/{escape(name)}/{queue[1]}"
-        self._unit, self._size, self._ext = unit, unit.itemsize, ext
+        self._unit, self._size = unit, unit.itemsize
+        self._ext, self._bits = ext, bits
+        self._led: _Led | None = None
         self._file_size = file_size
         self._table = sorted(table)
         self._starts = [start for start, _ in self._table]
@@ -138,25 +149,31 @@ class QueueFiles:
         """
         columns = self._read(position, count)
         if self._ext is not None:
-            columns[2] = self._ext.tags_codes(columns[2])
+            rows = np.flatnonzero(is_address(columns[2]))
+            units, bits = self._ext.at(columns[2, rows], self._bits)
+            columns[2, rows[units.there]] = units.tags_code[units.there]
+            self._led = _Led(rows + position, units, bits)
         return columns
 
     def check_extended(self, rows: Int64s, filters: ConsumerFilters, topic: str) -> tuple[Mask, Mask]:
-        """Return for expected units, at positions one after another, which lead to another store time, and which lack bits.
+        """Return for expected units, at rising positions among those read last, which lead to another store time, and which
+        lack bits.
 
         A unit with a tagsCode of its own says neither. ``rows``: int64 (1 + COLUMNS + words, n), as the scan has them.
         """
         wrong = np.zeros((2, rows.shape[1]), np.bool_)
-        if self._ext is None:
+        led = self._led
+        if led is None:
             return wrong[0], wrong[1]
-        address = self._read(int(rows[0, 0]), int(rows[0, -1] - rows[0, 0]) + 1)[2, rows[0] - rows[0, 0]]
-        at = np.flatnonzero(is_address(address) & (rows[IS_LIGHT] == 0))
-        length, store_time = filters.bit_map_size(topic), rows[STORE_TIME, at]
-        units, bits = self._ext.at(address[at], length)
-        wrong[0, at] = units.store_time != store_time
+        _, at, there = np.intersect1d(rows[0], led.position, assume_unique=True, return_indices=True)
+        kept = rows[IS_LIGHT, at] == 0
+        at, there = at[kept], there[kept]
+        store_time = rows[STORE_TIME, at]
+        wrong[0, at] = led.units.store_time[there] != store_time
         needed = filters.bit_maps(topic, filters.trusted(topic, rows[COLUMNS:, at], store_time))
         # Without a bit map, or with one of another filter, a broker filters by the log alone.
-        wrong[1, at] = (units.bit_map_size == length) & (needed & ~bits).any(axis=1)
+        has_bits = led.units.bit_map_size[there] == filters.bit_map_size(topic)
+        wrong[1, at] = has_bits & (needed & ~led.bits[there]).any(axis=1)
         return wrong[0], wrong[1]
 
     def _read(self, position: int, count: int) -> Int64s:

@@ -106,7 +106,8 @@ class VerifyQueues:
         task = self.task
         name = key[0].decode("utf-8", "surrogateescape")
         ext = ExtFiles(files.join(task.ext, name, str(key[1]))) if task.ext else None
-        queue.files = held = queue_files.QueueFiles(task.folder, QUEUES, key, queue.table, task.file_size, ext=ext)
+        bits = task.filters.bit_map_size(name) if task.filters else 0
+        queue.files = held = queue_files.QueueFiles(task.folder, QUEUES, key, queue.table, task.file_size, ext=ext, bits=bits)
 
         def offset_of(phy_offset: int) -> int | None:
             head = heads.at(phy_offset)
