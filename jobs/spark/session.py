@@ -19,8 +19,9 @@ from rocketmq_reindex.jobs.spark.daemon import name_daemon
 
 # The JVM of a local session moves packed cells for seconds or minutes: what its second compiler costs, on the same cores as
 # the workers, does not come back. Half of its processor time, and two thirds of its warming up, went there.
+# A JVM with one compiler keeps 48 MB of code, which Spark and Delta Lake more than fill: it then drops and compiles for ever.
 # Nor do G1's threads and regions, in a heap of 1 GiB in which cells of 1 MiB are large objects that are soon garbage.
-_LOCAL_JAVA, _COLLECTOR = ["-XX:TieredStopAtLevel=1"], "-XX:+UseSerialGC"
+_LOCAL_JAVA, _COLLECTOR = ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"], "-XX:+UseSerialGC"
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 # Packed cells hardly shrink, and what Spark keeps or shuffles stays on this host's disks, or in its page cache: to compress it
 # and to compute checksums of it took half of what the JVM does for a unit.
