@@ -15,7 +15,7 @@ from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools.distributed import Place, place
-from tests.tools.faulty_cluster import HOSTS, QUICK_JAVA, Cluster, cluster, spark_home
+from tests.tools.faulty_cluster import HOSTS, Cluster, cluster, quick, spark_home
 from tests.tools.trap import Trap
 
 Stores = Callable[[str], GoldenStore]
@@ -49,7 +49,7 @@ def one_core_a_worker(submitter: Place) -> dict[str, str]:
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
         "spark.executorEnv.PYTHONPATH": "",
-        "spark.executor.extraJavaOptions": QUICK_JAVA,
+        **quick("executor"),
         **{f"spark.executorEnv.{name}": bare[name] for name in ("PATH", "HOME", COMPILE) if name in bare},
     }
 

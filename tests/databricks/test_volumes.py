@@ -19,7 +19,7 @@ from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
 from tests.tools.bundle import wheel_tasks
-from tests.tools.faulty_cluster import QUICK_JAVA
+from tests.tools.faulty_cluster import quick
 from tests.tools.installed import uv
 from tests.tools.jvm import SMALL_TABLES
 
@@ -69,12 +69,13 @@ def told(cluster: Runtime, world: Path, golden_store: Stores) -> dict[str, Told]
     }
     del runs["folder"]["publish"]
     delta = {
-        "spark.jars": ",".join(delta_jars()),
+        # On the class path, as on a cluster of Databricks.
+        "spark.driver.extraClassPath": ":".join(delta_jars()),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.ui.enabled": "false",
-        "spark.driver.extraJavaOptions": QUICK_JAVA,
-    } | SMALL_TABLES
+    }
+    delta |= quick("driver") | SMALL_TABLES
     return dict(zip(runs, cluster.run(world, list(runs.values()), delta), strict=True))
 
 

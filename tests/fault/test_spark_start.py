@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from rocketmq_reindex.jobs.spark import engine, gateway, jars, session
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.golden.stores import GoldenStore
-from tests.tools.faulty_cluster import spark_home
+from tests.tools.faulty_cluster import quick, spark_home
 from tests.tools.faulty_disk import namespace
 from tests.tools.faulty_processes import PATIENCE, ROOT, java as chosen_java
 from tests.unit.jobs.spark.test_full_disk import SAID
@@ -101,17 +102,20 @@ def test_a_wrong_setting_is_told_without_a_trace(name: str, golden_store: Stores
 
 
 SMALL_RESULTS = """
-import sys
+import json, sys
 from pyspark.sql import SparkSession
 from rocketmq_reindex.jobs.cli import main
-SparkSession.builder.master("local[2]").config("spark.driver.maxResultSize", "1").getOrCreate()
+builder = SparkSession.builder.master("local[2]").config("spark.driver.maxResultSize", "1")
+for name, value in json.loads(sys.argv.pop(1)).items():
+    builder = builder.config(name, value)
+builder.getOrCreate()
 sys.exit(main(sys.argv[1:]))
 """
 
 
 def test_results_above_a_setting_name_it(golden_store: Stores, tmp_path: Path) -> None:
     """In a session of somebody else's, as spark-submit gives it: ours has a setting of its own."""
-    words = [sys.executable, "-c", SMALL_RESULTS]
+    words = [sys.executable, "-c", SMALL_RESULTS, json.dumps(quick("driver"))]
     status, (error,) = run(golden_store("trimmed-head"), tmp_path, command=words, PYSPARK_PYTHON=sys.executable)
     assert status == 1
     assert error.startswith("error: spark.driver.maxResultSize is too small: Total size of serialized results of 1 tasks (")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.golden.stores import GoldenStore
-from tests.tools.faulty_cluster import QUICK_JAVA, spark_home
+from tests.tools.faulty_cluster import quick, spark_home
 from tests.tools.faulty_processes import PATIENCE, java
 from tests.tools.trap import Opened, Trap
 
@@ -85,7 +85,8 @@ def test_spark_submit(trap: Trap, plain: Path, golden_store: Stores, tmp_path: P
     """Its JVM was started there by somebody else. Its driver and its workers are ours. Here without tables, and a verify."""
     store = golden_store("trimmed-head")
     submit: list[str | Path] = [spark_home() / "bin" / "spark-submit", "--master", "local[2]"]
-    submit += ["--driver-java-options", QUICK_JAVA, plain]
+    submit += [word for name, value in quick("driver").items() for word in ("--conf", f"{name}={value}")]
+    submit.append(plain)
     words: list[str | Path] = ["verify", store.path / "rebuilt", "--commitlog", store.path / "commitlog", "--work", tmp_path]
     words += [*store.size_words(), "--broker-version", store.broker_version]
     # A relative path is for executors: here the driver's own Python is taken.

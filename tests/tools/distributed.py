@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.tools.faulty_cluster import QUICK_JAVA, spark_home
+from tests.tools.faulty_cluster import quick, spark_home
 from tests.tools.faulty_processes import ROOT, java
 
 DIST = ROOT / "dist"
@@ -59,10 +59,11 @@ class Place:
         submit += ["--properties-file", str(at / "spark-defaults.conf")]
         # Else Spark tells all that it does.
         log4j2 = (self.folder / "log4j2.properties").as_uri()
-        submit += ["--driver-java-options", f"-Dlog4j2.configurationFile={log4j2} {QUICK_JAVA}"]
+        driver = quick("driver")
+        driver["spark.driver.extraJavaOptions"] += f" -Dlog4j2.configurationFile={log4j2}"
         submit += ["--py-files", str(at / "rocketmq_reindex.zip")]
         submit += ["--archives", f"{at / 'environment.tar.gz'}#environment"]
-        submit += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        submit += [word for name, value in (driver | dict(settings)).items() for word in ("--conf", f"{name}={value}")]
         done = subprocess.run(
             [*submit, str(at / "rmq_reindex.py"), *map(str, words)],
             cwd=self.here or self.folder, env=self.environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
