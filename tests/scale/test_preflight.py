@@ -72,8 +72,8 @@ def test_a_log_twice_as_large(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("queues", "built"),
     [
-        (QUEUES // 4, False),
-        (QUEUES // 8, True),
+        (QUEUES // 8, False),
+        (QUEUES // 16, True),
         *(pytest.param(QUEUES, built, marks=pytest.mark.slow) for built in (False, True)),
     ],
 )
@@ -97,7 +97,7 @@ def test_a_hundred_thousand_queues(queues: int, built: bool, tmp_path: Path) -> 
     assert peak < BARE + (BOUND - BARE) * queues // QUEUES
 
 
-@pytest.mark.parametrize(("count", "most"), [(QUEUES // 4, 40), pytest.param(QUEUES, 20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("count", "most"), [(QUEUES // 10, 40), pytest.param(QUEUES, 20, marks=pytest.mark.slow)])
 def test_more_records_in_a_hundred_thousand_queues(count: int, most: int, tmp_path: Path) -> None:
     """Each part of the log has few records of each queue: what is done for a queue is done once, and not for each part."""
     cases.many_queues(tmp_path / "small", 8)
