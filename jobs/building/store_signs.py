@@ -25,6 +25,7 @@ from rocketmq_reindex.jobs.store.fitting import (
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.lock import LOCK, holder, read_times
 from rocketmq_reindex.jobs.store.queue import StoreQueue, behind_log
+from rocketmq_reindex.jobs.store.queue_units import FileUnits
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
@@ -305,7 +306,8 @@ def names_lost_segments(settings: BuildSettings, log: Commitlog) -> list[str]:
         for _, name, unit_size in QUEUES:
             queues = files.join(store, name)
             for path in {files.parent(entry.path) for entry in queue_files(queues, *LOOKED_AT)}:
-                with contextlib.closing(StoreQueue(path, unit_size == BATCH_UNIT_SIZE, opened, Notes.silent())) as queue:
+                units = FileUnits(path, unit_size == BATCH_UNIT_SIZE, Notes.silent())
+                with contextlib.closing(StoreQueue(units, opened, Notes.silent())) as queue:
                     unit = queue.last_unit()
                     if unit is not None and unit.kind == UNIT:
                         last, reach, folder = max((last, reach, folder), (unit.phy_offset, unit.phy_offset + unit.size, queues))

@@ -24,8 +24,8 @@ from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.consumer_offsets import MergedOffsets, OffsetFile, QueueOfGroup
 from rocketmq_reindex.jobs.store.contents import StoreLog, last_record
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.jobs.store.queue import StoreQueue, open_queue, queue_ids, topics
-from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store, rocksdb_queues
+from rocketmq_reindex.jobs.store.queue import StoreQueue, StoreQueues
+from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, QUEUES
 from rocketmq_reindex.storage_format.record.layout import FLAG_TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
@@ -49,8 +49,8 @@ class _Queues:
     """The queues of a store, each looked at once. One of them is open at a time."""
 
     def __init__(self, question: ConsumersQuestion, notes: Notes) -> None:
-        self._store, self._notes = question.store, notes
-        self.topics = frozenset(topics(question.store, notes))
+        self._notes, self._queues = notes, StoreQueues(question.store, notes)
+        self.topics, self.unread = frozenset(self._queues.topics()), self._queues.unread
         self.log = StoreLog(question.roots, notes)
         self._last = last_record(self.log)
         self._known: dict[tuple[str, int], KnownQueue | None] = {}
@@ -60,7 +60,7 @@ class _Queues:
         """what cannot be read of the open queue"""
 
     def known(self, topic: str, queue_id: int) -> KnownQueue | None:
-        """Return what the store knows of a queue; None where it has no files of it."""
+        """Return what the store knows of a queue; None where it has no such queue."""
         if (topic, queue_id) not in self._known:
             queue = self._queue(topic, queue_id)
             self._known[topic, queue_id] = None if queue is None else self._extent(queue)
@@ -72,7 +72,7 @@ class _Queues:
             self._close_queue()
             self._place, self._lost = (topic, queue_id), Notes.silent()
             if topic in self.topics:
-                self._open = open_queue(self._store, topic, queue_id, self.log, self._lost)
+                self._open = self._queues.open(topic, queue_id, self.log, self._lost)
         return self._open
 
     def _close_queue(self) -> None:
@@ -85,6 +85,7 @@ class _Queues:
     def close(self) -> None:
         """Close what is open."""
         self._close_queue()
+        self._queues.close()
         self.log.close()
 
     def _extent(self, queue: StoreQueue) -> KnownQueue:
@@ -135,7 +136,7 @@ class _Queues:
     @functools.cache  # noqa: B019  it lives as long as the run
     def ids_of(self, topic: str) -> list[int]:
         """Return the numbers of a topic's queues."""
-        return queue_ids(self._store, topic, self._notes) if topic in self.topics else []
+        return self._queues.ids(topic) if topic in self.topics else []
 
 
 def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, progress: ProgressListener) -> None:
@@ -201,8 +202,8 @@ def _check_has_queues(store: str, queues: _Queues) -> None:
     """Raise InputError where no queue is there: each offset would be behind its end."""
     if queues.topics:
         return
-    if found := rocksdb_queues(store):
-        raise InputError(f"{escape(found.folder)}: the queues are in RocksDB, which is not read: build files of them first")
+    if queues.unread:
+        raise InputError(queues.unread)
     raise InputError(
         f"{escape(files.join(store, QUEUES))}: holds no queue: build the queues first: "
         f"rmq-reindex build {escape(store)} --out DIR"

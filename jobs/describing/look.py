@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.fetching import build as fetching_build, record as fe
 from rocketmq_reindex.jobs.publishing.layout import check_laid_out
 from rocketmq_reindex.jobs.store import contents, fitting, folders, lock, settings
 from rocketmq_reindex.jobs.store.queue import behind_log
+from rocketmq_reindex.jobs.store.settings import rocksdb_queues
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions as storage_format_versions
 from rocketmq_reindex.version import __version__
 
@@ -233,15 +234,15 @@ class StoreLook:
 
     def _look_at_queues(self, log: contents.StoreLog) -> None:
         result = self._result
-        if in_rocksdb := settings.rocksdb_queues(self._store):
-            self._problem(f"{in_rocksdb}: these are not looked into")
         found = describing_queues.describe_queues(self._store, log, self._notes)
         result.topics, result.queues, result.messages = found.topics, found.queues, found.messages
         result.queues_looked_into, result.sampled = found.looked_into, found.sampled
         for name, folder, unit in fitting.QUEUES:
             if size := fitting.sampled_sizes(files.join(self._store, folder), unit).usual:
                 result.sizes[name] = size
-        if not in_rocksdb and result.log["segments"]:
+        if found.unread:
+            self._problem(found.unread)
+        elif result.log["segments"]:
             self._judge_queues(found, log)
 
     def _judge_queues(self, queues: describing_queues.QueueContents, log: contents.StoreLog) -> None:
@@ -337,15 +338,26 @@ class StoreLook:
             options, note = self._not_shown(_EVERY_SIZE)
             return {"why": f"the log is damaged: a repair loses least{note}", "commands": [
                 " ".join([advice.repair(settings), *options])]}  # fmt: skip
+        in_rocksdb = rocksdb_queues(self._store) is not None
+        if _QUEUES in self._wrong and in_rocksdb:
+            return self._verify("")
         if _QUEUES in self._wrong:
             return self._build("build the derived files, and put them in place", _EVERY_SIZE)
         if _INDEX in self._wrong:
             return self._build("build the index, and put it in place", _INDEX_SIZES, "index,checkpoint")
+        no_problem = "" if result.problems else "no problem was seen; "
+        if in_rocksdb:
+            return self._verify(no_problem)
         versions = result.fits["versions"]
         version = ["--broker-version", versions[0]] if versions else []
         commands = [showing.shell([*advice.opening("preflight", settings, ""), *version])]
-        no_problem = "" if result.problems else "no problem was seen; "
         return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
+
+    def _verify(self, no_problem: str) -> dict[str, Any]:
+        """Return the verify of a store with queues in RocksDB: no build writes these, and preflight does not know a start on
+        them."""
+        why = f"{no_problem}this compares the queues, the index and the checkpoint with the log"
+        return {"why": why, "commands": [showing.shell(advice.opening("verify", self._settings, ""))]}
 
     def _without_log(self) -> dict[str, Any]:
         if (fetch := self._fetch_of_build()) is not None:

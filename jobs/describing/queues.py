@@ -1,14 +1,15 @@
 """Describe the log, the topics and the queues of a store: by names and ends of files, or by a sample of the log."""
 
+import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store import contents, first_bytes, folders
-from rocketmq_reindex.jobs.store.queue import StoreQueue
+from rocketmq_reindex.jobs.store.queue import StoreQueues
 from rocketmq_reindex.jobs.store.settings import topics_config
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics as storage_format_topics
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits
@@ -132,19 +133,31 @@ class QueueContents:
     """the folder of queues in which that unit stands"""
     names: frozenset[str] = frozenset()
     """the topics that have a queue"""
+    unread: str = ""
+    """why there are queues in RocksDB that cannot be read"""
     sampled: int = 0
     """records of the log that were looked at, where no queue has a file; then ``messages`` of a topic are of these alone"""
 
 
 def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) -> QueueContents:
-    """Return what the files of the queues tell; each costs a few reads at its ends."""
+    """Return what the queues tell; each costs a few reads at its ends."""
+    with contextlib.closing(StoreQueues(store, notes)) as all_queues:
+        return _describe(all_queues, log, notes)
+
+
+def _describe(all_queues: StoreQueues, log: contents.StoreLog, notes: folders.Notes) -> QueueContents:
     queues, held, looked, messages, times = QueueContents(), Counter[str](), Counter[str](), Counter[str](), TopicTimes()
-    for topic, path, batch in _folders(store, notes):
+    queues.unread = all_queues.unread
+    for topic, number in all_queues.each():
         queues.queues += 1
         held[topic] += 1
         if queues.looked_into >= QUEUES_MAX:
             continue
-        queue = StoreQueue(path, batch, log, notes)
+        queue = all_queues.open(topic, number, log, notes)
+        if queue is None:
+            queues.looked_into += 1
+            looked[topic] += 1
+            continue
         try:
             span, unit = queue.span(), queue.last_unit()
             if span is not None and unit is not None:
@@ -153,7 +166,7 @@ def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) ->
                 times.add(topic, _time(log, queue.units, queue.units.end - 1))
                 if unit.kind == UNIT and unit.phy_offset + unit.size > queues.reach:
                     queues.reach, queues.last = unit.phy_offset + unit.size, unit.phy_offset
-                    queues.folder = layouts.BATCH_QUEUES if batch else layouts.QUEUES
+                    queues.folder = queue.part
         finally:
             queue.close()
         queues.looked_into += 1
@@ -197,16 +210,6 @@ def _time(log: contents.StoreLog, units: QueueUnits, position: int) -> int | Non
     unit = units.at(position) if position < units.end else None
     message = log.message(unit.phy_offset) if unit is not None and unit.kind == UNIT else None
     return message.store_time if isinstance(message, Message) else None
-
-
-def _folders(store: str, notes: folders.Notes) -> Iterator[tuple[str, str, bool]]:
-    """Yield (topic, folder, whether of batch ConsumeQueue files) of each queue."""
-    for kind in (layouts.QUEUES, layouts.BATCH_QUEUES):
-        for topic in folders.entries(files.join(store, kind), notes) or []:
-            if topic.kind == files.FOLDER:
-                for queue in folders.entries(topic.path, notes) or []:
-                    if queue.kind == files.FOLDER and layouts.queue_id(queue.name) is not None:
-                        yield topic.name, queue.path, kind == layouts.BATCH_QUEUES
 
 
 def _sample(

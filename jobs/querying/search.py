@@ -13,7 +13,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing.layout import check_laid_out
 from rocketmq_reindex.jobs.store import folders, settings, tag_items
 from rocketmq_reindex.jobs.store.contents import EXPIRED, NOTHING, IndexFiles, IndexSizes, RecordWalk, StoreLog
-from rocketmq_reindex.jobs.store.queue import OffsetSpan, ServedMessage, StoreQueue, queue_folder, topics
+from rocketmq_reindex.jobs.store.queue import OffsetSpan, ServedMessage, StoreQueue, StoreQueues
 from rocketmq_reindex.storage_format.errors import InputError, NoListener, ProgressListener
 from rocketmq_reindex.storage_format.layouts import QUEUES
 from rocketmq_reindex.storage_format.record.message import Message
@@ -103,6 +103,7 @@ class Search:
         self._roots: Sequence[str] = ()
         self._progress = progress or NoListener()
         self._index: IndexFiles | None = None
+        self._queues: StoreQueues | None = None
         settings.check_is_folder(store)
         settings.check_is_store(store)
         if tuple(roots) == settings.roots_of(store):
@@ -249,7 +250,7 @@ class Search:
                 f"{escape(folder)}: is not there: add --scan to read the whole log ({size:,} bytes) instead; "
                 f"{self._command('info')} names the build that makes it anew"
             )
-        hashes = {key_hash(name, key) for name in (topics(self._store, self._notes) if names is None else names)}
+        hashes = {key_hash(name, key) for name in (self.queues.topics() if names is None else names)}
         return itertools.chain.from_iterable(map(index.phy_offsets, hashes))
 
     def _with_tag(self, topic: str, tag: str) -> Iterator[int]:
@@ -277,6 +278,14 @@ class Search:
 
     # -- queues -------------------------------------------------------------------------------------------------------
 
+    @property
+    def queues(self) -> StoreQueues:
+        """The queues of the store, which are looked for once they are asked for."""
+        if self._queues is None:
+            self._queues = StoreQueues(self._store, self._notes)
+            self._opened.callback(self._queues.close)
+        return self._queues
+
     def by_queue(
         self, topic: str, number: int, offset: int | None = None, time: int | None = None, count_max: int = 1
     ) -> Iterator[ServedMessage]:
@@ -285,7 +294,7 @@ class Search:
 
         With ``scan`` the log is read for an offset, and for a time where the queue has no files.
         """
-        queue = self._with_files(topic, number)
+        queue = self._opened_queue(topic, number)
         if self._scan and (offset is not None or queue is None):
             from rocketmq_reindex.jobs.querying.scan import scan_queue
 
@@ -294,16 +303,14 @@ class Search:
 
     def queue(self, topic: str, number: int) -> StoreQueue:
         """Return a queue of the store. Raises InputError where it has no files: that says nothing of its messages."""
-        queue = self._with_files(topic, number)
+        queue = self._opened_queue(topic, number)
         if queue is None:
             folder = files.join(self._store, QUEUES, topic, str(number))
             fault = "is not there" if files.entry_of(folder).kind == files.ABSENT else "holds no file of the queue"
             size = sum(segment.size for segment in self.log.segments)
-            if rocksdb := settings.rocksdb_queues(self._store):
-                raise InputError(
-                    f"{rocksdb}: query reads ConsumeQueue files alone: add --scan to read the whole log ({size:,} bytes)"
-                )
-            near = _near(topic, topics(self._store, self._notes))
+            if self.queues.unread:
+                raise InputError(f"{self.queues.unread}, or add --scan to read the whole log ({size:,} bytes)")
+            near = _near(topic, self.queues.topics())
             raise InputError(
                 f"{escape(folder)}: {fault}: the topic has no such queue, or its files are lost{near}: add --scan "
                 f"to read the whole log ({size:,} bytes) instead; "
@@ -321,7 +328,7 @@ class Search:
 
         ``FilterAPI.buildSubscriptionData`` takes ``a || b`` of a consumer for two tags.
         """
-        if topic is not None and (known := topics(self._store, self._notes)) and topic not in known:
+        if topic is not None and (known := self.queues.topics()) and topic not in known:
             text = f"topic {escape(topic)}: the store has no queue of it{_near(topic, known)}"
             self._notes.add("unknown topic", text, lost=False)
         if message_id is not None and not _OFFSET_ID.fullmatch(message_id):
@@ -336,12 +343,11 @@ class Search:
             )
             self._notes.add("several tags", text, lost=False)
 
-    def _with_files(self, topic: str, number: int) -> StoreQueue | None:
-        folder = queue_folder(self._store, topic, number)
-        queue = StoreQueue(*folder, self.log, self._notes) if folder else None
+    def _opened_queue(self, topic: str, number: int) -> StoreQueue | None:
+        queue = self.queues.open(topic, number, self.log, self._notes)
         if queue is not None:
             self._opened.callback(queue.close)
-        return queue if queue is not None and queue.has_files else None
+        return queue
 
     def in_queue(
         self, queue: StoreQueue, offset: int | None = None, time: int | None = None, count_max: int = 1
@@ -362,7 +368,7 @@ class Search:
         outside = span is not None and offset is not None and not span.first <= offset < span.end
         if span is None or outside or (time is not None and not count):
             stored = "" if span is None or time is None else queue.last_stored()
-            self._notes.add("nothing there", f"{escape(queue.folder)}: has {_span_text(span)}{stored}", lost=False)
+            self._notes.add("nothing there", f"{queue.place}: has {_span_text(span)}{stored}", lost=False)
 
 
 def _near(topic: str, known: list[str]) -> str:

@@ -1,18 +1,24 @@
-"""Messages of one queue, through its ConsumeQueue or batch ConsumeQueue files."""
+"""The queues of a store, and the messages of one: through ConsumeQueue or batch ConsumeQueue files, or through RocksDB."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store.contents import EXPIRED, StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes, entries
-from rocketmq_reindex.storage_format import errors, layouts, showing
-from rocketmq_reindex.storage_format.queue.lookup import EMPTY, MISSING, PRE_BLANK, UNIT, QueueUnits, Unit
+from rocketmq_reindex.jobs.store.queue_units import DatabaseUnits, FileUnits, UnitSource
+from rocketmq_reindex.jobs.store.settings import rocksdb_queues
+from rocketmq_reindex.storage_format import errors, layouts
+from rocketmq_reindex.storage_format.queue.lookup import EMPTY, MISSING, PRE_BLANK, UNIT, Unit
 from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.udfs.times import show_time
+
+if TYPE_CHECKING:
+    from rocketmq_reindex.udfs.queue_database import QueueDatabase
 
 # -------------------------------------------------------------------------------------------------------------- served messages
 # What a search finds.
@@ -33,57 +39,15 @@ class ServedMessage(NamedTuple):
 _WHY: Final = {
     PRE_BLANK: "stands before the queue's first message (pre-blank)",
     EMPTY: "has no unit (zeros stand there)",
-    MISSING: "lies in a part of the queue's files that is missing",
 }
 
 
-def _start(entry: files.Entry) -> int | None:
-    """Return the first logical byte of a queue's file, by its name."""
-    return layouts.first_byte(entry.name) if entry.kind == files.FILE else None
-
-
 class StoreQueue:
-    """One queue of a store."""
+    """One queue of a store. Close it."""
 
-    def __init__(self, folder: str, batch: bool, log: StoreLog, notes: Notes) -> None:
-        self.folder, self.batch = folder, batch
-        self._log, self._notes = log, notes
-        self._entries = []
-        for entry in entries(folder, notes) or []:
-            if _start(entry) is None:
-                notes.add(
-                    "not a file of the queue", f"{showing.escape(entry.path)}: is no file of a queue: not looked at", lost=False
-                )
-            else:
-                self._entries.append(entry)
-        self._entries.sort(key=lambda entry: entry.name)
-        self._pages: dict[int, files.Pages | None] = {}
-        self.units = QueueUnits([(int(e.name), e.size) for e in self._entries], self._read, batch)
-
-    @property
-    def has_files(self) -> bool:
-        return bool(self._entries)
-
-    def _read(self, number: int, at: int, count: int) -> bytes:
-        if number not in self._pages:
-            self._pages[number] = self._open(self._entries[number].path)
-        pages = self._pages[number]
-        try:
-            return pages.read(at, count) if pages is not None else b""
-        except (OSError, errors.InputError) as error:
-            self._unread(self._entries[number].path, error)
-            self._pages[number] = None
-            return b""
-
-    def _open(self, path: str) -> files.Pages | None:
-        try:
-            return files.Pages(path)
-        except (OSError, errors.InputError) as error:
-            self._unread(path, error)
-            return None
-
-    def _unread(self, path: str, error: Exception) -> None:
-        self._notes.add("unreadable queue file", f"{showing.escape(path)}: {showing.reason(error)}")
+    def __init__(self, source: UnitSource, log: StoreLog, notes: Notes) -> None:
+        self.units, self.batch, self.place, self.part = source.units, source.batch, source.place, source.part
+        self._source, self._log, self._notes = source, log, notes
 
     def span(self) -> OffsetSpan | None:
         """Return the queue offsets that the queue's files hold. None for a queue without a unit."""
@@ -139,7 +103,7 @@ class StoreQueue:
 
     def _gap(self, kind: str, position: int, stop: int) -> None:
         offsets = f"offsets {position} to {stop - 1}" if stop - position > 1 else f"offset {position}"
-        why = _WHY.get(kind, "its unit is broken")
+        why = self._source.missing if kind == MISSING else _WHY.get(kind, "its unit is broken")
         self._notes.add("offset without a message", f"{offsets}: {why}", lost=kind != PRE_BLANK)
 
     def position_at_time(self, time: int, every: bool) -> int:
@@ -165,16 +129,8 @@ class StoreQueue:
         return end
 
     def close(self) -> None:
-        for pages in self._pages.values():
-            if pages is not None:
-                pages.close()
-
-
-class ListedFolder(NamedTuple):
-    """The folder of a queue; ``batch``: of batch ConsumeQueue files."""
-
-    path: str
-    batch: bool
+        """Close what is open for this queue."""
+        self._source.close()
 
 
 class OffsetSpan(NamedTuple):
@@ -195,33 +151,97 @@ def behind_log(folder: str, units: str, end: int) -> str:
     )
 
 
-def queue_folder(store: str, topic: str, queue: int) -> ListedFolder | None:
-    """Return the folder of a queue in a store. None where the queue has no folder."""
-    for kind in (layouts.QUEUES, layouts.BATCH_QUEUES):
-        folder = files.join(store, kind, topic, str(queue))
-        if files.entry_of(folder).kind == files.FOLDER:
-            return ListedFolder(folder, kind == layouts.BATCH_QUEUES)
-    return None
+# ----------------------------------------------------------------------------------------------------------------------- queues
+# All queues of a store: in files, in RocksDB, or in both, as rocksdbCQDoubleWriteEnable writes them.
 
 
-def open_queue(store: str, topic: str, queue_id: int, log: StoreLog, notes: Notes) -> StoreQueue | None:
-    """Return a queue of a store, which the caller closes; None where it has no files, or none that its topic could have."""
-    folder = queue_folder(store, topic, queue_id) if path_component(topic) else None
-    queue = StoreQueue(*folder, log, notes) if folder else None
-    return queue if queue is not None and queue.has_files else None
+class StoreQueues:
+    """The queues of a store. Close them, which closes no queue that is open.
+
+    A queue that is in files and in RocksDB is read where it goes further, and a note says so where the two differ.
+    """
+
+    def __init__(self, store: str, notes: Notes) -> None:
+        self._store, self._notes = store, notes
+        self._database: QueueDatabase | None = None
+        self.unread = ""
+        """why there are queues in RocksDB, and not in files, that cannot be read"""
+        found = rocksdb_queues(store)
+        if found is None:
+            return
+        # It brings numpy.
+        from rocketmq_reindex.udfs.queue_database import QueueDatabase
+
+        try:
+            self._database = QueueDatabase(found.folder)
+        except errors.InputError as error:
+            if found.beside:
+                notes.add("queues in RocksDB", f"{error}: the ConsumeQueue files beside it are read", lost=False)
+            else:
+                self.unread = str(error)
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics that have a queue."""
+        names = set[str]()
+        for kind in (layouts.QUEUES, layouts.BATCH_QUEUES):
+            listed = entries(files.join(self._store, kind), self._notes) or []
+            names |= {entry.name for entry in listed if entry.kind == files.FOLDER}
+        return sorted(names.union(map(_text, self._database.queues)) if self._database else names)
+
+    def ids(self, topic: str) -> list[int]:
+        """Return the numbers of the queues that a topic has."""
+        kinds = (layouts.QUEUES, layouts.BATCH_QUEUES) if path_component(topic) else ()
+        listed = (entry for kind in kinds for entry in entries(files.join(self._store, kind, topic), self._notes) or [])
+        names = [entry.name for entry in listed if entry.kind == files.FOLDER]
+        numbers = {int(name) for name in names if name.isascii() and name.isdigit() and name == str(int(name))}
+        return sorted(numbers.union(self._database.queues.get(_bytes(topic), ())) if self._database else numbers)
+
+    def each(self) -> Iterator[tuple[str, int]]:
+        """Yield all queues, by topic and number."""
+        for topic in self.topics():
+            for number in self.ids(topic):
+                yield topic, number
+
+    def open(self, topic: str, queue_id: int, log: StoreLog, notes: Notes) -> StoreQueue | None:
+        """Return a queue, which the caller closes; None where it has no file and is not in RocksDB."""
+        in_files, in_database = self._in_files(topic, queue_id, notes), self._in_database(topic, queue_id, notes)
+        if in_files is None or in_database is None:
+            source = in_files or in_database
+            return None if source is None else StoreQueue(source, log, notes)
+        ends = in_files.units.end, in_database.units.end
+        chosen, other = (in_database, in_files) if ends[1] > ends[0] else (in_files, in_database)
+        if ends[0] != ends[1]:
+            notes.add(
+                "queue of two ends",
+                f"{escape(topic)}/{queue_id}: ends at {ends[0]} in its files, at {ends[1]} in RocksDB: {chosen.place} is read",
+                lost=False,
+            )
+        other.close()
+        return StoreQueue(chosen, log, notes)
+
+    def _in_files(self, topic: str, queue_id: int, notes: Notes) -> FileUnits | None:
+        for kind in (layouts.QUEUES, layouts.BATCH_QUEUES) if path_component(topic) else ():
+            folder = files.join(self._store, kind, topic, str(queue_id))
+            if files.entry_of(folder).kind == files.FOLDER:
+                units = FileUnits(folder, kind == layouts.BATCH_QUEUES, notes)
+                return units if units.has_files else None
+        return None
+
+    def _in_database(self, topic: str, queue_id: int, notes: Notes) -> DatabaseUnits | None:
+        if self._database is None:
+            return None
+        queue = self._database.queue(_bytes(topic), queue_id)
+        return None if self._database.last(queue) is None else DatabaseUnits(self._database, queue, notes)
+
+    def close(self) -> None:
+        """Close the database."""
+        if self._database is not None:
+            self._database.close()
 
 
-def queue_ids(store: str, topic: str, notes: Notes) -> list[int]:
-    """Return the numbers of the queues that a topic has in a store."""
-    kinds = (layouts.QUEUES, layouts.BATCH_QUEUES) if path_component(topic) else ()
-    listed = (entry for kind in kinds for entry in entries(files.join(store, kind, topic), notes) or [])
-    names = [entry.name for entry in listed if entry.kind == files.FOLDER]
-    return sorted({int(name) for name in names if name.isascii() and name.isdigit() and name == str(int(name))})
+def _text(topic: bytes) -> str:
+    return topic.decode("utf-8", "surrogateescape")
 
 
-def topics(store: str, notes: Notes) -> list[str]:
-    """Return the names of all topics that have a queue."""
-    names = set()
-    for kind in (layouts.QUEUES, layouts.BATCH_QUEUES):
-        names |= {entry.name for entry in entries(files.join(store, kind), notes) or [] if entry.kind == files.FOLDER}
-    return sorted(names)
+def _bytes(topic: str) -> bytes:
+    return topic.encode("utf-8", "surrogateescape")

@@ -351,13 +351,13 @@ def of_build(settings: StoreSettings, only: Iterable[str]) -> list[str]:
     return warnings
 
 
-def check_verified(store: str, only: Iterable[str], advice: str = "") -> list[str]:
-    """Return notes on a store whose queues are to be compared. Raises InputError where they lie in RocksDB alone."""
+def check_files_are_compared(store: str, only: Iterable[str]) -> list[str]:
+    """Return notes on a store of which ConsumeQueue files are compared. Raises InputError where there is RocksDB alone."""
     in_rocksdb = rocksdb_queues(store) if layouts.QUEUES in only else None
     if in_rocksdb is None:
         return []
     if not in_rocksdb.beside:
-        raise errors.InputError(f"{in_rocksdb}: verify compares ConsumeQueue files alone{advice}")
+        raise errors.InputError(f"{in_rocksdb}: --against compares ConsumeQueue files alone: verify each store by itself")
     return [f"{in_rocksdb}: only the ConsumeQueue files beside it are compared"]
 
 

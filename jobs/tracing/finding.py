@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.querying.search import RECORDS_MAX, Search
 from rocketmq_reindex.jobs.querying.shown import told_body
 from rocketmq_reindex.jobs.store.contents import BEYOND, FILLER, NOTHING, RecordWalk, last_record
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.jobs.store.queue import StoreQueue, open_queue, queue_ids, topics
+from rocketmq_reindex.jobs.store.queue import StoreQueue
 from rocketmq_reindex.jobs.tracing.timeline import Trace, TracedStore
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, QUEUES
@@ -76,11 +76,13 @@ class StoreTracer:
     def __init__(self, store: TracedStore, asked: Trace, notes: Notes, progress: ProgressListener) -> None:
         self.store, self._asked, self.notes = store, asked, notes
         self.search = Search(store.path, store.roots, notes, scan=asked.scan, progress=progress)
-        known = set(topics(store.path, notes)) | (self.search.topics_of_log() if asked.scan else set())
+        known = set(self.search.queues.topics()) | (self.search.topics_of_log() if asked.scan else set())
         self._by_unique_key: dict[str, list[Belonging]] = {}
         # No record has the name of an LMQ as its topic. A name of the log may be no name of a folder.
         self._topics = sorted(name for name in known if path_component(name) and not name.startswith(LMQ_PREFIX))
         if not self._topics and not asked.scan:
+            if self.search.queues.unread:
+                raise InputError(f"{self.search.queues.unread}, or add --scan to read the whole log instead")
             folder = escape(files.join(store.path, QUEUES))
             raise InputError(
                 f"{folder}: holds no queue, and the index has keys by topic alone: add --scan to read the whole log instead"
@@ -198,7 +200,7 @@ class StoreTracer:
     # -- queues -------------------------------------------------------------------------------------------------------
 
     def _opened(self, topic: str, queue_id: int, notes: Notes) -> StoreQueue | None:
-        return open_queue(self.store.path, topic, queue_id, self.search.log, notes)
+        return self.search.queues.open(topic, queue_id, self.search.log, notes)
 
     def unit_of(self, record: Message) -> Unit | None:
         """Return the unit at a record's place in its queue; None where the queue has none there, or no files."""
@@ -228,7 +230,7 @@ class StoreTracer:
         since = min((each.record.phy_offset for each in belonging), default=0)
         places = {each.place for each in belonging if each.is_at_clients}
         taken = [topic for topic in self._topics if m.kind_of(topic) == m.POP] if places else []
-        revive = [(topic, number) for topic in taken for number in queue_ids(self.store.path, topic, self.notes)]
+        revive = [(topic, number) for topic in taken for number in self.search.queues.ids(topic)]
         timed = revive or any(each.kind == m.TIMER for each in belonging)
         timers = [(TIMER_TOPIC, 0)] if timed and TIMER_TOPIC in self._topics else []
         topics_asked = [topic.encode() for topic, _, _ in places]

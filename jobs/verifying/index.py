@@ -306,6 +306,7 @@ def check_checkpoint(
         len(with_units),
         max((s.time_max for s in dispatched), default=0),
         dispatched[-1].last_dispatched if dispatched else 0,
+        bool(settings.database),
     )
     stored, differences, usual = checkpoint.compare_checkpoint(data, times, index.ends(), settings.rules)
     findings.tally.merge(differences)

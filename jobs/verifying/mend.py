@@ -172,6 +172,8 @@ def advise(
     if (log.inner_batches or batches) and not settings.batch_topics:
         text = "there are batch queues, which a build drops without --topics-config: verify with it"
         mend.leave_out((QUEUES,), text, repairs=False)
+    if settings.database:
+        mend.leave_out((QUEUES,), "the queues are in RocksDB, and a build writes files")
     if idle_queues:
         text = f"queues that hold units of expired records alone: {idle_queues}: a build drops them"
         mend.leave_out((QUEUES,), f"{text}, and a broker then numbers their messages from 0: keep their folders")
@@ -199,7 +201,8 @@ class _Records:
 
     def light_queue(self, tally: Tally) -> str:
         """Return the name of a queue whose units are of records that name it as a light queue; "" for none."""
-        if self._settings.lmq:
+        # A name in a database is no folder's: it may lead out of the store.
+        if self._settings.lmq or self._settings.database:
             return ""
         for kind in ("queue-unit-extra", "queue-unit-other"):
             for example in tally.examples.get(kind, ()):

@@ -40,6 +40,7 @@ from rocketmq_reindex.udfs.incremental.scan_store import ScanStore, read_sealed,
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.staging import Positions, mean_of
 from rocketmq_reindex.udfs.verify import listing, queue_files, queues as verify_queues
+from rocketmq_reindex.udfs.verify.database import ListDatabase
 from rocketmq_reindex.version import __version__
 
 # -------------------------------------------------------------------------------------------------------------------------- log
@@ -301,6 +302,7 @@ class QueueResult:
             ("broker", "out of order, as a broker's dispatcher puts them"),
             ("made anew", "made anew, and out of order since then, as a broker's dispatcher puts them"),
             ("skipped", "out of order, and not compared: a sample shows too little of them"),
+            ("out of order", "out of order, and not compared: RocksDB has each unit at the queue offset that its record names"),
         ):
             if counts.get(order):
                 notes.append(f"{counted(counts[order], 'queue')} {text}")
@@ -326,12 +328,23 @@ class QueueComparison:
     def list_files(self) -> PartFindings:
         """Return what is wrong with the list of files. Their rows go to the tasks that get the units of their queues."""
         settings, findings = self.settings, PartFindings(figures={"files": Counter(), "sizes": Counter()})
+        if settings.database:
+            self._list_database(findings)
+            return findings
         self._list(QUEUES, settings.cq_file_size, False, findings)
         if settings.batch_topics and not self.unread:
             self._list(BATCH_QUEUES, settings.batch_cq_file_size, True, findings)
         if ext_folder(settings.store):
             self._list(EXT_QUEUES, settings.cq_ext_file_size, False, findings, rows=False)
         return findings
+
+    def _list_database(self, findings: PartFindings) -> None:
+        scan, settings = self.scan, self.settings
+        lister = ListDatabase(settings.database, scan.task.keys, settings.batch_topics)
+        for listed in listing.ListingResult.read(scan.engine.scan(lister, 1)):
+            findings.figures["database_queues"] = listed.queues
+        if settings.batch_topics:
+            findings.notes.append("queues of batch topics in RocksDB are not compared")
 
     def _list(self, kind: str, file_size: int, batch: bool, findings: PartFindings, *, rows: bool = True) -> None:
         scan, settings = self.scan, self.settings
@@ -360,7 +373,8 @@ class QueueComparison:
         folder = files.join(settings.store, kind)
         return queue_files.QueueTask(
             folder, file_size, self.segments, log, self.unread, rules.opens_empty_queue_file, self.stale,
-            ext_folder(settings.store) if kind == QUEUES else "", self.scan.task.filters if kind == QUEUES else None,
+            ext_folder(settings.store) if kind == QUEUES else "", settings.database,
+            self.scan.task.filters if kind == QUEUES else None,
         )  # fmt: skip
 
     def units(self, accepted: list[RangeSummary]) -> Work:
@@ -383,7 +397,7 @@ class QueueComparison:
         left_out, place = scan.left_out(accepted), (scan.staging, self._mean(accepted))
         verify = verify_queues.VerifyQueues(*place, self._task(QUEUES, settings.cq_file_size, rules), self.order.placements)
         result.take(queue_files.QueuesResult.read(scan.engine.reduce(handover.UNITS, left_out, None, verify)))
-        if settings.batch_topics and not self.unread:
+        if settings.batch_topics and not self.unread and not settings.database:
             batches = verify_queues.VerifyBatches(
                 *place, self._task(BATCH_QUEUES, settings.batch_cq_file_size, rules), self.order.batches
             )

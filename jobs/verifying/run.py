@@ -62,8 +62,8 @@ class Verify:
         chosen = verifying_parts.sampled(log.segments, self.settings.sample)
         planning.check_range_size(self.settings.range_size, sum(segment.data_end - segment.start for segment in chosen))
         self.result.notes += [*self.settings.conf_notes, *broker_notes(self.settings)]
-        advice = ": leave the queues out, by --only index,checkpoint,log"
-        self.result.notes += store_settings.check_verified(self.settings.store, self.settings.only, advice)
+        self.settings, notes = verifying_work.of_database(self.settings)
+        self.result.notes += notes
         scans = verifying_parts.scans_of(self.settings)
         self.settings = verifying_work.of_build(self.settings)
         if "broker_version" not in self.settings.named:
@@ -289,7 +289,7 @@ class Against(Verify):
         logs = logs or self.settings.logs()
         self.result.notes += broker_notes(self.settings)
         for store in (self.a, self.b):
-            self.result.notes += store_settings.check_verified(store, self.settings.only)
+            self.result.notes += store_settings.check_files_are_compared(store, self.settings.only)
         self.settings, notes = verifying_work.take_sizes(verifying_work.of_build(self.settings))
         self.result.notes += notes
         leftovers, work = self.result.leftovers, self.settings.work

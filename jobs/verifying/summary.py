@@ -113,6 +113,8 @@ class VerifyResult(Result):
     """records at the end of a queue that have no unit, since nobody can tell whether they are in line: no consumer gets them"""
     idle_queues: int = 0
     """number of queues that hold units of expired records alone"""
+    database_queues: int = 0
+    """number of queues in RocksDB that were compared"""
     incremental: dict[str, int] | None = None
     """of an incremental verify: ``bytes_read`` of the log, its ``ranges``, and ``ranges_known`` from earlier verifies"""
     notes: list[str] = field(default_factory=list)
@@ -229,6 +231,8 @@ class VerifyResult(Result):
         queues, index = (
             counted(self.files[part], kind) for part, kind in (("consumequeue", "ConsumeQueue file"), ("index", "IndexFile"))
         )
+        if self.database_queues:
+            queues = f"{counted(self.database_queues, 'queue')} in RocksDB"
         if self.against:
             return [
                 f"compared {counted(self.bytes, 'byte')} of both logs, {units} in {queues}, {index}",

@@ -18,6 +18,7 @@ from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.publishing.layout import SIZES, Leftovers
 from rocketmq_reindex.jobs.store.fitting import QUEUES, UsualSizes, index_files, index_sizes, queue_files, without_items
 from rocketmq_reindex.jobs.store.folders import entries_in
+from rocketmq_reindex.jobs.store.settings import rocksdb_queues
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
@@ -25,6 +26,7 @@ from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE,
 from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
+from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.scan.extended import FILTERS
 from rocketmq_reindex.udfs.staging import StagingFolder
 
@@ -96,6 +98,22 @@ FILES_ASKED: Final = 1000
 """ConsumeQueue files whose size is looked at"""
 
 
+def of_database(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
+    """Return settings that name the RocksDB database where the queues are, if they are in no file, and notes.
+
+    Raises InputError where it cannot be read.
+    """
+    found = rocksdb_queues(settings.store) if layouts.QUEUES in settings.only else None
+    if found is None:
+        return settings, []
+    if found.beside:
+        return settings, [f"{found}: only the ConsumeQueue files beside it are compared"]
+    with contextlib.closing(QueueDatabase(found.folder)) as database:
+        dispatched = database.dispatched()
+    told = "does not say how far" if dispatched is None else f"says that the log is dispatched up to {dispatched}"
+    return dataclasses.replace(settings, database=found.folder), [f"{found}: it is compared, and {told}"]
+
+
 def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
     """Return settings with what the files of the store say, and a line on each that was taken from them. Raises InputError."""
     notes = list[str]()
@@ -124,11 +142,18 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
             changes["batch_topics"] = next(filter(None, map(batch_topics_of, (settings.store, *settings.log_stores))), ())
         except InputError:
             notes.append("config/topics.json cannot be read: batch queues are not known")
-    names = [entry.name for entry in entries_in(files.join(settings.store, layouts.QUEUES))]
-    if not settings.lmq and any(name.startswith(LMQ_PREFIX) for name in names):
+    if not settings.lmq and any(name.startswith(LMQ_PREFIX) for name in _topics(settings)):
         changes["lmq"] = True
         notes.append("light message queues are there: compared as with --lmq")
     return dataclasses.replace(settings, **changes, sizes_known=known), notes  # type: ignore[arg-type]  # names of settings
+
+
+def _topics(settings: VerifySettings) -> Iterator[str]:
+    """Yield the topics that have queues, in files or in RocksDB alone."""
+    yield from (entry.name for entry in entries_in(files.join(settings.store, layouts.QUEUES)))
+    if settings.database:
+        with contextlib.closing(QueueDatabase(settings.database)) as database:
+            yield from (topic.decode("utf-8", "surrogateescape") for topic in database.queues)
 
 
 def _index_sizes(settings: VerifySettings) -> tuple[int, int, bool]:
@@ -173,9 +198,14 @@ def ext_folder(store: str) -> str:
 def filters_of(settings: VerifySettings, fits: Collection[str]) -> tuple[ConsumerFilters | None, list[str]]:
     """Return by which registrations the bit maps of consumequeue_ext are checked, and notes.
 
-    None where there is no such folder, and where a run with a memory compares the tagsCodes in it alone. ``fits`` are the
-    versions that may have written the store, where nobody named one.
+    None where there is no such folder, and where a run with a memory compares the tagsCodes in it alone. Without registrations
+    where store times are compared alone. ``fits`` are the versions that may have written the store, where nobody named one.
     """
+    if settings.database:
+        # Units in RocksDB have a store time, and no bit map.
+        if settings.incremental:
+            return None, ["queues in RocksDB: --incremental compares no store times"]
+        return ConsumerFilters(), []
     if layouts.QUEUES not in settings.only or not ext_folder(settings.store):
         return None, []
     if settings.incremental:

@@ -48,6 +48,9 @@ class StoreTimes:
     latest_time: int = 0
     last_record: int = 0
     """absolute offset of the last record"""
+    in_rocksdb: bool = False
+    """whether the queues are in RocksDB: a start then asks these how far the log is dispatched, and not the checkpoint's times
+    (``CommitLog.isMappedFileMatchedRecover``, 5.3.3)"""
 
 
 def compare_checkpoint(
@@ -136,6 +139,8 @@ def _index_ahead(checkpoint: Checkpoint, store: StoreTimes, index: list[IndexEnd
 
 def _times(checkpoint: Checkpoint, store: StoreTimes, rules: VersionRules, tally: Tally) -> None:
     """Check physic and logics. The broker's own rebuild leaves physic 0; a start dispatches again from the lower of both."""
+    if store.in_rocksdb:
+        return
     # Where the clock jumps back the last record may be older than the last one with a unit. Below 0 all times are alike.
     log_time = max(0, min(store.last_time, store.last_unit_time)) if store.unit_records else 0
     if 0 < checkpoint.physic < log_time and checkpoint.logics < log_time and not rules.thorough_flush:

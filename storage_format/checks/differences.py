@@ -58,6 +58,8 @@ KINDS: Final = {
     "queue-ext": Kind(
         QUEUES, "unit of consumequeue_ext with another store time, or without bits of a group that takes the message", _QUEUE
     ),
+    "queue-unit-time": Kind(QUEUES, "unit in RocksDB with another store time than its record's", _QUEUE),
+    "queue-end": Kind(QUEUES, "end of a queue in RocksDB that names another place of the log than the unit there", _QUEUE),
     "queue-unit-batch": Kind(QUEUES, "unit of a batch queue with wrong offsets, count or time", _QUEUE),
     "queue-shifted": Kind(QUEUES, "units shifted from a queue offset on", _QUEUE),
     "queue-pre-blank": Kind(QUEUES, "bytes before a queue's first unit that are not pre-blank, or pre-blank elsewhere", _QUEUE),

@@ -102,6 +102,8 @@ class QueueView:
     extended: Callable[[Int64s], tuple[Mask, Mask]] | None = None
     """Returns which of some expected units have another store time in ``consumequeue_ext``, and which lack bits there. Their
     rows have more columns (``udfs.scan.extended``)."""
+    extended_kind: str = "queue-ext"
+    """the kind of these differences"""
 
 
 # ----------------------------------------------------------------------------------------------------------------------- queues
@@ -186,7 +188,9 @@ class UnitChecker:
                 if self.first_bad < 0:
                     self.first_bad = first
                 path = self._view.path(first)
-                self.tally.add("queue-ext", int(np.count_nonzero(wrong)), path, first, f"{self.named(first)}: {text}")
+                self.tally.add(
+                    self._view.extended_kind, int(np.count_nonzero(wrong)), path, first, f"{self.named(first)}: {text}"
+                )
 
     def _classify(self, rows: Int64s, units: Int64s, equal: Mask) -> tuple[npt.NDArray[np.int8], Int64s]:
         """Return what each slot is, and how far the unit stands off where that is known."""

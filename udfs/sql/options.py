@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import layouts
@@ -117,26 +118,34 @@ def index_folder(path: str) -> str:
     return _folders(path, (layouts.INDEX,), _has_index_files)[0]
 
 
-def queue_folders(path: str) -> list[tuple[str, bool]]:
-    """Return the folders of topics of the store ``path``, or ``path`` itself if it is one.
+class QueueFolder(NamedTuple):
+    """A folder of the queues of a store. ``consumequeue`` may hold folders of topics and the files of a database."""
 
-    With each comes whether its queues are batch ones. Raises InputError for any other path, and for a store whose ConsumeQueues
-    lie in RocksDB.
-    """
+    path: str
+    batch: bool
+    """whether its queues are batch ones"""
+    in_rocksdb: bool = False
+    """whether it holds a RocksDB database"""
+
+
+def queue_folders(path: str) -> list[QueueFolder]:
+    """Return the folders of queues of the store ``path``, or ``path`` itself if it is one. Raises InputError for any other
+    path."""
     separate = files.join(path, layouts.SEPARATE)
+    has_separate = _is_folder(separate) and _has_database(separate)
     try:
         folders = _folders(path, (layouts.QUEUES, layouts.BATCH_QUEUES), _has_queues)
     except InputError:
-        if files.entry_of(separate).kind != files.FOLDER:
+        if not has_separate:
             raise
-        folders = [separate]
-    for folder in folders:
-        entries = files.listing(folder)
-        names = layouts.rocksdb_files(entry.name for entry in entries if entry.kind == files.FILE)
-        # A broker with rocksdbCQDoubleWriteEnable writes ConsumeQueue files as well.
-        if folder == separate or (names and not any(entry.kind == files.FOLDER for entry in entries)):
-            raise InputError(f"{escape(folder)}: holds ConsumeQueues in RocksDB: this source reads ConsumeQueue files alone")
-    return [(folder, _named(folder, layouts.BATCH_QUEUES)) for folder in folders]
+        folders = []
+    folders += [separate] if has_separate else []
+    return [QueueFolder(folder, _named(folder, layouts.BATCH_QUEUES), _has_database(folder)) for folder in folders]
+
+
+def _has_database(folder: str) -> bool:
+    entries = files.listing(folder)
+    return bool(layouts.rocksdb_files(entry.name for entry in entries if entry.kind == files.FILE))
 
 
 def _folders(path: str, names: tuple[str, ...], holds: Callable[[str], bool]) -> list[str]:
@@ -173,6 +182,8 @@ def _has_index_files(folder: str) -> bool:
 
 
 def _has_queues(folder: str) -> bool:
+    if _has_database(folder):
+        return True
     topics = (entry for entry in files.listing(folder) if entry.kind == files.FOLDER)
     queues = (entry for topic in topics for entry in files.listing(topic.path) if layouts.queue_id(entry.name) is not None)
     return any(_has_segments(queue.path) for queue in queues if queue.kind == files.FOLDER)

@@ -23,8 +23,9 @@ from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.messages.batches import BIT_MAP, fields
 from rocketmq_reindex.udfs.scan.extended import FILTERS, stored_filters
 from rocketmq_reindex.udfs.sql.base import Source, SourceReader, in_one_line, log, narrow_bounds, narrow_topics
-from rocketmq_reindex.udfs.sql.derived_files import ConsumeQueueSource, IndexSource
+from rocketmq_reindex.udfs.sql.index_source import IndexSource
 from rocketmq_reindex.udfs.sql.options import Words, bounds_of, commitlog_folder
+from rocketmq_reindex.udfs.sql.queue_source import ConsumeQueueSource
 
 # -------------------------------------------------------------------------------------------------------------------- commitlog
 

@@ -82,6 +82,8 @@ class ListingResult(handover.TaskResult):
     files: int = 0
     bytes: int = 0
     """sizes of the files"""
+    queues: int = 0
+    """of a database"""
 
 
 @dataclass(frozen=True)

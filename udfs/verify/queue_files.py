@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -101,6 +101,47 @@ class _Led(NamedTuple):
     bits: npt.NDArray[np.uint8]
 
 
+class QueueSlots(Protocol):
+    """One queue of a store as a row of slots: in files (``QueueFiles``) or in RocksDB (``DatabaseQueue``)."""
+
+    shown: str
+    """what the store calls the queue, escaped"""
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """For each file, or for all of a queue in RocksDB, [position of its first slot, position behind its last one)."""
+
+    def __len__(self) -> int:
+        """Return how many files there are, or whether RocksDB has the queue."""
+
+    def lacking(self, listed: bool) -> str:
+        """Return what a queue lacks of which there is nothing; ``listed``: the store has a folder for it."""
+
+    def path(self, position: int) -> str:
+        """Return where a slot lies in the store, escaped."""
+
+    def read(self, position: int, count: int) -> Int64s:
+        """Return ``count`` slots (int64, fields of the unit by slots): zeros where there is nothing."""
+
+    def check_extended(self, rows: Int64s, filters: ConsumerFilters, topic: str) -> tuple[Mask, Mask]:
+        """Return for expected units (``QueueView.extended``) which have another store time, and which lack bits."""
+
+    def check_end(self, tally: Tally) -> None:
+        """Add what is wrong with what the store says of the queue's end."""
+
+    def data_from(self, position: int) -> int:
+        """Return the position of the first slot from there on that may not be zeros."""
+
+    def first_offset(self, log_start: int) -> int:
+        """Return the phy_offset of the first unit whose record has not expired; -1 for none."""
+
+    def empty_end(self) -> int | None:
+        """Return the first slot of a file without any unit that a broker keeps as the queue's last file; None for none."""
+
+    def holds_expired(self, log_start: int) -> bool:
+        """Return whether any unit is of a record before ``log_start``, where the log begins."""
+
+
 class QueueFiles:
     """The files of one queue as one row of slots (``MappedFileQueue`` of a ``ConsumeQueue``, RocketMQ 5.3).
 
@@ -134,6 +175,10 @@ class QueueFiles:
 
     def __len__(self) -> int:
         return len(self._table)
+
+    def lacking(self, listed: bool) -> str:
+        """Return what a queue lacks that has no file; ``listed``: the store has a folder for it."""
+        return "file" if listed else "folder"
 
     def path(self, position: int) -> str:
         """Return the path in the store of the file that has a slot, escaped."""
@@ -175,6 +220,9 @@ class QueueFiles:
         has_bits = led.units.bit_map_size[there] == filters.bit_map_size(topic)
         wrong[1, at] = has_bits & (needed & ~led.bits[there]).any(axis=1)
         return wrong[0], wrong[1]
+
+    def check_end(self, _tally: Tally) -> None:
+        """Do nothing: files say no more of a queue's end than where their units end."""
 
     def _read(self, position: int, count: int) -> Int64s:
         raw = np.zeros(count * self._size, np.uint8)
@@ -266,6 +314,9 @@ QUEUES_LISTED: Final = 1000
 MISSING: Final = "queue-unit-missing"
 IN_ORDER, LOGICAL, BROKER, REMADE, SKIPPED = "in order", "logical", "broker", "made anew", "skipped"
 """The orders that a queue may have; of a SKIPPED one a sample says too little."""
+UNORDERED: Final = "out of order"
+"""The order of a queue in RocksDB whose records' queue offsets do not rise: two may be the same, and one unit stands there."""
+NOT_COMPARED: Final = (SKIPPED, UNORDERED)
 EMPTY_ENDS: Final = "empty ends"
 """Count of queues with an empty file at their end."""
 IDLE: Final = "idle"
@@ -290,6 +341,8 @@ class QueueTask:
     """[low, high) of old records behind the log's end"""
     ext: str = ""
     """the folder ``consumequeue_ext``, where there is one"""
+    database: str = ""
+    """the folder of the database, where the queues are in RocksDB and not in files"""
     filters: ConsumerFilters | None = None
     """the registrations by which its bit maps are checked; None where neither these nor store times are"""
 
@@ -298,7 +351,7 @@ class QueueTask:
         """How many columns the rows of units have."""
         return UNIT_COLUMNS if self.filters is None else COLUMNS + self.filters.words
 
-    def extended(self, held: QueueFiles, topic: str) -> Callable[[Int64s], tuple[Mask, Mask]] | None:
+    def extended(self, held: QueueSlots, topic: str) -> Callable[[Int64s], tuple[Mask, Mask]] | None:
         """Return the check of what a queue has in ``consumequeue_ext`` (``QueueView.extended``); None where there is none."""
         filters = self.filters
         return None if filters is None else lambda rows: held.check_extended(rows, filters, topic)
@@ -353,7 +406,7 @@ class QueuesResult(TaskResult):
         return cls(**fields)
 
     def add(
-        self, key: tuple[bytes, int], checked: UnitChecker, queue_files: QueueFiles, order: str, listed: bool, task: QueueTask,
+        self, key: tuple[bytes, int], checked: UnitChecker, queue_files: QueueSlots, order: str, listed: bool, task: QueueTask,
         empty: int | None = None,
     ) -> None:  # fmt: skip
         """Take in the queue ``key``, compared in the order that fits it best.
@@ -361,13 +414,12 @@ class QueuesResult(TaskResult):
         ``listed``: the store has a folder for it. ``empty`` is the position of the first slot of an empty file at its end.
         """
         name = escape(key[0].decode("utf-8", "surrogateescape"))
-        tally = Tally() if order == SKIPPED else checked.tally
+        tally = Tally() if order in NOT_COMPARED else checked.tally
         if empty is not None:
             tally.add("queue-file-empty", 1, queue_files.path(empty), empty, "holds no unit, and the queue goes up to it")
         lost = tally.counts.get(MISSING, 0)
         if lost and not len(queue_files):
-            lacking = "file" if listed else "folder"
-            text = f"queue has no {lacking}: {counted(lost, 'unit')} from {checked.named(checked.first)} on"
+            text = f"queue has no {queue_files.lacking(listed)}: {counted(lost, 'unit')} from {checked.named(checked.first)} on"
             tally.replace(MISSING, Example(queue_files.shown, checked.first, text))
         self.counts["queues"] += 1
         self.counts["differing"] += tally.total > 0

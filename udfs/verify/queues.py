@@ -1,5 +1,6 @@
 """Compare the files of ConsumeQueues, plain and batch ones, with the log: one task gets all of a queue."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,9 +18,11 @@ from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.storage_format.topics import WAITING_TOPICS
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.order.placements import Placements
+from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.scan.extended import ExtFiles
 from rocketmq_reindex.udfs.staging import BucketsPosition, StagingFolder
 from rocketmq_reindex.udfs.verify import queue_files
+from rocketmq_reindex.udfs.verify.database import DatabaseQueue
 from rocketmq_reindex.udfs.verify.listing import FILES_FIRST, RUNS_NEXT
 
 # ----------------------------------------------------------------------------------------------------------------------- queues
@@ -39,7 +42,16 @@ class _CheckedQueue:
     table: list[tuple[int, int]] = field(default_factory=list)
     runs: list[Int64s] = field(default_factory=list)
     checks: list[tuple[str, UnitChecker, queue_placement.PlacementTable | None]] | None = None
-    files: queue_files.QueueFiles | None = None
+    files: queue_files.QueueSlots | None = None
+
+
+@dataclass
+class _Tools:
+    """What the queues of a task are looked up with."""
+
+    heads: queue_files.RecordHeads
+    odd: Placements[queue_placement.PlacementTable]
+    database: QueueDatabase | None = None
 
 
 @dataclass(frozen=True)
@@ -56,8 +68,16 @@ class VerifyQueues:
     placements: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        result, heads = queue_files.QueuesResult(), queue_files.RecordHeads(self.task.segments)
         odd = Placements(self.placements, lambda key, kept, fills: queue_placement.PlacementTable(kept, fills, _waits(key[0])))
+        tools = _Tools(queue_files.RecordHeads(self.task.segments), odd)
+        if not self.task.database:
+            yield from self._compared(batches, tools)
+            return
+        with contextlib.closing(QueueDatabase(self.task.database)) as tools.database:
+            yield from self._compared(batches, tools)
+
+    def _compared(self, batches: Iterator[pa.RecordBatch], tools: _Tools) -> Iterator[pa.RecordBatch]:
+        result = queue_files.QueuesResult()
         queues: dict[tuple[bytes, int], _CheckedQueue] = {}
         position = BucketsPosition(self.staging, "queues", self.mean)
         for cells_of_bucket in handover.by_bucket(batches):
@@ -71,24 +91,17 @@ class VerifyQueues:
                     elif cell.sort_key == RUNS_NEXT:
                         queue.runs.append(rows)
                     else:
-                        self._take((name, queue_id), queue, rows, heads, odd)
+                        self._take((name, queue_id), queue, rows, tools)
                         position.moved(cell.bucket, rows.shape[1])
-            self._finish(queues, result, heads, odd)
+            self._finish(queues, result, tools)
         position.ended()
         yield handover.batch([result])
 
-    def _take(
-        self,
-        key: tuple[bytes, int],
-        queue: _CheckedQueue,
-        rows: Int64s,
-        heads: queue_files.RecordHeads,
-        odd: Placements[queue_placement.PlacementTable],
-    ) -> None:
+    def _take(self, key: tuple[bytes, int], queue: _CheckedQueue, rows: Int64s, tools: _Tools) -> None:
         if queue.checks is None:
-            self._open(key, queue, heads, odd)
+            self._open(key, queue, tools)
         for order, check, table in queue.checks or ():
-            if order == queue_files.SKIPPED:
+            if order in queue_files.NOT_COMPARED:
                 continue
             if table is None:
                 check.expect(rows)
@@ -96,29 +109,29 @@ class VerifyQueues:
                 placed = table.apply(rows)
                 check.expect(placed[:, np.argsort(placed[0], kind="stable")])
 
-    def _open(
-        self,
-        key: tuple[bytes, int],
-        queue: _CheckedQueue,
-        heads: queue_files.RecordHeads,
-        odd: Placements[queue_placement.PlacementTable],
-    ) -> None:
-        task = self.task
-        name = key[0].decode("utf-8", "surrogateescape")
+    def _slots(self, key: tuple[bytes, int], queue: _CheckedQueue, tools: _Tools) -> queue_files.QueueSlots:
+        if tools.database is not None:
+            return DatabaseQueue(tools.database, key)
+        task, name = self.task, key[0].decode("utf-8", "surrogateescape")
         ext = ExtFiles(files.join(task.ext, name, str(key[1]))) if task.ext else None
         bits = task.filters.bit_map_size(name) if task.filters else 0
-        queue.files = held = queue_files.QueueFiles(task.folder, QUEUES, key, queue.table, task.file_size, ext=ext, bits=bits)
+        return queue_files.QueueFiles(task.folder, QUEUES, key, queue.table, task.file_size, ext=ext, bits=bits)
+
+    def _open(self, key: tuple[bytes, int], queue: _CheckedQueue, tools: _Tools) -> None:
+        task, name = self.task, key[0].decode("utf-8", "surrogateescape")
+        queue.files = held = self._slots(key, queue, tools)
 
         def offset_of(phy_offset: int) -> int | None:
-            head = heads.at(phy_offset)
+            head = tools.heads.at(phy_offset)
             if head is None:
                 return None
             return head.queue_offset if (head.topic, head.queue_id) == (name, key[1]) else -1
 
         view = QueueView(held.read, held.spans, held.data_from, offset_of, held.path, task.log, task.unread, stale=task.stale,
-                         extended=task.extended(held, name))  # fmt: skip
+                         extended=task.extended(held, name),
+                         extended_kind="queue-unit-time" if task.database else "queue-ext")  # fmt: skip
         queue.checks = []
-        logical = odd.get(key) if queue.runs else None
+        logical = tools.odd.get(key) if queue.runs and not task.database else None
         for order, table in self._orders(queue.runs, held, logical, _waits(key[0])):
             # Where a broker appends in the wrong place, a unit does not stand at its record's offset.
             order_view = (
@@ -130,7 +143,7 @@ class VerifyQueues:
         queue.runs = []
 
     def _orders(
-        self, parts: list[Int64s], held: queue_files.QueueFiles, logical: queue_placement.PlacementTable | None, waits: bool
+        self, parts: list[Int64s], held: queue_files.QueueSlots, logical: queue_placement.PlacementTable | None, waits: bool
     ) -> list[tuple[str, queue_placement.PlacementTable | None]]:
         """Return the orders that the queue may have: one, or several for a queue out of order. ``logical``: where that puts
         it."""
@@ -140,6 +153,10 @@ class VerifyQueues:
         columns = columns[:, np.argsort(columns[2], kind="stable")]
         follows = columns[0, 1:] == columns[0, :-1] + columns[1, :-1]
         used_up = (columns[2] == columns[3]).any()
+        if self.task.database:
+            # Each unit stands at its record's own queue offset, also behind a gap.
+            rises = (columns[0, 1:] >= columns[0, :-1] + columns[1, :-1]).all() and not used_up
+            return [(queue_files.IN_ORDER if rises else queue_files.UNORDERED, None)]
         if follows.all() and not used_up and logical is None:
             return [(queue_files.IN_ORDER, None)]
         if self.task.unread and used_up:
@@ -180,12 +197,11 @@ class VerifyQueues:
         return between
 
     def _finish(
-        self, queues: dict[tuple[bytes, int], _CheckedQueue], result: queue_files.QueuesResult, heads: queue_files.RecordHeads,
-        odd: Placements[queue_placement.PlacementTable],
+        self, queues: dict[tuple[bytes, int], _CheckedQueue], result: queue_files.QueuesResult, tools: _Tools
     ) -> None:  # fmt: skip
         for key, queue in sorted(queues.items()):
             if queue.checks is None:
-                self._open(key, queue, heads, odd)
+                self._open(key, queue, tools)
             self._close(key, queue, result)
         queues.clear()
 
@@ -193,10 +209,12 @@ class VerifyQueues:
         assert queue.checks is not None
         assert queue.files is not None
         for order, check, _ in queue.checks:
-            if order != queue_files.SKIPPED:
+            if order not in queue_files.NOT_COMPARED:
                 check.finish()
         # The order that fits best; of two equal ones, that of a build.
-        order, check, _ = min(queue.checks, key=lambda c: c[1].tally.total if c[0] != queue_files.SKIPPED else 0)
+        order, check, _ = min(queue.checks, key=lambda c: c[1].tally.total if c[0] not in queue_files.NOT_COMPARED else 0)
+        if order not in queue_files.NOT_COMPARED:
+            queue.files.check_end(check.tally)
         empty = queue.files.empty_end()
         if empty is not None and self.task.opens_empty:
             result.counts[queue_files.EMPTY_ENDS] += 1  # its own dispatcher leaves such files

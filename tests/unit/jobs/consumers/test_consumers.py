@@ -13,7 +13,7 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.store import consumer_offsets
-from rocketmq_reindex.jobs.store.queue import StoreQueue
+from rocketmq_reindex.jobs.store.queue_units import FileUnits
 from tests.golden.stores import GoldenStore
 from tests.tools.derived_store import write_store
 from tests.tools.encode import EPOCH, Message, encode
@@ -239,7 +239,7 @@ def test_queues_that_end_before_the_log(make: Make) -> None:
 def test_a_queue_that_cannot_be_read(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is said of it, and nothing is set there."""
     store = make(*orders(5), offsets={"Orders@billing": {0: 3}})
-    monkeypatch.setattr(StoreQueue, "_open", lambda queue, path: queue._unread(path, OSError(5, "Input/output error")))
+    monkeypatch.setattr(FileUnits, "_open", lambda queue, path: queue._unread(path, OSError(5, "Input/output error")))
     found = rr.consumers(store)
     assert [(row.state, row.end, row.left) for row in found] == [("unknown", None, None)]
     assert (found.exit_status, "Input/output error" in found.warnings[-1]) == (4, True)

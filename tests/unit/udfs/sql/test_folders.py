@@ -11,14 +11,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.udfs.sql.base import Source
-from rocketmq_reindex.udfs.sql.derived_files import ConsumeQueueSource, IndexSource
-from rocketmq_reindex.udfs.sql.options import commitlog_folder, index_folder, queue_folders
+from rocketmq_reindex.udfs.sql.index_source import IndexSource
+from rocketmq_reindex.udfs.sql.options import QueueFolder, commitlog_folder, index_folder, queue_folders
+from rocketmq_reindex.udfs.sql.queue_source import ConsumeQueueSource
 from rocketmq_reindex.udfs.sql.sources import CommitlogSource
 from tests.tools.read_rows import make_reader, read_rows
 
 FIND: dict[str, Callable[[str], Any]] = {
     "commitlog": commitlog_folder,
-    "consumequeue": lambda path: queue_folders(path)[0][0],
+    "consumequeue": lambda path: queue_folders(path)[0].path,
     "index": index_folder,
 }
 SOURCES: dict[str, type[Source]] = {"commitlog": CommitlogSource, "consumequeue": ConsumeQueueSource, "index": IndexSource}
@@ -83,21 +84,19 @@ def test_a_store_may_have_the_name_of_a_folder(tmp_path: Path) -> None:
 
 def test_both_kinds_of_queues(tmp_path: Path) -> None:
     (tmp_path / "batchconsumequeue").mkdir()
-    batch = (str(tmp_path / "batchconsumequeue"), True)
+    batch = QueueFolder(str(tmp_path / "batchconsumequeue"), True)
     assert queue_folders(str(tmp_path)) == [batch]
-    assert queue_folders(batch[0]) == [batch]
+    assert queue_folders(batch.path) == [batch]
     (tmp_path / "consumequeue").mkdir()
-    assert queue_folders(str(tmp_path)) == [(str(tmp_path / "consumequeue"), False), batch]
+    assert queue_folders(str(tmp_path)) == [QueueFolder(str(tmp_path / "consumequeue"), False), batch]
 
 
 @pytest.mark.parametrize("folder", ["consumequeue", "consumequeue_rocksdb"])
 def test_queues_in_rocksdb(folder: str, tmp_path: Path) -> None:
     (tmp_path / folder).mkdir()
     (tmp_path / folder / "MANIFEST-000005").write_bytes(b"x")
-    with pytest.raises(InputError, match="holds ConsumeQueues in RocksDB"):
-        make_reader(ConsumeQueueSource, tmp_path)
-    (tmp_path / "consumequeue" / "TopicA" / "0").mkdir(parents=True)
-    assert read_rows(ConsumeQueueSource, tmp_path) == []
+    with pytest.raises(InputError, match="RocksDB cannot read it"):
+        read_rows(ConsumeQueueSource, tmp_path)
 
 
 def test_no_password_is_shown(tmp_path: Path) -> None:

@@ -13,6 +13,9 @@ import org.apache.rocketmq.remoting.protocol.RemotingSerializable;
 import org.apache.rocketmq.remoting.protocol.body.TopicConfigSerializeWrapper;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
+import org.apache.rocketmq.store.queue.ConsumeQueueStoreInterface;
+import org.apache.rocketmq.store.queue.RocksDBConsumeQueueStore;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /** The store of RocketMQ 5.x; {@code clock}, if not null, gives the store timestamps. */
@@ -24,6 +27,17 @@ final class OracleStore extends DefaultMessageStore {
             (topic, queueId, offset, tagsCode, storeTime, bitMap, properties) -> { },
             new BrokerConfig(), topics(Path.of(config.getStorePathRootDir(), "config", "topics.json")));
         this.clock = clock;
+    }
+
+    /** What RocksDBMessageStore has in the place of files; its other parts are other times of the same work. */
+    @Override
+    public ConsumeQueueStoreInterface createConsumeQueueStore() {
+        return getMessageStoreConfig().isEnableRocksDBStore() ? new RocksDBConsumeQueueStore(this) : super.createConsumeQueueStore();
+    }
+
+    @Override
+    public ConsumeQueueInterface getConsumeQueue(String topic, int queueId) {
+        return getMessageStoreConfig().isEnableRocksDBStore() ? findConsumeQueue(topic, queueId) : super.getConsumeQueue(topic, queueId);
     }
 
     /** Compaction topics need a broker; without this the store only leaves an empty compaction/ folder behind. */

@@ -1,0 +1,147 @@
+"""Read a RocksDB database of a folder, and leave that folder as it is.
+
+RocksDB locks a database that it opens for writing, and the library keeps a file of its own in the folder. So the database is
+opened for reading alone, in a temporary folder of links to its files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketmq_reindex.files.entries import FILE, listing
+from rocketmq_reindex.files.uris import is_remote
+from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.showing import escape
+
+if TYPE_CHECKING:
+    from rocksdict import Rdict
+
+_COPIED: Final = ("CURRENT", "IDENTITY", "MANIFEST-", "OPTIONS-")
+"""what a running broker replaces or appends to; the rest it only adds and deletes"""
+_OPEN_MAX: Final = 256
+"""files that RocksDB keeps open"""
+_READ_AHEAD: Final = 2 << 20
+_MISSING: Final = "ConsumeQueues in RocksDB are read with rocksdict: pip install 'rocketmq-reindex[rocksdb]'"
+
+
+def _database_files(folder: str) -> list[str]:
+    return layouts.rocksdb_files(entry.name for entry in listing(folder) if entry.kind == FILE)
+
+
+class Database:
+    """A RocksDB database that is open for reading. Close it.
+
+    A broker that runs may go on: what is read is the database of the moment of opening, without what the broker has in memory.
+    """
+
+    def __init__(self, folder: str) -> None:
+        """Open the database of ``folder``. Raises InputError where it is none, is broken, or is on another machine."""
+        self.shown = escape(folder)
+        if is_remote(folder):
+            raise InputError(f"{self.shown}: a RocksDB database is read from a local folder alone: copy the folder first")
+        try:
+            import rocksdict
+        except ImportError:
+            raise InputError(f"{self.shown}: {_MISSING}") from None
+        self._library: Any = rocksdict
+        self._close = contextlib.ExitStack()
+        self._families: dict[str, Rdict] = {}
+        try:
+            with self._failures():
+                links = self._close.enter_context(tempfile.TemporaryDirectory(prefix="rmq-reindex-rocksdb-"))
+                self._link(folder, links)
+                names = rocksdict.Rdict.list_cf(links)
+                others = {name: self._options() for name in names if name != "default"}
+                database = rocksdict.Rdict(
+                    links, self._options(), column_families=others, access_type=rocksdict.AccessType.read_only()
+                )
+                self._close.callback(database.close)
+                self._families = {name: database if name == "default" else database.get_column_family(name) for name in names}
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def _link(folder: str, links: str) -> None:
+        folder = os.path.abspath(folder)
+        for name in _database_files(folder):
+            if name.startswith(_COPIED):
+                shutil.copyfile(os.path.join(folder, name), os.path.join(links, name))
+        # The table of files is older than this list, so the list has all that the table names and no broker has deleted.
+        for name in _database_files(folder):
+            if not name.startswith(_COPIED):
+                os.symlink(os.path.join(folder, name), os.path.join(links, name))
+
+    def _options(self) -> Any:
+        options = self._library.Options(raw_mode=True)
+        options.set_max_open_files(_OPEN_MAX)
+        options.set_skip_stats_update_on_db_open(True)
+        return options
+
+    @contextlib.contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Raise InputError for what RocksDB says: it raises plain exceptions."""
+        try:
+            yield
+        except InputError:
+            raise
+        except Exception as error:
+            raise InputError(f"{self.shown}: RocksDB cannot read it: {escape(str(error), 300)}") from error
+
+    def check_families(self, *names: str) -> None:
+        """Raise InputError where the database lacks one of some column families."""
+        lacking = [name for name in names if name not in self._families]
+        if lacking:
+            raise InputError(f"{self.shown}: has no column family {lacking[0]!a}: these are no ConsumeQueues")
+
+    def get(self, family: str, key: bytes) -> bytes | None:
+        """Return the value of a key; None where there is none. Raises InputError where it cannot be read."""
+        with self._failures():
+            value: bytes | None = self._families[family].get(key)
+            return value
+
+    def pairs(self, family: str, low: bytes = b"", high: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the pairs of keys in [low, high), in order. Raises InputError where they cannot be read."""
+        options = self._library.ReadOptions()
+        options.set_readahead_size(_READ_AHEAD)
+        options.fill_cache(False)
+        if high is not None:
+            options.set_iterate_upper_bound(high)
+        with self._failures():
+            yield from self._items(family, from_key=low, read_opt=options)
+
+    def _items(self, family: str, **options: Any) -> Iterator[tuple[bytes, bytes]]:
+        items: Iterator[tuple[Any, Any]] = iter(self._families[family].items(**options))
+        return items
+
+    def first(self, family: str, low: bytes, high: bytes) -> tuple[bytes, bytes] | None:
+        """Return the first pair of keys in [low, high); None for none."""
+        options = self._library.ReadOptions()
+        options.set_iterate_upper_bound(high)
+        with self._failures():
+            return next(self._items(family, from_key=low, read_opt=options), None)
+
+    def last(self, family: str, low: bytes, high: bytes) -> tuple[bytes, bytes] | None:
+        """Return the last pair of keys in [low, high); None for none."""
+        options = self._library.ReadOptions()
+        options.set_iterate_lower_bound(low)
+        options.set_iterate_upper_bound(high)
+        with self._failures():
+            return next(self._items(family, backwards=True, read_opt=options), None)
+
+    def close(self) -> None:
+        """Close the database, and remove the links."""
+        self._families.clear()
+        self._close.close()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,119 @@
+"""Keys and values of the ConsumeQueues that a broker keeps in RocksDB, with ``storeType=defaultRocksDB`` and the like.
+
+The column family ``default`` has a unit for each message of a queue (``RocksDBConsumeQueueTable``, 5.3.3), the
+family ``offset`` where each queue begins and ends (``RocksDBConsumeQueueOffsetTable``). A key begins with the topic's
+length, so that the units of a queue stand together, in the order of their queue offsets.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+UNITS, OFFSETS = "default", "offset"
+"""The two column families."""
+ROCKSDB_UNIT: Final = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8"), ("store_time", ">i8")])
+"""The value of a unit: 28 bytes, of which the first 20 are those of a unit in a file; store_time in ms."""
+CHECKPOINT_TOPIC: Final = b"CHECKPOINT_TOPIC"
+"""The topic under whose ``max`` stands how far the log is dispatched (``TopicValidator.RMQ_SYS_ROCKSDB_OFFSET_TOPIC``)."""
+_MARK: Final = b"\x01"
+_OFFSET_LAYOUT: Final = struct.Struct(">qq")
+_QUEUE_OFFSET: Final = struct.Struct(">q")
+_INT32: Final = struct.Struct(">i")
+_MAX, _MIN = b"max", b"min"
+_HEAD: Final = 5
+"""bytes of a key before the topic"""
+_UNIT_TAIL, _OFFSET_TAIL = 14, 9
+"""bytes of a key behind the topic"""
+
+Int64s = npt.NDArray[np.int64]
+
+
+class QueueName(NamedTuple):
+    """A queue: its topic in bytes (UTF-8), and its id."""
+
+    topic: bytes
+    queue_id: int
+
+
+class QueueEnd(NamedTuple):
+    """What the family ``offset`` says of one end of a queue: the unit that stands there."""
+
+    queue: QueueName
+    is_max: bool
+    """whether it is the queue's last unit; else its first one, which a broker corrects when it is asked"""
+    phy_offset: int
+    queue_offset: int
+
+
+def unit_prefix(queue: QueueName) -> bytes:
+    """Return what the keys of all units of a queue begin with."""
+    topic = queue.topic
+    return _INT32.pack(len(topic)) + _MARK + topic + _MARK + _INT32.pack(queue.queue_id) + _MARK
+
+
+def unit_key(prefix: bytes, queue_offset: int) -> bytes:
+    """Return the key of a queue's unit; ``prefix`` as ``unit_prefix`` has it."""
+    return prefix + _QUEUE_OFFSET.pack(queue_offset)
+
+
+def behind(prefix: bytes) -> bytes:
+    """Return the first key behind all units of a queue; ``prefix`` as ``unit_prefix`` has it."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+def end_key(queue: QueueName, is_max: bool) -> bytes:
+    """Return the key in the family ``offset`` of a queue's last unit (``is_max``), or of its first one."""
+    topic = queue.topic
+    return b"".join((
+        _INT32.pack(len(topic)), _MARK, topic, _MARK, _MAX if is_max else _MIN, _MARK, _INT32.pack(queue.queue_id),
+    ))  # fmt: skip
+
+
+CHECKPOINT_KEY: Final = end_key(QueueName(CHECKPOINT_TOPIC, 0), is_max=True)
+"""Its value is the byte of the log behind the last record that was dispatched (int64)."""
+
+
+def queue_of_unit(key: bytes) -> QueueName | None:
+    """Return the queue of a unit's key; None for a key of another kind."""
+    length = len(key) - _HEAD - _UNIT_TAIL
+    if length < 0 or _INT32.unpack_from(key)[0] != length:
+        return None
+    tail = key[_HEAD + length :]
+    if key[4:5] != _MARK or tail[:1] != _MARK or tail[5:6] != _MARK:
+        return None
+    return QueueName(key[_HEAD : _HEAD + length], _INT32.unpack_from(tail, 1)[0])
+
+
+def queue_end(key: bytes, value: bytes) -> QueueEnd | None:
+    """Return what a pair of the family ``offset`` says; None for one of another kind, as the check point."""
+    length = len(key) - _HEAD - _OFFSET_TAIL
+    if length < 0 or len(value) != _OFFSET_LAYOUT.size or _INT32.unpack_from(key)[0] != length:
+        return None
+    tail = key[_HEAD + length :]
+    if key[4:5] != _MARK or tail[:1] != _MARK or tail[4:5] != _MARK or tail[1:4] not in (_MAX, _MIN):
+        return None
+    queue = QueueName(key[_HEAD : _HEAD + length], _INT32.unpack_from(tail, 5)[0])
+    return QueueEnd(queue, tail[1:4] == _MAX, *_OFFSET_LAYOUT.unpack(value))
+
+
+def end_value(phy_offset: int, queue_offset: int) -> bytes:
+    """Return the value of a pair in the family ``offset``."""
+    return _OFFSET_LAYOUT.pack(phy_offset, queue_offset)
+
+
+def queue_offsets(keys: Sequence[bytes]) -> Int64s:
+    """Return the queue offsets (int64) of keys of units."""
+    return np.frombuffer(b"".join(key[-8:] for key in keys), ">i8").astype(np.int64)
+
+
+def units(values: Sequence[bytes]) -> npt.NDArray[np.void]:
+    """Return units (ROCKSDB_UNIT) of their values. A value of another length than a unit's is zeros."""
+    size = ROCKSDB_UNIT.itemsize
+    if any(len(value) != size for value in values):
+        values = [value if len(value) == size else bytes(size) for value in values]
+    return np.frombuffer(b"".join(values), ROCKSDB_UNIT)

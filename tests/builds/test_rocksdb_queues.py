@@ -1,0 +1,326 @@
+"""ConsumeQueues in RocksDB, as real brokers wrote them: read, verified, asked and compared with ConsumeQueue files.
+
+rocksdb-5.3 is of a broker with storeType=defaultRocksDB, rocksdb-5.5 of one with rocksdbCQDoubleWriteEnable. Each has in
+pairs.txt all pairs as the broker's own jar of RocksDB reads them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rocksdict
+
+import rocketmq_reindex as rr
+from rocketmq_reindex.files.rocksdb import Database
+from rocketmq_reindex.jobs.commands import query
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.queue import rocksdb as pairs
+from rocketmq_reindex.storage_format.queue.rocksdb import QueueEnd, QueueName
+from rocketmq_reindex.udfs.queue_database import QueueDatabase
+from rocketmq_reindex.udfs.sql.queue_source import ConsumeQueueSource
+from tests.golden.stores import unpack
+from tests.tools.local_verify import kinds, local_verify
+from tests.tools.read_rows import read_rows
+
+NAMES = ("rocksdb-5.3", "rocksdb-5.5")
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Path:
+    """A store with both kinds of ConsumeQueues."""
+    return unpack("rocksdb-5.5", tmp_path).path
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Path:
+    """The same store without ConsumeQueue files."""
+    store = unpack("rocksdb-5.5", tmp_path / "alone").path
+    without_files(store)
+    return store
+
+
+def without_files(store: Path) -> None:
+    for topic in (store / "consumequeue").iterdir():
+        if topic.is_dir():
+            shutil.rmtree(topic)
+
+
+def state(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    return {
+        path.name: (path.stat().st_mtime_ns, path.stat().st_ino, path.read_bytes())
+        for path in folder.iterdir()
+        if path.is_file()
+    }
+
+
+def changed(store: Path, puts: dict[bytes, bytes | None], family: str = "default") -> None:
+    """Write pairs into the database of a store, or delete them (None)."""
+    raw = rocksdict.Options(raw_mode=True)
+    database = rocksdict.Rdict(str(store / "consumequeue"), raw, column_families={"offset": rocksdict.Options(raw_mode=True)})
+    of_family = database if family == "default" else database.get_column_family(family)
+    for key, value in puts.items():
+        if value is None:
+            of_family.delete(key)
+        else:
+            of_family[key] = value
+    database.close()
+    (store / "consumequeue" / "rocksdict-config.json").unlink(missing_ok=True)
+
+
+def unit(queue: QueueName, offset: int) -> bytes:
+    return pairs.unit_key(pairs.unit_prefix(queue), offset)
+
+
+# --------------------------------------------------------------------------------------------------------------------- reading
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pairs_as_the_jar_reads_them(name: str, tmp_path: Path) -> None:
+    """And the folder is as it was, to the byte and the moment."""
+    store = unpack(name, tmp_path).path
+    folder = store / "consumequeue"
+    before = state(folder)
+    with Database(str(folder)) as database:
+        ours = [
+            f"{family}\t{key.hex()}\t{value.hex()}"
+            for family in ("default", "offset")
+            for key, value in database.pairs(family)
+        ]  # fmt: skip
+    assert ours == (store / "pairs.txt").read_text().splitlines()
+    assert state(folder) == before
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_queues_and_their_ends(name: str, tmp_path: Path) -> None:
+    database = QueueDatabase(str(unpack(name, tmp_path).path / "consumequeue"))
+    try:
+        queues = [(topic, number) for topic, ends in database.queues.items() for number in ends]
+        assert queues == [(topic, number) for topic in (b"orders-0", b"orders-1") for number in (0, 1)]
+        for queue in map(QueueName._make, queues):
+            last = database.last(queue)
+            assert last is not None
+            found = [(at.tolist(), units) for at, units in database.units(queue, 0, last.queue_offset + 1)]
+            offsets = [offset for at, _ in found for offset in at]
+            first = database.first(queue)
+            assert offsets == list(range(first or 0, last.queue_offset + 1))
+            assert int(found[-1][1]["phy_offset"][-1]) == last.phy_offset
+            assert database.value(queue, last.queue_offset + 1) is None
+        end = max(end.phy_offset for ends in database.queues.values() for end in ends.values())
+        dispatched = database.dispatched()
+        assert dispatched is not None
+        assert dispatched > end
+    finally:
+        database.close()
+
+
+def test_keys_are_parsed_back() -> None:
+    queues = [
+        QueueName(b"", 0),
+        QueueName("thème".encode(), 7),
+        QueueName(b"\x01\x00\x01", 2**31 - 1),
+        QueueName(b"x" * 300, 1),
+    ]
+    for queue in queues:
+        prefix = pairs.unit_prefix(queue)
+        key = pairs.unit_key(prefix, 5)
+        assert pairs.queue_of_unit(key) == queue
+        assert prefix <= key < pairs.behind(prefix)
+        for is_max in (True, False):
+            value = pairs.end_value(8, 9)
+            assert pairs.queue_end(pairs.end_key(queue, is_max), value) == QueueEnd(queue, is_max, 8, 9)
+            assert pairs.queue_end(pairs.end_key(queue, is_max), value[:8]) is None
+        for length in range(len(key)):
+            assert pairs.queue_of_unit(key[:length]) is None
+        assert pairs.queue_of_unit(bytes([255]) + key[1:]) is None
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [("CURRENT", b"MANIFEST-999999\n"), ("MANIFEST-000005", b""), ("000011.sst", b"no table")],
+    ids=lambda it: str(it[0]),
+)
+def test_a_broken_database(spoil: tuple[str, bytes], alone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (alone / "consumequeue" / spoil[0]).write_bytes(spoil[1])
+    summary = local_verify(alone)
+    assert summary.exit == 1
+    assert str(summary.error).startswith(f"{alone}/consumequeue: RocksDB cannot read it: ")
+    assert query([str(alone), "--topic", "orders-0", "--queue", "0", "--offset", "3"]) == 1
+    assert f"{alone}/consumequeue: RocksDB cannot read it: " in capsys.readouterr().err
+    with pytest.raises(InputError, match="RocksDB cannot read it"):
+        read_rows(ConsumeQueueSource, alone)
+
+
+def test_another_database(tmp_path: Path) -> None:
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    rocksdict.Rdict(str(tmp_path / "other"), options).close()
+    with pytest.raises(InputError, match="has no column family 'offset': these are no ConsumeQueues"):
+        QueueDatabase(str(tmp_path / "other"))
+    with pytest.raises(InputError, match="read from a local folder alone"):
+        QueueDatabase("s3://bucket/store/consumequeue")
+
+
+def test_without_the_library(
+    both: Path, alone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    summary = local_verify(alone)
+    assert (summary.exit, "pip install 'rocketmq-reindex[rocksdb]'" in str(summary.error)) == (1, True)
+    words = ["--topic", "orders-0", "--queue", "0", "--offset", "3"]
+    assert query([str(alone), *words]) == 1
+    assert "pip install 'rocketmq-reindex[rocksdb]', or add --scan to read the whole log" in capsys.readouterr().err
+    assert query([str(alone), *words, "--scan"]) == 0
+    assert query([str(both), *words]) == 0
+    assert "the ConsumeQueue files beside it are read" in capsys.readouterr().err
+
+
+# ----------------------------------------------------------------------------------------------------------------------- verify
+
+
+def test_a_sound_store(both: Path, alone: Path) -> None:
+    summary = local_verify(alone)
+    assert (summary.exit, kinds(summary)) == (0, {})
+    assert (summary.units, summary.units_there, summary.queues, summary.database_queues) == (95, 95, 4, 4)
+    assert "compared 95 units in 4 queues in RocksDB" in summary.to_text()
+    (note,) = [note for note in summary.notes if "RocksDB" in note]
+    assert note.endswith("it is compared, and says that the log is dispatched up to 22160")
+    summary = local_verify(both)
+    assert (summary.exit, kinds(summary), summary.database_queues) == (0, {}, 0)
+    assert any("only the ConsumeQueue files beside it are compared" in note for note in summary.notes)
+
+
+def test_what_a_start_without_queues_loses(tmp_path: Path) -> None:
+    """A broker that makes its queues in RocksDB anew passes over the record at offset 0 (5.3.3; 5.5.1 does the same)."""
+    summary = local_verify(unpack("rocksdb-5.3", tmp_path).path)
+    assert summary.exit == 4
+    assert kinds(summary) == {"queue-unit-missing": 1, "index-item-missing": 4}
+    (missing,) = [finding for finding in summary.findings if finding["kind"] == "queue-unit-missing"]
+    assert "nothing instead of phy_offset 0" in json.dumps(missing)
+    assert "no build is advised: the queues are in RocksDB, and a build writes files" in summary.to_text()
+
+
+def spoilt() -> Iterator[Any]:
+    """(name, pairs written over by their key's value, family, kinds that verify finds)"""
+    queue = QueueName(b"orders-0", 0)
+
+    def field(at: int, size: int) -> Any:
+        return lambda value: value[:at] + bytes([value[at + size - 1] ^ 1] * size) + value[at + size :]
+
+    yield pytest.param(unit(queue, 3), lambda _: None, "default", {"queue-unit-missing": 1}, id="missing")
+    yield pytest.param(unit(queue, 3), field(8, 4), "default", {"queue-unit-size": 1}, id="size")
+    yield pytest.param(unit(queue, 3), field(12, 8), "default", {"queue-unit-tags": 1}, id="tags")
+    yield pytest.param(unit(queue, 3), field(20, 8), "default", {"queue-unit-time": 1}, id="time")
+    yield pytest.param(unit(queue, 3), lambda value: value[:20], "default", {"queue-unit-missing": 1}, id="short")
+    yield pytest.param(unit(queue, 3), field(0, 8), "default", {"queue-unit-no-record": 1}, id="place")
+    yield pytest.param(pairs.end_key(queue, True), lambda _: None, "offset", {"queue-unit-missing": None}, id="no-end")
+    yield pytest.param(
+        pairs.end_key(queue, True), lambda value: value[:8] + (5).to_bytes(8, "big"), "offset",
+        {"queue-unit-missing": None, "queue-end": 1}, id="early-end",
+    )  # fmt: skip
+    yield pytest.param(
+        pairs.end_key(queue, True), lambda value: bytes(8) + value[8:], "offset", {"queue-end": 1}, id="end-elsewhere"
+    )
+    yield pytest.param(
+        pairs.end_key(QueueName(b"other", 0), True), lambda _: pairs.end_value(460, 0), "offset",
+        {"queue-end": 1}, id="queue-without-units",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "spoil", "family", "found"), [*spoilt()])
+def test_spoilt(key: bytes, spoil: Any, family: str, found: dict[str, int | None], alone: Path) -> None:
+    with Database(str(alone / "consumequeue")) as database:
+        value = database.get(family, key)
+    changed(alone, {key: spoil(value)}, family)
+    summary = local_verify(alone)
+    assert summary.exit == 4
+    assert kinds(summary).keys() == found.keys()
+    assert all(count in (None, kinds(summary)[kind]) for kind, count in found.items())
+    example = json.dumps(summary.findings)
+    assert "consumequeue/" in example
+
+
+def test_units_behind_the_end_are_not_served(alone: Path) -> None:
+    """A broker that cut its log leaves them, and others take their place."""
+    queue = QueueName(b"orders-0", 0)
+    end = QueueDatabase(str(alone / "consumequeue")).last(queue)
+    assert end is not None
+    changed(alone, {unit(queue, end.queue_offset + offset): b"\x01" * 28 for offset in (1, 2, 9)})
+    assert local_verify(alone).exit == 0
+
+
+def test_a_hostile_name(alone: Path) -> None:
+    """It leads nowhere, and is shown escaped."""
+    hostile = QueueName(b"../../x\x1b[31m", 0)
+    changed(alone, {unit(hostile, 0): (460).to_bytes(8, "big") + bytes(20)})
+    changed(alone, {pairs.end_key(hostile, True): pairs.end_value(460, 0)}, "offset")
+    summary = local_verify(alone)
+    assert summary.exit == 4
+    assert "\x1b" not in summary.to_text()
+    topics = {row["topic"] for row in read_rows(ConsumeQueueSource, alone)}
+    assert topics == {"orders-0", "orders-1", hostile.topic.decode()}
+
+
+# -------------------------------------------------------------------------------------------------------------------- questions
+
+
+def test_asked_as_files_are(both: Path, alone: Path) -> None:
+    """Every message of every queue, times, info, consumers and the data source: the same answers as of the files."""
+    files = shutil.copytree(both, both.with_name("files"))
+    for path in (files / "consumequeue").iterdir():
+        if path.is_file():
+            path.unlink()
+    (files / "config").mkdir()
+    offsets = {"orders-0@audit": {"0": 3, "1": 99}, "orders-1@audit": {"0": 0}}
+    (files / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    shutil.copytree(files / "config", alone / "config")
+    rows = read_rows(ConsumeQueueSource, files)
+    for row in rows:
+        for store in (files, alone):
+            found = rr.query(str(store), topic=row["topic"], queue=row["queueId"], offset=row["consumeQueueOffset"])
+            assert [message.phy_offset for message in found.messages] == [row["commitLogOffset"]]
+    for time in ("2023-11-14T22:15:00Z", "2023-11-14T22:17:30Z"):
+        found, expected = (rr.query(str(store), topic="orders-1", queue=1, time=time) for store in (alone, files))
+        assert [message.phy_offset for message in found.messages] == [message.phy_offset for message in expected.messages]
+    assert rr.info(str(alone)).topics == rr.info(str(files)).topics
+    assert [dataclasses.replace(row, source=None) for row in rr.consumers(str(alone)).groups] == [
+        dataclasses.replace(row, source=None) for row in rr.consumers(str(files)).groups
+    ]
+    database = read_rows(ConsumeQueueSource, alone)
+    assert [row | {"storeTimestamp": None, "storeTime": None} for row in database] == rows
+    assert [row for row in read_rows(ConsumeQueueSource, both) if row["topic"]] == rows
+    assert all(row["storeTimestamp"] for row in database)
+    assert read_rows(ConsumeQueueSource, alone, topic="orders-1", queueId="0") == [
+        row for row in database if (row["topic"], row["queueId"]) == ("orders-1", 0)
+    ]
+
+
+def test_a_queue_of_two_ends(both: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What goes further is read, and the difference is said."""
+    queue = QueueName(b"orders-0", 0)
+    end = QueueDatabase(str(both / "consumequeue")).last(queue)
+    assert end is not None
+    last = ["--topic", "orders-0", "--queue", "0", "--offset", str(end.queue_offset)]
+    with (both / "consumequeue" / "orders-0" / "0" / f"{0:020d}").open("r+b") as file:
+        file.seek(20 * end.queue_offset)
+        file.write(bytes(20))
+    assert query([str(both), *last]) == 0
+    told = f"orders-0/0: ends at {end.queue_offset} in its files, at {end.queue_offset + 1} in RocksDB: {both}/consumequeue: "
+    assert f"{told}orders-0/0 is read" in capsys.readouterr().err
+    changed(both, {pairs.end_key(queue, True): None}, "offset")
+    assert query([str(both), *last]) == 0
+    assert "orders-0/0: has the offsets 0 to 31" in capsys.readouterr().err
+
+
+def test_a_folder_of_their_own(alone: Path) -> None:
+    """With useSeparateStorePathForRocksdbCQ (5.5)."""
+    (alone / "consumequeue").rename(alone / "consumequeue_rocksdb")
+    assert local_verify(alone).exit == 0
+    assert len(read_rows(ConsumeQueueSource, alone)) == 95
+    assert len(rr.query(str(alone), topic="orders-0", queue=0, offset=2).messages) == 1

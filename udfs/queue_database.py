@@ -1,0 +1,91 @@
+"""The ConsumeQueues that a broker keeps in RocksDB: which there are, where each begins and ends, and its units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_reindex.files.rocksdb import Database
+from rocketmq_reindex.storage_format.queue import rocksdb
+from rocketmq_reindex.storage_format.queue.rocksdb import OFFSETS, ROCKSDB_UNIT, UNITS, QueueEnd, QueueName
+
+BATCH: int = 1 << 16
+"""units that are read at once"""
+
+
+class QueueDatabase:
+    """The queues of a database, which is open for reading. Close it."""
+
+    def __init__(self, folder: str) -> None:
+        """Open the database of ``folder``. Raises InputError where it cannot be read, or holds no queues."""
+        self._database = Database(folder)
+        self.folder, self.shown = folder, self._database.shown
+        try:
+            self._database.check_families(UNITS, OFFSETS)
+        except BaseException:
+            self.close()
+            raise
+
+    def ends(self) -> Iterator[QueueEnd]:
+        """Yield both ends of all queues as the database has them. A broker corrects the first one when it is asked."""
+        for key, value in self._database.pairs(OFFSETS):
+            end = rocksdb.queue_end(key, value)
+            if end is not None:
+                yield end
+
+    @cached_property
+    def queues(self) -> dict[bytes, dict[int, QueueEnd]]:
+        """The last unit of each queue, by topic and queue id. A broker serves no other queue."""
+        queues: dict[bytes, dict[int, QueueEnd]] = {}
+        for end in self.ends():
+            if end.is_max:
+                queues.setdefault(end.queue.topic, {})[end.queue.queue_id] = end
+        return queues
+
+    def queue(self, topic: bytes, queue_id: int) -> QueueName:
+        """Return the name of a queue, whether it is there or not."""
+        return QueueName(topic, queue_id)
+
+    def last(self, queue: QueueName) -> QueueEnd | None:
+        """Return where a queue ends: its last unit, which a broker serves. None for a queue that it does not have."""
+        key = rocksdb.end_key(queue, is_max=True)
+        value = self._database.get(OFFSETS, key)
+        return None if value is None else rocksdb.queue_end(key, value)
+
+    def first(self, queue: QueueName) -> int | None:
+        """Return the queue offset of the first unit that stands in the database, also of a record that has expired."""
+        prefix = rocksdb.unit_prefix(queue)
+        pair = self._database.first(UNITS, prefix, rocksdb.behind(prefix))
+        return None if pair is None else int(rocksdb.queue_offsets([pair[0]])[0])
+
+    def value(self, queue: QueueName, queue_offset: int) -> bytes | None:
+        """Return a unit (28 bytes) as the database has it; None where there is none."""
+        return self._database.get(UNITS, rocksdb.unit_key(rocksdb.unit_prefix(queue), queue_offset))
+
+    def units(self, queue: QueueName, first: int, stop: int) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]]:
+        """Yield the queue offsets (int64) and units (ROCKSDB_UNIT) that stand at [first, stop) of a queue, in batches."""
+        prefix = rocksdb.unit_prefix(queue)
+        keys, values = list[bytes](), list[bytes]()
+        for key, value in self._database.pairs(UNITS, rocksdb.unit_key(prefix, first), rocksdb.unit_key(prefix, stop)):
+            keys.append(key)
+            values.append(value)
+            if len(keys) == BATCH:
+                yield rocksdb.queue_offsets(keys), rocksdb.units(values)
+                keys, values = [], []
+        if keys:
+            yield rocksdb.queue_offsets(keys), rocksdb.units(values)
+
+    def dispatched(self) -> int | None:
+        """Return the byte of the log behind the last record that was dispatched; None where the database does not say."""
+        value = self._database.get(OFFSETS, rocksdb.CHECKPOINT_KEY)
+        return None if value is None or len(value) != 8 else int.from_bytes(value, "big", signed=True)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._database.close()
+
+
+__all__ = ["BATCH", "ROCKSDB_UNIT", "QueueDatabase", "QueueEnd", "QueueName"]

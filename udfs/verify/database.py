@@ -1,0 +1,157 @@
+"""The queues that a broker keeps in RocksDB, as a verify compares them: each as a row of slots, as those of files are."""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rocketmq_reindex import files
+from rocketmq_reindex.storage_format.checks.differences import Tally
+from rocketmq_reindex.storage_format.queue import cells
+from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
+from rocketmq_reindex.storage_format.queue.rocksdb import QueueName
+from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.udfs import handover
+from rocketmq_reindex.udfs.queue_database import QueueDatabase
+from rocketmq_reindex.udfs.scan.extended import STORE_TIME
+from rocketmq_reindex.udfs.verify.listing import FILES_FIRST, GROUPS, ListingResult
+
+Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+_CELL_QUEUES: Final = 1 << 13
+"""queues of one cell"""
+
+
+@dataclass(frozen=True)
+class ListDatabase:
+    """Lists the queues of the database in ``folder``, but those of ``passed_over`` topics.
+
+    Leaves rows of UNITS with the sort key FILES_FIRST, as ``ListQueues`` does: a queue has one row, of
+    zeros; and a SUMMARY row. ``keys[b]`` is the key of bucket b.
+    """
+
+    folder: str
+    keys: tuple[int, ...]
+    passed_over: tuple[str, ...] = ()
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in handover.numbers(batches):
+            yield from handover.batches(self._rows())
+
+    def _rows(self) -> Iterator[handover.Row]:
+        database = QueueDatabase(self.folder)
+        buckets: dict[int, list[tuple[bytes, int]]] = defaultdict(list)
+        passed_over = {topic.encode("utf-8", "surrogateescape") for topic in self.passed_over}
+        try:
+            for topic, ends in database.queues.items():
+                if topic not in passed_over:
+                    ids = np.array(list(ends), np.int32)
+                    crc = np.full(len(ids), zlib.crc32(topic), np.uint32)
+                    for bucket, number in zip(
+                        cells.bucket_of(crc, ids, np.zeros(len(ids), np.int64), GROUPS), ends, strict=True
+                    ):
+                        buckets[int(bucket)].append((topic, number))
+        finally:
+            database.close()
+        for bucket, queues in sorted(buckets.items()):
+            for low in range(0, len(queues), _CELL_QUEUES):
+                names, numbers = zip(*queues[low : low + _CELL_QUEUES], strict=True)
+                columns = np.zeros((cells.UNIT_COLUMNS, len(names)), np.int64)
+                cell = cells.pack(list(names), np.array(numbers, np.int32), np.ones(len(names), np.int32), columns)
+                yield handover.Row(handover.UNITS, bucket, self.keys[bucket % len(self.keys)], -1, cell, FILES_FIRST)
+        result = ListingResult(queues=sum(map(len, buckets.values())))
+        yield handover.summary(-1, result.to_json().encode())
+
+
+class DatabaseQueue:
+    """A queue in RocksDB as a row of slots up to its end, with what ``QueueFiles`` tells of one in files.
+
+    A broker serves a queue up to the last unit that the database names (``RocksDBConsumeQueueOffsetTable``, 5.3.3). What stands
+    behind that are units of records that it has cut off: others replace them.
+    """
+
+    def __init__(self, database: QueueDatabase, queue: tuple[bytes, int]) -> None:
+        self._database, self._queue = database, QueueName(*queue)
+        self.shown = f"{files.base(database.folder)}/{escape(queue[0].decode('utf-8', 'surrogateescape'))}/{queue[1]}"
+        self._last = database.last(self._queue)
+        self.end = 0 if self._last is None else self._last.queue_offset + 1
+        """position behind the last slot"""
+        first = database.first(self._queue)
+        self._first = self.end if first is None else min(first, self.end)
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """[position of the first slot, position behind the last one); nothing for a queue that has no unit."""
+        return ((self._first, self.end),) if self.end > self._first else ()
+
+    def __len__(self) -> int:
+        return int(self._last is not None)
+
+    def path(self, _position: int) -> str:
+        """Return what the store calls the queue, escaped."""
+        return self.shown
+
+    def lacking(self, _listed: bool) -> str:
+        """Return what a queue lacks that has no unit."""
+        return "end in RocksDB"
+
+    def read(self, position: int, count: int) -> Int64s:
+        """Return ``count`` slots (int64, the fields of a unit in a file by slots): zeros where there is no unit."""
+        columns = np.zeros((3, count), np.int64)
+        for at, units in self._database.units(self._queue, position, min(position + count, max(self.end, position))):
+            for row, name in enumerate(("phy_offset", "size", "tags_code")):
+                columns[row, at - position] = units[name]
+        return columns
+
+    def check_extended(self, rows: Int64s, _filters: ConsumerFilters, _topic: str) -> tuple[Mask, Mask]:
+        """Return for expected units, at positions one after another, which have another store time; none lacks bits.
+
+        ``rows``: int64 (1 + COLUMNS + words, n), as the scan has them.
+        """
+        first, wrong = int(rows[0, 0]), np.zeros(rows.shape[1], np.bool_)
+        times = np.zeros(int(rows[0, -1]) - first + 1, np.int64)
+        for at, units in self._database.units(self._queue, first, min(first + len(times), max(self.end, first))):
+            times[at - first] = units["store_time"]
+        wrong = times[rows[0] - first] != rows[STORE_TIME]
+        return wrong, np.zeros(rows.shape[1], np.bool_)
+
+    def check_end(self, tally: Tally) -> None:
+        """Add a difference where the end of the queue names another place of the log than its last unit does."""
+        if self._last is None:
+            return
+        phy_offset = int(self.read(self.end - 1, 1)[0, 0]) if self.end else 0
+        if phy_offset != self._last.phy_offset:
+            text = f"the end names phy_offset {self._last.phy_offset}, the unit there {phy_offset}"
+            tally.add("queue-end", 1, self.shown, self.end - 1, f"queue offset {self.end - 1}: {text}")
+
+    def data_from(self, position: int) -> int:
+        """Return the position of the first slot from there on that has a unit."""
+        return next((int(at[0]) for at, _ in self._database.units(self._queue, position, max(self.end, position))), self.end)
+
+    def first_offset(self, log_start: int) -> int:
+        """Return the phy_offset of the first unit whose record has not expired; -1 for none. The log begins at
+        ``log_start``."""
+        for _, units in self._database.units(self._queue, self._first, self.end):
+            kept = (units["size"] > 0) & (units["phy_offset"] >= log_start)
+            if kept.any():
+                return int(units["phy_offset"][np.argmax(kept)])
+        return -1
+
+    def empty_end(self) -> None:
+        """Return None: there are no files that may be empty."""
+
+    def holds_expired(self, log_start: int) -> bool:
+        """Return whether any unit is of a record before ``log_start``, where the log begins."""
+        for _, units in self._database.units(self._queue, self._first, self.end):
+            whole = (units["phy_offset"] >= 0) & (units["size"] >= r.RECORD_MIN)
+            if (whole & (units["phy_offset"] + units["size"] <= log_start)).any():
+                return True
+        return False
