@@ -254,11 +254,12 @@ class StoreLook:
             self._problem(f"{layouts.QUEUES}/: no queue has a file")
         elif queues.looked_into == queues.queues:
             config = describing_queues.configured(self._store)
-            self._judge_end(
-                describing_queues.undispatched(log, queues.reach, queues.names | (config or frozenset())),
-                queues,
-                config is None,
-            )
+            known = queues.names | (config or frozenset())
+            behind = describing_queues.undispatched(log, queues.reach, known)
+            if behind.lacking:
+                self._wrong.add(_QUEUES)
+            if text := behind.problem(queues, config is None):
+                self._problem(text)
 
     def _judge_batch_queues(self, log: contents.StoreLog) -> None:
         """Look whether records of batch topics have files: only these topics' configuration says that they should."""
@@ -272,22 +273,6 @@ class StoreLook:
         if batch and next(fitting.queue_files(folder), None) is None and describing_queues.sampled_topics(log) & set(batch):
             self._wrong.add(_QUEUES)
             self._problem(f"{layouts.BATCH_QUEUES}/: no queue has a file, and the log has records of batch topics")
-
-    def _judge_end(self, behind: describing_queues.Undispatched, queues: describing_queues.QueueContents, unsure: bool) -> None:
-        """Say which records at the log's end have no unit. ``unsure``: nothing says which topics there should be."""
-        if behind.lacking:
-            self._wrong.add(_QUEUES)
-            self._problem(
-                f"{queues.folder}/: its last unit is of the record that ends at {queues.reach}; "
-                f"{showing.counted(behind.lacking, 'record')} behind it, or more, have none"
-            )
-        elif behind.deleted and unsure:
-            topics = ", ".join(map(showing.escape, sorted(behind.topics)[:_LISTED]))
-            deleted = showing.counted(behind.deleted, "record") + (" is" if behind.deleted == 1 else " are")
-            self._problem(
-                f"{queues.folder}/: behind {queues.reach} {deleted} of topics without a queue ({topics}): if nobody deleted "
-                "these, a build makes their queues again"
-            )
 
     def _look_at_index(self, log: contents.StoreLog) -> None:
         result, index_files = self._result, fitting.index_files(self._store)

@@ -251,6 +251,22 @@ class Undispatched:
     topics: set[str] = field(default_factory=set)
     """those other topics"""
 
+    def problem(self, queues: QueueContents, unsure: bool) -> str:
+        """Return what to say of them; "" for nothing. ``unsure``: nothing says which topics there should be."""
+        if self.lacking:
+            return (
+                f"{queues.folder}/: its last unit is of the record that ends at {queues.reach}; "
+                f"{showing.counted(self.lacking, 'record')} behind it, or more, have none"
+            )
+        if not (self.deleted and unsure):
+            return ""
+        topics = ", ".join(map(showing.escape, sorted(self.topics)[:_LISTED]))
+        deleted = showing.counted(self.deleted, "record") + (" is" if self.deleted == 1 else " are")
+        return (
+            f"{queues.folder}/: behind {queues.reach} {deleted} of topics without a queue ({topics}): if nobody deleted "
+            "these, a build makes their queues again"
+        )
+
 
 def undispatched(log: contents.StoreLog, reach: int, known: Collection[str], records_max: int = 1000) -> Undispatched:
     """Return what lacks a unit from ``reach`` on, of the next ``records_max`` records; those of ``known`` topics should have

@@ -44,6 +44,8 @@ class VerifySettings(StoreSettings):
     """the file that the batch topics come from, if it is not STORE/config/topics.json"""
     database: str = ""
     """the folder of the RocksDB database, where the queues that are compared are there alone"""
+    database_beside: str = ""
+    """the folder of the RocksDB database, where there are ConsumeQueue files, too: it is compared with these"""
     trimmed: bool = False
     """files may end with their last byte used, as those of a build behind a URI do"""
     index_names: Mapping[str, str] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.verifying import (
     mend as verifying_mend,
     options,
     parts as verifying_parts,
+    queues as verifying_queues,
     summary as verifying_summary,
     work as verifying_work,
 )
@@ -73,10 +74,8 @@ class Verify:
         self.settings, notes = verifying_work.take_sizes(self.settings)
         self.result.notes += notes
         if scans:
-            compares, leftovers = QUEUES in self.settings.only, self.result.leftovers
-            self.memory = verifying_parts.VerifyMemory(
-                scans, self._scan_settings(), self.settings.recheck, leftovers, compares=compares
-            )
+            scan, leftovers, compares = self._scan_settings(), self.result.leftovers, QUEUES in self.settings.only
+            self.memory = verifying_parts.VerifyMemory(scans, scan, self.settings.recheck, leftovers, compares=compares)
         known = self.memory or contextlib.nullcontext()
         leftovers, work = self.result.leftovers, self.settings.work
         with (
@@ -128,7 +127,7 @@ class Verify:
         wanted = dataclasses.replace(self._scan_settings(), want_messages=filters is not None)
         task = VerifyScan(staging, "", 0, wanted, ANY_FILE, keys, filters=filters, compares=QUEUES in settings.only)
         scan = scanning.Scan(engine, staging, task, self.reporter, self.memory, store=settings.store)
-        queues = verifying_parts.QueueComparison(scan, settings, tuple(log.segments), unread)
+        queues = verifying_queues.QueueComparison(scan, settings, tuple(log.segments), unread)
         index = verifying_index.IndexComparison(scan, settings)
 
         def list_queues() -> verifying_summary.PartFindings:
@@ -182,12 +181,12 @@ class Verify:
             self.signs += fitting.of_tags(result.tags)
             return result
 
-        def compare_queues() -> verifying_parts.QueueResult:
+        def compare_queues() -> verifying_queues.QueueResult:
             work = queues.units(accepted)
             return self._part("consumequeue", work, lambda: queues.compare(accepted, self.settings.rules))
 
         with self._timed("compare"), self.reporter.step("compare"), beside(engine, "compare") as pool:
-            compared: list[Future[verifying_parts.QueueResult] | Future[verifying_index.IndexResult]] = []
+            compared: list[Future[verifying_queues.QueueResult] | Future[verifying_index.IndexResult]] = []
             if INDEX in settings.only:
                 compared.append(pool.submit(compare_index))
                 if fitting.wait_for_tags(self.result.fits):

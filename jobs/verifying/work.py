@@ -99,7 +99,7 @@ FILES_ASKED: Final = 1000
 
 
 def of_database(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
-    """Return settings that name the RocksDB database where the queues are, if they are in no file, and notes.
+    """Return settings that name the RocksDB database where the queues are, alone or beside files, and notes.
 
     Raises InputError where it cannot be read.
     """
@@ -107,7 +107,8 @@ def of_database(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
     if found is None:
         return settings, []
     if found.beside:
-        return settings, [f"{found}: only the ConsumeQueue files beside it are compared"]
+        note = f"{found}: ConsumeQueue files are compared with the log, and RocksDB with them"
+        return dataclasses.replace(settings, database_beside=found.folder), [note]
     with contextlib.closing(QueueDatabase(found.folder)) as database:
         dispatched = database.dispatched()
     told = "does not say how far" if dispatched is None else f"says that the log is dispatched up to {dispatched}"

@@ -38,6 +38,7 @@ class Kind(NamedTuple):
 
 _QUEUE, _INDEX, _CHECKPOINT = (QUEUES,), (INDEX, CHECKPOINT), (CHECKPOINT,)
 _ALL = (QUEUES, INDEX, CHECKPOINT)
+_BOTH = "the files were compared with the log: where nothing else was found, RocksDB is wrong"
 _EACH = "verify each store by itself: that tells which one is wrong"
 KINDS: Final = {
     "log-damage": Kind(LOG, "bytes of the log that are no record", _ALL, "with --on-damage salvage or stop"),
@@ -60,6 +61,9 @@ KINDS: Final = {
     ),
     "queue-unit-time": Kind(QUEUES, "unit in RocksDB with another store time than its record's", _QUEUE),
     "queue-end": Kind(QUEUES, "end of a queue in RocksDB that names another place of the log than the unit there", _QUEUE),
+    "rocksdb-unit-missing": Kind(QUEUES, "unit of ConsumeQueue files that RocksDB lacks", (), _BOTH),
+    "rocksdb-unit-extra": Kind(QUEUES, "unit in RocksDB that ConsumeQueue files lack", (), _BOTH),
+    "rocksdb-unit-differs": Kind(QUEUES, "unit in RocksDB that differs from that in ConsumeQueue files", (), _BOTH),
     "queue-unit-batch": Kind(QUEUES, "unit of a batch queue with wrong offsets, count or time", _QUEUE),
     "queue-shifted": Kind(QUEUES, "units shifted from a queue offset on", _QUEUE),
     "queue-pre-blank": Kind(QUEUES, "bytes before a queue's first unit that are not pre-blank, or pre-blank elsewhere", _QUEUE),

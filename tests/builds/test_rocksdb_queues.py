@@ -30,6 +30,8 @@ from tests.tools.local_verify import kinds, local_verify
 from tests.tools.read_rows import read_rows
 
 NAMES = ("rocksdb-5.3", "rocksdb-5.5")
+QUEUES = [(topic, number) for topic in (b"orders-0", b"orders-1") for number in (0, 1)]
+ORDERS = QueueName(b"orders-0", 0)
 
 
 @pytest.fixture
@@ -102,7 +104,7 @@ def test_queues_and_their_ends(name: str, tmp_path: Path) -> None:
     database = QueueDatabase(str(unpack(name, tmp_path).path / "consumequeue"))
     try:
         queues = [(topic, number) for topic, ends in database.queues.items() for number in ends]
-        assert queues == [(topic, number) for topic in (b"orders-0", b"orders-1") for number in (0, 1)]
+        assert queues == QUEUES
         for queue in map(QueueName._make, queues):
             last = database.last(queue)
             assert last is not None
@@ -193,7 +195,7 @@ def test_a_sound_store(both: Path, alone: Path) -> None:
     assert note.endswith("it is compared, and says that the log is dispatched up to 22160")
     summary = local_verify(both)
     assert (summary.exit, kinds(summary), summary.database_queues) == (0, {}, 0)
-    assert any("only the ConsumeQueue files beside it are compared" in note for note in summary.notes)
+    assert "RocksDB: 4 queues compared with the files" in summary.notes
 
 
 def test_what_a_start_without_queues_loses(tmp_path: Path) -> None:
@@ -208,7 +210,7 @@ def test_what_a_start_without_queues_loses(tmp_path: Path) -> None:
 
 def spoilt() -> Iterator[Any]:
     """(name, pairs written over by their key's value, family, kinds that verify finds)"""
-    queue = QueueName(b"orders-0", 0)
+    queue = ORDERS
 
     def field(at: int, size: int) -> Any:
         return lambda value: value[:at] + bytes([value[at + size - 1] ^ 1] * size) + value[at + size :]
@@ -248,7 +250,7 @@ def test_spoilt(key: bytes, spoil: Any, family: str, found: dict[str, int | None
 
 def test_units_behind_the_end_are_not_served(alone: Path) -> None:
     """A broker that cut its log leaves them, and others take their place."""
-    queue = QueueName(b"orders-0", 0)
+    queue = ORDERS
     end = QueueDatabase(str(alone / "consumequeue")).last(queue)
     assert end is not None
     changed(alone, {unit(queue, end.queue_offset + offset): b"\x01" * 28 for offset in (1, 2, 9)})
@@ -265,6 +267,49 @@ def test_a_hostile_name(alone: Path) -> None:
     assert "\x1b" not in summary.to_text()
     topics = {row["topic"] for row in read_rows(ConsumeQueueSource, alone)}
     assert topics == {"orders-0", "orders-1", hostile.topic.decode()}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "family", "found"),
+    [
+        (unit(ORDERS, 3), None, "default", {"rocksdb-unit-missing": 1}),
+        (unit(ORDERS, 3), b"\1" * 28, "default", {"rocksdb-unit-differs": 1}),
+        (pairs.end_key(ORDERS, True), None, "offset", {"rocksdb-unit-missing": 33}),
+        (pairs.end_key(ORDERS, True), pairs.end_value(1, 4), "offset", {"rocksdb-unit-missing": 28, "queue-end": 1}),
+        (pairs.end_key(QueueName(b"%LMQ%a", 0), True), pairs.end_value(1, 4), "offset", {}),
+    ],
+    ids=["missing", "differs", "no-end", "early-end", "in-rocksdb-alone"],
+)
+def test_compared_with_files(key: bytes, value: bytes | None, family: str, found: dict[str, int], both: Path) -> None:
+    """Files that are right show what is wrong in RocksDB."""
+    changed(both, {key: value}, family)
+    summary = local_verify(both)
+    assert kinds(summary) == found
+    assert summary.exit == (4 if found else 0)
+    assert ("the files were compared with the log: where nothing else was found, RocksDB is wrong" in summary.to_text()) == (
+        "rocksdb-unit-missing" in found or "rocksdb-unit-differs" in found
+    )
+    if not found:
+        assert "RocksDB: 4 queues compared with the files; 1 queue in RocksDB alone, not compared" in summary.notes
+
+
+def test_files_lack_units(both: Path) -> None:
+    """Both comparisons say it: that with the log, and that with RocksDB."""
+    file = both / "consumequeue" / "orders-0" / "0" / f"{0:020d}"
+    with file.open("r+b") as opened:
+        opened.seek(20 * 30)
+        opened.write(bytes(60))
+    assert kinds(local_verify(both)) == {"queue-unit-missing": 3, "rocksdb-unit-extra": 3}
+
+
+def test_light_queues_alone(both: Path) -> None:
+    """As rocksdbCQSelectiveDoubleWriteEnable (5.5.1) writes them: the others are in files, and RocksDB need not have them."""
+    changed(both, dict.fromkeys((pairs.end_key(QueueName(topic, number), True) for topic, number in QUEUES), None), "offset")
+    changed(both, {pairs.end_key(QueueName(b"%LMQ%a", 0), True): pairs.end_value(1, 4)}, "offset")
+    summary = local_verify(both)
+    assert (summary.exit, kinds(summary)) == (0, {})
+    text = "RocksDB: 0 queues compared with the files; 4 queues in files alone; 1 queue in RocksDB alone, not compared"
+    assert text in summary.notes
 
 
 # -------------------------------------------------------------------------------------------------------------------- questions
@@ -303,7 +348,7 @@ def test_asked_as_files_are(both: Path, alone: Path) -> None:
 
 def test_a_queue_of_two_ends(both: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What goes further is read, and the difference is said."""
-    queue = QueueName(b"orders-0", 0)
+    queue = ORDERS
     end = QueueDatabase(str(both / "consumequeue")).last(queue)
     assert end is not None
     last = ["--topic", "orders-0", "--queue", "0", "--offset", str(end.queue_offset)]

@@ -133,7 +133,7 @@ class DatabaseQueue:
             tally.add("queue-end", 1, self.shown, self.end - 1, f"queue offset {self.end - 1}: {text}")
 
     def data_from(self, position: int) -> int:
-        """Return the position of the first slot from there on that has a unit."""
+        """Return the position of the first slot from there on that has a unit; that behind the last slot where none has."""
         return next((int(at[0]) for at, _ in self._database.units(self._queue, position, max(self.end, position))), self.end)
 
     def first_offset(self, log_start: int) -> int:
