@@ -104,7 +104,7 @@ def test_queues_that_differ_are_told_before_large_ones(
     retry = store / "consumequeue" / "%RETRY%group-3"
     shutil.rmtree(retry)
     monkeypatch.setattr("rocketmq_reindex.udfs.verify.queue_results.QUEUES_LISTED", 5)
-    monkeypatch.setattr("rocketmq_reindex.jobs.verifying.parts.QUEUES_LISTED", 5)
+    monkeypatch.setattr("rocketmq_reindex.jobs.verifying.queues.QUEUES_LISTED", 5)
     monkeypatch.setattr("rocketmq_reindex.jobs.verifying.summary.QUEUE_LINES", 3)
     summary = local_verify(store)
     told = [(entry["topic"], entry["differences"] > 0) for entry in summary.queue_list]

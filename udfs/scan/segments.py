@@ -78,11 +78,12 @@ def no_segments(root: str, entries: list[files.Entry]) -> str:
 
 
 def log_of_dledger(store: str) -> str:
-    """Return the folder of segments of a store's log of DLedger; "" for a store without one.
+    """Return the folder of segments of a store's log of DLedger; "" for a store without one, and for one behind a URI.
 
-    Raises InputError where there are those of several nodes.
+    No broker has its store there, and to look would take a request each time. Raises InputError where there are those of
+    several nodes.
     """
-    if files.entry_of(store).kind != files.FOLDER:
+    if files.is_remote(store) or files.entry_of(store).kind != files.FOLDER:
         return ""
     nodes = [entry.path for entry in files.listing(store) if entry.kind == files.FOLDER and entry.name.startswith(_DLEDGER)]
     logs = [log for log in (files.join(node, _DATA) for node in nodes) if files.entry_of(log).kind == files.FOLDER]

@@ -69,6 +69,7 @@ def expected_row(record: Record, message: Message, version: str) -> dict[str, An
         "preparedTransactionOffset": record.prepared_offset,
         "msgBaseOffset": base,
         "batchSize": count,
+        "bitMap": None,
         "hasUnit": record.sysflag & 12 in (0, 8),
         "keyItems": 0 if record.sysflag & 12 == 12 else len(keys),
         "tags": properties.get("TAGS"),
