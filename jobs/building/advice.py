@@ -1,14 +1,20 @@
-"""What to do about a damaged log, in the same words everywhere: repair it first, or another way, with what that loses."""
+"""What to do about a damaged log, in the same words everywhere: repair it first, or another way, with what that loses.
+
+And what to say of a log of DLedger whose last entries are not committed.
+"""
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option_table import ADVISED, default_of
 from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.storage_format.showing import redacted, shell
+from rocketmq_reindex.storage_format import errors, layouts
+from rocketmq_reindex.storage_format.scan.chain import Chain
+from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.storage_format.showing import escape, redacted, shell
 
 DIR: Final = "DIR"
 """stands for the folder of the result"""
@@ -126,4 +132,26 @@ def refusal(settings: StoreSettings, offset: int) -> str:
         f"\n  {REPAIR}: {repair(settings)} ({WITHOUT_REPLICA})"
         f"\n  or build with --on-damage stop, which {stopped(offset)}, or with salvage, which loses what the damage took, "
         "while a broker may cut its log there"
+    )
+
+
+def of_entries(settings: StoreSettings, segments: Sequence[Segment], chain: Chain) -> list[str]:
+    """Return what to say of a log of DLedger: from where on its entries are not committed, or that nobody knows that."""
+    if chain.uncommitted >= 0:
+        left = "they are left out, and a broker dispatches those that its group commits"
+        where = f"offset {chain.later}: entries of DLedger from index {chain.uncommitted} on"
+        return [f"{where} are not committed, by the node's checkpoint: {left}"]
+    if any(segment.lead for segment in segments) and settings.committed == layouts.INT64_MAX:
+        return ["no checkpoint of DLedger says which entries are committed: all are kept, and the group may drop the last ones"]
+    return []
+
+
+def check_committed(committed: int, segments: Sequence[Segment], chain: Chain) -> None:
+    """Raise InputError where the first record of the log lies in an entry of DLedger behind the index ``committed``."""
+    if chain.uncommitted < 0 or any(summary.records + summary.excluded for summary in chain.accepted):
+        return
+    (path,) = [escape(segment.path) for segment in segments if segment.start <= chain.later < segment.data_end]
+    raise errors.InputError(
+        f"{path}: offset {chain.later}: the log's first entry of DLedger has index {chain.uncommitted}, and the checkpoint of "
+        f"its node says committedIndex={committed}, so nothing would be built: --allow-empty builds it all the same"
     )

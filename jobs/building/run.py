@@ -12,6 +12,7 @@ from typing import Any
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import (
+    advice,
     decisions,
     delaying,
     finishing,
@@ -187,7 +188,7 @@ class Build:
         segment_bytes = max((s.segment_end - s.start for s in segments), default=1)
         scan.first(segments, planning.range_size(settings, log.size, segment_bytes, work.engine.cores), settings.until_offset)
         chain = scan.settle(segments)
-        result.warnings += scanning.of_entries(settings, segments, chain)
+        result.warnings += advice.of_entries(settings, segments, chain)
         steps.check_begins(segments, chain)
         try:
             segments, chain = steps.mended(scan, segments, chain, self.reporter)
@@ -203,6 +204,8 @@ class Build:
                 decided.warnings.add_to(result)
         result.warnings += building_inputs.broker_cuts(settings, segments, chain.holes)
         self._count(accepted, log)
+        if not settings.allow_empty:
+            advice.check_committed(settings.committed, segments, chain)
         building_inputs.check_left(settings, segments, accepted, chain)
         result.warnings += building_inputs.check_records(settings, log, result.records, result.bytes, work.target)
         plans = steps.plan_index(accepted)

@@ -133,17 +133,6 @@ def advice(settings: StoreSettings, chain: Chain) -> str:
     return f"\n  {doubts(chain.doubt)}\n  {_EITHER}: {repair(settings)} ({WITHOUT_REPLICA})"
 
 
-def of_entries(settings: StoreSettings, segments: Sequence[Segment], chain: Chain) -> list[str]:
-    """Return what to say of a log of DLedger: from where on its entries are not committed, or that nobody knows that."""
-    if chain.uncommitted >= 0:
-        left = "they are left out, and a broker dispatches those that its group commits"
-        where = f"offset {chain.later}: entries of DLedger from index {chain.uncommitted} on"
-        return [f"{where} are not committed, by the node's checkpoint: {left}"]
-    if any(segment.lead for segment in segments) and settings.committed == layouts.INT64_MAX:
-        return ["no checkpoint of DLedger says which entries are committed: all are kept, and the group may drop the last ones"]
-    return []
-
-
 def undecided(chain: Chain) -> str:
     """Return why no build is advised before somebody has looked: a wrong name, or old records; "" for neither."""
     wrong = misnamed(chain.holes)

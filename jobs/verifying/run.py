@@ -8,7 +8,7 @@ from concurrent.futures import Future, wait
 from typing import Final, TypeVar
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.building import inputs, planning, scanning, store_signs
+from rocketmq_reindex.jobs.building import advice, inputs, planning, scanning, store_signs
 from rocketmq_reindex.jobs.engines.engine import BUCKET_BYTES, DERIVED_BYTES, Engine, Engines, beside, task_count
 from rocketmq_reindex.jobs.store import contents, first_bytes, fitting, folders, settings as store_settings
 from rocketmq_reindex.jobs.verifying import (
@@ -167,7 +167,7 @@ class Verify:
         self.log_findings.first = min([*wrong, *(hole.offset for hole in damaged)], default=-1)
         if text := inputs.fillers(accepted):
             self.result.notes.append(text)
-        self.result.notes += scanning.of_entries(settings, log.segments, chain)
+        self.result.notes += advice.of_entries(settings, log.segments, chain)
         self.log_findings.undecided = scanning.undecided(chain)
         # Where all records lie under a wrong name, none is found, and no disk is missing.
         if not self.log_findings.undecided and (text := verifying_parts.unmounted(settings, log, accepted)):

@@ -44,6 +44,17 @@ def entry_at(data: npt.NDArray[np.uint8], at: int, time: int, end: int) -> Entry
 
 
 @inlined
+def follower_at(data: npt.NDArray[np.uint8], at: int, base: int) -> tuple[int, int, int]:
+    """Return index, term and size of the entry whose header stands at ``data[at]``, offset ``base + at``; -1 for none."""
+    kind, size = int32_at(data, at), int32_at(data, at + 4)
+    if kind < r.ENTRY_NORMAL or kind > r.ENTRY_LAST_KIND or size < r.ENTRY_HEAD:
+        return -1, -1, 0
+    if int32_at(data, at + _AT_BODY_SIZE) != size - r.ENTRY_HEAD or position_of(data, at) != base + at:
+        return -1, -1, 0
+    return int(int64_at(data, at + _AT_INDEX)), int(int64_at(data, at + _AT_TERM)), size
+
+
+@inlined
 def check_order(before: EntryPlace, entry: EntryPlace, start: int) -> int:
     """Return GOOD for an entry that may follow on the one ``before``; STALE_ENTRY or BAD_ORDER else.
 

@@ -142,6 +142,7 @@ LMQ_MALFORMED: Final = 11
 NEW_LMQS: Final = 12
 NEW_LOST: Final = 13
 UNCOMMITTED: Final = 14
+AHEAD: Final = 15
 FIRST_DAMAGE: Final = 20
 BAD_MAGIC: Final = 20
 BAD_SIZE: Final = 21

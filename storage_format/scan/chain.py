@@ -222,6 +222,9 @@ class _SegmentChain:
         before = self._trail.entry
         if not before or tuple(before) == tuple(spec.before):
             return False
+        if r.BAD_ORDER in (summary.tail_code, *(code for offset, _, code in summary.holes if offset == summary.first)):
+            # Those behind its first entry spoke against that.
+            return True
         if not summary.entries:
             # An index that is wrong looks as if it was not committed.
             return summary.uncommitted >= 0

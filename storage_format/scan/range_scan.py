@@ -187,7 +187,7 @@ class _RangeScan:
         )  # fmt: skip
         # As plain Python the loops return numpy's own numbers, which JSON does not take.
         code, self._at = int(code), int(at)
-        if code == r.MORE and self._adds_up:
+        if code == r.AHEAD or (code == r.MORE and self._adds_up):
             if self._state[w.MESSAGES]:
                 # A block's records are read where they lie: the block goes out before the window moves.
                 yield self._flush()

@@ -9,7 +9,7 @@ from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
 from rocketmq_reindex.storage_format.kernels.words import find_byte
 from rocketmq_reindex.storage_format.layouts import INT32_MIN, INT64_MAX, UINT32_MAX
 from rocketmq_reindex.storage_format.record import frame as f, layout as r
-from rocketmq_reindex.storage_format.record.entry import EntryPlace, check_order, entry_at
+from rocketmq_reindex.storage_format.record.entry import EntryPlace, check_order, entry_at, follower_at
 from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
 
 # ------------------------------------------------------------------------------------------------------------------------ state
@@ -73,13 +73,54 @@ def new_state() -> State:
     return state
 
 
+LOOK_AHEAD: Final = 16 << 20
+"""Bytes of the longest entry that is looked behind."""
+
+
+@jit
+def _check_followers(stretch: f.Stretch, at: int, entry: EntryPlace, committed: int, rec: npt.NDArray[np.int64]) -> int:
+    """Return BAD_ORDER where the two entries behind the one at ``data[at]`` follow on each other, and not on it; else GOOD.
+
+    No CRC protects an index: where none before it tells, those behind it do. Where there is one alone, the index ``committed``
+    decides between the two. AHEAD sets ``rec[TOTAL]`` to the bytes wanted, those of the entry among them.
+    """
+    data, base = stretch.data, stretch.base
+    end = min(stretch.segment_end, stretch.data_end) - base - r.ENTRY_HEAD
+    follower = at + rec[f.TOTAL]
+    if follower > end:
+        return r.GOOD
+    if follower + r.ENTRY_HEAD > stretch.filled:
+        rec[f.TOTAL] += r.ENTRY_HEAD
+        return r.AHEAD
+    number, term, size = follower_at(data, follower, base)
+    # One of an older term is what a truncation left, and tells nothing.
+    if number < 0 or number == entry.number + 1 or term < entry.term:
+        return r.GOOD
+    second = follower + size
+    if size <= LOOK_AHEAD and second <= end:
+        if second + r.ENTRY_HEAD > stretch.filled:
+            rec[f.TOTAL] += size + r.ENTRY_HEAD
+            return r.AHEAD
+        after, _, _ = follower_at(data, second, base)
+        if after == number + 1:
+            return r.BAD_ORDER
+        if after == entry.number + 2:
+            return r.GOOD
+    return r.BAD_ORDER if number <= committed and committed < entry.number else r.GOOD
+
+
 @inlined
 def entry_order(stretch: f.Stretch, at: int, record: f.RecordArrays, state: State) -> int:
-    """Return GOOD for the entry of DLedger at ``data[at]`` if it follows on those before it, and is committed; else why not."""
+    """Return GOOD for the entry of DLedger at ``data[at]`` if it follows on those before it, and is committed; else why not.
+
+    One that does not follow at once on a known one is not taken by its own word: those behind it have to be in memory (AHEAD).
+    """
     start = stretch.base + at
     entry = entry_at(stretch.data, at, record.rec[f.STORE_TIME], start + record.rec[f.TOTAL])
     before = EntryPlace(state[ENTRY_INDEX], state[ENTRY_TERM], state[ENTRY_TIME], state[ENTRY_END])
     code = check_order(before, entry, start)
+    if code == r.GOOD and (before.number < 0 or entry.number != before.number + 1):
+        code = _check_followers(stretch, at, entry, state[COMMITTED], record.rec)
     return r.UNCOMMITTED if code == r.GOOD and entry.number > state[COMMITTED] else code
 
 

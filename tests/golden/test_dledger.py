@@ -168,6 +168,54 @@ def test_damage_is_told_and_costs_one_entry(at: int, new: bytes, reason: str, si
     assert (damage["offset"], damage["length"], damage["reason"]) == (offset_of(place), place[2], reason)
 
 
+@pytest.mark.parametrize("size", [0, 700, 3000])
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(("first", "bit"), [(0, 1 << 28), (0, 1 << 4), (1, 1 << 28)])
+def test_no_entry_ends_the_log_by_its_own_word(
+    first: int, bit: int, known: bool, size: int, store: Path, tmp_path: Path
+) -> None:  # fmt: skip
+    """The index of the first entry is wrong, or that of the first one that can be read: those behind it say so."""
+    entries = entries_of(store)
+    if not known:
+        (store / "dledger-n0" / "checkpoint").unlink()
+    if first:
+        spoil(entries[0], 0, b"\x11" * 200)
+    spoil(entries[first], 8, struct.pack(">q", first ^ bit))
+    reason = "DLedger entry whose index does not follow"
+    summary = built(store, tmp_path / "out", size)
+    assert (summary.exit != 0, f"damage at offset {offset_of(entries[0])}: " in str(summary.error)) == (True, True)
+    summary = built(store, tmp_path / "salvaged", size, on_damage="salvage")
+    assert summary.records == 95 - first
+    damage = summary.damage[-1]
+    assert (damage["offset"], damage["length"], damage["reason"]) == (offset_of(entries[first]), entries[first][2], reason)
+    assert [text for text in summary.warnings if "not committed" in text] == []
+
+
+@pytest.mark.parametrize("size", [0, 700])
+def test_behind_damage_no_entry_is_taken_by_its_own_word(size: int, store: Path, tmp_path: Path) -> None:
+    """The damage has room for so many entries that the index of the one behind it might be right."""
+    (store / "dledger-n0" / "checkpoint").write_text("committedIndex=95\n")
+    entries = entries_of(store)
+    for place in entries[40:80]:
+        spoil(place, 0, b"\x11" * place[2])
+    spoil(entries[80], 8, struct.pack(">q", 80 ^ 32))
+    summary = built(store, tmp_path / "out", size, on_damage="salvage")
+    assert summary.records == 40 + 15
+    assert summary.damage[-1]["offset"] == offset_of(entries[80])
+
+
+@pytest.mark.parametrize("size", [0, 700])
+def test_a_build_that_would_leave_out_all_is_refused(size: int, store: Path, tmp_path: Path) -> None:
+    (store / "dledger-n0" / "checkpoint").write_text("committedIndex=3\n")
+    entries = entries_of(store)
+    for number, place in enumerate(entries):
+        spoil(place, 8, struct.pack(">q", 100 + number))
+    summary = built(store, tmp_path / "out", size)
+    assert summary.exit != 0
+    assert str(summary.error).startswith(f"{entries[0][0]}: offset 0: the log's first entry of DLedger has index 100, and ")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_lost_file_is_a_gap(store: Path, tmp_path: Path) -> None:
     (data_of(store) / f"{16384:020d}").unlink()
     summary = built(store, tmp_path / "out")
