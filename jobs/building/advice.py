@@ -34,6 +34,13 @@ REPAIR_FIRST: Final = f"{REPAIR}: {WITHOUT_REPLICA}"
 """what to say above the command of a repair"""
 
 
+COPIED: Final = (
+    "stop the node, move its dledger-.../, consumequeue/, index/ and checkpoint away, and start it: it copies its log from "
+    "the leader"
+)
+"""what to do where a log of DLedger is damaged: no repair mends it"""
+
+
 @dataclass(frozen=True)
 class Way:
     """Another way than a repair."""
@@ -126,10 +133,20 @@ def no_place(offset: int) -> str:
     )
 
 
-def refusal(settings: StoreSettings, offset: int) -> str:
+def is_copied(segments: Sequence[Segment]) -> bool:
+    """Return whether a damaged log is to be copied from the leader of its group: it has one of DLedger."""
+    return any(segment.lead for segment in segments)
+
+
+def first_step(settings: StoreSettings, segments: Sequence[Segment]) -> str:
+    """Return what to do about a damaged log before all else."""
+    return COPIED if is_copied(segments) else f"{REPAIR}: {repair(settings)} ({WITHOUT_REPLICA})"
+
+
+def refusal(settings: StoreSettings, segments: Sequence[Segment], offset: int) -> str:
     """Return what a build that refuses a damaged log says, in lines of their own; ``offset`` is that of the first damage."""
     return (
-        f"\n  {REPAIR}: {repair(settings)} ({WITHOUT_REPLICA})"
+        f"\n  {first_step(settings, segments)}"
         f"\n  or build with --on-damage stop, which {stopped(offset)}, or with salvage, which loses what the damage took, "
         "while a broker may cut its log there"
     )

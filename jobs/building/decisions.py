@@ -279,7 +279,7 @@ class Decisions:
             self._report(holes, FirstHoles())
             # A wrong name explains more than the gap that it leaves.
             wrong = scan_chain.misnamed(holes)
-            first, advice = (wrong, " rename it") if wrong else (holes[0], scanning.advice(settings, self.chain))
+            first, advice = (wrong, " rename it") if wrong else (holes[0], scanning.advice(settings, self.segments, self.chain))
             raise RefusedError(
                 f"segment {first.segment}: damage at offset {first.offset}: {first.reason} ({len(holes)} in all):{advice}"
             )
@@ -341,7 +341,7 @@ class Decisions:
         """With --on-damage fail refuse records out of line; refuse too many fills."""
         if outcome.lost.first and self.settings.on_damage == "fail":
             first = outcome.lost.first[0]
-            advice = refusal(self.settings, first.offset) if odd.wrong_places() else no_place(first.offset)
+            advice = refusal(self.settings, self.segments, first.offset) if odd.wrong_places() else no_place(first.offset)
             raise RefusedError(
                 f"segment {first.segment}: damage at offset {first.offset}: {first.reason}"
                 f" ({outcome.lost_records} in all):{advice}"

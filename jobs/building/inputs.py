@@ -9,7 +9,7 @@ from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import extending
-from rocketmq_reindex.jobs.building.advice import REPAIR, stopped
+from rocketmq_reindex.jobs.building.advice import COPIED, REPAIR, is_copied, stopped
 from rocketmq_reindex.jobs.building.options import BuildSettings, batch_topics_of
 from rocketmq_reindex.jobs.building.planning import check_range_size
 from rocketmq_reindex.jobs.building.store_signs import check_broker, look_at_sizes, names_lost_segments
@@ -340,12 +340,12 @@ def broker_cuts(settings: BuildSettings, segments: list[ranges.Segment], holes: 
     ``IndexService.buildIndex`` passes over records below the end of the last IndexFile: what was built from beyond the cut
     then keeps new keys out.
     """
-    cut = first_cut(settings.rules, segments, holes)
+    cut, first = first_cut(settings.rules, segments, holes), COPIED if is_copied(segments) else f"{REPAIR} (rmq-reindex repair)"
     if cut >= 0 and settings.on_damage == "salvage":
         yield (
             f"damage at offset {cut}: a broker that starts cuts its log there, and takes no new keys into this index "
-            f"until the log has grown past its old end: keep a copy of the log, and for a broker {REPAIR} "
-            f"(rmq-reindex repair), or build with --until-offset {cut}, which {stopped(cut)}"
+            f"until the log has grown past its old end: keep a copy of the log, and for a broker {first}, "
+            f"or build with --until-offset {cut}, which {stopped(cut)}"
         )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.building.advice import REPAIR, WITHOUT_REPLICA, refusal, repair
+from rocketmq_reindex.jobs.building.advice import COPIED, REPAIR, first_step, is_copied, refusal
 from rocketmq_reindex.jobs.engines.engine import Engine, task_count
 from rocketmq_reindex.jobs.store.lock import read_times
 from rocketmq_reindex.jobs.store.settings import StoreSettings
@@ -118,7 +118,7 @@ def mark_stale_tail(segments: list[Segment], chain: Chain, store: str = "") -> N
         chain.rolled_back = RolledBack(tail.offset, segment.segment_end, tail.all_older)
 
 
-_EITHER: Final = f"choose --on-damage stop if the broker cut its log there; if the disk is damaged, {REPAIR}"
+_EITHER: Final = "choose --on-damage stop if the broker cut its log there; if the disk is damaged, "
 
 
 def doubts(doubt: stale_tail.Doubt) -> str:
@@ -126,19 +126,19 @@ def doubts(doubt: stale_tail.Doubt) -> str:
     return f"at offset {doubt.offset} old records may begin that a truncation left behind the log's end, but: {doubt.why}"
 
 
-def advice(settings: StoreSettings, chain: Chain) -> str:
+def advice(settings: StoreSettings, segments: Sequence[Segment], chain: Chain) -> str:
     """Return what to do where damage is refused, in lines of their own."""
     if chain.doubt is None:
-        return refusal(settings, chain.holes[0].offset)
-    return f"\n  {doubts(chain.doubt)}\n  {_EITHER}: {repair(settings)} ({WITHOUT_REPLICA})"
+        return refusal(settings, segments, chain.holes[0].offset)
+    return f"\n  {doubts(chain.doubt)}\n  {_EITHER}{first_step(settings, segments)}"
 
 
-def undecided(chain: Chain) -> str:
+def undecided(segments: Sequence[Segment], chain: Chain) -> str:
     """Return why no build is advised before somebody has looked: a wrong name, or old records; "" for neither."""
     wrong = misnamed(chain.holes)
     if wrong is not None:
         return f"{wrong.segment}: {wrong.reason}: rename it first"
-    return f"{doubts(chain.doubt)}: {_EITHER}" if chain.doubt else ""
+    return f"{doubts(chain.doubt)}: {_EITHER}{COPIED if is_copied(segments) else REPAIR}" if chain.doubt else ""
 
 
 # ------------------------------------------------------------------------------------------------------------------- scan_place

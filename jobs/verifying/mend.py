@@ -124,6 +124,8 @@ class LogFindings:
     """offset where a broker that starts cuts the log, or -1"""
     max_fill: int = 0
     """--max-fill that a build needs, 0 where its own is enough"""
+    copied: bool = False
+    """the log has one of DLedger: where it is damaged, its node copies it from the leader"""
     undecided: str = ""
     """what the operator has to look at first: old records behind the log's end, or a disk that is not mounted"""
 
@@ -151,6 +153,8 @@ def advise(
     )
     if not tally.counts:
         return mend
+    if damaged and log.copied and not log.undecided:
+        mend.leave_out((QUEUES, INDEX, CHECKPOINT), f"the log is damaged: {advice.COPIED}", repairs=False)
     if log.undecided:
         mend.leave_out((QUEUES, INDEX, CHECKPOINT), log.undecided, repairs=False)
     for part in (QUEUES, INDEX):

@@ -168,7 +168,8 @@ class Verify:
         if text := inputs.fillers(accepted):
             self.result.notes.append(text)
         self.result.notes += advice.of_entries(settings, log.segments, chain)
-        self.log_findings.undecided = scanning.undecided(chain)
+        self.log_findings.undecided = scanning.undecided(log.segments, chain)
+        self.log_findings.copied = advice.is_copied(log.segments)
         # Where all records lie under a wrong name, none is found, and no disk is missing.
         if not self.log_findings.undecided and (text := verifying_parts.unmounted(settings, log, accepted)):
             self.result.notes.append(text)

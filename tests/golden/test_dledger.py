@@ -320,3 +320,16 @@ def test_logs_of_several_nodes_are_not_one(store: Path, tmp_path: Path) -> None:
     shutil.copytree(store / "dledger-n0", store / "dledger-n1")
     with pytest.raises(rr.InputError, match="has the logs of 2 nodes of DLedger: name one by commitlog"):
         rr.build(store, out=tmp_path / "out", engine="local", broker_version="5.3")
+
+
+def test_no_repair_is_advised(store: Path, tmp_path: Path) -> None:
+    """The leader has the bytes."""
+    spoil(entries_of(store)[40], ENTRY_HEAD + 8, b"\x00\x00\x00\x01")
+    copied = "stop the node, move its dledger-.../, consumequeue/, index/ and checkpoint away, and start it: it copies its log"
+    error = str(built(store, tmp_path / "out").error)
+    assert (copied in error, "repair" in error) == (True, False)
+    salvaged = built(store, tmp_path / "out", on_damage="salvage")
+    assert [text for text in salvaged.warnings if "repair" in text] == []
+    summary = local_verify(store, broker_version="5.3")
+    text = summary.to_text()
+    assert (summary.exit != 0, copied in text, "repair" in text, summary.mend) == (True, True, False, None)
