@@ -146,10 +146,22 @@ def first_step(settings: StoreSettings, segments: Sequence[Segment]) -> str:
 def refusal(settings: StoreSettings, segments: Sequence[Segment], offset: int) -> str:
     """Return what a build that refuses a damaged log says, in lines of their own; ``offset`` is that of the first damage."""
     return (
-        f"\n  {first_step(settings, segments)}"
+        f"{_gap(segments, offset)}\n  {first_step(settings, segments)}"
         f"\n  or build with --on-damage stop, which {stopped(offset)}, or with salvage, which loses what the damage took, "
         "while a broker may cut its log there"
     )
+
+
+def _gap(segments: Sequence[Segment], offset: int) -> str:
+    """Return, in a line of its own, where the logs begin between which bytes are missing at ``offset``; "" for other damage."""
+    for before, segment in itertools.pairwise(segments):
+        if before.segment_end == offset < segment.start and before.lead != segment.lead:
+            old, new = (escape(files.parent(one.path)) for one in (before, segment))
+            return (
+                f"\n  {old} begins at offset {segments[0].start} and ends at {offset}, {new} begins at {segment.start}: one "
+                "of them may be a leftover: name the other one by --commitlog"
+            )
+    return ""
 
 
 def of_entries(settings: StoreSettings, segments: Sequence[Segment], chain: Chain) -> list[str]:

@@ -60,7 +60,7 @@ def broker_config(store: str, name: str) -> str:
 def roots_of(store: str, commitlogs: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the folders of segments: those that were named, or else those in the store.
 
-    Of DLedger a store has a log of its own, alone or behind an old commitlog.
+    Of DLedger a store has a log of its own, alone or behind an old commitlog. Its folder counts if it has a segment.
     """
     if commitlogs:
         return tuple(commitlogs)
@@ -109,9 +109,11 @@ def check_some_log(roots: Sequence[str]) -> None:
 
 def check_plain(roots: Sequence[str], told: str) -> None:
     """Raise InputError where one of the folders ``roots`` holds a log of DLedger; ``told`` says what does not read it."""
-    for root in roots:
-        if lead_of(root, entries_in(root)):
-            raise errors.InputError(f"{showing.escape(root)}: is a log of DLedger, {told}")
+    of_dledger = [root for root in roots if lead_of(root, entries_in(root))]
+    if of_dledger:
+        beside = [f"--commitlog {showing.escape(root)}" for root in roots if root not in of_dledger]
+        left = f"; where it is a leftover, name the plain log: {' '.join(beside)}" if beside else ""
+        raise errors.InputError(f"{showing.escape(of_dledger[0])}: is a log of DLedger, {told}{left}")
 
 
 def check_no_store(roots: Sequence[str]) -> None:

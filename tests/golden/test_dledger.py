@@ -322,6 +322,37 @@ def test_logs_of_several_nodes_are_not_one(store: Path, tmp_path: Path) -> None:
         rr.build(store, out=tmp_path / "out", engine="local", broker_version="5.3")
 
 
+def test_a_leftover_without_a_segment_changes_nothing(golden_store: Stores, tmp_path: Path) -> None:
+    plain = Path(shutil.copytree(golden_store("dledger-mixed-5.3").path, tmp_path / "plain"))
+    shutil.rmtree(plain / "dledger-n0")
+    left = Path(shutil.copytree(plain, tmp_path / "left"))
+    data_of(left).mkdir(parents=True)
+    assert roots_of(str(left)) == (str(left / "commitlog"),)
+    for store in (plain, left):
+        assert built(store, tmp_path / f"{store.name}-out").exit == 0
+    assert read_files(tmp_path / "plain-out") == read_files(tmp_path / "left-out")
+    rr.preflight(left, broker_version="5.3.3")
+    rr.repair(left, out=tmp_path / "repaired", engine="local", broker_version="5.3", **SIZES)
+
+
+def test_a_leftover_log_is_told_by_where_it_begins(golden_store: Stores, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(golden_store("dledger-mixed-5.3").path, tmp_path / "store"))
+    log, data = store / "commitlog", data_of(store)
+    with pytest.raises(rr.InputError, match=f'{data}: is a log of DLedger, .*name the plain log: commitlog="{log}"'):
+        rr.preflight(store, broker_version="5.3.3")
+    first = min(data.iterdir())
+    start = int(first.name)
+    first.unlink()
+    second = int(min(path.name for path in data.iterdir()))
+    error = str(built(store, tmp_path / "out").error)
+    assert f"{log} begins at offset 0 and ends at {start}, {data} begins at {second}: one of them may be a leftover" in error
+    for path in sorted(log.iterdir(), reverse=True):
+        path.rename(log / f"{int(path.name) + 100 * 16384:020d}")
+    error = str(built(store, tmp_path / "out").error)
+    assert f"{data}: is a log of DLedger that begins at offset {second}, in front of {log}, which begins at " in error
+    assert "it may be a leftover: name the log that is meant, --commitlog" in error
+
+
 def test_no_repair_is_advised(store: Path, tmp_path: Path) -> None:
     """The leader has the bytes."""
     spoil(entries_of(store)[40], ENTRY_HEAD + 8, b"\x00\x00\x00\x01")

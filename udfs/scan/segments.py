@@ -80,13 +80,14 @@ def no_segments(root: str, entries: list[files.Entry]) -> str:
 def log_of_dledger(store: str) -> str:
     """Return the folder of segments of a store's log of DLedger; "" for a store without one, and for one behind a URI.
 
-    No broker has its store there, and to look would take a request each time. Raises InputError where there are those of
-    several nodes.
+    No broker has its store there, and to look would take a request each time. A folder without segments is what an old node
+    left. Raises InputError where there are those of several nodes.
     """
     if files.is_remote(store) or files.entry_of(store).kind != files.FOLDER:
         return ""
     nodes = [entry.path for entry in files.listing(store) if entry.kind == files.FOLDER and entry.name.startswith(_DLEDGER)]
-    logs = [log for log in (files.join(node, _DATA) for node in nodes) if files.entry_of(log).kind == files.FOLDER]
+    folders = [log for log in (files.join(node, _DATA) for node in nodes) if files.entry_of(log).kind == files.FOLDER]
+    logs = [log for log in folders if _has_segments(files.listing(log))]
     if len(logs) > 1:
         raise errors.InputError(
             f"{showing.escape(store)}: has the logs of {len(logs)} nodes of DLedger: name one by --commitlog, with commitlog/ "
@@ -203,7 +204,8 @@ def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bo
         start, where = int(entry.name), showing.escape(entry.path)
         last = index == len(entries) - 1
         if entry.size > size or (entry.size < size and not last and not may_be_short):
-            cut = "; if it was cut, rmq-reindex repair takes the log as it is" if entry.size < size else ""
+            mends = entry.size < size and not leads[files.parent(entry.path)]
+            cut = "; if it was cut, rmq-reindex repair takes the log as it is" if mends else ""
             raise errors.InputError(
                 f"{where}: has {entry.size:,} bytes where a segment has {size:,}: give the right file or --segment-size{cut}"
             )
@@ -214,6 +216,12 @@ def list_segments(roots: tuple[str, ...], segment_size: int, *, may_be_short: bo
             if files.parent(before.path) != files.parent(entry.path):
                 to_do = f"{showing.escape(files.parent(before.path))} has that one: name one of the two folders"
             raise errors.InputError(f"{where}: overlaps segment {before.name}, which ends at {before.segment_end}: {to_do}")
+        if segments and segments[-1].lead and not leads[files.parent(entry.path)]:
+            old, plain = showing.escape(files.parent(segments[0].path)), showing.escape(files.parent(entry.path))
+            raise errors.InputError(
+                f"{old}: is a log of DLedger that begins at offset {segments[0].start}, in front of {plain}, which begins at "
+                f"{start}: it may be a leftover: name the log that is meant, --commitlog {plain}"
+            )
         if size and (start - int(entries[0].name)) % size:
             raise errors.InputError(
                 f"{where}: its name is not a multiple of {size:,} bytes after the first segment: wrong name or wrong size"
