@@ -164,10 +164,16 @@ def _gap(segments: Sequence[Segment], offset: int) -> str:
     return ""
 
 
-def of_entries(settings: StoreSettings, segments: Sequence[Segment], chain: Chain) -> list[str]:
-    """Return what to say of a log of DLedger: from where on its entries are not committed, or that nobody knows that."""
+def of_entries(settings: StoreSettings, segments: Sequence[Segment], chain: Chain, *, compared: bool = False) -> list[str]:
+    """Return what to say of a log of DLedger: from where on its entries are not committed, or that nobody knows that.
+
+    ``compared``: the files of a store are compared with the log.
+    """
     if chain.uncommitted >= 0:
         left = "they are left out, and a broker dispatches those that its group commits"
+        if compared:
+            # The node writes its checkpoint every three seconds, and dispatches meanwhile.
+            left = "they are left out; the checkpoint may be behind: units and items of them are no damage, though they differ"
         where = f"offset {chain.later}: entries of DLedger from index {chain.uncommitted} on"
         return [f"{where} are not committed, by the node's checkpoint: {left}"]
     if any(segment.lead for segment in segments) and settings.committed == layouts.INT64_MAX:

@@ -322,6 +322,19 @@ def test_logs_of_several_nodes_are_not_one(store: Path, tmp_path: Path) -> None:
         rr.build(store, out=tmp_path / "out", engine="local", broker_version="5.3")
 
 
+def test_verify_says_what_a_checkpoint_that_is_behind_makes(store: Path) -> None:
+    """What was dispatched since then differs, and is no damage."""
+    (store / "dledger-n0" / "checkpoint").write_text("committedIndex=90\n")
+    summary = local_verify(store, broker_version="5.3")
+    offset = offset_of(entries_of(store)[91])
+    (note,) = [text for text in summary.notes if "DLedger" in text]
+    assert note.startswith(
+        f"offset {offset}: entries of DLedger from index 91 on are not committed, by the node's checkpoint: "
+    )
+    assert note.endswith("units and items of them are no damage, though they differ")
+    assert not any(kind.startswith("log-") for kind in kinds(summary))
+
+
 def test_a_leftover_without_a_segment_changes_nothing(golden_store: Stores, tmp_path: Path) -> None:
     plain = Path(shutil.copytree(golden_store("dledger-mixed-5.3").path, tmp_path / "plain"))
     shutil.rmtree(plain / "dledger-n0")
