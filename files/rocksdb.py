@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _COPIED: Final = ("CURRENT", "IDENTITY", "MANIFEST-", "OPTIONS-")
 """what a running broker replaces or appends to; the rest it only adds and deletes"""
-_OPEN_MAX: Final = 256
-"""files that RocksDB keeps open"""
 _READ_AHEAD: Final = 2 << 20
 _MISSING: Final = "ConsumeQueues in RocksDB are read with rocksdict: pip install 'rocketmq-reindex[rocksdb]'"
 
@@ -53,8 +51,7 @@ class Database:
         self._close = contextlib.ExitStack()
         self._families: dict[str, Rdict] = {}
         try:
-            with self._failures():
-                links = self._close.enter_context(tempfile.TemporaryDirectory(prefix="rmq-reindex-rocksdb-"))
+            with self._failures(), tempfile.TemporaryDirectory(prefix="rmq-reindex-rocksdb-") as links:
                 self._link(folder, links)
                 names = rocksdict.Rdict.list_cf(links)
                 others = {name: self._options() for name in names if name != "default"}
@@ -80,7 +77,8 @@ class Database:
 
     def _options(self) -> Any:
         options = self._library.Options(raw_mode=True)
-        options.set_max_open_files(_OPEN_MAX)
+        # All files are opened at once, and none again: their links may go.
+        options.set_max_open_files(-1)
         options.set_skip_stats_update_on_db_open(True)
         return options
 
@@ -108,35 +106,57 @@ class Database:
 
     def pairs(self, family: str, low: bytes = b"", high: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """Yield the pairs of keys in [low, high), in order. Raises InputError where they cannot be read."""
-        options = self._library.ReadOptions()
+        options = self._read_options(b"", high)
         options.set_readahead_size(_READ_AHEAD)
         options.fill_cache(False)
-        if high is not None:
-            options.set_iterate_upper_bound(high)
+        last: bytes | None = None
         with self._failures():
-            yield from self._items(family, from_key=low, read_opt=options)
-
-    def _items(self, family: str, **options: Any) -> Iterator[tuple[bytes, bytes]]:
-        items: Iterator[tuple[Any, Any]] = iter(self._families[family].items(**options))
-        return items
+            items: Iterator[tuple[Any, Any]] = iter(self._families[family].items(from_key=low, read_opt=options))
+            for key, value in items:
+                last = key
+                yield key, value
+            # At a broken block these end as behind the last pair: a cursor that goes the last step says which it was.
+            cursor = self._families[family].iter(self._read_options(b"", high))
+            cursor.seek(low if last is None else last)
+            if last is not None and cursor.valid() and cursor.key() == last:
+                cursor.next()
+            cursor.status()
+            if cursor.valid():
+                raise InputError(
+                    f"{self.shown}: RocksDB cannot read it: pairs end before key {escape(repr(cursor.key()), 100)}"
+                )
 
     def first(self, family: str, low: bytes, high: bytes) -> tuple[bytes, bytes] | None:
-        """Return the first pair of keys in [low, high); None for none."""
-        options = self._library.ReadOptions()
-        options.set_iterate_upper_bound(high)
+        """Return the first pair of keys in [low, high); None for none. Raises InputError where it cannot be read."""
         with self._failures():
-            return next(self._items(family, from_key=low, read_opt=options), None)
+            cursor = self._families[family].iter(self._read_options(low, high))
+            cursor.seek(low)
+            return self._at(cursor)
 
     def last(self, family: str, low: bytes, high: bytes) -> tuple[bytes, bytes] | None:
-        """Return the last pair of keys in [low, high); None for none."""
-        options = self._library.ReadOptions()
-        options.set_iterate_lower_bound(low)
-        options.set_iterate_upper_bound(high)
+        """Return the last pair of keys in [low, high); None for none. Raises InputError where it cannot be read."""
         with self._failures():
-            return next(self._items(family, backwards=True, read_opt=options), None)
+            cursor = self._families[family].iter(self._read_options(low, high))
+            cursor.seek_to_last()
+            return self._at(cursor)
+
+    def _read_options(self, low: bytes, high: bytes | None) -> Any:
+        options = self._library.ReadOptions()
+        if low:
+            options.set_iterate_lower_bound(low)
+        if high is not None:
+            options.set_iterate_upper_bound(high)
+        return options
+
+    @staticmethod
+    def _at(cursor: Any) -> tuple[bytes, bytes] | None:
+        if cursor.valid():
+            return cursor.key(), cursor.value()
+        cursor.status()
+        return None
 
     def close(self) -> None:
-        """Close the database, and remove the links."""
+        """Close the database."""
         self._families.clear()
         self._close.close()
 

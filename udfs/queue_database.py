@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -41,9 +41,23 @@ class QueueDatabase:
         """The last unit of each queue, by topic and queue id. A broker serves no other queue."""
         queues: dict[bytes, dict[int, QueueEnd]] = {}
         for end in self.ends():
-            if end.is_max:
+            if end.is_max and rocksdb.is_possible(end):
                 queues.setdefault(end.queue.topic, {})[end.queue.queue_id] = end
         return queues
+
+    def impossible(self) -> Iterator[QueueEnd]:
+        """Yield the ends that no queue can have: such a queue counts as one that is not there."""
+        yield from (end for end in self.ends() if end.is_max and not rocksdb.is_possible(end))
+
+    def has_units_of(self, wanted: Callable[[bytes], bool]) -> bool:
+        """Return whether any unit is of a topic that is ``wanted``, whatever the ends of the queues say."""
+        low = b""
+        while (pair := self._database.first(UNITS, low, b"\xff" * 8)) is not None:
+            queue = rocksdb.queue_of_unit(pair[0])
+            if queue is not None and wanted(queue.topic):
+                return True
+            low = pair[0] + b"\0" if queue is None else rocksdb.behind(rocksdb.unit_prefix(queue))
+        return False
 
     def queue(self, topic: bytes, queue_id: int) -> QueueName:
         """Return the name of a queue, whether it is there or not."""
@@ -53,12 +67,22 @@ class QueueDatabase:
         """Return where a queue ends: its last unit, which a broker serves. None for a queue that it does not have."""
         key = rocksdb.end_key(queue, is_max=True)
         value = self._database.get(OFFSETS, key)
-        return None if value is None else rocksdb.queue_end(key, value)
+        end = None if value is None else rocksdb.queue_end(key, value)
+        return end if end is not None and rocksdb.is_possible(end) else None
 
-    def first(self, queue: QueueName) -> int | None:
-        """Return the queue offset of the first unit that stands in the database, also of a record that has expired."""
+    def stop(self, queue: QueueName) -> int:
+        """Return the queue offset behind the last unit that a broker serves: the last one that is there, up to the end."""
+        end = self.last(queue)
+        if end is None:
+            return 0
         prefix = rocksdb.unit_prefix(queue)
-        pair = self._database.first(UNITS, prefix, rocksdb.behind(prefix))
+        pair = self._database.last(UNITS, prefix, rocksdb.unit_key(prefix, end.queue_offset + 1))
+        return 0 if pair is None else int(rocksdb.queue_offsets([pair[0]])[0]) + 1
+
+    def first(self, queue: QueueName, since: int = 0) -> int | None:
+        """Return the queue offset of the first unit from ``since`` on that is there, also of a record that has expired."""
+        prefix = rocksdb.unit_prefix(queue)
+        pair = self._database.first(UNITS, rocksdb.unit_key(prefix, since), rocksdb.behind(prefix))
         return None if pair is None else int(rocksdb.queue_offsets([pair[0]])[0])
 
     def value(self, queue: QueueName, queue_offset: int) -> bytes | None:
@@ -70,6 +94,8 @@ class QueueDatabase:
         prefix = rocksdb.unit_prefix(queue)
         keys, values = list[bytes](), list[bytes]()
         for key, value in self._database.pairs(UNITS, rocksdb.unit_key(prefix, first), rocksdb.unit_key(prefix, stop)):
+            if len(key) != len(prefix) + 8:
+                continue  # no broker asks for it
             keys.append(key)
             values.append(value)
             if len(keys) == BATCH:

@@ -25,7 +25,7 @@ from rocketmq_reindex.jobs.store.consumer_offsets import MergedOffsets, OffsetFi
 from rocketmq_reindex.jobs.store.contents import StoreLog, last_record
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import StoreQueue, StoreQueues
-from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store
+from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store, rocksdb_queues
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, QUEUES
 from rocketmq_reindex.storage_format.record.layout import FLAG_TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
@@ -204,6 +204,10 @@ def _check_has_queues(store: str, queues: _Queues) -> None:
         return
     if queues.unread:
         raise InputError(queues.unread)
+    if found := rocksdb_queues(store):
+        raise InputError(
+            f"{escape(found.folder)}: RocksDB holds no queue, and there is no file of one: verify says what it lacks"
+        )
     raise InputError(
         f"{escape(files.join(store, QUEUES))}: holds no queue: build the queues first: "
         f"rmq-reindex build {escape(store)} --out DIR"

@@ -95,9 +95,10 @@ class StoreQueue:
                     yield ServedMessage(message, unit.base)
                 position += 1
                 continue
-            stop = position + 1
+            stop = min(self._source.behind_gap(position), end)
             while stop < end and self.units.at(stop).kind == unit.kind:
-                stop += 1
+                stop = self._source.behind_gap(stop)
+            stop = min(stop, end)
             self._gap(unit.kind, position, stop)
             position = stop
 

@@ -8,7 +8,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store.folders import Notes, entries
 from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.queue.lookup import QueueUnits
-from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import ROCKSDB_UNIT_SIZE, UNIT_SIZE
 
 if TYPE_CHECKING:
     # It brings numpy.
@@ -27,6 +27,9 @@ class UnitSource(Protocol):
     """the folder in the store of all such queues"""
     missing: str
     """what is said of a unit that is not there"""
+
+    def behind_gap(self, position: int) -> int:
+        """Return a position behind one without a unit, up to which none has one."""
 
     def close(self) -> None:
         """Close what is open for this queue alone."""
@@ -83,6 +86,10 @@ class FileUnits:
     def _unread(self, path: str, error: Exception) -> None:
         self._notes.add("unreadable queue file", f"{showing.escape(path)}: {showing.reason(error)}")
 
+    def behind_gap(self, position: int) -> int:
+        """Return the next position."""
+        return position + 1
+
     def close(self) -> None:
         """Close the files."""
         for pages in self._pages.values():
@@ -105,8 +112,7 @@ class DatabaseUnits:
         self.place = f"{database.shown}: {showing.escape(name)}/{queue.queue_id}"
         self.part = files.base(database.folder)
         self._database, self._queue, self._notes = database, queue, notes
-        last, first = database.last(queue), database.first(queue)
-        stop = 0 if last is None else last.queue_offset + 1
+        stop, first = database.stop(queue), database.first(queue)
         self._first = stop if first is None else min(first, stop)
         span = [(self._first * UNIT_SIZE, (stop - self._first) * UNIT_SIZE)] if stop > self._first else []
         self.units = QueueUnits(span, self._read)
@@ -117,7 +123,15 @@ class DatabaseUnits:
         except errors.InputError as error:
             self._notes.add("unreadable unit", str(error))
             return b""
-        return b"" if value is None else value[:count]
+        return value[:count] if value is not None and len(value) == ROCKSDB_UNIT_SIZE else b""
+
+    def behind_gap(self, position: int) -> int:
+        """Return the position of the next unit that is there; the next position where none is."""
+        try:
+            found = self._database.first(self._queue, position + 1)
+        except errors.InputError:
+            found = None
+        return position + 1 if found is None else found
 
     def close(self) -> None:
         """Do nothing: other queues are in the same database."""

@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.verifying.parts import LogOrder
 from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, PartFindings
 from rocketmq_reindex.jobs.verifying.work import ext_folder
 from rocketmq_reindex.jobs.watching.progress import Work
-from rocketmq_reindex.storage_format import versions
+from rocketmq_reindex.storage_format import layouts, versions
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, EXT_QUEUES, QUEUES
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
@@ -117,6 +117,7 @@ class QueueComparison:
         scan, settings = self.scan, self.settings
         lister = ListDatabase(settings.database, scan.task.keys, settings.batch_topics)
         for listed in listing.ListingResult.read(scan.engine.scan(lister, 1)):
+            findings.tally.merge(listed.tally)
             findings.figures["database_queues"] = listed.queues
         if settings.batch_topics:
             findings.notes.append("queues of batch topics in RocksDB are not compared")
@@ -127,8 +128,10 @@ class QueueComparison:
         folder = files.join(settings.store, QUEUES)
         with contextlib.closing(QueueDatabase(settings.database_beside)) as database:
             in_database = {topic.decode("utf-8", "surrogateescape") for topic in database.queues}
+            # A database that has lost the ends of other queues has their units.
+            others = database.has_units_of(lambda topic: not topic.startswith(LMQ_PREFIX.encode()))
         in_files = {entry.name for entry in entries_in(folder) if entry.kind == files.FOLDER}
-        selective = bool(in_database) and all(topic.startswith(LMQ_PREFIX) for topic in in_database)
+        selective = not others and all(topic.startswith(LMQ_PREFIX) for topic in in_database)
         names = sorted(in_files | in_database)
         plan = handover.write_plan(scan.staging, "topics-both-kinds", names)
         tasks = max(1, min(len(names), 2 * scan.engine.cores))
@@ -139,7 +142,8 @@ class QueueComparison:
             findings.tally.merge(result.tally)
             counts.update(compared=result.compared, files=result.files_alone, rocksdb=result.rocksdb_alone)
         text = f"RocksDB: {counted(counts['compared'], 'queue')} compared with the files"
-        text += f"; {counted(counts['files'], 'queue')} in files alone" if counts["files"] else ""
+        alone = "in files alone, as rocksdbCQSelectiveDoubleWriteEnable has them"
+        text += f"; {counted(counts['files'], 'queue')} {alone}" if counts["files"] else ""
         text += f"; {counted(counts['rocksdb'], 'queue')} in RocksDB alone, not compared" if counts["rocksdb"] else ""
         findings.notes.append(text)
 
@@ -147,6 +151,9 @@ class QueueComparison:
         scan, settings = self.scan, self.settings
         folder = files.join(settings.store, kind)
         names = [entry.name for entry in entries_in(folder)]
+        if kind == QUEUES and settings.database_beside:
+            own = {*layouts.rocksdb_files(names), "LOCK", "LOG"}
+            names = [name for name in names if name not in own]
         plan = handover.write_plan(scan.staging, f"topics-{kind}", names)
         size = sum(segment.data_end - segment.start for segment in self.segments)
         tasks = max(1, task_count(len(names), size, scan.engine.cores, DERIVED_BYTES))

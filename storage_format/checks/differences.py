@@ -60,7 +60,9 @@ KINDS: Final = {
         QUEUES, "unit of consumequeue_ext with another store time, or without bits of a group that takes the message", _QUEUE
     ),
     "queue-unit-time": Kind(QUEUES, "unit in RocksDB with another store time than its record's", _QUEUE),
-    "queue-end": Kind(QUEUES, "end of a queue in RocksDB that names another place of the log than the unit there", _QUEUE),
+    "queue-end": Kind(
+        QUEUES, "end of a queue in RocksDB that has no unit, or names a later place of the log than that", _QUEUE
+    ),
     "rocksdb-unit-missing": Kind(QUEUES, "unit of ConsumeQueue files that RocksDB lacks", (), _BOTH),
     "rocksdb-unit-extra": Kind(QUEUES, "unit in RocksDB that ConsumeQueue files lack", (), _BOTH),
     "rocksdb-unit-differs": Kind(QUEUES, "unit in RocksDB that differs from that in ConsumeQueue files", (), _BOTH),

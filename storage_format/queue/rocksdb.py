@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.layouts import INT64_MAX
+
 UNITS, OFFSETS = "default", "offset"
 """The two column families."""
 ROCKSDB_UNIT: Final = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8"), ("store_time", ">i8")])
@@ -99,6 +101,11 @@ def queue_end(key: bytes, value: bytes) -> QueueEnd | None:
         return None
     queue = QueueName(key[_HEAD : _HEAD + length], _INT32.unpack_from(tail, 5)[0])
     return QueueEnd(queue, tail[1:4] == _MAX, *_OFFSET_LAYOUT.unpack(value))
+
+
+def is_possible(end: QueueEnd) -> bool:
+    """Return whether a queue can end there; -1 is the queue offset of one that had no unit yet."""
+    return end.phy_offset >= 0 and -1 <= end.queue_offset < INT64_MAX
 
 
 def end_value(phy_offset: int, queue_offset: int) -> bytes:

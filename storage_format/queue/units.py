@@ -18,6 +18,8 @@ UNIT_LAYOUT: Final = Layout(
 )
 """``ConsumeQueue.putMessagePositionInfo`` of 4.9 to 5.5; ``CQ_STORE_UNIT_SIZE``"""
 UNIT_SIZE: Final = UNIT_LAYOUT.size
+ROCKSDB_UNIT_SIZE: Final = UNIT_SIZE + 8
+"""bytes of a unit in RocksDB, where a store time follows the fields (``RocksDBConsumeQueueTable.CQ_UNIT_SIZE``, 5.3.3)"""
 PRE_BLANK_SIZE: Final = INT32_MAX
 """``ConsumeQueue.fillPreBlank``: (0, 2147483647, 0) stands before a queue's first unit in its first file."""
 FILL_MAX: Final = 100_000

@@ -20,7 +20,7 @@ import rocksdict
 import rocketmq_reindex as rr
 from rocketmq_reindex.files.rocksdb import Database
 from rocketmq_reindex.jobs.commands import query
-from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.queue import rocksdb as pairs
 from rocketmq_reindex.storage_format.queue.rocksdb import QueueEnd, QueueName
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
@@ -159,6 +159,48 @@ def test_a_broken_database(spoil: tuple[str, bytes], alone: Path, capsys: pytest
         read_rows(ConsumeQueueSource, alone)
 
 
+@pytest.mark.parametrize("name", ["000010.sst", "000011.sst"])
+def test_a_broken_block(name: str, alone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Units behind it are not taken for missing, nor is their message: RocksDB's own loops end there without a word."""
+    table = alone / "consumequeue" / name
+    raw = bytearray(table.read_bytes())
+    raw[100:140] = bytes(40)
+    table.write_bytes(raw)
+    with Database(str(alone / "consumequeue")) as database:
+        family = "default" if name == "000011.sst" else "offset"
+        with pytest.raises(InputError, match=r"RocksDB cannot read it: Corruption: block checksum mismatch"):
+            list(database.pairs(family))
+        with pytest.raises(InputError, match="block checksum mismatch"):
+            database.first(family, b"", b"\xff")
+        with pytest.raises(InputError, match="block checksum mismatch"):
+            database.last(family, b"", b"\xff")
+    summary = local_verify(alone)
+    assert (summary.exit, "block checksum mismatch" in str(summary.error)) == (1, True)
+    assert query([str(alone), "--topic", "orders-0", "--queue", "0", "--offset", "3"]) != 0
+    assert "block checksum mismatch" in capsys.readouterr().err
+    with pytest.raises(InputError, match="block checksum mismatch"):
+        read_rows(ConsumeQueueSource, alone)
+
+
+def test_rows_of_spoilt_units(alone: Path) -> None:
+    changed(alone, {unit(ORDERS, 3): b"abc", unit(ORDERS, 4): bytes(28)})
+    assert len(read_rows(ConsumeQueueSource, alone)) == 93
+    rows = [row for row in read_rows(ConsumeQueueSource, alone, damage="rows") if row["damage"] is not None]
+    assert [(row["consumeQueueOffset"], row["damage"]) for row in rows] == [(3, "no unit"), (4, "no unit")]
+    with pytest.raises(RefusedError, match=r"orders-0/0: damage: queue offset 3: no unit, 2 in all"):
+        read_rows(ConsumeQueueSource, alone, damage="fail")
+
+
+def test_a_gap(alone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It takes no time to pass over it."""
+    changed(alone, {pairs.end_key(ORDERS, True): pairs.end_value(460, 2**40)}, "offset")
+    with Database(str(alone / "consumequeue")) as database:
+        value = database.get("default", unit(ORDERS, 3))
+    changed(alone, {unit(ORDERS, 2**40): value})
+    assert query([str(alone), "--topic", "orders-0", "--queue", "0", "--offset", "30", "--max", "99"]) == 0
+    assert f"offsets 33 to {2**40 - 1}: has no unit in RocksDB" not in capsys.readouterr().out
+
+
 def test_another_database(tmp_path: Path) -> None:
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
@@ -226,8 +268,22 @@ def spoilt() -> Iterator[Any]:
         pairs.end_key(queue, True), lambda value: value[:8] + (5).to_bytes(8, "big"), "offset",
         {"queue-unit-missing": None, "queue-end": 1}, id="early-end",
     )  # fmt: skip
+    for end in (-2, -5, -(2**63), 2**63 - 1):
+        yield pytest.param(
+            pairs.end_key(queue, True), lambda _, end=end: pairs.end_value(100, end), "offset",
+            {"queue-unit-missing": None, "queue-end": 1}, id=f"no-end-{end}",
+        )  # fmt: skip
+    for end in (100, 2**40, 2**63 - 2):
+        yield pytest.param(
+            pairs.end_key(queue, True),
+            lambda _, end=end: pairs.end_value(100, end),
+            "offset",
+            {"queue-end": 1},
+            id=f"end-{end}",
+        )
+    yield pytest.param(unit(queue, 3)[:-8] + bytes(9), lambda _: bytes(28), "default", {}, id="long-key")
     yield pytest.param(
-        pairs.end_key(queue, True), lambda value: bytes(8) + value[8:], "offset", {"queue-end": 1}, id="end-elsewhere"
+        pairs.end_key(queue, True), lambda value: b"\x7f" + value[1:], "offset", {"queue-end": 1}, id="end-elsewhere"
     )
     yield pytest.param(
         pairs.end_key(QueueName(b"other", 0), True), lambda _: pairs.end_value(460, 0), "offset",
@@ -241,11 +297,17 @@ def test_spoilt(key: bytes, spoil: Any, family: str, found: dict[str, int | None
         value = database.get(family, key)
     changed(alone, {key: spoil(value)}, family)
     summary = local_verify(alone)
-    assert summary.exit == 4
+    assert summary.exit == (4 if found else 0)
     assert kinds(summary).keys() == found.keys()
+    assert rr.info(str(alone)).exit_status == 0
     assert all(count in (None, kinds(summary)[kind]) for kind, count in found.items())
-    example = json.dumps(summary.findings)
-    assert "consumequeue/" in example
+    assert not found or "consumequeue/" in json.dumps(summary.findings)
+
+
+def test_an_end_that_a_start_wrote(alone: Path) -> None:
+    """It names the first offset of the log: seen with 5.5.0 where a start found the files further."""
+    changed(alone, {pairs.end_key(ORDERS, True): pairs.end_value(0, 32)}, "offset")
+    assert local_verify(alone).exit == 0
 
 
 def test_units_behind_the_end_are_not_served(alone: Path) -> None:
@@ -260,7 +322,7 @@ def test_units_behind_the_end_are_not_served(alone: Path) -> None:
 def test_a_hostile_name(alone: Path) -> None:
     """It leads nowhere, and is shown escaped."""
     hostile = QueueName(b"../../x\x1b[31m", 0)
-    changed(alone, {unit(hostile, 0): (460).to_bytes(8, "big") + bytes(20)})
+    changed(alone, {unit(hostile, 0): (460).to_bytes(8, "big") + b"\0\0\0\x09" + bytes(16)})
     changed(alone, {pairs.end_key(hostile, True): pairs.end_value(460, 0)}, "offset")
     summary = local_verify(alone)
     assert summary.exit == 4
@@ -275,7 +337,7 @@ def test_a_hostile_name(alone: Path) -> None:
         (unit(ORDERS, 3), None, "default", {"rocksdb-unit-missing": 1}),
         (unit(ORDERS, 3), b"\1" * 28, "default", {"rocksdb-unit-differs": 1}),
         (pairs.end_key(ORDERS, True), None, "offset", {"rocksdb-unit-missing": 33}),
-        (pairs.end_key(ORDERS, True), pairs.end_value(1, 4), "offset", {"rocksdb-unit-missing": 28, "queue-end": 1}),
+        (pairs.end_key(ORDERS, True), pairs.end_value(1, 4), "offset", {"rocksdb-unit-missing": 28}),
         (pairs.end_key(QueueName(b"%LMQ%a", 0), True), pairs.end_value(1, 4), "offset", {}),
     ],
     ids=["missing", "differs", "no-end", "early-end", "in-rocksdb-alone"],
@@ -306,10 +368,18 @@ def test_light_queues_alone(both: Path) -> None:
     """As rocksdbCQSelectiveDoubleWriteEnable (5.5.1) writes them: the others are in files, and RocksDB need not have them."""
     changed(both, dict.fromkeys((pairs.end_key(QueueName(topic, number), True) for topic, number in QUEUES), None), "offset")
     changed(both, {pairs.end_key(QueueName(b"%LMQ%a", 0), True): pairs.end_value(1, 4)}, "offset")
+    changed(both, {unit(QueueName(topic, number), offset): None for topic, number in QUEUES for offset in range(99)})
     summary = local_verify(both)
     assert (summary.exit, kinds(summary)) == (0, {})
-    text = "RocksDB: 0 queues compared with the files; 4 queues in files alone; 1 queue in RocksDB alone, not compared"
-    assert text in summary.notes
+    text = "RocksDB: 0 queues compared with the files; 4 queues in files alone, as rocksdbCQSelectiveDoubleWriteEnable has them"
+    assert f"{text}; 1 queue in RocksDB alone, not compared" in summary.notes
+
+
+def test_ends_that_are_lost(both: Path) -> None:
+    """Units of other queues say that light queues are not all that there was."""
+    changed(both, dict.fromkeys((pairs.end_key(QueueName(topic, number), True) for topic, number in QUEUES), None), "offset")
+    changed(both, {pairs.end_key(QueueName(b"%LMQ%a", 0), True): pairs.end_value(1, 4)}, "offset")
+    assert kinds(local_verify(both)) == {"rocksdb-unit-missing": 95}
 
 
 # -------------------------------------------------------------------------------------------------------------------- questions

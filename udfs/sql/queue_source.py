@@ -159,10 +159,11 @@ class ConsumeQueueReader(base.SourceReader):
         with contextlib.closing(QueueDatabase(folder)) as database:
             for raw, ends in sorted(database.queues.items()):
                 topic = raw.decode("utf-8", "replace")
-                for number, end in sorted(ends.items()) if topics.wants(topic) else ():
+                for number in sorted(ends) if topics.wants(topic) else ():
                     if (topic, number) in in_files or (self.queues is not None and number not in self.queues):
                         continue
-                    first, stop = database.first(QueueName(raw, number)), end.queue_offset + 1
+                    queue = QueueName(raw, number)
+                    first, stop = database.first(queue), database.stop(queue)
                     for low in range(stop if first is None else first, stop, RANGE_UNITS):
                         high = min(low + RANGE_UNITS, stop)
                         yield DatabaseRange(topic, number, raw, folder, low, high), ROCKSDB_UNIT.itemsize * (high - low)
@@ -198,14 +199,26 @@ class ConsumeQueueReader(base.SourceReader):
                 yield from self._database_rows(unit, databases[unit.folder])
 
     def _database_rows(self, wanted: DatabaseRange, database: QueueDatabase) -> Iterator[pa.RecordBatch]:
+        place = f"{database.shown}: {showing.escape(wanted.topic)}/{wanted.queue_id}"
         for at, units in database.units(QueueName(wanted.raw, wanted.queue_id), wanted.first, wanted.stop):
+            bad = (units["phy_offset"] < 0) | (units["size"] <= 0)
+            damage: pa.Array | None = None
+            if bad.any():
+                first = f"queue offset {int(at[np.argmax(bad)])}: no unit"
+                if self.shown_damage == FAIL:
+                    self.refuse(place, f"{first}, {int(bad.sum())} in all")
+                if self.shown_damage == ROWS:
+                    damage = pa.array(["no unit" if each else None for each in bad.tolist()], pa.string())
+                else:
+                    self.skipped(place, int(bad.sum()), first)
+                    at, units = at[~bad], units[~bad]
             yield self._batch(wanted, {
                 "consumeQueueOffset": at,
                 "commitLogOffset": units["phy_offset"],
                 "msgSize": units["size"],
                 "tagsCode": units["tags_code"],
                 "storeTimestamp": units["store_time"],
-            }, len(at), None)  # fmt: skip
+            }, len(at), damage)  # fmt: skip
 
     def _file_rows(self, unit: QueueFileToRead) -> Iterator[pa.RecordBatch]:
         with files.Reader(unit.path) as reader:

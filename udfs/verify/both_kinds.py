@@ -125,7 +125,7 @@ class CompareBothKinds:
 def _data_from(queue: QueueFiles | DatabaseQueue, position: int, end: int) -> int:
     """Return the position of the first slot from there on that may have a unit; ``end`` where none has."""
     at = queue.data_from(position)
-    return at if at < queue.end else end
+    return at if position <= at < queue.end else end
 
 
 def _text(unit: Int64s, has: bool) -> str:

@@ -50,7 +50,11 @@ class ListDatabase:
         database = QueueDatabase(self.folder)
         buckets: dict[int, list[tuple[bytes, int]]] = defaultdict(list)
         passed_over = {topic.encode("utf-8", "surrogateescape") for topic in self.passed_over}
+        tally = Tally()
         try:
+            for end in database.impossible():
+                text = f"the end names queue offset {end.queue_offset} and phy_offset {end.phy_offset}, which no queue has"
+                tally.add("queue-end", 1, _shown(database, end.queue), end.queue_offset, text)
             for topic, ends in database.queues.items():
                 if topic not in passed_over:
                     ids = np.array(list(ends), np.int32)
@@ -67,8 +71,13 @@ class ListDatabase:
                 columns = np.zeros((cells.UNIT_COLUMNS, len(names)), np.int64)
                 cell = cells.pack(list(names), np.array(numbers, np.int32), np.ones(len(names), np.int32), columns)
                 yield handover.Row(handover.UNITS, bucket, self.keys[bucket % len(self.keys)], -1, cell, FILES_FIRST)
-        result = ListingResult(queues=sum(map(len, buckets.values())))
+        result = ListingResult(queues=sum(map(len, buckets.values())), tally=tally)
         yield handover.summary(-1, result.to_json().encode())
+
+
+def _shown(database: QueueDatabase, queue: QueueName) -> str:
+    """Return what a store calls a queue in RocksDB, escaped."""
+    return f"{files.base(database.folder)}/{escape(queue.topic.decode('utf-8', 'surrogateescape'))}/{queue.queue_id}"
 
 
 class DatabaseQueue:
@@ -80,10 +89,10 @@ class DatabaseQueue:
 
     def __init__(self, database: QueueDatabase, queue: tuple[bytes, int]) -> None:
         self._database, self._queue = database, QueueName(*queue)
-        self.shown = f"{files.base(database.folder)}/{escape(queue[0].decode('utf-8', 'surrogateescape'))}/{queue[1]}"
+        self.shown = _shown(database, self._queue)
         self._last = database.last(self._queue)
-        self.end = 0 if self._last is None else self._last.queue_offset + 1
-        """position behind the last slot"""
+        self.end = database.stop(self._queue)
+        """position behind the last slot that has a unit which a broker serves"""
         first = database.first(self._queue)
         self._first = self.end if first is None else min(first, self.end)
 
@@ -124,17 +133,28 @@ class DatabaseQueue:
         return wrong, np.zeros(rows.shape[1], np.bool_)
 
     def check_end(self, tally: Tally) -> None:
-        """Add a difference where the end of the queue names another place of the log than its last unit does."""
+        """Add a difference where the end of the queue names no unit, or a later place of the log than that unit does.
+
+        An earlier place is usual: a start that finds queues of the other kind further writes the log's first offset there
+        (``CombineConsumeQueueStore``, 5.5.0).
+        """
         if self._last is None:
             return
-        phy_offset = int(self.read(self.end - 1, 1)[0, 0]) if self.end else 0
-        if phy_offset != self._last.phy_offset:
-            text = f"the end names phy_offset {self._last.phy_offset}, the unit there {phy_offset}"
-            tally.add("queue-end", 1, self.shown, self.end - 1, f"queue offset {self.end - 1}: {text}")
+        last = self._last
+        if self.end != last.queue_offset + 1:
+            text = f"the end names queue offset {last.queue_offset}, which has no unit"
+        elif self.end and (phy_offset := int(self.read(self.end - 1, 1)[0, 0])) < last.phy_offset:
+            text = f"queue offset {last.queue_offset}: the end names phy_offset {last.phy_offset}, the unit there {phy_offset}"
+        else:
+            return
+        tally.add("queue-end", 1, self.shown, last.queue_offset, text)
 
     def data_from(self, position: int) -> int:
         """Return the position of the first slot from there on that has a unit; that behind the last slot where none has."""
-        return next((int(at[0]) for at, _ in self._database.units(self._queue, position, max(self.end, position))), self.end)
+        if position >= self.end:
+            return position
+        found = self._database.first(self._queue, position)
+        return self.end if found is None else min(found, self.end)
 
     def first_offset(self, log_start: int) -> int:
         """Return the phy_offset of the first unit whose record has not expired; -1 for none. The log begins at

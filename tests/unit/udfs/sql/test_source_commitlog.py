@@ -69,7 +69,6 @@ def expected_row(record: Record, message: Message, version: str) -> dict[str, An
         "preparedTransactionOffset": record.prepared_offset,
         "msgBaseOffset": base,
         "batchSize": count,
-        "bitMap": None,
         "hasUnit": record.sysflag & 12 in (0, 8),
         "keyItems": 0 if record.sysflag & 12 == 12 else len(keys),
         "tags": properties.get("TAGS"),
@@ -99,7 +98,8 @@ def test_rows_of_random_logs(version: str, seed: int, tmp_path: Path) -> None:
     features = FEATURES - ({"v2"} if version == "4.9" else set())
     puts = random_log(tmp_path / "commitlog", seed, records=120, segment_size=SEGMENT, features=features)
     log = reference(tmp_path, broker_version=version)
-    wanted = expected_rows(puts, log, version)
+    # Without registrations of consumer groups no message has a bit map.
+    wanted = [row | {"bitMap": None} for row in expected_rows(puts, log, version)]
     assert len(wanted) == len(puts)
     for size in (1 << 20, 5000, rng.randrange(150, 2000)):
         rows = read_rows(CommitlogSource, tmp_path, body=True, brokerVersion=version, rangeSize=size)
