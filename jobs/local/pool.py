@@ -35,12 +35,24 @@ _ONE_THREAD: Final = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "
 
 @contextlib.contextmanager
 def _blocked() -> Iterator[None]:
-    """Block the signals that end a run for this thread, and for good in the processes that it starts."""
+    """Hold back the signals that end a run, and block them for good in the processes that are started meanwhile.
+
+    A mask is one thread's: a signal that another one takes would still be raised in the main thread, amid what it does.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+    seen: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    handlers = {number: handler for number in _HEARD if is_main and callable(handler := signal.getsignal(number))}
+    for number in handlers:
+        signal.signal(number, lambda number, _frame: seen.append(number))
     try:
         yield
     finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if seen:
+        signal.raise_signal(seen[0])
 
 
 def _environment() -> dict[str, str]:

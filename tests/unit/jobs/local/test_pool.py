@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -195,3 +197,25 @@ def test_a_package_that_a_script_has_found(tmp_path: Path) -> None:
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == f"{copy}/rocketmq_reindex/__init__.py /\n"
+
+
+def test_an_interrupt_that_another_thread_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is raised when the process is known, which ends with it, and not amid its start."""
+    waiting, started = threading.Event(), list[subprocess.Popen[bytes]]()
+    thread = threading.Thread(target=waiting.wait, daemon=True)
+    thread.start()
+    whole = subprocess.Popen.__init__
+
+    def start(process: subprocess.Popen[bytes], *words: Any, **settings: Any) -> None:
+        # This thread has it blocked.
+        assert thread.ident is not None
+        signal.pthread_kill(thread.ident, signal.SIGINT)
+        whole(process, *words, **settings)
+        started.append(process)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", start)
+    with pytest.raises(KeyboardInterrupt):
+        Pool("build", 1)
+    waiting.set()
+    assert [process.poll() for process in started] == [-signal.SIGKILL]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
