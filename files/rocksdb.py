@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _COPIED: Final = ("CURRENT", "IDENTITY", "MANIFEST-", "OPTIONS-")
 """what a running broker replaces or appends to; the rest it only adds and deletes"""
+_TRIES: Final = 10
+"""times that a database is opened while its files change"""
 _READ_AHEAD: Final = 2 << 20
 _MISSING: Final = "ConsumeQueues in RocksDB are read with rocksdict: pip install 'rocketmq-reindex[rocksdb]'"
 
@@ -50,19 +52,30 @@ class Database:
         self._library: Any = rocksdict
         self._close = contextlib.ExitStack()
         self._families: dict[str, Rdict] = {}
-        try:
-            with self._failures(), tempfile.TemporaryDirectory(prefix="rmq-reindex-rocksdb-") as links:
-                self._link(folder, links)
-                names = rocksdict.Rdict.list_cf(links)
-                others = {name: self._options() for name in names if name != "default"}
-                database = rocksdict.Rdict(
-                    links, self._options(), column_families=others, access_type=rocksdict.AccessType.read_only()
-                )
-                self._close.callback(database.close)
-                self._families = {name: database if name == "default" else database.get_column_family(name) for name in names}
-        except BaseException:
-            self.close()
-            raise
+        for tries_left in reversed(range(_TRIES)):
+            with self._failures():
+                before = _database_files(folder)
+            try:
+                self._open(folder)
+                return
+            except InputError:
+                self.close()
+                # A broker that runs replaces files: what a table of files names may be gone by the time it is opened.
+                if not tries_left or _database_files(folder) == before:
+                    raise
+            except BaseException:
+                self.close()
+                raise
+
+    def _open(self, folder: str) -> None:
+        library = self._library
+        with self._failures(), tempfile.TemporaryDirectory(prefix="rmq-reindex-rocksdb-") as links:
+            self._link(folder, links)
+            names = library.Rdict.list_cf(links)
+            others = {name: self._options() for name in names if name != "default"}
+            database = library.Rdict(links, self._options(), column_families=others, access_type=library.AccessType.read_only())
+            self._close.callback(database.close)
+            self._families = {name: database if name == "default" else database.get_column_family(name) for name in names}
 
     @staticmethod
     def _link(folder: str, links: str) -> None:

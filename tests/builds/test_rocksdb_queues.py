@@ -201,6 +201,27 @@ def test_a_gap(alone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"offsets 33 to {2**40 - 1}: has no unit in RocksDB" not in capsys.readouterr().out
 
 
+def test_files_that_a_broker_replaces_meanwhile(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database is opened again while its files change, and not where they stay."""
+    whole, tries, folder = Database._open, list[str](), alone / "consumequeue"
+
+    def fails_twice(database: Database, place: str) -> None:
+        tries.append(place)
+        if len(tries) < 3:
+            (folder / f"{90 + len(tries):06d}.sst").write_bytes(b"")
+            raise InputError("a file is gone")
+        whole(database, place)
+
+    monkeypatch.setattr(Database, "_open", fails_twice)
+    with Database(str(folder)) as database:
+        assert len(list(database.pairs("default"))) == 95
+    assert len(tries) == 3
+    monkeypatch.setattr(Database, "_open", whole)
+    (folder / "CURRENT").write_bytes(b"")
+    with pytest.raises(InputError, match="RocksDB cannot read it"):
+        Database(str(folder))
+
+
 def test_another_database(tmp_path: Path) -> None:
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.files.rocksdb import Database
+from rocketmq_reindex.storage_format.layouts import rocksdb_files
 from tests.oracle.scenarios import FOLDER, java_home
 from tests.serving.programs import Program
 from tests.serving.stores import keyed_log, options, queues_of
@@ -51,6 +53,13 @@ def test_random_stores(version: str, seed: int, tmp_path: Path) -> None:
             program.step("open", store.name, store, *options(), "--set", setting)
             for prefix in ("a", "b"):
                 program.step("put", store.name, "orders-1", prefix, rng.randrange(1, 40))
+            # The broker runs: what it has in memory alone is not seen, and it goes on as if nobody had looked.
+            live = store / ("consumequeue_rocksdb" if "Separate" in setting else "consumequeue")
+            for _ in range(3):
+                with Database(str(live)) as database:
+                    list(database.pairs("default"))
+            assert {path.name for path in live.iterdir() if path.is_file()} <= {*rocksdb_files(os.listdir(live)), "LOCK"}
+            program.step("put", store.name, "orders-1", "c", 3)
             words = [str(word) for queue in queues for word in queue]
             served[store] = program.step("serve", store.name, *words).split(" ")
         program.step("close", *[store.name for store in stores.values()])
