@@ -80,26 +80,26 @@ CHECKPOINT_KEY: Final = end_key(QueueName(CHECKPOINT_TOPIC, 0), is_max=True)
 """Its value is the byte of the log behind the last record that was dispatched (int64)."""
 
 
+def _parts(key: bytes, tail: int) -> tuple[bytes, bytes]:
+    """Return the topic of a key, and the ``tail`` bytes behind it; nothing for a key of another kind."""
+    length = len(key) - _HEAD - tail
+    if length < 0 or _INT32.unpack_from(key)[0] != length or key[4:5] != _MARK or key[_HEAD + length :][:1] != _MARK:
+        return b"", b""
+    return key[_HEAD : _HEAD + length], key[_HEAD + length :]
+
+
 def queue_of_unit(key: bytes) -> QueueName | None:
     """Return the queue of a unit's key; None for a key of another kind."""
-    length = len(key) - _HEAD - _UNIT_TAIL
-    if length < 0 or _INT32.unpack_from(key)[0] != length:
-        return None
-    tail = key[_HEAD + length :]
-    if key[4:5] != _MARK or tail[:1] != _MARK or tail[5:6] != _MARK:
-        return None
-    return QueueName(key[_HEAD : _HEAD + length], _INT32.unpack_from(tail, 1)[0])
+    topic, tail = _parts(key, _UNIT_TAIL)
+    return QueueName(topic, _INT32.unpack_from(tail, 1)[0]) if tail[5:6] == _MARK else None
 
 
 def queue_end(key: bytes, value: bytes) -> QueueEnd | None:
     """Return what a pair of the family ``offset`` says; None for one of another kind, as the check point."""
-    length = len(key) - _HEAD - _OFFSET_TAIL
-    if length < 0 or len(value) != _OFFSET_LAYOUT.size or _INT32.unpack_from(key)[0] != length:
+    topic, tail = _parts(key, _OFFSET_TAIL)
+    if len(value) != _OFFSET_LAYOUT.size or tail[4:5] != _MARK or tail[1:4] not in (_MAX, _MIN):
         return None
-    tail = key[_HEAD + length :]
-    if key[4:5] != _MARK or tail[:1] != _MARK or tail[4:5] != _MARK or tail[1:4] not in (_MAX, _MIN):
-        return None
-    queue = QueueName(key[_HEAD : _HEAD + length], _INT32.unpack_from(tail, 5)[0])
+    queue = QueueName(topic, _INT32.unpack_from(tail, 5)[0])
     return QueueEnd(queue, tail[1:4] == _MAX, *_OFFSET_LAYOUT.unpack(value))
 
 

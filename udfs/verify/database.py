@@ -93,6 +93,8 @@ class DatabaseQueue:
         self._last = database.last(self._queue)
         self.end = database.stop(self._queue)
         """position behind the last slot that has a unit which a broker serves"""
+        self._times: tuple[int, Int64s] = 0, np.zeros(0, np.int64)
+        """position of the first slot that was read last, and the store times of all of these"""
         first = database.first(self._queue)
         self._first = self.end if first is None else min(first, self.end)
 
@@ -114,23 +116,21 @@ class DatabaseQueue:
 
     def read(self, position: int, count: int) -> Int64s:
         """Return ``count`` slots (int64, the fields of a unit in a file by slots): zeros where there is no unit."""
-        columns = np.zeros((3, count), np.int64)
+        columns, times = np.zeros((3, count), np.int64), np.zeros(count, np.int64)
         for at, units in self._database.units(self._queue, position, min(position + count, max(self.end, position))):
             for row, name in enumerate(("phy_offset", "size", "tags_code")):
                 columns[row, at - position] = units[name]
+            times[at - position] = units["store_time"]
+        self._times = position, times
         return columns
 
     def check_extended(self, rows: Int64s, _filters: ConsumerFilters, _topic: str) -> tuple[Mask, Mask]:
-        """Return for expected units, at positions one after another, which have another store time; none lacks bits.
+        """Return for expected units, at positions that were read last, which have another store time; none lacks bits.
 
         ``rows``: int64 (1 + COLUMNS + words, n), as the scan has them.
         """
-        first, wrong = int(rows[0, 0]), np.zeros(rows.shape[1], np.bool_)
-        times = np.zeros(int(rows[0, -1]) - first + 1, np.int64)
-        for at, units in self._database.units(self._queue, first, min(first + len(times), max(self.end, first))):
-            times[at - first] = units["store_time"]
-        wrong = times[rows[0] - first] != rows[STORE_TIME]
-        return wrong, np.zeros(rows.shape[1], np.bool_)
+        first, times = self._times
+        return times[rows[0] - first] != rows[STORE_TIME], np.zeros(rows.shape[1], np.bool_)
 
     def check_end(self, tally: Tally) -> None:
         """Add a difference where the end of the queue names no unit, or a later place of the log than that unit does.
@@ -155,15 +155,6 @@ class DatabaseQueue:
             return position
         found = self._database.first(self._queue, position)
         return self.end if found is None else min(found, self.end)
-
-    def first_offset(self, log_start: int) -> int:
-        """Return the phy_offset of the first unit whose record has not expired; -1 for none. The log begins at
-        ``log_start``."""
-        for _, units in self._database.units(self._queue, self._first, self.end):
-            kept = (units["size"] > 0) & (units["phy_offset"] >= log_start)
-            if kept.any():
-                return int(units["phy_offset"][np.argmax(kept)])
-        return -1
 
     def empty_end(self) -> None:
         """Return None: there are no files that may be empty."""

@@ -126,9 +126,6 @@ class QueueSlots(Protocol):
     def data_from(self, position: int) -> int:
         """Return the position of the first slot from there on that may not be zeros."""
 
-    def first_offset(self, log_start: int) -> int:
-        """Return the phy_offset of the first unit whose record has not expired; -1 for none."""
-
     def empty_end(self) -> int | None:
         """Return the first slot of a file without any unit that a broker keeps as the queue's last file; None for none."""
 

@@ -109,7 +109,7 @@ class VerifyQueues:
                 placed = table.apply(rows)
                 check.expect(placed[:, np.argsort(placed[0], kind="stable")])
 
-    def _slots(self, key: tuple[bytes, int], queue: _CheckedQueue, tools: _Tools) -> queue_files.QueueSlots:
+    def _slots(self, key: tuple[bytes, int], queue: _CheckedQueue, tools: _Tools) -> queue_files.QueueFiles | DatabaseQueue:
         if tools.database is not None:
             return DatabaseQueue(tools.database, key)
         task, name = self.task, key[0].decode("utf-8", "surrogateescape")
@@ -143,7 +143,11 @@ class VerifyQueues:
         queue.runs = []
 
     def _orders(
-        self, parts: list[Int64s], held: queue_files.QueueSlots, logical: queue_placement.PlacementTable | None, waits: bool
+        self,
+        parts: list[Int64s],
+        held: queue_files.QueueFiles | DatabaseQueue,
+        logical: queue_placement.PlacementTable | None,
+        waits: bool,
     ) -> list[tuple[str, queue_placement.PlacementTable | None]]:
         """Return the orders that the queue may have: one, or several for a queue out of order. ``logical``: where that puts
         it."""
@@ -153,7 +157,7 @@ class VerifyQueues:
         columns = columns[:, np.argsort(columns[2], kind="stable")]
         follows = columns[0, 1:] == columns[0, :-1] + columns[1, :-1]
         used_up = (columns[2] == columns[3]).any()
-        if self.task.database:
+        if isinstance(held, DatabaseQueue):
             # Each unit stands at its record's own queue offset, also behind a gap.
             rises = (columns[0, 1:] >= columns[0, :-1] + columns[1, :-1]).all() and not used_up
             return [(queue_results.IN_ORDER if rises else queue_results.UNORDERED, None)]
