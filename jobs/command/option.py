@@ -24,7 +24,7 @@ Link = Literal["reflink", "hard", "none"]
 Merge = Literal["highest", "lowest"]
 Progress = Literal["lines", "json"]
 LogFormat = Literal["text", "json"]
-ExportFormat = Literal["jsonl", "csv", "parquet", "store"]
+ExportFormat = Literal["jsonl", "csv", "parquet", "delta", "store"]
 ExportBody = Literal["unpacked", "stored", "none"]
 RecordKind = Literal[
     "message", "retry", "dead_letter", "half", "op", "given_up", "scheduled", "timer", "pop", "trace", "system", "all"

@@ -1,45 +1,25 @@
-"""The formats of an export: JSON lines and CSV as one file, Parquet as a folder with a part for each topic and day."""
+"""The columns of an export, and how rows of them are encoded: as JSON lines, as CSV, or for Parquet as they are."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
-import hashlib
 import io
-import os
 import re
-import urllib.parse
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet as pq
 
-from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.messages.batches import BODY, fields
 
 Encode = Callable[[pa.RecordBatch], Any]
-"""makes of a batch what the ``Sink`` of its format takes: in any thread"""
+"""makes of a batch what the ``Sink`` (jobs/exporting/sinks.py) of its format takes: in any thread"""
 BODY_FORMAT: Final = "bodyFormat"
 """how the text in ``body`` stands for the bytes: where the file has texts alone"""
 TEXT, BASE64 = "text", "base64"
-
-
-class Sink(Protocol):
-    """Takes what was encoded, in the order of the log, and writes it below the staging folder."""
-
-    def add(self, encoded: Any) -> None:
-        """Write some messages."""
-
-    def finish(self) -> list[str]:
-        """Write what is left. Return what is odd about the files."""
-
-    def abandon(self) -> None:
-        """Close all files. Raises nothing."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------- columns
@@ -234,165 +214,6 @@ def csv_head(schema: pa.Schema) -> bytes:
     return (",".join(with_texts(nothing, unseen=True)[0]) + "\n").encode()
 
 
-class FileSink:
-    """One file."""
-
-    def __init__(self, path: str, head: bytes = b"") -> None:
-        self._file = open(path, "xb")  # noqa: SIM115  finish or abandon closes it
-        self._file.write(head)
-
-    def add(self, encoded: bytes) -> None:
-        """Write some lines."""
-        self._file.write(encoded)
-
-    def finish(self) -> list[str]:
-        """Close the file, and make it durable. Return nothing odd."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        return []
-
-    def abandon(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
-# ---------------------------------------------------------------------------------------------------------------------- Parquet
-# A folder for each topic, in it one for each day, named as Hive names them. Rows wait until a part of the folder has many:
-# the topics of a log are mixed, and small row groups are slow to read.
-
-BUFFER: Final = 128 << 20
-"""Bytes of rows that wait, of all parts."""
-_SLICE_COST: Final = 1 << 13
-"""What a few rows take besides their values."""
-OPEN_MAX: Final = 64
-"""Files that are open at once."""
-GROUP_BYTES: Final = 32 << 20
-"""Bytes of rows, at which those of one part are written."""
-FILE_BYTES: Final = 512 << 20
-"""Bytes of rows, at which the next file of a part begins."""
-TOPIC_KEY: Final = b"topic"
-"""says in a file of what topic it is: the name of its folder may be cut"""
-_NO_DAY: Final = "__HIVE_DEFAULT_PARTITION__"
-_NAME_MAX: Final = 240
-"""Bytes of a folder's name, without ``topic=``: file systems take 255."""
-_DIGEST: Final = 24
-
-Part = tuple[str, str]
-"""the topic and the day of a part"""
-
-
-def topic_folder(topic: str) -> str:
-    """Return the name of a topic's folder: what is no letter, digit, ``_``, ``-`` or ``.`` is written as ``%25``.
-
-    A name that is too long is cut, and ends with ``~`` and a digest of the whole; so does one that readers take for null.
-    """
-    name = _quoted(topic)
-    if len(name) > _NAME_MAX or topic == _NO_DAY:
-        digest = f"~{hashlib.sha256(topic.encode()).hexdigest()[:_DIGEST]}"
-        head = topic[:_NAME_MAX]
-        while len(_quoted(head)) > _NAME_MAX - len(digest):
-            head = head[:-1]
-        name = f"{_quoted(head)}{digest}"
-    return f"topic={name}"
-
-
-def _quoted(text: str) -> str:
-    return urllib.parse.quote(text, safe="").replace("~", "%7E")
-
-
-class _Waiting:
-    """Rows of one part."""
-
-    def __init__(self) -> None:
-        self.batches: list[pa.RecordBatch] = []
-        self.size = 0
-
-
-class ParquetSink:
-    """Writes files below ``root``, the ones of a part into ``topic=TOPIC/day=DAY``. The topic is no column of a file."""
-
-    def __init__(self, root: str) -> None:
-        self._root = root
-        self._waiting: dict[Part, _Waiting] = {}
-        self._size = 0
-        self._open: OrderedDict[Part, tuple[pq.ParquetWriter, int]] = OrderedDict()
-        self._numbers: dict[Part, int] = {}
-        self._cut: set[str] = set()
-
-    def add(self, encoded: pa.RecordBatch) -> None:
-        """Take some rows."""
-        for part, rows in _by_part(encoded):
-            waiting = self._waiting.setdefault(part, _Waiting())
-            size = rows.nbytes + _SLICE_COST
-            waiting.batches.append(rows)
-            waiting.size += size
-            self._size += size
-            if waiting.size > GROUP_BYTES:
-                self._write(part)
-        while self._size > BUFFER:
-            self._write(max(self._waiting, key=lambda part: self._waiting[part].size))
-
-    def _write(self, part: Part) -> None:
-        """Write the rows of a part that wait, as one row group."""
-        waiting = self._waiting.pop(part)
-        self._size -= waiting.size
-        table = pa.Table.from_batches(waiting.batches)
-        writer, written = self._open.pop(part) if part in self._open else (self._begin(part, table.schema), 0)
-        writer.write_table(table, row_group_size=max(1, len(table)))
-        if written + waiting.size > FILE_BYTES:
-            writer.close()
-        else:
-            self._open[part] = (writer, written + waiting.size)
-        while len(self._open) > OPEN_MAX:
-            self._open.popitem(last=False)[1][0].close()
-
-    def _begin(self, part: Part, schema: pa.Schema) -> pq.ParquetWriter:
-        topic, day = part
-        folder = os.path.join(self._root, topic_folder(topic), f"day={day}")
-        os.makedirs(folder, exist_ok=True)
-        if "~" in topic_folder(topic):
-            self._cut.add(topic)
-        number = self._numbers.get(part, 0)
-        self._numbers[part] = number + 1
-        schema = schema.with_metadata({TOPIC_KEY: topic.encode()})
-        return pq.ParquetWriter(os.path.join(folder, f"part-{number:05d}.parquet"), schema, compression="zstd")
-
-    def finish(self) -> list[str]:
-        """Write all rows that wait, and close the files. Return which topics have no folder of their whole name."""
-        for part in sorted(self._waiting):
-            self._write(part)
-        for writer, _ in self._open.values():
-            writer.close()
-        self._open.clear()
-        return [f"{escape(topic)}: is no name for a folder: it is cut, or gets a digest" for topic in sorted(self._cut)]
-
-    def abandon(self) -> None:
-        """Close the files."""
-        while self._open:
-            with contextlib.suppress(OSError, ValueError):
-                self._open.popitem()[1][0].close()
-
-
-def _by_part(batch: pa.RecordBatch) -> list[tuple[Part, pa.RecordBatch]]:
-    """Return the rows of a batch by their topic and the day of their store time, without the topic."""
-    topics = batch.column("topic").dictionary_encode()
-    days = pc.fill_null(pc.strftime(batch.column("storeTime"), format="%Y-%m-%d"), _NO_DAY).dictionary_encode()
-    codes = topics.indices.to_numpy().astype(np.int64) * len(days.dictionary) + days.indices.to_numpy()
-    rows = batch.drop_columns(["topic"])
-    found = []
-    for code in np.unique(codes).tolist():
-        part = topics.dictionary[code // len(days.dictionary)].as_py(), days.dictionary[code % len(days.dictionary)].as_py()
-        chosen = np.flatnonzero(codes == code)
-        found.append((part, rows if len(chosen) == len(codes) else rows.take(pa.array(chosen))))
-    return found
-
-
 def encoder(kind: str) -> Encode:
     """Return what encodes batches for a format."""
     return {"jsonl": json_lines, "csv": csv_lines}.get(kind, lambda batch: batch)
-
-
-def sink_of(kind: str, schema: pa.Schema, place: str) -> Sink:
-    """Return what writes a format to a file, or a folder."""
-    return ParquetSink(place) if kind == "parquet" else FileSink(place, csv_head(schema) if kind == "csv" else b"")

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.exporting import formats, new_store
+from rocketmq_reindex.jobs.exporting import formats, new_store, sinks
 from rocketmq_reindex.jobs.exporting.options import Choice, ExportResult, ExportSettings
 from rocketmq_reindex.jobs.publishing import layout, local, output
 from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion, undecided
@@ -314,7 +314,7 @@ class Export:
         segments = self.segments
         return segments[0].start if segments else 0, sum(segment.data_end - segment.start for segment in segments)
 
-    def take(self, batches: Iterator[Chosen], sink: formats.Sink | None, stage: str, extent: tuple[int, int]) -> None:
+    def take(self, batches: Iterator[Chosen], sink: sinks.Sink | None, stage: str, extent: tuple[int, int]) -> None:
         """Take all that was chosen, and write it into the sink. ``stage`` is what progress calls it."""
         result, at = self._result, extent[0]
         self._progress.begin(stage, extent[1])
@@ -359,7 +359,7 @@ class Export:
         tree, new = staging.tree, None
         if settings.is_store:
             new = new_store.sink_like(tree, settings.store, settings.commitlogs, self.segments)
-        sink: formats.Sink = new or formats.sink_of(settings.format, self._schema, tree if settings.is_folder else file)
+        sink: sinks.Sink = new or sinks.sink_of(settings.format, self._schema, tree if settings.is_folder else file)
         try:
             with files.naming(target):
                 self.take(batches, sink, "export", self.extent)

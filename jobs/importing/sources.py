@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rocketmq_reindex.jobs.exporting import formats
+from rocketmq_reindex.jobs.exporting import delta, sinks
 from rocketmq_reindex.jobs.importing.rows import BYTES, READERS, SCHEMA, Rows, check_columns, read_texts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape, listed
@@ -26,24 +26,28 @@ Int64s = npt.NDArray[np.int64]
 class Source(NamedTuple):
     """Rows of an export: what there is to do, in the unit of ``Rows.position``, and what reads them in the order of the log.
 
-    ``read`` takes a folder that is there, for rows that do not fit into memory. It may be called again.
+    ``read`` takes a folder that is there, for rows that do not fit into memory. It may be called again. ``paths`` are the files
+    that it reads.
     """
 
     size: int
     read: Callable[[str], Iterator[Rows]]
+    paths: list[str]
 
 
 def open_source(path: str, schema: pa.Schema = SCHEMA) -> Source:
     """Return the rows of a file or folder, by the ending of its name. Raises InputError for what is no export."""
     if os.path.isdir(path):
-        return _parquet(sorted(below(path)), path, schema)
+        if os.path.isdir(os.path.join(path, delta.LOG)):
+            return _parquet([(file.path, file.topic) for file in delta.table_files(path)], path, schema)
+        return _parquet([(found, None) for found in sorted(_below(path))], path, schema)
     if not os.path.isfile(path):
         raise InputError(f"{escape(path)}: there is no such file or folder")
     if os.path.splitext(path)[1].lower() == ".parquet":
-        return _parquet([path], os.path.dirname(path), schema)
+        return _parquet([(path, None)], os.path.dirname(path), schema)
     if os.path.splitext(path)[1].lower() not in READERS:
         raise InputError(f"{escape(path)}: its name ends with none of {listed([*READERS, '.parquet'])}: rename it")
-    return Source(os.path.getsize(path), lambda _: read_texts(path, schema))
+    return Source(os.path.getsize(path), lambda _: read_texts(path, schema), [path])
 
 
 # ------------------------------------------------------------------------------------------------------------------------ files
@@ -94,7 +98,7 @@ class _Run(Protocol):
         """Yield the rows: of those with more bytes than ``room`` one alone."""
 
 
-def below(folder: str) -> Iterator[str]:
+def _below(folder: str) -> Iterator[str]:
     """Yield the Parquet files below a folder, without what writers leave there under names with ``_`` or ``.`` before them.
 
     Raises InputError for all else: nothing that may hold messages is passed over.
@@ -104,8 +108,8 @@ def below(folder: str) -> Iterator[str]:
         raise InputError(f"{escape(str(error.filename))}: {error.strerror}")
 
     for root, folders, names in os.walk(folder, onerror=unread):
-        if "_delta_log" in folders:
-            raise InputError(f"{escape(root)}: is a Delta table, whose log says which files count: write them anew as Parquet")
+        if delta.LOG in folders:
+            raise InputError(f"{escape(root)}: is a Delta table, whose log says which files count: name this folder")
         folders[:] = sorted(name for name in folders if name[0] not in "_.")
         for path in (os.path.join(root, name) for name in folders if os.path.islink(os.path.join(root, name))):
             raise InputError(f"{escape(path)}: is a link to a folder: name that one")
@@ -127,13 +131,16 @@ def _naming(path: str, name: str = "") -> Iterator[None]:
 class _File:
     """One Parquet file. It is open only while it is read."""
 
-    def __init__(self, path: str, number: int, schema: pa.Schema) -> None:
+    def __init__(self, path: str, number: int, schema: pa.Schema, topic: str | None) -> None:
+        """``topic`` is that of all rows; None where the file or its folder says it."""
         self.path, self._number, self._schema = path, number, schema
         with _naming(path), pq.ParquetFile(path) as file:
             names = set(file.schema_arrow.names)
             if len(names) < len(file.schema_arrow.names):
                 raise InputError(f"{escape(path)}: a column is named twice")
-            self._topic = None if "topic" in names else _topic_of(path, file.schema_arrow.metadata)
+            self._topic = topic
+            if topic is None and "topic" not in names:
+                self._topic = _topic_of(path, file.schema_arrow.metadata)
             self.named = check_columns(names | {"topic"}, escape(path))
             self.rows: int = file.metadata.num_rows
             groups = [file.metadata.row_group(number) for number in range(file.metadata.num_row_groups)]
@@ -208,9 +215,9 @@ def _topic_of(path: str, metadata: dict[bytes, bytes] | None) -> str:
     """
     folders = [part for part in os.path.dirname(path).split(os.sep) if part.startswith(_TOPIC_FOLDER)]
     named = urllib.parse.unquote(folders[-1].removeprefix(_TOPIC_FOLDER)) if folders else None
-    if metadata and (known := metadata.get(formats.TOPIC_KEY)):
+    if metadata and (known := metadata.get(sinks.TOPIC_KEY)):
         told = known.decode(errors="replace")
-        if named in (None, told) or folders[-1] == formats.topic_folder(told):
+        if named in (None, told) or folders[-1] == sinks.topic_folder(told):
             return told
         raise InputError(
             f"{escape(path)}: its folder names topic {escape(named, 80)}, and the file says topic {escape(told, 80)}: "
@@ -342,15 +349,18 @@ def _depth(runs: list[_Run]) -> int:
     return depth
 
 
-def _parquet(paths: list[str], folder: str, schema: pa.Schema) -> Source:
-    if not paths:
+def _parquet(found: list[tuple[str, str | None]], folder: str, schema: pa.Schema) -> Source:
+    """Return the rows of files, each with the topic of all its rows, if that is known."""
+    if not found:
         raise InputError(f"{escape(folder)}: has no Parquet file")
-    opened = [_File(path, number, schema) for number, path in enumerate(paths)]
+    opened = [_File(path, number, schema, topic) for number, (path, topic) in enumerate(found)]
     for file in opened:
         if file.named != opened[0].named:
             differ = listed(sorted(file.named ^ opened[0].named))
             raise InputError(f"{escape(file.path)}: has not the columns of {escape(opened[0].path)}: they differ in {differ}")
-    return Source(sum(file.rows for file in opened), lambda scratch: _in_order(opened, scratch, schema))
+    return Source(
+        sum(file.rows for file in opened), lambda scratch: _in_order(opened, scratch, schema), [file.path for file in opened]
+    )
 
 
 def _in_order(opened: list[_File], scratch: str, schema: pa.Schema) -> Iterator[Rows]:

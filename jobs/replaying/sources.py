@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
-from rocketmq_reindex.jobs.exporting import formats
+from rocketmq_reindex.jobs.exporting import delta, formats
 from rocketmq_reindex.jobs.exporting.run import Chooser, Chosen, Export
 from rocketmq_reindex.jobs.importing import rows as importing_rows, sources
 from rocketmq_reindex.jobs.querying import message_rows
@@ -157,7 +157,7 @@ def _is_export(place: str) -> bool:
     if not os.path.isdir(place):
         return os.path.splitext(place)[1].lower() in (*importing_rows.READERS, ".parquet")
     names = [] if os.path.lexists(files.join(place, layouts.COMMITLOG)) else os.listdir(place)
-    return any(name.startswith("topic=") or name.endswith(".parquet") for name in names)
+    return any(name.startswith("topic=") or name.endswith(".parquet") or name == delta.LOG for name in names)
 
 
 def _takes_waiting(export: Export) -> bool:
@@ -217,7 +217,7 @@ _WAITING: Final = (meaning.SCHEDULED, meaning.TIMER)
 
 
 class ExportSource:
-    """Rows that ``export`` wrote: a file of JSON lines, CSV or Parquet, or a folder of Parquet files."""
+    """Rows that ``export`` wrote: a file of JSON lines, CSV or Parquet, a folder of Parquet files, or a Delta table."""
 
     def __init__(self, export: Export) -> None:
         self._export, self._path = export, export.settings.store
@@ -229,8 +229,7 @@ class ExportSource:
     def bound(self) -> dict[str, Any]:
         """Return the names of the files below the export, and a digest of all of them."""
         digest = new_digest()
-        paths = sorted(sources.below(self._path)) if os.path.isdir(self._path) else [self._path]
-        for path in paths:
+        for path in sorted(self._rows.paths):
             name = os.path.relpath(path, self._path).encode("utf-8", "surrogateescape")
             digest.update(b"%d %b %b " % (len(name), name, file_digest(path).encode()))
         return {"export": digest.digest().hex()}

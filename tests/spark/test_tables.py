@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import getpass
 import json
 import os
@@ -19,6 +20,7 @@ import mmh3
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
+import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building.run import Build
 from rocketmq_reindex.jobs.building.summary import BuildResult
@@ -40,7 +42,9 @@ from tests.golden.stores import GoldenStore
 from tests.spark.conftest import few_rows
 from tests.spark.delta_rows import at_once, commit, job_with, of, only, outcome, read, rows, versions, words
 from tests.tools import spoil
+from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import QuietReporter, run_build
+from tests.tools.log_writer import LogWriter
 
 Stores = Callable[[str], GoldenStore]
 NAME = "t`able's %41 #é"
@@ -465,3 +469,27 @@ def test_runs_at_the_same_time(delta: SparkSession, recorded: tuple[Build, Path,
 
     assert at_once(runs) == []
     assert rows(read(delta, tmp_path, BUILDS), "build", "attempt") == [("a", 2), ("b", 2)]
+
+
+def test_an_export_is_a_table_that_spark_reads_and_changes(delta: SparkSession, tmp_path: Path) -> None:
+    """Another library than Spark's wrote it; what Spark changes in it is imported."""
+    topics = ("plain", "%RETRY%g", "a=b&c", "ключ")
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 16) as writer:
+        for k in range(40):
+            known = {"KEYS": f"k{k}", "UNIQ_KEY": f"{k:032X}"}
+            writer.append(Message(topic=topics[k % 4], body=b"x" * k, properties=known, store_timestamp=EPOCH + k * 7_200_000))
+    rr.export(tmp_path / "store", to=tmp_path / NAME, format="delta", kind="all")
+    frame = delta.read.format("delta").load(str(tmp_path / NAME))
+    columns = ("commitLogOffset", "topic", "queueId", "storeTime", "keys", "properties", "body")
+    wanted = rr.messages(tmp_path / "store").read_all().select(columns).to_pylist(maps_as_pydicts="strict")
+    found = sorted((row.asDict() for row in frame.select(*columns).collect()), key=lambda row: int(row["commitLogOffset"]))
+    times = [row.pop("storeTime").astimezone(datetime.timezone.utc) for row in found]
+    assert times == [row.pop("storeTime") for row in wanted]
+    assert found == wanted
+    assert frame.select("day").distinct().count() == len({time.date() for time in times})
+    offset = found[9]["commitLogOffset"]
+    delta.sql(f"UPDATE {quoted(str(tmp_path / NAME))} SET body = CAST('mended' AS BINARY) WHERE commitLogOffset = {offset}")
+    delta.sql(f"DELETE FROM {quoted(str(tmp_path / NAME))} WHERE topic = 'ключ'")
+    rr.import_messages(tmp_path / NAME, to=tmp_path / "new", segment_size=1 << 16)
+    bodies = rr.messages(tmp_path / "new").read_all().column("body").to_pylist()
+    assert bodies == [b"mended" if k == 9 else b"x" * k for k in range(40) if k % 4 != 3]

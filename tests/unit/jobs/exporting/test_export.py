@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.jobs.exporting import formats
+from rocketmq_reindex.jobs.exporting import formats, sinks
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from tests.tools.encode import EPOCH, Message
@@ -256,21 +256,21 @@ def test_topics_never_leave_the_folder_of_parquet(make: Make, tmp_path: Path) ->
     for k, topic in enumerate(TOPICS):
         day = dt.datetime.fromtimestamp((EPOCH + k * DAY) / 1000, dt.timezone.utc).date()
         assert by_body[topic]["day"] == day
-        if "~" in (folder := formats.topic_folder(topic)):
+        if "~" in (folder := sinks.topic_folder(topic)):
             assert by_body[topic]["topic"] in folder.replace("%C3%A9", "é")
             assert by_body[topic]["realTopic"] == topic
         else:
             assert by_body[topic]["topic"] == topic
     assert len(result.warnings) == 3, "two names are too long for a folder, and one stands for null"
     # No scan takes such a name.
-    folders = [formats.topic_folder(topic) for topic in ("../../up", "..", "/", "a\x1b[0m", "\\")]
+    folders = [sinks.topic_folder(topic) for topic in ("../../up", "..", "/", "a\x1b[0m", "\\")]
     assert folders == ["topic=..%2F..%2Fup", "topic=..", "topic=%2F", "topic=a%1B%5B0m", "topic=%5C"]
 
 
 def test_mixed_topics_make_few_row_groups(mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where memory is short and files are opened again, each message is there once."""
-    monkeypatch.setattr(formats, "BUFFER", 1 << 16)
-    monkeypatch.setattr(formats, "OPEN_MAX", 1)
+    monkeypatch.setattr(sinks, "BUFFER", 1 << 16)
+    monkeypatch.setattr(sinks, "OPEN_MAX", 1)
     rr.export(mixed, to=tmp_path / "parquet", format="parquet", kind="all")
     table = ds.dataset(tmp_path / "parquet", partitioning="hive").to_table()
     assert sorted(table.column("commitLogOffset").to_pylist()) == sorted(row["commitLogOffset"] for row in rows_of(mixed))
@@ -408,20 +408,20 @@ def test_nothing_is_written_over(mixed: Path, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["file", "folder", "link"]
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "delta"])
 def test_a_failure_leaves_nothing(mixed: Path, tmp_path: Path, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(formats.FileSink, "add", fail)
-    monkeypatch.setattr(formats.ParquetSink, "add", fail)
+    monkeypatch.setattr(sinks.FileSink, "add", fail)
+    monkeypatch.setattr(sinks.ParquetSink, "add", fail)
     with pytest.raises(InputError, match="No space left"):
         rr.export(mixed, to=tmp_path / "out", format=kind)
     assert not os.listdir(tmp_path)
 
 
 def test_an_export_of_nothing_is_asked_for(mixed: Path, tmp_path: Path) -> None:
-    for kind in ("jsonl", "csv", "parquet"):
+    for kind in ("jsonl", "csv", "parquet", "delta"):
         with pytest.raises(InputError, match="allow_empty"):
             rr.export(mixed, topic="none", to=tmp_path / kind, format=kind)
         assert not os.listdir(tmp_path)

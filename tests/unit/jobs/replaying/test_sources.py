@@ -21,7 +21,7 @@ from rocketmq_reindex.storage_format.errors import InputError, NoListener
 from tests.tools.encode import COMMIT, EPOCH, PREPARED, Message
 from tests.tools.log_writer import LogWriter
 
-FORMS: dict[str, Any] = {"a.jsonl": "jsonl", "a.csv": "csv", "a": "parquet"}
+FORMS: dict[str, Any] = {"a.jsonl": "jsonl", "a.csv": "csv", "a": "parquet", "table": "delta"}
 LATE = EPOCH + 10**12
 
 
