@@ -18,6 +18,8 @@ from rocketmq_reindex.storage_format.errors import InputError
 from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter
 
+pytestmark = pytest.mark.usefixtures("inline_local")
+
 DAY = 86_400_000
 TOPICS = ("plain", "a=b&c", "%25", "%RETRY%g", "__HIVE_DEFAULT_PARTITION__", "_x", "ключ", "a b", "007", "~", "L" * 250)
 """names that a folder's cannot be, or that say something to a reader"""

@@ -15,6 +15,8 @@ from tests.tools.encode import COMMIT, PREPARED, Message
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter, overwrite
 
+pytestmark = pytest.mark.usefixtures("inline_local")
+
 SEGMENT = 1 << 12
 SIZES: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
 

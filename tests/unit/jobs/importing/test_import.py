@@ -21,6 +21,8 @@ from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import random_log
 
+pytestmark = pytest.mark.usefixtures("inline_local")
+
 SAME = (
     "topic", "queueId", "storeTimestamp", "storeHost", "bornTimestamp", "bornHost", "uniqKey", "keys", "tags", "flag",
     "reconsumeTimes", "preparedTransactionOffset", "batchSize", "properties", "body",
