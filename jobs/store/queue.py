@@ -95,9 +95,9 @@ class StoreQueue:
                     yield ServedMessage(message, unit.base)
                 position += 1
                 continue
-            stop = min(self._source.behind_gap(position), end)
+            stop = min(self.units.behind_gap(position), end)
             while stop < end and self.units.at(stop).kind == unit.kind:
-                stop = self._source.behind_gap(stop)
+                stop = self.units.behind_gap(stop)
             stop = min(stop, end)
             self._gap(unit.kind, position, stop)
             position = stop
@@ -122,11 +122,12 @@ class StoreQueue:
 
         if not every:
             return self.units.first_where(reached)
-        end = self.units.end
-        for position in range(self.units.begin, end):
+        position, end = self.units.begin, self.units.end
+        while position < end:
             unit = self.units.at(position)
             if unit.kind == UNIT and reached(unit):
                 return position
+            position = position + 1 if unit.kind == UNIT else self.units.behind_gap(position)
         return end
 
     def close(self) -> None:

@@ -28,9 +28,6 @@ class UnitSource(Protocol):
     missing: str
     """what is said of a unit that is not there"""
 
-    def behind_gap(self, position: int) -> int:
-        """Return a position behind one without a unit, up to which none has one."""
-
     def close(self) -> None:
         """Close what is open for this queue alone."""
 
@@ -86,10 +83,6 @@ class FileUnits:
     def _unread(self, path: str, error: Exception) -> None:
         self._notes.add("unreadable queue file", f"{showing.escape(path)}: {showing.reason(error)}")
 
-    def behind_gap(self, position: int) -> int:
-        """Return the next position."""
-        return position + 1
-
     def close(self) -> None:
         """Close the files."""
         for pages in self._pages.values():
@@ -115,7 +108,7 @@ class DatabaseUnits:
         stop, first = database.stop(queue), database.first(queue)
         self._first = stop if first is None else min(first, stop)
         span = [(self._first * UNIT_SIZE, (stop - self._first) * UNIT_SIZE)] if stop > self._first else []
-        self.units = QueueUnits(span, self._read)
+        self.units = QueueUnits(span, self._read, behind_gap=self._behind_gap)
 
     def _read(self, _number: int, at: int, count: int) -> bytes:
         try:
@@ -125,8 +118,7 @@ class DatabaseUnits:
             return b""
         return value[:count] if value is not None and len(value) == ROCKSDB_UNIT_SIZE else b""
 
-    def behind_gap(self, position: int) -> int:
-        """Return the position of the next unit that is there; the next position where none is."""
+    def _behind_gap(self, position: int) -> int:
         try:
             found = self._database.first(self._queue, position + 1)
         except errors.InputError:

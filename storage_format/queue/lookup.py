@@ -40,10 +40,15 @@ class Unit(NamedTuple):
 class QueueUnits:
     """The units of a queue, by position.
 
-    ``files`` are (first logical byte, bytes), ascending; ``batch`` whether it is a batch ConsumeQueue.
+    ``files`` are (first logical byte, bytes), ascending; ``batch`` whether it is a batch ConsumeQueue. ``behind_gap`` gives a
+    position behind one without a unit, up to which none has one: the next, where nothing is known.
     """
 
-    def __init__(self, files: Sequence[tuple[int, int]], read: Read, batch: bool = False) -> None:
+    def __init__(
+        self, files: Sequence[tuple[int, int]], read: Read, batch: bool = False,
+        behind_gap: Callable[[int], int] = lambda position: position + 1,
+    ) -> None:  # fmt: skip
+        self.behind_gap = behind_gap
         self.unit_size = BATCH_UNIT_SIZE if batch else UNIT_SIZE
         self._batch = batch
         self._files = files
@@ -131,7 +136,7 @@ class QueueUnits:
                 answer = reached(unit) if unit.kind == UNIT else None
                 if answer is not None:
                     break
-                probe += 1
+                probe = probe + 1 if unit.kind == UNIT else self.behind_gap(probe)
             if answer is None or answer:
                 high = middle
             else:

@@ -199,6 +199,15 @@ def test_a_gap(alone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed(alone, {unit(ORDERS, 2**40): value})
     assert query([str(alone), "--topic", "orders-0", "--queue", "0", "--offset", "30", "--max", "99"]) == 0
     assert f"offsets 33 to {2**40 - 1}: has no unit in RocksDB" not in capsys.readouterr().out
+    rows = read_rows(ConsumeQueueSource, alone)
+    assert [row["consumeQueueOffset"] for row in rows if row["consumeQueueOffset"] > 40] == [2**40]
+    assert len(rows) == 96
+    assert [topic["queues"] for topic in rr.info(alone).topics if topic["topic"] == "orders-0"] == [2]
+    behind_all = max(rr.messages(alone, columns=["storeTimestamp"]).read_all()["storeTimestamp"].to_pylist()) + 1
+    words = ["--topic", "orders-0", "--queue", "0", "--time", str(behind_all)]
+    for more in ([], ["--scan"]):
+        assert query([str(alone), *words, *more]) == 0
+        assert "nothing found" in capsys.readouterr().err
 
 
 def test_files_that_a_broker_replaces_meanwhile(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:

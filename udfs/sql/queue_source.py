@@ -163,10 +163,12 @@ class ConsumeQueueReader(base.SourceReader):
                     if (topic, number) in in_files or (self.queues is not None and number not in self.queues):
                         continue
                     queue = QueueName(raw, number)
-                    first, stop = database.first(queue), database.stop(queue)
-                    for low in range(stop if first is None else first, stop, RANGE_UNITS):
+                    low, stop = database.first(queue), database.stop(queue)
+                    while low is not None and low < stop:
                         high = min(low + RANGE_UNITS, stop)
                         yield DatabaseRange(topic, number, raw, folder, low, high), ROCKSDB_UNIT.itemsize * (high - low)
+                        # The next unit may be far behind.
+                        low = database.first(queue, high)
 
     def _files(self, topics: Topics) -> Iterator[tuple[QueueFileToRead, int]]:
         """Yield each wanted file, by topic, queue id and offset, with its size in bytes."""
