@@ -56,15 +56,17 @@ docs: setup ## the pages of docs/ as HTML in .docs/: fails on a broken link, anc
 	@scripts/docs
 	$(ENV) $(PY) -m pytest -q tests/docs
 
-# A test belongs to a tier by its folder: `make test` runs the folders named here, `make test-all` runs all of tests/.
+# A test belongs to a tier by its folder: `make test` runs the folders named here, `make test-all` runs all of tests/. Of these
+# folders LATER takes long and seldom fails alone: the pages, the engine of one machine in its own processes, spoilt stores.
 FIRST = $(wildcard $(addprefix tests/,builds docs golden local reference smoke tools unit))
+LATER = $(addprefix tests/,docs/test_examples.py golden/test_damage.py local/test_golden.py local/test_incremental.py local/test_use.py)
 JOBS = 2
 # Files are handed out in the order of their names: xdist's own order, by the number of tests, leaves to the end files of few
 # and long tests, in which one process works alone.
 PYTEST = $(ENV) scripts/test-folder $(PY) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder -m "not slow and not matrix"
 
 test: test-setup ## the tests that a change needs: minutes, and nothing to install but RocketMQ 5.5.0
-	$(PYTEST) $(FIRST)
+	$(PYTEST) $(FIRST) $(addprefix --ignore=,$(LATER))
 
 # Much of it waits: for brokers, clusters and disks.
 test-rest: JOBS = 4
@@ -72,7 +74,7 @@ test-rest: JOBS = 4
 LONGEST = tests/spark tests/stores
 REST = $(filter-out $(FIRST) tests/__pycache__,$(patsubst %/,%,$(sort $(wildcard tests/*/))))
 test-rest: $(if $(READY),,full-setup)  # what test-all runs and test does not; READY=1: its set-up is done
-	$(PYTEST) $(LONGEST) $(filter-out $(LONGEST),$(REST))
+	$(PYTEST) $(LONGEST) $(LATER) $(filter-out $(LONGEST),$(REST))
 
 # They need nothing more than those of `make test`.
 RANDOM = $(addprefix tests/,hostile incremental fault/test_agreement.py repair/test_odd_logs.py repair/test_repair_neighbours.py repair/test_repair_random.py)
