@@ -69,6 +69,12 @@ CODES: Final = {
     "index-link-gap": "item that does not link to the item before it in its slot (at: item)",
     "index-link-circular": "item in a circle of links: the broker's lookup never ends (at: item)",
     "index-item-lost": "item that its slot does not lead to: no lookup finds it (at: item)",
+    # epochFileCheckpoint; ``at`` is a line, from 0 on
+    "epoch-number": "line that is no number where one should be (at: line)",
+    "epoch-line": "line that is no entry (at: line)",
+    "epoch-count": "another number of entries than the first line says",
+    "epoch-crc": "CRC that is not that of the entries (at: line)",
+    "epoch-order": "epoch that is not above the one before, in number and offset (at: line)",
     # checkpoint; ``at`` is a byte of the file
     "checkpoint-size": "not 4,096 bytes",
     "checkpoint-negative": "negative time or offset",

@@ -33,7 +33,7 @@ BodyForm = Literal["text", "json", "hex", "none"]
 Abort = Literal["yes", "no"]
 FileKind = Literal[
     "segment", "consumequeue", "consumequeue_ext", "batchconsumequeue", "index", "checkpoint", "timercheck", "timerlog",
-    "timerwheel"
+    "timerwheel", "epochFileCheckpoint",
 ]  # fmt: skip
 
 # ----------------------------------------------------------------------------------------------------------------------- option

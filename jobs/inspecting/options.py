@@ -14,8 +14,9 @@ from rocketmq_reindex.jobs.command.option_table import default_of
 from rocketmq_reindex.jobs.command.options import reader
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.querying.shown import to_json
-from rocketmq_reindex.storage_format import errors, layouts, showing
+from rocketmq_reindex.storage_format import epochs, errors, layouts, showing
 from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
+from rocketmq_reindex.storage_format.findings import Finding
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
@@ -55,6 +56,7 @@ BATCH: Final = layouts.BATCH_QUEUES
 EXT: Final = layouts.EXT_QUEUES
 INDEX: Final = "index"
 CHECKPOINT: Final = "checkpoint"
+EPOCHS: Final = epochs.FILE
 TIMER_CHECK: Final = "timercheck"
 TIMER_LOG: Final = "timerlog"
 TIMER_WHEEL: Final = "timerwheel"
@@ -74,8 +76,10 @@ def kind_of(path: str) -> str:
         return SEGMENT
     if files.base(folder) == TIMER_LOG:
         return TIMER_LOG
-    if name in (CHECKPOINT, TIMER_CHECK):
+    if name in (CHECKPOINT, TIMER_CHECK, EPOCHS):
         return name
+    if name == epochs.BACKUP:
+        return EPOCHS
     # With timerWheelSnapshotFlush there are copies with a position of timerlog in their names.
     if name == TIMER_WHEEL or name.startswith(f"{TIMER_WHEEL}."):
         return TIMER_WHEEL
@@ -172,7 +176,7 @@ class InspectResult(Result):
     """its path, without a password"""
     kind: str
     """``segment``, ``consumequeue``, ``consumequeue_ext``, ``batchconsumequeue``, ``index``, ``checkpoint``, ``timercheck``,
-    ``timerlog`` or ``timerwheel``"""
+    ``timerlog``, ``timerwheel`` or ``epochFileCheckpoint``"""
     summary: Mapping[str, Any]
     records: Iterable[dict[str, Any]]
     """with ``records=True`` every record, unit or item, one at a time and again for each iteration; else empty"""
@@ -215,8 +219,8 @@ def _inspect(kind: str, path: str, asked: Inspection, told: errors.ProgressListe
         from rocketmq_reindex.jobs.inspecting.index import index
 
         return index(path, asked.sizes, told)
-    if kind == "checkpoint":
-        return _checkpoint(path)
+    if kind in (CHECKPOINT, EPOCHS):
+        return (_checkpoint if kind == CHECKPOINT else _epochs)(path)
     if kind in (TIMER_CHECK, TIMER_LOG, TIMER_WHEEL):
         from rocketmq_reindex.jobs.inspecting.derived_files import timer_check, timer_log, timer_wheel
 
@@ -272,10 +276,10 @@ def _text(value: Any) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------------- checkpoint
-# A checkpoint is shown without numpy.
+# A checkpoint, and the epochs of a controller group, are shown without numpy.
 
 _CHECKPOINT_MOST: Final = 1 << 20
-"""bytes that are read at most: a broker's has 4,096"""
+"""bytes that are read at most: a broker's checkpoint has 4,096, and some 20 for each epoch"""
 
 
 def _checkpoint(path: str) -> Inspected:
@@ -293,8 +297,24 @@ def _checkpoint(path: str) -> Inspected:
         summary[name] = value
         summary[name.replace("Timestamp", "Time")] = show_time(value) if value else None
     summary |= offsets
-    summary["findings"] = [
-        {"code": finding.code, "at": finding.at, "count": finding.count, "text": finding.text} for finding in findings
-    ]
+    summary["findings"] = _shown(findings)
     rows = [{"field": name, "value": value} for name, value in (times | offsets).items()]
+    return Inspected(summary, InspectedRows(lambda: iter(rows)))
+
+
+def _shown(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+    return [{"code": finding.code, "at": finding.at, "count": finding.count, "text": finding.text} for finding in findings]
+
+
+def _epochs(path: str) -> Inspected:
+    """Return what a file of epochs holds, with a row for each."""
+    data = files.read_bytes(path, _CHECKPOINT_MOST)
+    file = epochs.read_epochs(data)
+    ends = [entry.start for entry in file.entries[1:]]
+    rows = [
+        {"epoch": entry.epoch, "startOffset": entry.start, "endOffset": ends[number] if number < len(ends) else None}
+        for number, entry in enumerate(file.entries)
+    ]
+    summary: dict[str, Any] = {"bytes": len(data), "epochs": len(rows), "isRead": file.is_read}
+    summary |= {"first": rows[0] if rows else None, "last": rows[-1] if rows else None, "findings": _shown(file.findings)}
     return Inspected(summary, InspectedRows(lambda: iter(rows)))

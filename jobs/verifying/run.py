@@ -12,6 +12,7 @@ from rocketmq_reindex.jobs.building import advice, inputs, planning, scanning, s
 from rocketmq_reindex.jobs.engines.engine import BUCKET_BYTES, DERIVED_BYTES, Engine, Engines, beside, task_count
 from rocketmq_reindex.jobs.store import contents, first_bytes, fitting, folders, settings as store_settings
 from rocketmq_reindex.jobs.verifying import (
+    beside_log,
     index as verifying_index,
     mend as verifying_mend,
     options,
@@ -22,7 +23,6 @@ from rocketmq_reindex.jobs.verifying import (
 )
 from rocketmq_reindex.jobs.watching.progress import Reporter, Work
 from rocketmq_reindex.storage_format import digest, layouts, showing
-from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, LOG, QUEUES, UNCHECKED, Tally
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
@@ -154,6 +154,7 @@ class Verify:
         self.result.incremental = self.memory.counts() if self.memory else None
         if LOG in settings.only:
             self._take(verifying_parts.check_log(settings, log, chain, unread))
+            self._take(beside_log.check_epochs(settings.store, settings.roots))
         wrong = list[int]()
         if self._decides_order and not unread:
             with self._timed("order"):
@@ -306,7 +307,8 @@ class Against(Verify):
             self.result.seconds["verify"] = self.reporter.elapsed() - up
             for log, store in zip(logs, (self.a, self.b), strict=True):
                 store_settings.check_unchanged(log, store_settings.roots_of(store))
-        self._checkpoints()
+        self.result.notes += beside_log.compare_checkpoints((self.a, self.b))
+        self.result.notes += beside_log.compare_epochs((self.a, self.b), [store_settings.roots_of(s) for s in (self.a, self.b)])
         self.result.take(self.tally, verifying_mend.Mend(self.settings.mending_build()))
 
     def _logs(self, engine: Engine, staging: StagingFolder, logs: list[store_settings.Commitlog]) -> None:
@@ -388,13 +390,3 @@ class Against(Verify):
                 results = against.AgainstResult.read(engine.numbers(comparer, len(pairs)))
             for result in results:
                 self.tally.merge(result.tally)
-
-    def _checkpoints(self) -> None:
-        """Note where checkpoints differ. They say when each store was flushed, so that is no difference."""
-        paths = [files.join(store, "checkpoint") for store in (self.a, self.b)]
-        if all(files.entry_of(path).kind == files.FILE for path in paths):
-            a, b = (files.head(path, CHECKPOINT_LAYOUT.size) for path in paths)
-            if a != b:
-                self.result.notes.append("the checkpoints differ, as those of two brokers do")
-        elif any(files.entry_of(path).kind == files.FILE for path in paths):
-            self.result.notes.append("only one of the stores has a checkpoint")

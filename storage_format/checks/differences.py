@@ -50,6 +50,18 @@ KINDS: Final = {
     "log-queue-gaps": Kind(
         LOG, "missing queue offsets, more than a build fills by itself", (), "build with a higher --max-fill"
     ),
+    "epoch-file": Kind(
+        LOG,
+        "epochFileCheckpoint with a fault: the broker of a controller group may not start, or forget epochs",
+        (),
+        "copy epochFileCheckpoint.bak over it if that has the same epochs, else move both away on a slave",
+    ),
+    "epoch-offset": Kind(
+        LOG,
+        "epoch that begins where the log has no record, nor its end: replicas are not the same up to there",
+        (),
+        "compare the log with the master's by --against",
+    ),
     "queue-unit-missing": Kind(QUEUES, "record without a unit at its queue offset", _QUEUE),
     "queue-unit-extra": Kind(QUEUES, "unit where the log has none for the queue", _QUEUE),
     "queue-unit-no-record": Kind(QUEUES, "unit that points to no good record", _QUEUE),

@@ -1,0 +1,127 @@
+"""The epochs of a controller group (``EpochFileCache``, RocketMQ 5.x): from which offset of the log on which master wrote.
+
+A broker with ``enableControllerMode`` keeps them in ``epochFileCheckpoint``, and the content before its last change in
+``epochFileCheckpoint.bak``. Lines of text (``CheckpointFile``): the number of entries, a CRC over all further lines, and for
+each entry ``epoch-startOffset``. An epoch ends where the next one begins.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from rocketmq_reindex.storage_format.findings import Finding
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
+
+FILE: Final = "epochFileCheckpoint"
+BACKUP: Final = f"{FILE}.bak"
+_LINE_ENDS: Final = re.compile(r"\r\n|\r|\n")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_UNCHECKED: Final = 0
+"""a CRC that a broker does not compare"""
+
+
+class Epoch(NamedTuple):
+    """One master's time: its number, and the offset of the log at which it begins."""
+
+    epoch: int
+    start: int
+
+
+@dataclass(frozen=True)
+class EpochFile:
+    """What a file says. ``is_read`` is whether a broker takes it: else it takes the ``.bak``, or has no epoch at all.
+
+    ``stops``: the broker does not start, since a number is none (``CheckpointFile.read`` of 5.3.3 and 5.5 expects none).
+    """
+
+    entries: tuple[Epoch, ...]
+    findings: tuple[Finding, ...]
+    is_read: bool
+    stops: bool = False
+
+
+def _integer(text: str, low: int, high: int) -> int | None:
+    """Return what ``Integer.parseInt`` or ``Long.parseLong`` makes of ASCII digits; None where they throw."""
+    value = int(text) if _INTEGER.fullmatch(text) and len(text) <= 20 else None
+    return value if value is not None and low <= value <= high else None
+
+
+def _int32(text: str) -> int | None:
+    return _integer(text, INT32_MIN, INT32_MAX)
+
+
+def read_epochs(data: bytes) -> EpochFile:
+    """Return the entries of a file, in its order, and what is wrong with it (``findings``; ``at`` is a line, from 0 on)."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return EpochFile((), (Finding("epoch-line", -1, 1),), is_read=False)
+    lines = _LINE_ENDS.split(text)
+    if lines[-1] == "":
+        # The end of the last line is no line.
+        lines.pop()
+    head = [_int32(line) for line in lines[:2]]
+    if len(head) < 2 or None in head:
+        return EpochFile((), (Finding("epoch-number", head.index(None) if None in head else len(head), 1),), False, stops=True)
+    count, crc = head
+    entries, odd = list[Epoch](), list[int]()
+    for number, line in enumerate(lines[2:], start=2):
+        # Java's split leaves out empty texts at the end.
+        parts = re.sub("-+$", "", line).split("-")
+        if len(parts) != 2:
+            odd.append(number)
+            continue
+        epoch, start = _int32(parts[0]), _integer(parts[1], INT64_MIN, INT64_MAX)
+        if epoch is None or start is None:
+            return EpochFile((), (Finding("epoch-number", number, 1),), False, stops=True)
+        entries.append(Epoch(epoch, start))
+    findings = [Finding("epoch-line", odd[0], len(odd))] if odd else []
+    sum_of_lines = _crc("".join(f"{line}\n" for line in lines[2:]).encode())
+    is_read = len(entries) == count and crc in (_UNCHECKED, sum_of_lines)
+    if len(entries) != count:
+        findings.append(Finding("epoch-count", 0, 1))
+    elif not is_read:
+        findings.append(Finding("epoch-crc", 1, 1, sum_of_lines))
+    falls = [k for k in range(1, len(entries)) if not _rises(entries[k - 1], entries[k])]
+    if falls:
+        findings.append(Finding("epoch-order", falls[0] + 2, len(falls)))
+    return EpochFile(tuple(entries), tuple(findings), is_read)
+
+
+def _rises(before: Epoch, after: Epoch) -> bool:
+    """``EpochFileCache.appendEntry`` takes no other entry."""
+    return after.epoch > before.epoch and after.start > before.start
+
+
+def _crc(lines: bytes) -> int:
+    """``UtilAll.crc32``."""
+    return zlib.crc32(lines) & INT32_MAX
+
+
+def write_epochs(entries: Sequence[Epoch]) -> bytes:
+    """Return the file of some entries, as a broker on Linux writes it."""
+    lines = "".join(f"{entry.epoch}-{entry.start}\n" for entry in entries).encode()
+    return b"%d\n%d\n%b" % (len(entries), _crc(lines), lines)
+
+
+def same_up_to(mine: Sequence[Epoch], my_end: int, other: Sequence[Epoch], other_end: int) -> int:
+    """Return the offset up to which two logs are the same by their epochs, which end at the ends of the logs; -1 for none.
+
+    A slave cuts its log there when it joins a master (``EpochFileCache.findConsistentPoint``).
+    """
+    ends, other_ends = _ends(mine, my_end), _ends(other, other_end)
+    for entry in sorted(ends, reverse=True):
+        if entry in other_ends:
+            return min(ends[entry], other_ends[entry])
+    return -1
+
+
+def _ends(entries: Sequence[Epoch], log_end: int) -> dict[Epoch, int]:
+    """Return where each epoch ends: at the next one, or with the log; the last one that begins behind it never."""
+    known = sorted(Epoch(*entry) for entry in dict(entries).items())
+    last = [log_end if known[-1].start <= log_end else INT64_MAX] if known else []
+    return dict(zip(known, [*(entry.start for entry in known[1:]), *last], strict=True))
