@@ -12,6 +12,8 @@ SMALL_TABLES = FEW_ROWS | {
     "spark.databricks.delta.snapshotPartitions": "2",
     # VACUUM lists folders by so many tasks: 10,000 by default.
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    # Each commit would be read once more for the sum of its table's state.
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
 }
 """for a session whose Delta tables have a few rows: to compile what runs over them takes most of the time"""
 
