@@ -151,7 +151,9 @@ class Database:
         with self._failures():
             cursor = self._families[family].iter(self._read_options(low, high))
             cursor.seek_to_last()
-            return self._at(cursor)
+            pair = self._at(cursor)
+            # The library's cursor may pass over the lower bound (seen with rocksdict 0.3.29).
+            return None if pair is None or pair[0] < low else pair
 
     def _read_options(self, low: bytes, high: bytes | None) -> Any:
         options = self._library.ReadOptions()

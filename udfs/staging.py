@@ -70,6 +70,11 @@ class StagingFolder:
         return files.join(self.root, "plans")
 
     @property
+    def tables(self) -> str:
+        """units for a RocksDB database, by queue, and the tables that it takes in; made where such a database is built"""
+        return files.join(self.root, "tables")
+
+    @property
     def rows(self) -> str:
         """rows that tasks leave for other tasks, where the engine keeps them in files"""
         return files.join(self.root, "rows")

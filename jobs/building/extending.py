@@ -32,7 +32,7 @@ def as_store_shows(settings: BuildSettings) -> Told:
     Notes on what was taken follow, and warnings. Raises InputError for registrations that cannot be read, and for files too
     small for a unit.
     """
-    if layouts.QUEUES not in settings.only:
+    if not settings.makes_files:
         return dataclasses.replace(settings, cq_ext="none"), [], []
     settings, notes, warnings = _of_files(settings)
     if settings.cq_ext == "none":

@@ -176,10 +176,10 @@ def finish(
     Return their entries for the manifest, the fields of the checkpoint, and warnings.
     """
     staging = scan.staging
-    for part in (layouts.QUEUES, layouts.INDEX):
-        if part in settings.only:
+    for part, wanted in ((layouts.QUEUES, settings.makes_files), (layouts.INDEX, layouts.INDEX in settings.only)):
+        if wanted:
             files.make_folder(files.join(staging.tree, part))
-    if settings.filters is not None:
+    if settings.cq_ext != "none" and settings.filters is not None:
         files.make_folder(files.join(staging.tree, layouts.EXT_QUEUES))
     entries = full.name_index_files(staging, written, leftovers)
     if layouts.CHECKPOINT not in settings.only:

@@ -14,7 +14,6 @@ from rocketmq_reindex.jobs.engines.engine import beside
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Probe, Reporter
-from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, plan_index_files
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
@@ -49,7 +48,7 @@ def write_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummar
     if not any(summary.units for summary in accepted):
         return []
     staging, reroute = scan.staging, None
-    if settings.filters is not None:
+    if settings.cq_ext != "none" and settings.filters is not None:
         extend = WriteExtended(staging, settings.cq_file_size, settings.cq_ext_file_size, order.placements, settings.filters)
         results = FilesResult.read(scan.engine.reduce(handover.EXTENDED, scan.left_out(accepted), None, extend))
         return [*results, write_empty_files(staging, settings.cq_file_size, order.opened)] if order.opened else results
@@ -90,7 +89,7 @@ def write_both(
     written = WrittenFiles()
     with beside(scan.engine, "write") as pool:
         index = pool.submit(write_index, scan, settings, index_plans if "index" in settings.only else [])
-        if layouts.QUEUES in settings.only and queues:
+        if settings.makes_files and queues:
             for result in write_queues(scan, settings, accepted, order) + write_batches(scan, settings, accepted, order):
                 written.add(result)
         written.index = index.result()
@@ -218,7 +217,7 @@ def to_write(
 
     The share that is done is that of rows: of units by buckets, taken as equal, of items by IndexFiles and within them.
     """
-    buckets = len(set(scan.task.keys)) if layouts.QUEUES in settings.only else 0
+    buckets = len(set(scan.task.keys)) if settings.makes_files else 0
     units = sum(summary.units + summary.batch_units for summary in accepted) if buckets else 0
     items = {f"index-{plan.number}": plan.items for plan in plans} if "index" in settings.only else {}
     rows, positions = units + sum(items.values()), Positions(scan.staging)

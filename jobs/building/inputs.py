@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.building import extending
+from rocketmq_reindex.jobs.building import database, extending
 from rocketmq_reindex.jobs.building.advice import COPIED, REPAIR, is_copied, stopped
 from rocketmq_reindex.jobs.building.options import BuildSettings, batch_topics_of
 from rocketmq_reindex.jobs.building.planning import check_range_size
@@ -128,7 +128,6 @@ def look_at(settings: BuildSettings) -> Inputs:
         *settings.conf_notes,
         *log.warnings,
         *check_segments(settings, log, target),
-        *store_settings.of_build(settings, settings.only),
     ]
     settings, shown_notes, told = as_store_shows(settings)
     notes = [*shown_notes, *names_lost_segments(settings, log)]
@@ -148,7 +147,9 @@ def as_store_shows(settings: BuildSettings) -> tuple[BuildSettings, list[str], l
     if not settings.rules.batch_queues:
         settings, of_topics = dataclasses.replace(settings, batch_topics=named.batch_topics), []
     settings, of_ext, told_of_ext = extending.as_store_shows(settings)
-    return settings, [*sizes.notes, *of_topics, *notes, *of_ext], [*sizes.warnings, *told, *told_of_ext]
+    settings, of_database, told_of_database = database.as_store_shows(settings)
+    told += [*told_of_ext, *told_of_database]
+    return settings, [*sizes.notes, *of_topics, *notes, *of_ext, *of_database], [*sizes.warnings, *told]
 
 
 def _of_topics(settings: BuildSettings) -> tuple[BuildSettings, list[str]]:

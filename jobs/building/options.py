@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths, has_bytes, topics_config
 from rocketmq_reindex.storage_format import errors, showing, topics as storage_format_topics
-from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX, QUEUES, SEPARATE
 from rocketmq_reindex.storage_format.queue.units import EXT_FILE_MIN
 from rocketmq_reindex.storage_format.timer.settings import DELIVER
 from rocketmq_reindex.udfs.times import delay_levels
@@ -45,6 +45,7 @@ class BuildSettings(StoreSettings):
     exclude_topics: tuple[str, ...] = ()
     until_offset: int = option_table.default_of("until_offset")
     until_time: int = option_table.default_of("until_time")
+    expired_queues: option.ExpiredQueues = option_table.default_of("expired_queues")
     write_topics: bool = False
     write_delay: bool = False
     undecided: option.Undecided = option_table.default_of("undecided")
@@ -65,6 +66,21 @@ class BuildSettings(StoreSettings):
     def window(self) -> int:
         """Milliseconds of ``--index-policy window:...``, 0 for ``capacity``."""
         return option.parse_window(self.index_policy)
+
+    @property
+    def makes_files(self) -> bool:
+        """Whether ConsumeQueue files are built."""
+        return QUEUES in self.only and self.consumequeue_type != "rocksdb"
+
+    @property
+    def makes_database(self) -> bool:
+        """Whether ConsumeQueues are built in RocksDB."""
+        return QUEUES in self.only and self.consumequeue_type != "file"
+
+    @property
+    def database_folder(self) -> str:
+        """The folder of the database in a store."""
+        return SEPARATE if self.rocksdb_separate else QUEUES
 
     @property
     def partial(self) -> bool:
@@ -109,6 +125,7 @@ class BuildSettings(StoreSettings):
             yield "--recheck: goes with --incremental: a full build reads everything anyway"
         yield from self._delay_problems()
         yield from self._ext_problems()
+        yield from self._database_problems()
 
     def _row_problems(self) -> Iterator[str]:
         """Yield what is wrong where a run without Spark is asked for Delta tables."""
@@ -122,6 +139,18 @@ class BuildSettings(StoreSettings):
                 "--tables: rows of Delta tables need Spark and Java: leave it out, add --incremental, which keeps there what "
                 "it knows of the log, or take --engine spark"
             )
+
+    def _database_problems(self) -> Iterator[str]:
+        """Yield what is wrong with a RocksDB database, and with ends of queues."""
+        if self.expired_queues != "drop" and self.incremental:
+            yield "--expired-queues keep: goes without --incremental, which cannot go on with such queues: leave one out"
+        if not self.makes_database:
+            return
+        option = f"--consumequeue-type {self.consumequeue_type}"
+        if self.incremental:
+            yield f"{option}: goes without --incremental, which cannot go on with a database: leave that out, or take file"
+        if self.queue_order == "broker":
+            yield f"{option}: goes without --queue-order broker: in RocksDB units stand at the offsets of their records"
 
     def _ext_problems(self) -> Iterator[str]:
         """Yield what is wrong with consumequeue_ext."""
@@ -160,6 +189,10 @@ class BuildSettings(StoreSettings):
         values |= {"consumer_offsets": bool(self.consumer_offsets)}
         if self.cq_ext != "none":
             values |= {name: getattr(self, name) for name in option_table.EXTENDED}
+        if self.makes_database:
+            values |= {name: getattr(self, name) for name in option_table.DATABASE}
+        if self.expired_queues != "drop":
+            values |= {"expired_queues": self.expired_queues}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 

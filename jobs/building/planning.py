@@ -146,6 +146,8 @@ RECORDS_PER_SECOND_AND_CORE = 900e3
 START_SECONDS = {"spark": 12.0, "local": 1.0}
 """Rough figures of one laptop core with a warm page cache; the estimate says so."""
 BLOCK = 4096
+DATABASE_UNIT = 80
+"""Bytes that a unit takes at most for a RocksDB database: spooled, and in its table."""
 KEPT_UNIT = 16
 """Bytes that a unit takes at most in the rows of the local engine, unless its queue has few; the rows lie beside the result."""
 
@@ -246,9 +248,11 @@ def check_free(
         items, units, batches = (sum(getattr(s, name) for s in accepted) for name in ("items", "units", "batch_units"))
         staged, index_files, queues = 0, len(plans or []), max((s.queues for s in accepted), default=0)
     needed = staged + besides
-    if layouts.QUEUES in settings.only:
+    if settings.makes_database:
+        needed += (units + extra_units) * DATABASE_UNIT
+    if settings.makes_files:
         needed += (units + extra_units) * UNIT_SIZE + batches * BATCH_UNIT_SIZE + queues * BLOCK
-        if settings.filters is not None:
+        if settings.cq_ext != "none" and settings.filters is not None:
             needed += units * (EXT_SIZE_MIN + settings.filters.bits // 8) + queues * BLOCK
     if "index" in settings.only:
         needed += items * ix.ITEM_SIZE + index_files * min(settings.hash_slots * ix.SLOT_SIZE, items * BLOCK)

@@ -13,8 +13,10 @@ from typing import Any
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import (
     advice,
+    database,
     decisions,
     delaying,
+    expired_queues,
     finishing,
     full,
     inputs as building_inputs,
@@ -31,8 +33,10 @@ from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
+from rocketmq_reindex.storage_format.showing import counted
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.staging import StagingFolder
+from rocketmq_reindex.udfs.write.queues import write_lone_units
 
 
 class Unrecorded:
@@ -178,6 +182,7 @@ class Build:
         task = ScanTask(
             staging, "", 0, planning.scan_settings(settings), units_per_file, keys, settings.write_topics,
             delays=settings.write_delay, filters=settings.filters,
+            both=settings.makes_files and settings.cq_ext == "none",
         )  # fmt: skip
         return scanning.Scan(engine, staging, task, self.reporter, work.steps.memory, store=settings.store)
 
@@ -213,10 +218,20 @@ class Build:
         with self.reporter.stage("write", "buckets and IndexFiles", *full.to_write(scan, settings, accepted, plans)) as shown:
             written = steps.write(scan, accepted, order, plans)
             shown.count(units=written.units, items=sum(index_file.items for index_file in written.index))
+        ended = expired_queues.ended_queues(settings, segments[0].start if segments else 0)
+        if ended and settings.makes_files:
+            lone = expired_queues.without_files(staging, ended)
+            written.add(write_lone_units(staging, settings.cq_file_size, lone))
+            result.notes.append(f"--expired-queues keep: {counted(len(lone), 'queue')} without a record in the log")
         result.units = written.units
+        own_entries = steps.entries
+        if settings.makes_database:
+            with self.reporter.step("write RocksDB"):
+                entries, units = database.write_database(scan, settings, segments, accepted, order, ended)
+            own_entries += entries
+            result.units = written.units if settings.makes_files else units
         result.files = {"consumequeue": written.queue_files, "index": len(written.index)}
         until = chain.later if chain.later >= 0 else INT64_MAX
-        own_entries = steps.entries
         if settings.write_topics:
             entry, warnings = finishing.write_topics(scan, settings, accepted)
             own_entries.append(entry)

@@ -62,7 +62,7 @@ def log_samples(segments: Sequence[Segment], accepted: Sequence[RangeSummary]) -
     if number < 0:
         return {"end": 0, "samples": []}
     holder = segments[number]
-    end = _end_of(holder, last)
+    end = end_of(holder, last)
     spans = [(segments[k], segments[k].start) for k in spread(number, _SEGMENTS)]
     reach = max(holder.start, end - PAGE)
     spans += [(holder, holder.start + (reach - holder.start) * k // _LAST_PAGES) for k in range(_LAST_PAGES + 1)]
@@ -77,8 +77,8 @@ def spread(last: int, count: int) -> list[int]:
     return sorted({last * k // (count - 1) for k in range(count)})
 
 
-def _end_of(segment: Segment, record: int) -> int:
-    """Return the offset behind the good record that begins at the offset ``record``."""
+def end_of(segment: Segment, record: int) -> int:
+    """Return the offset behind the good record that begins at the offset ``record``. Raises OSError, InputError."""
     with files.Reader(segment.path) as reader:
         size = int.from_bytes(reader.read(record - segment.start, 4), "big", signed=True)
     return min(record + max(size, r.HEADER_SIZE), segment.data_end)

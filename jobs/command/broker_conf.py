@@ -21,7 +21,8 @@ _TEXTS: Final = {conf: name for conf, (name, kind) in _OPTIONS.items() if kind i
 _SWITCHES: Final = {"enableAcceleratedRecovery": "accelerated", "timerRocksDBEnable": "timer_rocksdb"}
 _OTHERS: Final = (
     *_SWITCHES, "forceVerifyPropCRC", "checkCRCOnRecover", "storeType",
-    "rocksdbCQDoubleWriteEnable", "enableLmq", "enableMultiDispatch", "enableDLegerCommitLog",
+    "rocksdbCQDoubleWriteEnable", "rocksdbCQSelectiveDoubleWriteEnable", "useSeparateStorePathForRocksdbCQ",
+    "enableLmq", "enableMultiDispatch", "enableDLegerCommitLog",
     "enableConsumeQueueExt", "enableCalcFilterBitMap", "storePathDLedgerCommitLog", "dLegerSelfId",
 )  # fmt: skip
 _DLEDGER_LOG: Final = "storePathDLedgerCommitLog"
@@ -187,14 +188,18 @@ def _plain(text: str) -> str:
     )
 
 
-def rocksdb_lines(conf: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the settings by which ConsumeQueues lie in RocksDB (``MessageStoreConfig``, 5.5.0), with what each means."""
-    lines = []
+def _with_rocksdb(conf: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a broker.conf says of ConsumeQueues in RocksDB (``MessageStoreConfig``, 5.5.1), by the names of settings.
+
+    With storeType=defaultRocksDB a broker does not ask for the other switches (``BrokerController.initializeMessageStore``).
+    """
+    separate = {"rocksdb_separate": True} if is_on(conf.get("useSeparateStorePathForRocksdbCQ", "")) else {}
     if conf.get("storeType", "").strip().lower() == "defaultrocksdb":
-        lines.append("storeType=defaultRocksDB: this broker does not read the consumequeue/ of a build")
-    elif conf.get("rocksdbCQDoubleWriteEnable", "").strip().lower() == "true":
-        lines.append("rocksdbCQDoubleWriteEnable=true: this broker also has ConsumeQueues in RocksDB, which no build makes")
-    return tuple(lines)
+        return {"consumequeue_type": "rocksdb", "rocksdb": ("storeType=defaultRocksDB",), **separate}
+    for name, light in (("rocksdbCQDoubleWriteEnable", False), ("rocksdbCQSelectiveDoubleWriteEnable", True)):
+        if is_on(conf.get(name, "")):
+            return {"consumequeue_type": "both", "rocksdb": (f"{name}=true",), "rocksdb_light": light, **separate}
+    return separate
 
 
 def _with_dledger(settings: Mapping[str, Any], conf: Mapping[str, str]) -> dict[str, Any]:
@@ -242,8 +247,7 @@ def settings_of(text: str, path: str) -> dict[str, Any]:
         settings["crc"], settings["property_crc_forced"] = "all", True
     if conf.get("checkCRCOnRecover", "").strip().lower() == "false":
         settings["crc_on_recover"] = False
-    if lines := rocksdb_lines(conf):
-        settings["rocksdb"] = lines
+    settings |= _with_rocksdb(conf)
     if all(is_on(conf.get(name, "")) for name in ("enableLmq", "enableMultiDispatch")):
         settings["lmq"] = True
     if is_on(conf.get("enableConsumeQueueExt", "")):

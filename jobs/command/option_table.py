@@ -106,6 +106,11 @@ OPTIONS: Final = _of(
     cq_ext=Option("build consumequeue_ext: not, with units alone (enableConsumeQueueExt), or also with the bit maps of the "
         "groups in STORE/config/consumerFilter.json (enableCalcFilterBitMap)", default="none", shown=_OR,
         choices=get_args(o.CqExt)),
+    consumequeue_type=Option("write ConsumeQueues as files, into a RocksDB database (storeType=defaultRocksDB), or both "
+        "(rocksdbCQDoubleWriteEnable)", default="file", choices=get_args(o.ConsumeQueueType)),
+    expired_queues=Option("queues without a record in the log any more: drop, so that they begin again at 0, or keep with the "
+        "ends that they have in STORE's ConsumeQueues, in files or RocksDB", default="drop",
+        choices=get_args(o.ExpiredQueues)),
     write_topics=Option("also draft DIR/config/topics.json from the log"),
     write_delay=Option(
         "also write config/delayOffset.json and timer files, so that a broker delivers pending messages alone"),
@@ -305,7 +310,7 @@ _RUN: Final = (
     "broker_version topics_config max_fill snapshot range_size master engine json"
 )
 _WATCH: Final = "progress log_format metrics store_name"
-_BESIDES: Final = "cq_ext cq_ext_file_size write_topics write_delay undecided consumer_offsets"
+_BESIDES: Final = "cq_ext cq_ext_file_size consumequeue_type expired_queues write_topics write_delay undecided consumer_offsets"
 COMMANDS: Final = {
     "info": "store commitlog json",
     "build": f"store out only index_policy on_damage queue_order checkpoint include_topic exclude_topic until_offset "
@@ -340,6 +345,8 @@ BLOOM: Final = {"bloom_error_rate": "maxErrorRateOfBloomFilter", "bloom_consumer
 """likewise those that the bit maps of consumequeue_ext depend on"""
 EXTENDED: Final = ("cq_ext", "cq_ext_file_size")
 """the settings that a manifest has where a build writes consumequeue_ext"""
+DATABASE: Final = ("consumequeue_type", "rocksdb_separate", "rocksdb_light")
+"""likewise those that it has where a build makes a RocksDB database"""
 MANIFEST: Final = (
     "only", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "segment_size", "index_policy", "on_damage",
     "queue_order", "crc", "checkpoint", "lmq", "delay_levels", "broker_version", "include_topics", "exclude_topics",

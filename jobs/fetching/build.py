@@ -174,6 +174,7 @@ def _left_out(manifest: Mapping[str, Any], end: int) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------------------ build
 
 _QUEUE_FILE: Final = re.compile(r"(?:consumequeue|batchconsumequeue|consumequeue_ext)/([^/]+)/([0-9]{1,10})/[0-9]{20}")
+_DATABASE_FILE: Final = re.compile(rf"({layouts.QUEUES}|{layouts.SEPARATE})/([^/]+)")
 _INDEX_FILE: Final = re.compile(r"index/[0-9]{17,19}")
 _TIMER_FILE: Final = re.compile(r"timerlog/[0-9]{20}|timerwheel")
 _AT: Final = re.compile(r"index/[0-9]{1,10}-[0-9a-f]{32}")
@@ -209,6 +210,8 @@ class FoundBuild:
     log: ReadLog
     sizes: Mapping[str, int]
     kind: str
+    database: str
+    """the folder of its RocksDB database in a store; "" for a build without one"""
 
 
 def find_build(place: str) -> FoundBuild:
@@ -254,14 +257,23 @@ def _read(folder: str, pointer: layout.Pointer | None = None) -> FoundBuild:
         raise errors.InputError(f"{showing.escape(path)}: {showing.escape(what)}: build again") from None
     if len({file.path for file in wanted}) != len(wanted):
         raise errors.InputError(f"{showing.escape(path)}: names a file twice: build again")
-    more = layouts.BATCH_QUEUES, layouts.EXT_QUEUES
+    more = layouts.BATCH_QUEUES, layouts.EXT_QUEUES, layouts.SEPARATE
     parts += [part for part in more if any(file.path.startswith(f"{part}/") for file in wanted)]
+    database = next((files.parent(file.path) for file in wanted if _is_of_database(file.path)), "")
+    if database == layouts.SEPARATE and manifest["settings"].get("consumequeue_type") == "rocksdb":
+        parts.remove(layouts.QUEUES)
     there = {file.path for file in wanted}
     parts += [name for name in CONFIGS if name in there]
     parts += [name for name in TIMERS if any(path == name or path.startswith(f"{name}/") for path in there)]
     if layouts.CHECKPOINT in parts and not any(file.path == layouts.CHECKPOINT for file in wanted):
         raise errors.InputError(f"{showing.escape(path)}: lacks the checkpoint that it says to have: build again")
-    return FoundBuild(folder, name, tuple(parts), wanted, own, log, sizes, kind)
+    return FoundBuild(folder, name, tuple(parts), wanted, own, log, sizes, kind, database)
+
+
+def _is_of_database(path: str) -> bool:
+    """Return whether it is the path of a file that RocksDB names."""
+    match = _DATABASE_FILE.fullmatch(path)
+    return match is not None and bool(layouts.rocksdb_files([match[2]]))
 
 
 def _digest(manifest: bytes, kind: str, path: str) -> str:
@@ -286,7 +298,13 @@ def _wanted(entry: dict[str, Any], slots: int) -> BuildFile:
         raise ValueError("has a file without a name")
     queue, index = _QUEUE_FILE.fullmatch(path), _INDEX_FILE.fullmatch(path)
     timer = _TIMER_FILE.fullmatch(path)
-    known = path in (layouts.CHECKPOINT, *CONFIGS) or timer or index or (queue and topics.path_component(queue[1]) == queue[1])
+    known = (
+        path in (layouts.CHECKPOINT, *CONFIGS)
+        or timer
+        or index
+        or _is_of_database(path)
+        or (queue and topics.path_component(queue[1]) == queue[1])
+    )
     if not known or not (at == path or (index and _AT.fullmatch(at))):
         raise ValueError(f"names {path[:200]}, which no build writes")
     if not re.fullmatch(r"[0-9a-f]{32}", digest):

@@ -172,7 +172,7 @@ class Fetch:
             wanted = [file for file in build.wanted if fetching_files.part_of(file.path) in parts]
             count, size = len(wanted), sum(file.used for file in wanted)
             swap.check(parts)
-            result.warnings += check_swapped(store, parts)
+            result.warnings += check_swapped(store, parts, build.database)
             segments = self._segments()
             fetching_files.check_wanted(build, store, segments, partial=given.partial, empty=given.allow_empty)
             self._check_log(build, segments)
@@ -311,6 +311,7 @@ class Fetch:
 
     def _check_abort(self, build: fetching_build.FoundBuild, parts: list[str]) -> None:
         """Raise InputError where the broker would start by a checkpoint that says too much of what stays in the store."""
+        parts = [layouts.QUEUES if part == layouts.SEPARATE else part for part in parts]
         old = store_signs.old_of(self._store, parts)
         new = read_times(files.join(build.folder, layouts.CHECKPOINT)) if old else None
         if old and new and store_signs.bounded(new, old, parts) != new:

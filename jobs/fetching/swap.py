@@ -99,7 +99,16 @@ def retire(store: Pinned, names: list[str], folder: str) -> None:
 FOLDER: Final = ".rmq-reindex-fetch"
 JOURNAL: Final = "journal.json"
 _JOURNAL_MAX: Final = 1 << 20
-PARTS: Final = (layouts.EXT_QUEUES, layouts.QUEUES, layouts.BATCH_QUEUES, "index", "checkpoint", *TIMERS, *CONFIGS)
+PARTS: Final = (
+    layouts.EXT_QUEUES,
+    layouts.QUEUES,
+    layouts.SEPARATE,
+    layouts.BATCH_QUEUES,
+    "index",
+    "checkpoint",
+    *TIMERS,
+    *CONFIGS,
+)
 """What can be swapped, in this order: a checkpoint last of all that it speaks of."""
 
 

@@ -33,7 +33,7 @@ TIMERS: Final = ("timerlog", "timerwheel")
 SIZES: Final = ("cq_file_size", "batch_cq_file_size", "hash_slots", "index_items")
 """The settings, as the manifest has them, that decide how large files are."""
 PUBLISHED: Final = (
-    layouts.QUEUES, layouts.BATCH_QUEUES, layouts.EXT_QUEUES, layouts.INDEX, layouts.CHECKPOINT, *TIMERS,
+    layouts.QUEUES, layouts.SEPARATE, layouts.BATCH_QUEUES, layouts.EXT_QUEUES, layouts.INDEX, layouts.CHECKPOINT, *TIMERS,
     layouts.CONFIG, MANIFEST,
 )  # fmt: skip
 """Names a build writes in DIR; ``--overwrite`` replaces them in a folder that has the manifest."""

@@ -163,12 +163,13 @@ class StoreQueues:
     A queue that is in files and in RocksDB is read where it goes further, and a note says so where the two differ.
     """
 
-    def __init__(self, store: str, notes: Notes) -> None:
+    def __init__(self, store: str, notes: Notes, *, database: bool = True) -> None:
+        """Open the queues; without ``database`` those in files alone."""
         self._store, self._notes = store, notes
         self._database: QueueDatabase | None = None
         self.unread = ""
         """why there are queues in RocksDB, and not in files, that cannot be read"""
-        found = rocksdb_queues(store)
+        found = rocksdb_queues(store) if database else None
         if found is None:
             return
         # It brings numpy.

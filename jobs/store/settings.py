@@ -1,6 +1,6 @@
 """The store that a command is pointed at: its segments, the settings that all commands share, and queues in RocksDB."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -156,6 +156,11 @@ class StoreSettings:
     segment_size: int = option_table.default_of("segment_size")
     crc: option.Crc = option_table.default_of("crc")
     lmq: bool = False
+    consumequeue_type: option.ConsumeQueueType = option_table.default_of("consumequeue_type")
+    rocksdb_separate: bool = False
+    """``useSeparateStorePathForRocksdbCQ``: the database lies in a folder of its own"""
+    rocksdb_light: bool = False
+    """``rocksdbCQSelectiveDoubleWriteEnable`` (5.5.1): the database has light queues alone"""
     cq_ext: option.CqExt = option_table.default_of("cq_ext")
     cq_ext_file_size: int = option_table.default_of("cq_ext_file_size")
     bloom_error_rate: int = 0
@@ -164,7 +169,7 @@ class StoreSettings:
     """``expectConsumerNumUseFilter``; 0 likewise"""
     delay_levels: str = option_table.default_of("delay_levels")
     rocksdb: tuple[str, ...] = ()
-    """the settings of --broker-conf by which ConsumeQueues lie in RocksDB, and what each means"""
+    """the settings of --broker-conf by which ConsumeQueues lie in RocksDB"""
     accelerated: bool = False
     """``enableAcceleratedRecovery`` of --broker-conf"""
     property_crc_forced: bool = False
@@ -303,7 +308,7 @@ def checked_paths(*places: str) -> list[str]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------- rocksdb
-# Stores whose ConsumeQueues lie in RocksDB: this project neither builds nor reads those, and moves none of them away.
+# Stores whose ConsumeQueues lie in RocksDB: where, and that no ConsumeQueue file takes their place.
 
 UNREAD: Final = "a broker with storeType=defaultRocksDB does not read the consumequeue/ of a build"
 _SHOWN: Final = 2
@@ -341,18 +346,6 @@ def rocksdb_queues(store: str) -> RocksDBQueues | None:
     return None
 
 
-def of_build(settings: StoreSettings, only: Iterable[str]) -> list[str]:
-    """Return warnings for a build of file ConsumeQueues whose broker seems to keep them in RocksDB."""
-    if layouts.QUEUES not in only:
-        return []
-    warnings = [f"--broker-conf: has {text}" for text in settings.rocksdb]
-    in_rocksdb = rocksdb_queues(settings.store_folder) if settings.store_folder else None
-    if in_rocksdb:
-        keep = ", and fetch does not put it there: keep these files" if in_rocksdb.in_place else ""
-        warnings.append(f"{in_rocksdb}: {UNREAD}{keep}")
-    return warnings
-
-
 def check_files_are_compared(store: str, only: Iterable[str]) -> list[str]:
     """Return notes on a store of which ConsumeQueue files are compared. Raises InputError where there is RocksDB alone."""
     in_rocksdb = rocksdb_queues(store) if layouts.QUEUES in only else None
@@ -363,15 +356,26 @@ def check_files_are_compared(store: str, only: Iterable[str]) -> list[str]:
     return [f"{in_rocksdb}: only the ConsumeQueue files beside it are compared"]
 
 
-def check_swapped(store: str, parts: Iterable[str]) -> list[str]:
-    """Return warnings on a store that gets new ``parts``. Raises InputError where RocksDB ConsumeQueues would be moved away."""
-    in_rocksdb = rocksdb_queues(store) if layouts.QUEUES in parts else None
+def check_swapped(store: str, parts: Collection[str], database: str = "") -> list[str]:
+    """Return warnings on a store that gets new ``parts``, among them a database in the folder ``database`` if that is not "".
+
+    Raises InputError where RocksDB ConsumeQueues would be moved away for files, or a second database comes beside them.
+    """
+    in_rocksdb = rocksdb_queues(store) if {layouts.QUEUES, layouts.SEPARATE} & set(parts) else None
     if in_rocksdb is None:
+        return []
+    folder = files.base(in_rocksdb.folder)
+    if database and folder != database:
+        raise errors.InputError(
+            f"{in_rocksdb}: the build has its database in {database}/, and RocketMQ 5.5 does not start on two: move these "
+            "files away first, or build again with the broker's own --broker-conf (useSeparateStorePathForRocksdbCQ)"
+        )
+    if database:
         return []
     if in_rocksdb.in_place:
         raise errors.InputError(
-            f"{in_rocksdb}: a broker with storeType=defaultRocksDB serves from them, so nothing is put in their place: fetch a "
-            "build of --only index,checkpoint, with --partial; or, if its storeType becomes default, move these files away "
-            "first"
+            f"{in_rocksdb}: a broker with storeType=defaultRocksDB serves from them, so no files are put in their place: fetch "
+            "a build with --consumequeue-type rocksdb, or both; or one of --only index,checkpoint, with --partial; or, if its "
+            "storeType becomes default, move these files away first"
         )
     return [f"{in_rocksdb}: they stay; {UNREAD}"]

@@ -33,6 +33,7 @@ _UNIT_TAIL, _OFFSET_TAIL = 14, 9
 """bytes of a key behind the topic"""
 
 Int64s = npt.NDArray[np.int64]
+Units = npt.NDArray[np.void]
 
 
 class QueueName(NamedTuple):
@@ -111,6 +112,30 @@ def is_possible(end: QueueEnd) -> bool:
 def end_value(phy_offset: int, queue_offset: int) -> bytes:
     """Return the value of a pair in the family ``offset``."""
     return _OFFSET_LAYOUT.pack(phy_offset, queue_offset)
+
+
+SPOOLED: Final = np.dtype([("queue_offset", ">i8"), *((name, ROCKSDB_UNIT[name]) for name in ROCKSDB_UNIT.names or ())])
+"""A unit beside its queue offset: the end of its key, and its value (36 bytes)."""
+
+
+def spooled(queue_offset: Int64s, phy_offset: Int64s, size: Int64s, tags_code: Int64s, store_time: Int64s) -> Units:
+    """Return units (dtype SPOOLED) of their columns, each int64 (n)."""
+    rows = np.empty(len(queue_offset), SPOOLED)
+    for name, column in zip(SPOOLED.names or (), (queue_offset, phy_offset, size, tags_code, store_time), strict=True):
+        rows[name] = column
+    return rows
+
+
+def pairs_of(prefix: bytes, rows: Units) -> tuple[list[bytes], list[bytes]]:
+    """Return the keys and the values of a queue's units (dtype SPOOLED); ``prefix`` as ``unit_prefix`` has it."""
+    data, size, tail = rows.tobytes(), SPOOLED.itemsize, _QUEUE_OFFSET.size
+    starts = range(0, len(data), size)
+    return [prefix + data[at : at + tail] for at in starts], [data[at + tail : at + size] for at in starts]
+
+
+def checkpoint_value(phy_offset: int) -> bytes:
+    """Return the value of CHECKPOINT_KEY."""
+    return _QUEUE_OFFSET.pack(phy_offset)
 
 
 def queue_offsets(keys: Sequence[bytes]) -> Int64s:

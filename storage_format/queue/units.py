@@ -7,7 +7,7 @@ search. A file is named by its first logical byte and has its full size from the
 By itself: each start reads it, and it imports no numpy.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from rocketmq_reindex.storage_format.layouts import INT16, INT16_MAX, INT32, INT32_MAX, INT64, Field, Layout
 
@@ -54,3 +54,14 @@ ERROR_RATE: Final = 20
 """``maxErrorRateOfBloomFilter``, in percent, of a broker without that setting"""
 CONSUMERS: Final = 32
 """``expectConsumerNumUseFilter`` of a broker without that setting"""
+
+
+class QueueUnit(NamedTuple):
+    """A unit at a position of a queue."""
+
+    topic: str
+    queue_id: int
+    position: int
+    phy_offset: int
+    size: int
+    tags_code: int

@@ -1,4 +1,4 @@
-"""A store whose broker keeps its ConsumeQueues in RocksDB: no command moves these files away, and a build says so."""
+"""A store whose broker keeps its ConsumeQueues in RocksDB: no ConsumeQueue files take their place, and a build says so."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_build_warns(store: Path, tmp_path: Path) -> None:
     assert summary.exit == 0
     (warning,) = summary.warnings
     assert warning.startswith(f"{store}/consumequeue: holds ConsumeQueues in RocksDB (MANIFEST-000005, OPTIONS-000009)")
-    assert "storeType=defaultRocksDB does not read the consumequeue/ of a build" in warning
-    assert "fetch does not put it there: keep these files" in warning
+    assert "storeType=defaultRocksDB does not read the ConsumeQueue files of a build, and fetch does not put them" in warning
+    assert warning.endswith("--consumequeue-type rocksdb builds these")
     assert local_build(store, tmp_path / "index", only=("index", "checkpoint"), **SIZES).warnings == []
 
 
@@ -76,7 +76,7 @@ def test_fetch_refuses(store: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     for words in ([], ["--dry-run"]):
         assert fetch([str(tmp_path / "out"), "--to", str(store), *words]) == 1
         assert (
-            "so nothing is put in their place: fetch a build of --only index,checkpoint, with --partial"
+            "so no files are put in their place: fetch a build with --consumequeue-type rocksdb, or both; or one of --only"
             in capsys.readouterr().err
         )
     assert fetch([str(tmp_path / "index"), "--to", str(store), "--partial"]) == 0
@@ -131,13 +131,15 @@ def test_query_says_why(store: Path, capsys: pytest.CaptureFixture[str]) -> None
 def test_broker_conf(store: Path, tmp_path: Path) -> None:
     shutil.rmtree(store / "consumequeue")
     for line, told in (
-        ("storeType = DEFAULTROCKSDB", "has storeType=defaultRocksDB: this broker does not read the consumequeue/ of a build"),
-        ("rocksdbCQDoubleWriteEnable = true", "this broker also has ConsumeQueues in RocksDB, which no build makes"),
+        ("storeType = DEFAULTROCKSDB", "has storeType=defaultRocksDB: this broker does not read the ConsumeQueue files"),
+        ("rocksdbCQDoubleWriteEnable = true", "this broker has ConsumeQueues in RocksDB, too: --consumequeue-type both builds"),
         ("storeType = default", ""),
     ):
         conf = tmp_path / "broker.conf"
         conf.write_text(line)
-        settings = parse_settings([str(store), "--out", str(tmp_path / "out"), "--broker-conf", str(conf)])
+        words = ["--consumequeue-type", "file", "--engine", "local"]
+        settings = parse_settings([str(store), "--out", str(tmp_path / "out"), "--broker-conf", str(conf), *words])
+        assert settings.consumequeue_type == "file"
         summary = local_build(store, tmp_path / "out", overwrite=True, rocksdb=settings.rocksdb, **SIZES)
         assert [told in warning for warning in summary.warnings] == ([True] if told else [])
         parse_query([str(store), "--broker-conf", str(conf), "--topic", "T", "--queue", "0", "--offset", "0"])

@@ -253,6 +253,7 @@ class ScanTask:
     """whether rows of DELAYED are wanted: ``settings`` then wants the records, too"""
     filters: ConsumerFilters | None = None
     """where rows of EXTENDED take the place of those of UNITS: by what their bits are set. ``settings`` wants the records"""
+    both: bool = False  # with ``filters``: rows of UNITS, too
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         scanner = RangeScanner(self.settings)
@@ -322,7 +323,7 @@ class ScanTask:
         units, buckets = BlockCells(scanner, block.units), len(self.keys)
         if matcher is not None:
             yield from extended_rows(scanner, spec.number, block, matcher, self.keys)
-        else:
+        if matcher is None or self.both:
             file_number, pieces = units.pieces(self.units_per_file)
             for number, cell in units.cut(units.bucket(pieces.queue, file_number, buckets), pieces):
                 yield handover.Row(handover.UNITS, number, self.keys[number], spec.number, cell)

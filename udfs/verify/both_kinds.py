@@ -101,7 +101,7 @@ class CompareBothKinds:
             count = min(_CHUNK, end - position)
             self._stretch(held, other, position, count, tally)
             position += count
-        other.check_end(tally)
+        other.check_end(tally, self.log_start)
 
     def _stretch(self, held: QueueFiles, other: DatabaseQueue, position: int, count: int, tally: Tally) -> None:
         in_files, in_database = held.read(position, count), other.read(position, count)

@@ -132,15 +132,18 @@ class DatabaseQueue:
         first, times = self._times
         return times[rows[0] - first] != rows[STORE_TIME], np.zeros(rows.shape[1], np.bool_)
 
-    def check_end(self, tally: Tally) -> None:
+    def check_end(self, tally: Tally, log_start: int) -> None:
         """Add a difference where the end of the queue names no unit, or a later place of the log than that unit does.
 
         An earlier place is usual: a start that finds queues of the other kind further writes the log's first offset there
-        (``CombineConsumeQueueStore``, 5.5.0).
+        (``CombineConsumeQueueStore``, 5.5.0). A compaction takes the units of records before ``log_start`` away, and leaves the
+        end (``ConsumeQueueCompactionFilterFactory``, 5.3.3).
         """
         if self._last is None:
             return
         last = self._last
+        if not self.end and last.phy_offset < log_start:
+            return
         if self.end != last.queue_offset + 1:
             text = f"the end names queue offset {last.queue_offset}, which has no unit"
         elif self.end and (phy_offset := int(self.read(self.end - 1, 1)[0, 0])) < last.phy_offset:

@@ -120,8 +120,8 @@ class QueueSlots(Protocol):
     def check_extended(self, rows: Int64s, filters: ConsumerFilters, topic: str) -> tuple[Mask, Mask]:
         """Return for expected units (``QueueView.extended``) which have another store time, and which lack bits."""
 
-    def check_end(self, tally: Tally) -> None:
-        """Add what is wrong with what the store says of the queue's end."""
+    def check_end(self, tally: Tally, log_start: int) -> None:
+        """Add what is wrong with what the store says of the queue's end, in a log that begins at ``log_start``."""
 
     def data_from(self, position: int) -> int:
         """Return the position of the first slot from there on that may not be zeros."""
@@ -212,7 +212,7 @@ class QueueFiles:
         wrong[1, at] = has_bits & (needed & ~led.bits[there]).any(axis=1)
         return wrong[0], wrong[1]
 
-    def check_end(self, _tally: Tally) -> None:
+    def check_end(self, _tally: Tally, _log_start: int) -> None:
         """Do nothing: files say no more of a queue's end than where their units end."""
 
     def _read(self, position: int, count: int) -> Int64s:

@@ -218,7 +218,7 @@ class VerifyQueues:
         # The order that fits best; of two equal ones, that of a build.
         order, check, _ = min(queue.checks, key=lambda c: c[1].tally.total if c[0] not in queue_results.NOT_COMPARED else 0)
         if order not in queue_results.NOT_COMPARED:
-            queue.files.check_end(check.tally)
+            queue.files.check_end(check.tally, self.task.log[0])
         empty = queue.files.empty_end()
         if empty is not None and self.task.opens_empty:
             result.counts[queue_results.EMPTY_ENDS] += 1  # its own dispatcher leaves such files

@@ -101,6 +101,15 @@ def write_empty_files(staging: StagingFolder, file_size: int, positions: Iterabl
     return FilesResult(write_part(staging, layouts.QUEUES, lines), len(lines))
 
 
+def write_lone_units(staging: StagingFolder, file_size: int, units: Iterable[queue_units.QueueUnit]) -> FilesResult:
+    """Write files that hold one unit each, behind pre-blank, each of ``file_size`` bytes. Return their result."""
+    writer, lines, folders, counts = WriteQueues(staging, file_size), list[Line](), set[str](), FilesResult("")
+    for unit in units:
+        key = unit.topic.encode(), unit.queue_id, unit.position // (file_size // queue_units.UNIT_SIZE)
+        lines.append(writer._write(key, [np.array(unit[2:], np.int64).reshape(-1, 1)], counts, folders))
+    return dataclasses.replace(counts, part=write_part(staging, layouts.QUEUES, lines))
+
+
 @dataclass(frozen=True)
 class WriteQueues:
     """Reduces rows of UNITS to ConsumeQueue files of ``file_size`` bytes (``ConsumeQueue``, RocketMQ 5.3).

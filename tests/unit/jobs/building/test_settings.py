@@ -86,6 +86,8 @@ def test_parts() -> None:
         {"max_fill": -1}, {"out": ""}, {"only": ()}, {"only": ("all",)}, {"store": "nowhere://x/store"}, {"out": "nowhere://x"},
         {"cq_ext": "plain", "cq_ext_file_size": 23}, {"cq_ext": "plain", "incremental": True, "tables": "t"},
         {"cq_ext": "bitmap", "bloom_error_rate": 100},
+        {"consumequeue_type": "rocksdb", "incremental": True, "tables": "t"},
+        {"consumequeue_type": "both", "queue_order": "broker"}, {"expired_queues": "store", "incremental": True, "tables": "t"},
         {"batch_cq_file_size": 0}, {"batch_cq_file_size": 20}, {"batch_topics": ("A",), "broker_version": "4.9"},
     ],
 )  # fmt: skip
@@ -105,7 +107,7 @@ def test_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
 
 def test_what_decides_the_bytes_is_in_the_manifest() -> None:
     """And nothing of where a run runs."""
-    told = BuildSettings("store", "out", cq_ext="plain").for_manifest()
+    told = BuildSettings("store", "out", cq_ext="plain", consumequeue_type="both", expired_queues="keep").for_manifest()
     fields = {field.name for field in dataclasses.fields(BuildSettings)}
     elsewhere = {"store", "out", "commitlogs", "overwrite", "range_size", "master", "engine", "dry_run", "json", "protected"}
     elsewhere |= {"progress", "log_format", "metrics", "store_name", "keep_zeros", "rocksdb", "accelerated"}
@@ -113,5 +115,12 @@ def test_what_decides_the_bytes_is_in_the_manifest() -> None:
     elsewhere |= {"tables", "messages_table", "build_id", "incremental", "recheck", "snapshot", "allow_empty", "named"}
     elsewhere |= {"bloom_error_rate", "bloom_consumers", "filters"}
     assert set(told) == fields - elsewhere
-    assert not set(BuildSettings("store", "out").for_manifest()) & {"cq_ext", "cq_ext_file_size"}, "as before"
+    assert not set(BuildSettings("store", "out").for_manifest()) & {
+        "cq_ext",
+        "cq_ext_file_size",
+        "consumequeue_type",
+        "rocksdb_separate",
+        "rocksdb_light",
+        "expired_queues",
+    }, "as before"
     assert (told["until_offset"], told["until_time"]) == (None, None)

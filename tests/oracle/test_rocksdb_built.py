@@ -1,0 +1,202 @@
+"""ConsumeQueues in RocksDB that a build wrote, beside real stores of 5.3.3, 5.5.0 and 5.5.1: the same pairs, and served.
+
+Numbers of records are small here; ``make test-all`` runs it.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketmq_reindex.files.rocksdb import Database
+from rocketmq_reindex.jobs.commands import fetch
+from rocketmq_reindex.udfs.queue_database import QueueDatabase, QueueName
+from tests.oracle.test_rocksdb_queues import pairs_of
+from tests.serving import stores as serving
+from tests.serving.programs import Program
+from tests.serving.stores import SEGMENT, Queue, keyed_log, options, queues_of
+from tests.tools.local_engine import local_build
+from tests.tools.local_verify import kinds, local_verify
+from tests.tools.log_writer import LogWriter, Put
+from tests.tools.make_log import Message
+
+SIZES: dict[str, Any] = dict(serving.SIZES)
+ROCKSDB, BOTH = "storeType=defaultRocksDB", "rocksdbCQDoubleWriteEnable=true"
+FROM_ROCKSDB = f"{BOTH},combineCQPreferCQType=defaultRocksDB,combineAssignOffsetCQType=defaultRocksDB"
+VERSIONS = ("5.3.3", "5.5.0", "5.5.1")
+WITH_BOTH = {
+    "5.5.0": (BOTH, FROM_ROCKSDB),
+    "5.5.1": (BOTH, FROM_ROCKSDB, "rocksdbCQSelectiveDoubleWriteEnable=true"),
+}
+"""by version: ConsumeQueue files assign the offsets, and are read; RocksDB does, and is; 5.5.1 has light queues in RocksDB"""
+
+
+def put_into(store: Path, out: Path, **settings: Any) -> None:
+    """Build, and fetch the result into the store, which verify then finds in order."""
+    line = {"broker_version": "5.5"} | settings
+    built = local_build(store, out, **(SIZES | line))
+    assert (built.exit, built.error) == (0, None)
+    assert fetch([str(out), "--to", str(store), "--partial"]) == 0
+    if "until_offset" not in settings:
+        assert kinds(local_verify(store, **SIZES)) == {}
+
+
+def pairs_in(folder: Path) -> list[str]:
+    with Database(str(folder)) as database:
+        return [f"{name}\t{key.hex()}\t{value.hex()}" for name in ("default", "offset") for key, value in database.pairs(name)]
+
+
+def words(queues: list[Queue]) -> list[str]:
+    return [str(word) for queue in queues for word in queue]
+
+
+def put_more(program: Program, store: str, topic: str, prefix: str, count: int) -> str:
+    """Put records into queue 0, and wait until it ends behind them: RocksDB gets units in a thread of its own."""
+    end = int(program.step("end", store, topic)) + count
+    told = program.step("put", store, topic, prefix, count)
+    until = time.monotonic() + 60
+    while program.step("end", store, topic) != str(end) and time.monotonic() < until:
+        time.sleep(0.02)
+    return told
+
+
+def places(puts: list[Put], queues: list[Queue]) -> list[str]:
+    of_queue = queues_of(puts)
+    return [",".join(str(put.offset) for put in of_queue[queue]) for queue in queues]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_pairs_of_its_own_store(version: str, seed: int, tmp_path: Path) -> None:
+    """All pairs of both families, to the byte: of a store that a broker wrote, and that was asked for each queue's begin."""
+    rng, store = random.Random(seed), tmp_path / "store"
+    store.mkdir()
+    topics = ["a", "orders-1", "thème", "x" * 40]
+    with Program(version, "Crash", tmp_path) as program:
+        program.step("open", "real", store, *options(), "--set", ROCKSDB)
+        for number in range(12):
+            put_more(program, "real", rng.choice(topics), f"key-{number}", rng.randrange(1, 60))
+        for topic in topics:
+            put_more(program, "real", topic, "last", 1)
+        program.step("serve", "real", *words([(topic, 0) for topic in topics]))
+        program.step("close", "real")
+    real = pairs_of(version, store / "consumequeue", tmp_path / "real.txt")
+    built = local_build(store, tmp_path / "out", consumequeue_type="rocksdb", checkpoint="broker", **SIZES)
+    assert built.exit == 0, built.error
+    assert pairs_of(version, tmp_path / "out" / "consumequeue", tmp_path / "ours.txt") == real
+    assert pairs_in(tmp_path / "out" / "consumequeue") == real
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_served_and_back_to_files(version: str, seed: int, tmp_path: Path) -> None:
+    """A store that lost its queues: RocksDB alone, both kinds with each preference, then files: all messages, and new ones."""
+    rng = random.Random(seed)
+    puts = keyed_log(tmp_path / "log", rng.randrange(300, 900), seed, topics=3, queues=3)
+    queues = sorted(queues_of(puts))
+    due = places(puts, queues)
+    new = queues.index(("orders-1", 0))
+    stores = {ROCKSDB: tmp_path / "alone"} | {
+        setting: tmp_path / f"both-{number}" for number, setting in enumerate(WITH_BOTH.get(version, ()))
+    }
+    for setting, store in stores.items():
+        shutil.copytree(tmp_path / "log", store)
+        kind = "rocksdb" if setting == ROCKSDB else "both"
+        put_into(store, tmp_path / f"{store.name}-out", consumequeue_type=kind, rocksdb_light="Selective" in setting)
+    more = dict.fromkeys(stores, "")
+    with Program(version, "Crash", tmp_path) as program:
+        for turn in ("first", "second"):
+            for setting, store in stores.items():
+                program.step("open", store.name, store, *options(), "--set", setting)
+                expected = [*due]
+                expected[new] += more[setting]
+                assert program.step("serve", store.name, *words(queues)).split(" ") == expected, setting
+                more[setting] += "," + put_more(program, store.name, "orders-1", turn, 5)
+                expected[new] = due[new] + more[setting]
+                assert program.step("serve", store.name, *words(queues)).split(" ") == expected, setting
+            program.step("close", *[store.name for store in stores.values()])
+        for setting, store in stores.items():
+            assert kinds(local_verify(store, **SIZES)) == {}, setting
+            # Back to files: the database goes out of the way, and a build takes its place.
+            out = tmp_path / f"{store.name}-files"
+            assert local_build(store, out, consumequeue_type="file", expired_queues="keep", **SIZES).exit == 0
+            (store / "consumequeue").rename(store / "consumequeue.rocksdb")
+            assert fetch([str(out), "--to", str(store)]) == 0
+            program.step("open", store.name, store, *options())
+            expected = [*due]
+            expected[new] += more[setting]
+            assert program.step("serve", store.name, *words(queues)).split(" ") == expected, setting
+        program.step("close", *[store.name for store in stores.values()])
+
+
+def expiring(store: Path) -> list[Put]:
+    """A log whose first segment has all of the topic ``gone``."""
+    with LogWriter(store / "commitlog", SEGMENT) as writer:
+        for number in range(300):
+            topic = "gone" if number < 120 else "on"
+            offset = number if topic == "gone" else number - 120
+            writer.append(Message(topic=topic, queue_offset=offset, body=bytes(300), properties={"KEYS": f"key-{number}"}))
+    return writer.puts
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_ends_of_expired_queues(version: str, tmp_path: Path) -> None:
+    """A queue without a record in the log any more goes on where it ended, from files to RocksDB, to both, and back."""
+    puts = expiring(tmp_path / "store")
+    store = tmp_path / "store"
+    assert puts[120].offset < SEGMENT < puts[-1].offset
+    put_into(store, tmp_path / "first", consumequeue_type="file")
+    (store / "commitlog" / f"{0:020d}").unlink()
+    settings = [
+        ("rocksdb", ROCKSDB),
+        *(("both", setting) for setting in WITH_BOTH.get(version, ())),
+        ("file", "storeType=default"),
+    ]
+    end, left = 120, [put for put in puts if put.offset >= SEGMENT]
+    with Program(version, "Crash", tmp_path) as program:
+        for number, (kind, setting) in enumerate(settings):
+            out = tmp_path / f"out-{number}"
+            light = "Selective" in setting
+            built = local_build(store, out, consumequeue_type=kind, expired_queues="keep", rocksdb_light=light, **SIZES)
+            assert built.exit == 0, built.error
+            if kind == "file":
+                (store / "consumequeue").rename(store / "consumequeue.rocksdb")
+            assert fetch([str(out), "--to", str(store)]) == 0
+            assert kinds(local_verify(store, **SIZES)) == {}
+            for name in ("once", "again"):
+                one = tmp_path / f"{name}-{number}"
+                shutil.copytree(store, one)
+                program.step("open", one.name, one, *options(), "--set", setting)
+                assert program.step("end", one.name, "gone") == str(end), setting
+                assert program.step("serve", one.name, "gone", 0, "on", 0).split(" ") == [
+                    "-",
+                    ",".join(str(put.offset) for put in left),
+                ]
+                place = put_more(program, one.name, "gone", name, 1)
+                assert program.step("end", one.name, "gone") == str(end + 1), setting
+                assert program.step("serve", one.name, "gone", 0) == place
+            program.step("close", f"once-{number}", f"again-{number}")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_build_of_a_part_of_the_log(version: str, seed: int, tmp_path: Path) -> None:
+    """A start makes units of the rest. By the broker's own check point it passes over the record that begins right there."""
+    puts = keyed_log(tmp_path / "log", 200, seed, topics=2, queues=2)
+    queues = sorted(queues_of(puts))
+    until = puts[150].offset
+    with Program(version, "Crash", tmp_path) as program:
+        for checkpoint in ("safe", "broker"):
+            store, out = tmp_path / checkpoint, tmp_path / f"{checkpoint}-out"
+            shutil.copytree(tmp_path / "log", store)
+            put_into(store, out, consumequeue_type="rocksdb", checkpoint=checkpoint, until_offset=until)
+            program.step("open", checkpoint, store, *options(), "--set", ROCKSDB)
+        assert program.step("serve", "safe", *words(queues)).split(" ") == places(puts, queues)
+        # Such a gap ends a consumer's pull with a NullPointerException (5.5.0), so nothing is asked here.
+        program.step("close", "safe", "broker")
+    database = QueueDatabase(str(tmp_path / "broker" / "consumequeue"))
+    lost = puts[150]
+    assert database.value(QueueName(str(lost.message.topic).encode(), lost.message.queue_id), lost.queue_offset) is None
+    database.close()
