@@ -1,13 +1,23 @@
-"""The files that a real store leaves where its ConsumeQueues lie in RocksDB, and what a broker makes of them without it."""
+"""ConsumeQueues in RocksDB and a real broker: the files that it leaves, and what it makes of a database that was built."""
 
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.store.settings import rocksdb_queues
+from tests.serving import stores
+from tests.serving.broker import Broker, by_pulls, by_queue
 from tests.serving.programs import Program
 from tests.serving.stores import build_into, keyed_log, options, queues_of
+from tests.tools.local_engine import local_build
+
+SIZES: dict[str, Any] = dict(stores.SIZES)
 
 
 def test_real_files(seed: int, tmp_path: Path) -> None:
@@ -33,3 +43,38 @@ def test_real_files(seed: int, tmp_path: Path) -> None:
             assert {"CURRENT", "IDENTITY"} <= set(found.names)
         program.step("open", "again", tmp_path / "both", *options())
         assert program.step("serve", "again", "orders-0", 0) == ",".join(map(str, due))
+
+
+BOTH = "rocksdbCQDoubleWriteEnable=true,combineCQUseRocksdbForLmq=true"
+"""A broker of 5.5.1 does not start on the first one alone: its lite service wants light queues in RocksDB."""
+FROM_ROCKSDB = f"{BOTH},combineCQPreferCQType=defaultRocksDB"
+
+
+@pytest.mark.parametrize("setting", ["storeType=defaultRocksDB", BOTH, FROM_ROCKSDB], ids=["rocksdb", "both", "from-rocksdb"])
+def test_a_broker_on_what_was_built(setting: str, seed: int, tmp_path: Path) -> None:
+    """A broker, its topics and its clients (5.5.1): consumers get all, in order, and then what producers send."""
+    store, kind = tmp_path / "store", "both" if "Double" in setting else "rocksdb"
+    puts = keyed_log(store, 600, seed)
+    built = local_build(store, tmp_path / "out", consumequeue_type=kind, write_topics=True, broker_version="5.5", **SIZES)
+    assert built.exit == 0
+    assert fetch([str(tmp_path / "out"), "--to", str(store)]) == 0
+    due = {
+        queue: [(put.queue_offset, put.offset) for put in of_queue] for queue, of_queue in queues_of(puts).items()
+    }  # fmt: skip
+    with Program("5.5.1", "Serve", tmp_path) as program, Broker(program, "built", store, tmp_path, "--set", setting) as broker:
+        assert by_pulls(broker.pulls()) == due
+        pushed = by_queue(broker.consumed("push", len(puts)))
+        assert {queue: sorted(messages) for queue, messages in pushed.items()} == due
+        queue = min(due)
+        times = [put.message.store_timestamp for put in queues_of(puts)[queue]]
+        assert broker.offset_at(queue, times[len(times) // 2]) == len(times) // 2
+        for place in broker.send(queue, "new", 20):
+            due[queue].append((due[queue][-1][0] + 1, place))
+        until = time.monotonic() + 60
+        while by_pulls(broker.pulls()) != due and time.monotonic() < until:
+            time.sleep(0.1)
+        assert by_pulls(broker.pulls()) == due
+        # A broker takes away what it knows no topic of, ten seconds behind its start: these are known.
+        if kind == "rocksdb":
+            time.sleep(12)
+            assert by_pulls(broker.pulls()) == due
