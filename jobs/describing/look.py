@@ -1,6 +1,6 @@
 """Look at a store: its log, queues, index, checkpoint, lock and earlier builds; and what to run next."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -323,13 +323,12 @@ class StoreLook:
             options, note = self._not_shown(_EVERY_SIZE)
             return {"why": f"the log is damaged: a repair loses least{note}", "commands": [
                 " ".join([advice.repair(settings), *options])]}  # fmt: skip
-        in_rocksdb = rocksdb_queues(self._store) is not None
-        if _QUEUES in self._wrong and in_rocksdb:
-            return self._verify("")
+        in_rocksdb = rocksdb_queues(self._store)
         if _QUEUES in self._wrong:
-            return self._build("build the derived files, and put them in place", _EVERY_SIZE)
+            kind = ["--consumequeue-type", "both" if in_rocksdb.beside else "rocksdb"] if in_rocksdb else []
+            return self._build("build the derived files, and put them in place", _EVERY_SIZE, kind)
         if _INDEX in self._wrong:
-            return self._build("build the index, and put it in place", _INDEX_SIZES, "index,checkpoint")
+            return self._build("build the index, and put it in place", _INDEX_SIZES, ["--only", "index,checkpoint"])
         no_problem = "" if result.problems else "no problem was seen; "
         if in_rocksdb:
             return self._verify(no_problem)
@@ -339,8 +338,7 @@ class StoreLook:
         return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
 
     def _verify(self, no_problem: str) -> dict[str, Any]:
-        """Return the verify of a store with queues in RocksDB: no build writes these, and preflight does not know a start on
-        them."""
+        """Return the verify of a store with queues in RocksDB: preflight does not know a start on these."""
         why = f"{no_problem}this compares the queues, the index and the checkpoint with the log"
         return {"why": why, "commands": [showing.shell(advice.opening("verify", self._settings, ""))]}
 
@@ -367,13 +365,15 @@ class StoreLook:
         partial = ["--partial"] if build.log.left_out else []
         return ["rmq-reindex", "fetch", self._store, "--to", advice.STORE, *partial]
 
-    def _build(self, why: str, sizes: frozenset[str], only: str = "") -> dict[str, Any]:
-        """Return the build of all parts, or of ``only``, and the fetch that puts it in place."""
+    def _build(self, why: str, sizes: frozenset[str], more: Sequence[str] = ()) -> dict[str, Any]:
+        """Return the build with ``more`` options, of all parts or of those that they name, and the fetch that puts it in
+        place."""
         settings, out = self._settings, advice.place_beside(self._store, ".rebuilt")
         hidden_options, note = self._not_shown(sizes)
-        chosen_options = ["--only", only] if only else advice.options(settings)
+        partial = "--only" in more
+        chosen_options = [*more] if partial else [*advice.options(settings), *more]
         build = [*advice.opening("build", settings, out), *chosen_options, *hidden_options]
-        fetch = advice.fetching(settings, out, partial=bool(only))
+        fetch = advice.fetching(settings, out, partial=partial)
         return {"why": f"{why}{note}", "commands": [showing.shell(build), showing.shell(fetch)]}
 
     def _not_shown(self, sizes: frozenset[str]) -> tuple[list[str], str]:

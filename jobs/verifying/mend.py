@@ -176,18 +176,20 @@ def advise(
     if (log.inner_batches or batches) and not settings.batch_topics:
         text = "there are batch queues, which a build drops without --topics-config: verify with it"
         mend.leave_out((QUEUES,), text, repairs=False)
-    if settings.database:
-        mend.leave_out((QUEUES,), "the queues are in RocksDB, and a build writes files")
+    if settings.database or settings.database_beside:
+        mend.options += ["--consumequeue-type", "rocksdb" if settings.database else "both"]
     if idle_queues:
         text = f"queues that hold units of expired records alone: {idle_queues}: a build drops them"
-        mend.leave_out((QUEUES,), f"{text}, and a broker then numbers their messages from 0: keep their folders")
+        mend.leave_out(
+            (QUEUES,), f"{text}, and a broker then numbers their messages from 0: --expired-queues keep keeps their ends"
+        )
     if remade := orders.get("made anew"):
         text = f"queues that were made anew, and are out of order since then: {remade}"
         mend.leave_out((QUEUES,), f"{text}: a build puts their units elsewhere than the broker did")
     if orders.get("broker") and orders.get("logical"):
         text = "some queues out of order stand as --queue-order logical puts them, others as broker does"
         mend.leave_out((QUEUES,), f"{text}: a build moves the ones or the others")
-    elif orders.get("broker"):
+    elif orders.get("broker") and not settings.database and not settings.database_beside:
         mend.options += ["--queue-order", "broker"]
     return mend
 

@@ -277,7 +277,7 @@ def test_what_a_start_without_queues_loses(tmp_path: Path) -> None:
     assert kinds(summary) == {"queue-unit-missing": 1, "index-item-missing": 4}
     (missing,) = [finding for finding in summary.findings if finding["kind"] == "queue-unit-missing"]
     assert "nothing instead of phy_offset 0" in json.dumps(missing)
-    assert "no build is advised: the queues are in RocksDB, and a build writes files" in summary.to_text()
+    assert "--consumequeue-type rocksdb" in summary.to_text()
 
 
 def spoilt() -> Iterator[Any]:
