@@ -24,7 +24,7 @@ from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
 from rocketmq_reindex.storage_format.queue.rocksdb import OFFSETS, UNITS
 from rocketmq_reindex.storage_format.queue.units import QueueUnit
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
-from rocketmq_reindex.storage_format.showing import escape, listed
+from rocketmq_reindex.storage_format.showing import counted, escape, listed
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
 from rocketmq_reindex.storage_format.versions import VERSIONS
 from rocketmq_reindex.udfs import handover
@@ -140,6 +140,12 @@ def write_database(
     files.remove_tree(staging.tables)
     found = [_entry(settings.database_folder, name, files.join(folder, name)) for name in names]
     return found, sum(result.units for result in spooled)
+
+
+def left_out(accepted: list[RangeSummary]) -> Iterator[str]:
+    """Yield a warning of what a database has not: a broker keeps no batch ConsumeQueues in RocksDB."""
+    if units := sum(summary.batch_units for summary in accepted):
+        yield f"batch topics: {counted(units, 'unit')} of them not in RocksDB, where a broker has no batch ConsumeQueues"
 
 
 def _of_queues(merged: Iterator[tuple[Any, bytes]]) -> Iterator[bytes]:

@@ -214,8 +214,10 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
     yield f"would read  {counted(len(log.segments), 'segment')} ({first} to {last}), {counted(log.size, 'byte')}"
     yield f"            in {counted(len(ranges), 'range')} of at most {counted(size, 'byte')}"
     yield f"expected    about {counted(records, 'record')} (from a sample of {counted(sampled.bytes, 'byte')})"
-    if layouts.QUEUES in settings.only:
+    if settings.makes_files:
         yield f"            about {counted(units, 'unit')} in at least {counted(queue_files, 'ConsumeQueue file')}"
+    if settings.makes_database:
+        yield f"            about {counted(units, 'unit')} in RocksDB, in {settings.database_folder}/"
     if "index" in settings.only:
         yield f"            about {counted(items, 'item')} in {counted(index_files, 'IndexFile')}"
     yield f"time        about {seconds:,.0f} s on {counted(cores, 'core')} (a rough figure, warm page cache)"

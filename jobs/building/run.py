@@ -224,13 +224,15 @@ class Build:
             written.add(write_lone_units(staging, settings.cq_file_size, lone))
             result.notes.append(f"--expired-queues keep: {counted(len(lone), 'queue')} without a record in the log")
         result.units = written.units
-        own_entries = steps.entries
+        own_entries, tables = steps.entries, dict[str, int]()
         if settings.makes_database:
             with self.reporter.step("write RocksDB"):
                 entries, units = database.write_database(scan, settings, segments, accepted, order, ended)
             own_entries += entries
+            tables["rocksdb"] = sum(entry["path"].endswith(".sst") for entry in entries)
+            result.warnings += database.left_out(accepted)
             result.units = written.units if settings.makes_files else units
-        result.files = {"consumequeue": written.queue_files, "index": len(written.index)}
+        result.files = {"consumequeue": written.queue_files, "index": len(written.index)} | tables
         until = chain.later if chain.later >= 0 else INT64_MAX
         if settings.write_topics:
             entry, warnings = finishing.write_topics(scan, settings, accepted)

@@ -231,7 +231,7 @@ def look_at_sizes(settings: BuildSettings) -> Sizes:
     others: a broker does not start on ConsumeQueue files of another size, and finds nothing in such IndexFiles.
     """
     store, sizes = settings.store_folder, Sizes()
-    if layouts.QUEUES in settings.only:
+    if settings.makes_files:
         for name, folder, unit in QUEUES:
             _look_at_queues(settings, store, (name, folder, unit), sizes)
     if layouts.INDEX in settings.only:

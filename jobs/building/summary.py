@@ -115,7 +115,7 @@ class BuildResult(Result):
     items: int = 0
     tag_items: int = 0
     files: dict[str, int] = field(default_factory=lambda: {"consumequeue": 0, "index": 0})
-    """number of files by kind: ``consumequeue``, ``index``"""
+    """number of files by kind: ``consumequeue``, ``index``, and of a RocksDB database its tables, ``rocksdb``"""
     damage: list[dict[str, Any]] = field(default_factory=list)
     """damaged places of the log: ``segment``, ``offset`` and ``length`` in bytes, ``reason``"""
     decisions: list[dict[str, Any]] = field(default_factory=list)
@@ -215,7 +215,7 @@ class BuildResult(Result):
         lines = [
             f"read     {counted(self.bytes, 'byte')}, {counted(self.records, 'record')}",
             (
-                f"wrote    {counted(self.units, 'unit')} in {counted(self.files['consumequeue'], 'ConsumeQueue file')}, "
+                f"wrote    {counted(self.units, 'unit')} in {self._places()}, "
                 f"{counted(self.items, 'item')} in {counted(self.files['index'], 'IndexFile')}"
             ),
             took,
@@ -230,6 +230,12 @@ class BuildResult(Result):
         if self.damage:
             lines.append(f"damage   {len(self.damage):,} in all, see the warnings")
         return "\n".join(lines + self.note_lines())
+
+    def _places(self) -> str:
+        """Return where units were written, as words."""
+        queue_files = self.files["consumequeue"]
+        in_files = [counted(queue_files, "ConsumeQueue file")] if queue_files or "rocksdb" not in self.files else []
+        return " and in ".join([*in_files, *(["RocksDB"] if "rocksdb" in self.files else [])])
 
     def note_lines(self) -> list[str]:
         """Return a line for each note."""

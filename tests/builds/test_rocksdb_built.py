@@ -53,7 +53,8 @@ def test_pairs_of_a_broker(name: str, tmp_path: Path) -> None:
     """All that the broker wrote, and each queue's first end, which it writes when it is asked; 5.3 had lost its first unit."""
     store = unpack(name, tmp_path).path
     built = local_build(store, tmp_path / "out", consumequeue_type="rocksdb", checkpoint="broker")
-    assert (built.exit, built.units, built.files) == (0, 95, {"consumequeue": 0, "index": 1})
+    assert (built.exit, built.units, built.files) == (0, 95, {"consumequeue": 0, "index": 1, "rocksdb": 2})
+    assert "wrote    95 units in RocksDB, " in built.to_text()
     folder = tmp_path / "out" / "consumequeue"
     assert sorted(path.name for path in folder.iterdir()) == rocksdb_files(path.name for path in folder.iterdir())
     real, ours = (store / "pairs.txt").read_text().splitlines(), pairs_in(folder)
