@@ -82,7 +82,7 @@ def _of_files(settings: BuildSettings, there: RocksDBQueues | None) -> list[str]
     advice = f"--consumequeue-type {kind} builds these, too" if kind == "both" else f"--consumequeue-type {kind} builds these"
     unread = "this broker does not read the ConsumeQueue files of a build"
     unread = unread if kind == "rocksdb" else "this broker has ConsumeQueues in RocksDB, too"
-    warnings = [f"--broker-conf: has {text}: {unread}: {advice}" for text in settings.rocksdb]
+    warnings = [f"--broker-conf: has {text}: {unread}: {advice}" for text in settings.rocksdb[:1]]
     if there:
         keep = ", and fetch does not put them there" if there.in_place else ""
         unread = "a broker with storeType=defaultRocksDB does not read the ConsumeQueue files of a build"

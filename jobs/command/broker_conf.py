@@ -196,10 +196,12 @@ def _with_rocksdb(conf: Mapping[str, str]) -> dict[str, Any]:
     separate = {"rocksdb_separate": True} if is_on(conf.get("useSeparateStorePathForRocksdbCQ", "")) else {}
     if conf.get("storeType", "").strip().lower() == "defaultrocksdb":
         return {"consumequeue_type": "rocksdb", "rocksdb": ("storeType=defaultRocksDB",), **separate}
-    for name, light in (("rocksdbCQDoubleWriteEnable", False), ("rocksdbCQSelectiveDoubleWriteEnable", True)):
-        if is_on(conf.get(name, "")):
-            return {"consumequeue_type": "both", "rocksdb": (f"{name}=true",), "rocksdb_light": light, **separate}
-    return separate
+    double, light = (is_on(conf.get(f"rocksdbCQ{word}DoubleWriteEnable", "")) for word in ("", "Selective"))
+    if not double:
+        # The other switch by itself means nothing (``DefaultMessageStore.createConsumeQueueStore``, 5.5.1).
+        return separate
+    told = ("rocksdbCQDoubleWriteEnable=true", *(("rocksdbCQSelectiveDoubleWriteEnable=true",) if light else ()))
+    return {"consumequeue_type": "both", "rocksdb": told, **({"rocksdb_light": True} if light else {}), **separate}
 
 
 def _with_dledger(settings: Mapping[str, Any], conf: Mapping[str, str]) -> dict[str, Any]:

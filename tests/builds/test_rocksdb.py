@@ -134,6 +134,7 @@ def test_broker_conf(store: Path, tmp_path: Path) -> None:
         ("storeType = DEFAULTROCKSDB", "has storeType=defaultRocksDB: this broker does not read the ConsumeQueue files"),
         ("rocksdbCQDoubleWriteEnable = true", "this broker has ConsumeQueues in RocksDB, too: --consumequeue-type both builds"),
         ("storeType = default", ""),
+        ("rocksdbCQSelectiveDoubleWriteEnable=true", ""),
     ):
         conf = tmp_path / "broker.conf"
         conf.write_text(line)
