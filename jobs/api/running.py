@@ -129,7 +129,7 @@ def make_build(settings: BuildSettings, reporter: Reporter, engines: Engines, re
     if not settings.mends:
         return Build(settings, reporter, engines, steps_of, recorder_of, result or BuildResult())
     # A build starts without it.
-    from rocketmq_reindex.jobs.repairing.steps import repair_steps
+    from rocketmq_reindex.jobs.repairing.plain import repair_steps
 
     return Build(settings, reporter, engines, repair_steps, recorder_of, result or RepairResult())
 

@@ -116,6 +116,7 @@ def repair(
     store: api_keywords.PathLike | None = None,
     *,
     out: api_keywords.PathLike,
+    to_plain: bool = False,
     replica: api_keywords.Paths | None = None,
     extend: bool = False,
     majority: bool = False,
@@ -156,7 +157,7 @@ def repair(
     """Write a new commitlog that a broker accepts whole, and the files derived from it, as ``rmq-reindex repair`` does.
 
     The store and the replicas are only read. ``out`` appears when all of the result is there, or not at all. All messages keep
-    their offsets. Nothing is printed.
+    their offsets; with ``to_plain`` those in their queues. Nothing is printed.
 
     Returns:
         The summary of the repair. Its ``exit_status`` is 3 where fillers stand for lost bytes.

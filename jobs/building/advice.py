@@ -41,6 +41,10 @@ COPIED: Final = (
 """what to do where a log of DLedger is damaged: no repair mends it"""
 
 
+MAY_DIFFER: Final = "they are left out; the checkpoint may be behind: units and items of them are no damage, though they differ"
+"""of entries that are not committed: the node writes its checkpoint every three seconds, and dispatches meanwhile"""
+
+
 @dataclass(frozen=True)
 class Way:
     """Another way than a repair."""
@@ -164,16 +168,12 @@ def _gap(segments: Sequence[Segment], offset: int) -> str:
     return ""
 
 
-def of_entries(settings: StoreSettings, segments: Sequence[Segment], chain: Chain, *, compared: bool = False) -> list[str]:
+def of_entries(settings: StoreSettings, segments: Sequence[Segment], chain: Chain, left: str) -> list[str]:
     """Return what to say of a log of DLedger: from where on its entries are not committed, or that nobody knows that.
 
-    ``compared``: the files of a store are compared with the log.
+    ``left`` says what becomes of those that are not.
     """
     if chain.uncommitted >= 0:
-        left = "they are left out, and a broker dispatches those that its group commits"
-        if compared:
-            # The node writes its checkpoint every three seconds, and dispatches meanwhile.
-            left = "they are left out; the checkpoint may be behind: units and items of them are no damage, though they differ"
         where = f"offset {chain.later}: entries of DLedger from index {chain.uncommitted} on"
         return [f"{where} are not committed, by the node's checkpoint: {left}"]
     if any(segment.lead for segment in segments) and settings.committed == layouts.INT64_MAX:

@@ -149,6 +149,8 @@ class FullBuild:
 
     memory: ScanMemory | None = None
     """what is known of ranges that were scanned before"""
+    left_out = "they are left out, and a broker dispatches those that its group commits"
+    """what becomes of entries of DLedger that are not committed"""
 
     def __init__(self, settings: BuildSettings, log: Commitlog) -> None:
         self.settings, self.log = settings, log

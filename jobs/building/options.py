@@ -34,6 +34,8 @@ class BuildSettings(StoreSettings):
 
     mends: ClassVar[bool] = False
     """whether the log is written anew, mended: segments may be short, what a broker refuses is damage, and DIR is new"""
+    to_plain: bool = False
+    """a repair: a log of DLedger is laid anew, as a plain one"""
     out: str = field(kw_only=False)
     only: tuple[str, ...] = option_table.default_of("only")
     index_policy: str = option_table.default_of("index_policy")

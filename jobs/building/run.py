@@ -5,6 +5,7 @@ The steps that differ in an incremental build and in a repair are those of ``Ful
 """
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -193,7 +194,7 @@ class Build:
         segment_bytes = max((s.segment_end - s.start for s in segments), default=1)
         scan.first(segments, planning.range_size(settings, log.size, segment_bytes, work.engine.cores), settings.until_offset)
         chain = scan.settle(segments)
-        result.warnings += advice.of_entries(settings, segments, chain)
+        result.warnings += advice.of_entries(settings, segments, chain, steps.left_out)
         steps.check_begins(segments, chain)
         try:
             segments, chain = steps.mended(scan, segments, chain, self.reporter)
@@ -246,7 +247,8 @@ class Build:
                 result.warnings += warnings
         with self.reporter.step("finish"):
             recorder.built_from(scan, accepted, until)
-            entries, checkpoint, warnings = finishing.finish(scan, settings, log, accepted, plans, written, result.leftovers)
+            built = dataclasses.replace(log, segments=segments)
+            entries, checkpoint, warnings = finishing.finish(scan, settings, built, accepted, plans, written, result.leftovers)
             own_entries += entries
             result.warnings += warnings
             samples, read = store_signs.log_samples(segments, accepted), scan.summaries.values()

@@ -271,6 +271,8 @@ class RepairResult(BuildResult):
         repair = self.repair
         if repair is None:
             return []
+        if "to_plain" in repair:
+            return [f"laid anew {counted(repair['to_plain']['records'], 'record')} in {counted(repair['segments'], 'segment')}"]
         if not repair["ranges"]:
             what = "commitlog/ is as it was" if self.lost else "the log is undamaged, and commitlog/ is as it was"
             return [f"repaired nothing: {what}"]

@@ -180,6 +180,7 @@ OPTIONS: Final = _of(
         choices=get_args(o.QueueOrder)),
     max_fill=Option("fill at most this many missing queue offsets that no lost bytes explain", "N", int, FILL_MAX),
     crc=Option("checksums to verify", default="body", choices=get_args(o.Crc)),
+    to_plain=Option("lay a log of DLedger anew as a plain one, for a broker without DLedger: all offsets of the log change"),
     extend=Option(
         "where a replica goes on behind the log's end, take that, too: the log then ends where the replica does"),
     majority=Option("take a sound record from the replicas where most of the logs have other bytes, which no CRC covers"),
@@ -329,7 +330,7 @@ COMMANDS: Final = {
     "verify": f"store only sample against report work {_RUN} {_WATCH} incremental tables recheck",
     "preflight": "store broker_version abort broker_conf commitlog segment_size cq_file_size batch_cq_file_size hash_slots "
     "index_items count_limit json",
-    "repair": f"store out replica extend majority link tombstones include_broken explain {_BESIDES} {_RUN} {_WATCH}",
+    "repair": f"store out to_plain replica extend majority link tombstones include_broken explain {_BESIDES} {_RUN} {_WATCH}",
     "fetch": "build to topics threads keep commitlog partial allow_empty other_log dry_run json",
     "report": "source out store summary",
 }

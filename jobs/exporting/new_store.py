@@ -31,6 +31,7 @@ from rocketmq_reindex.storage_format.record.making import Texts
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.messages.batches import COLUMNS
+from rocketmq_reindex.udfs.scan.records import RecordBytes
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # --------------------------------------------------------------------------------------------------------------------- records
@@ -38,8 +39,6 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 
 TAKEN: Final = ("topic", "queueId", "consumeQueueOffset", "commitLogOffset", "batchSize", "sysFlag", "msgSize")
 """what is asked of each record that goes into a new store"""
-_GAP: Final = 1 << 16
-"""bytes between two records that are read, too: a read by itself costs more"""
 
 
 class NewRecords(NamedTuple):
@@ -66,24 +65,13 @@ class RecordReader:
     """Reads the bytes of records from the segments of a log, for ``StoreSink``: in any thread."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:
-        self._segments = segments
-        self._starts = np.array([segment.start for segment in segments], np.int64)
+        self._records = RecordBytes(segments)
 
     def __call__(self, batch: pa.RecordBatch) -> NewRecords:
         """Return the records of a batch with the columns TAKEN."""
         starts, sizes = (batch.column(name).to_numpy().astype(np.int64) for name in ("commitLogOffset", "msgSize"))
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-        data = np.empty(int(offsets[-1]), np.uint8)
-        of_segment = np.searchsorted(self._starts, starts, side="right") - 1
-        for number in np.unique(of_segment).tolist():
-            segment, rows = self._segments[number], np.flatnonzero(of_segment == number)
-            with files.Reader(segment.path) as reader:
-                for run in np.split(rows, np.flatnonzero(starts[rows[1:]] - starts[rows[:-1]] - sizes[rows[:-1]] > _GAP) + 1):
-                    low = int(starts[run[0]])
-                    read = np.empty(int(starts[run[-1]] + sizes[run[-1]]) - low, np.uint8)
-                    reader.read_into(low - segment.start, read)
-                    making.copy(read, starts[run] - low, sizes[run], data, offsets[run])
-        return NewRecords(Texts(offsets, data), batch.drop_columns(["msgSize"]), lambda row: f"offset {starts[row]} of the log")
+        records = self._records.read(starts, sizes)
+        return NewRecords(records, batch.drop_columns(["msgSize"]), lambda row: f"offset {starts[row]} of the log")
 
 
 # ------------------------------------------------------------------------------------------------------------------------- log

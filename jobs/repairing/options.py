@@ -53,6 +53,8 @@ class RepairSettings(BuildSettings):
                 "--crc none: a broker cuts the log at a wrong body CRC: leave it out, or set checkCRCOnRecover=false and name "
                 "its --broker-conf"
             )
+        if self.to_plain:
+            yield from self._of_plain()
         if self.extend and not self.replicas:
             yield "--extend: takes what a replica has behind the log's end: name a --replica"
         if self.majority and len(self.replicas) < 2:
@@ -69,6 +71,14 @@ class RepairSettings(BuildSettings):
         for number in repeated([(store,) if files.is_remote(store) else files.canonical(store) for store in stores]):
             yield f"--replica {escape(replicas[number])}: is named twice: name it once"
 
+    def _of_plain(self) -> Iterator[str]:
+        """Yield which options say nothing where the log is laid anew."""
+        names = ("replicas", "extend", "majority", "tombstones", "include_broken", "link")
+        for name in names:
+            if getattr(self, name) != getattr(RepairSettings, name):
+                option_name = "replica" if name == "replicas" else name.replace("_", "-")
+                yield f"--{option_name}: does not go with --to-plain, which lays all records anew: leave it out"
+
     def for_manifest(self) -> dict[str, Any]:
         """Return the settings that decide what is written, by the names of the manifest."""
         mine = {
@@ -76,7 +86,8 @@ class RepairSettings(BuildSettings):
             "property_crc_forced": self.property_crc_forced,
         }  # fmt: skip
         # A manifest has these only where they are set.
-        return super().for_manifest() | mine | {name: True for name in ("extend", "majority") if getattr(self, name)}
+        names = ("to_plain", "extend", "majority")
+        return super().for_manifest() | mine | {name: True for name in names if getattr(self, name)}
 
 
 # ---------------------------------------------------------------------------------------------------------------------- options
@@ -134,8 +145,11 @@ def explain(place: str) -> Iterator[str]:
         raise InputError(f"{escape(path)}: {reason(error)}: name the reindex.json of a repair") from None
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise InputError(f"{escape(path)}: is no manifest of a repair: name its reindex.json") from None
-    if not ranges:
+    if "to_plain" in repair:
+        yield f"a log of DLedger, laid anew as a plain one: {counted(segments, 'segment')}; offsets/ says where each record was"
+    elif not ranges:
         yield f"{counted(segments, 'segment')}: the log was undamaged, and is unchanged"
+    if not ranges:
         return
     yield f"{counted(segments, 'segment')}, {counted(len(ranges), 'damaged range')} of the log treated:"
     yield from lines

@@ -30,7 +30,6 @@ from rocketmq_reindex.jobs.repairing.replicas import (
     log_bytes,
     look_behind,
 )
-from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
@@ -100,7 +99,7 @@ class RepairSteps(FullBuild):
             raise InputError(f"{escape(', '.join(self.settings.roots))}: holds no segment: there is nothing to repair")
         self.warnings.warnings += self._doubts(segments, chain)
         with reporter.step("decide"):
-            _refuse(chain, segments)
+            refuse(chain, segments)
             whole = whole_segments(segments)
             odd = Decisions(scan, self.settings, segments, chain).odd_queues()
             holes = [*chain.holes, *wrong_offsets(odd, segments), *_broken_off(segments[-1], chain.torn)]
@@ -243,7 +242,7 @@ class RepairSteps(FullBuild):
         return repair_segments.SegmentPlan(segment, link, pieces)
 
 
-def _refuse(chain: Chain, segments: list[Segment]) -> None:
+def refuse(chain: Chain, segments: list[Segment]) -> None:
     """Raise RefusedError where there is more damage than any disk makes, or a segment's name is wrong: its records are sound,
     and somebody has to look first.
     """
@@ -293,9 +292,3 @@ def _check_whole(chain: Chain, kept: list[Hole]) -> None:
 def _in_tree(segment: Segment, staging: StagingFolder) -> Segment:
     path = files.join(staging.tree, f"{COMMITLOG}/{segment.name}")
     return Segment(segment.name, path, segment.start, segment.segment_end, segment.segment_end)
-
-
-def repair_steps(settings: RepairSettings, target: str, log: Commitlog, reporter: Reporter) -> FullBuild:
-    """Return the steps of a repair (``jobs.building.run.Build``)."""
-    _ = target, reporter
-    return RepairSteps(settings, log)

@@ -34,6 +34,7 @@ __all__ = [
     "check_has_parts",
     "check_is_folder",
     "check_is_store",
+    "check_mends",
     "check_no_store",
     "check_plain",
     "check_some_log",
@@ -114,6 +115,16 @@ def check_plain(roots: Sequence[str], told: str) -> None:
         beside = [f"--commitlog {showing.escape(root)}" for root in roots if root not in of_dledger]
         left = f"; where it is a leftover, name the plain log: {' '.join(beside)}" if beside else ""
         raise errors.InputError(f"{showing.escape(of_dledger[0])}: is a log of DLedger, {told}{left}")
+
+
+def check_mends(roots: Sequence[str], *, to_plain: bool) -> None:
+    """Raise InputError for a log that a repair does not take: one of DLedger is laid anew (``to_plain``), others are mended."""
+    if not to_plain:
+        told = "which repair does not mend: its node copies it from the leader; --to-plain makes a plain log of it"
+        check_plain(roots, f"{told}, for a broker without DLedger")
+    elif not any(lead_of(root, entries_in(root)) for root in roots):
+        where = ", ".join(map(showing.escape, roots))
+        raise errors.InputError(f"{where}: holds no log of DLedger: --to-plain makes a plain log of one: leave it out")
 
 
 def check_no_store(roots: Sequence[str]) -> None:

@@ -168,7 +168,7 @@ class Verify:
         self.log_findings.first = min([*wrong, *(hole.offset for hole in damaged)], default=-1)
         if text := inputs.fillers(accepted):
             self.result.notes.append(text)
-        self.result.notes += advice.of_entries(settings, log.segments, chain, compared=True)
+        self.result.notes += advice.of_entries(settings, log.segments, chain, advice.MAY_DIFFER)
         self.log_findings.undecided = scanning.undecided(log.segments, chain)
         self.log_findings.copied = advice.is_copied(log.segments)
         # Where all records lie under a wrong name, none is found, and no disk is missing.

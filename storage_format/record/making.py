@@ -65,7 +65,7 @@ class RecordFields(NamedTuple):
 
 
 @inlined
-def _put(data: Bytes, at: int, value: int, size: int) -> int:
+def put_number(data: Bytes, at: int, value: int, size: int) -> int:
     """Write an integer of ``size`` bytes. Return the index behind it."""
     for k in range(size):
         data[at + k] = (value >> (8 * (size - 1 - k))) & 0xFF
@@ -87,27 +87,27 @@ def _put_records(data: Bytes, starts: Int64s, f: RecordFields) -> None:
         topic, topic_end = f.topic.offsets[n], f.topic.offsets[n + 1]
         props, props_end = f.properties.offsets[n], f.properties.offsets[n + 1]
         is_long = topic_end - topic > r.TOPIC_V1_MAX
-        at = _put(data, at, starts[n + 1] - start, 4)
-        at = _put(data, at, r.MAGIC_V2 if is_long else r.MAGIC_V1, 4)
-        at = _put(data, at, crc32(f.body.data, body, body_end) & LOW31 if body_end > body else 0, 4)
-        at = _put(data, at, f.queue_id[n], 4)
-        at = _put(data, at, f.flag[n], 4)
+        at = put_number(data, at, starts[n + 1] - start, 4)
+        at = put_number(data, at, r.MAGIC_V2 if is_long else r.MAGIC_V1, 4)
+        at = put_number(data, at, crc32(f.body.data, body, body_end) & LOW31 if body_end > body else 0, 4)
+        at = put_number(data, at, f.queue_id[n], 4)
+        at = put_number(data, at, f.flag[n], 4)
         # Where it lies is not known yet.
         at += 16
-        at = _put(data, at, f.sys_flag[n], 4)
-        at = _put(data, at, f.born_time[n], 8)
+        at = put_number(data, at, f.sys_flag[n], 4)
+        at = put_number(data, at, f.born_time[n], 8)
         host = 4 + (r.IPV6_SIZE if f.sys_flag[n] & r.FLAG_BORN_HOST_V6 else r.IPV4_SIZE)
         at = _put_bytes(data, at, f.born_host[n], 0, host)
-        at = _put(data, at, f.store_time[n], 8)
+        at = put_number(data, at, f.store_time[n], 8)
         host = 4 + (r.IPV6_SIZE if f.sys_flag[n] & r.FLAG_STORE_HOST_V6 else r.IPV4_SIZE)
         at = _put_bytes(data, at, f.store_host[n], 0, host)
-        at = _put(data, at, f.reconsume_times[n], 4)
-        at = _put(data, at, f.prepared_offset[n], 8)
-        at = _put(data, at, body_end - body, 4)
+        at = put_number(data, at, f.reconsume_times[n], 4)
+        at = put_number(data, at, f.prepared_offset[n], 8)
+        at = put_number(data, at, body_end - body, 4)
         at = _put_bytes(data, at, f.body.data, body, body_end)
-        at = _put(data, at, topic_end - topic, 2 if is_long else 1)
+        at = put_number(data, at, topic_end - topic, 2 if is_long else 1)
         at = _put_bytes(data, at, f.topic.data, topic, topic_end)
-        at = _put(data, at, props_end - props, 2)
+        at = put_number(data, at, props_end - props, 2)
         _put_bytes(data, at, f.properties.data, props, props_end)
 
 
@@ -128,12 +128,24 @@ def make_records(fields: RecordFields) -> Texts:
 # ---------------------------------------------------------------------------------------------------------------------- settled
 
 
+@inlined
+def put_checksum(data: Bytes, at: int, end: int, record: RecordArrays) -> None:
+    """Write the checksum of the record ``data[at:end]``, which ``record`` describes, if it has one: over its offsets, too."""
+    digits = record.spans[2 * CRC32]
+    if digits >= 0 and record.spans[2 * CRC32 + 1] - digits == _CRC_DIGITS:
+        # Digits of the number, the lowest first (MessageDecoder.createCrc32).
+        number = crc32(data, at, end - r.CRC_PROPERTY_SIZE) & LOW31
+        for k in range(_CRC_DIGITS):
+            data[digits + k] = 0x30 + number % 10
+            number //= 10
+
+
 @allocating
 def _settle(data: Bytes, offsets: Int64s, phy_offsets: Int64s, queue_offsets: Int64s, record: RecordArrays) -> int:
     for n in range(len(offsets) - 1):
         at, end = offsets[n], offsets[n + 1]
-        _put(data, at + r.AT_QUEUE_OFFSET, queue_offsets[n], 8)
-        _put(data, at + r.AT_PHYSICAL_OFFSET, phy_offsets[n], 8)
+        put_number(data, at + r.AT_QUEUE_OFFSET, queue_offsets[n], 8)
+        put_number(data, at + r.AT_PHYSICAL_OFFSET, phy_offsets[n], 8)
         base = phy_offsets[n] - at
         stretch = Stretch(data, end, base, INT64_MAX, base + end, 0)
         code = check_record(stretch, at, CRC_NONE, record)
@@ -145,13 +157,8 @@ def _settle(data: Bytes, offsets: Int64s, phy_offsets: Int64s, queue_offsets: In
                 left //= 10
             if left:
                 return n
-        digits = record.spans[2 * CRC32]
-        if code == r.GOOD and digits >= 0 and record.spans[2 * CRC32 + 1] - digits == _CRC_DIGITS:
-            # It covers the offsets, too. Digits of the number, the lowest first (MessageDecoder.createCrc32).
-            number = crc32(data, at, end - r.CRC_PROPERTY_SIZE) & LOW31
-            for k in range(_CRC_DIGITS):
-                data[digits + k] = 0x30 + number % 10
-                number //= 10
+        if code == r.GOOD:
+            put_checksum(data, at, end, record)
         if code == r.GOOD:
             code = check_record(stretch, at, CRC_ALL, record)
         if code != r.GOOD or record.rec[TOTAL] != end - at:

@@ -1,0 +1,246 @@
+"""``repair --to-plain``: stores that RocketMQ wrote with ``enableDLegerCommitLog`` become plain ones, record by record."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.building.summary import RepairResult
+from rocketmq_reindex.jobs.repair import repair
+from tests.golden.stores import GoldenStore, read_files
+from tests.golden.test_dledger import NAMES, SIZES, built, data_of, entries_of, offset_of, spoil, store
+from tests.tools.local_engine import InlineEngine, local_build, local_repair
+from tests.tools.local_verify import kinds, local_verify
+
+__all__ = ["store"]
+Stores = Callable[[str], GoldenStore]
+SEGMENT = 8192
+
+
+def plain(source: Path, out: Path, size: int = 0, **settings: Any) -> RepairResult:
+    settings = {"broker_version": "5.3", "range_size": size, **SIZES, **settings}
+    return local_repair(source, out, InlineEngine(5, 3), to_plain=True, **settings)
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """All messages, but for where they lie in the log, and half messages that were made up."""
+    rows = rr.messages(folder, body="stored").read_all()
+    rows = rows.drop_columns(["commitLogOffset", "preparedTransactionOffset", "originOffset"])
+    return [row for row in rows.to_pylist() if row["topic"] != "rmq_sys_reindex_lost"]
+
+
+def all_files(folder: Path) -> dict[str, bytes]:
+    """All but the manifest, which has the size of the ranges."""
+    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {path: data for path, data in found.items() if path != "reindex.json"}
+
+
+def table_of(folder: Path) -> pa.Table:
+    return pa.concat_tables([pq.read_table(path) for path in sorted((folder / "offsets").iterdir())])
+
+
+def laid_as_a_broker_does(log: Path) -> list[int]:
+    """Walk a log: a record never crosses a segment, and a BLANK fills one that has no room for the next. Return the offsets."""
+    offsets: list[int] = []
+    segments = sorted(log.iterdir())
+    for number, path in enumerate(segments):
+        data, at, start = path.read_bytes(), 0, int(path.name)
+        assert len(data) == SEGMENT
+        while at + 8 <= len(data):
+            size, magic = struct.unpack_from(">ii", data, at)
+            if magic == -875286124 or not size:
+                break
+            assert struct.unpack_from(">q", data, at + 28)[0] == start + at
+            offsets.append(start + at)
+            at += size
+        if number < len(segments) - 1:
+            following = struct.unpack_from(">i", segments[number + 1].read_bytes())[0]
+            assert struct.unpack_from(">ii", data, at) == (SEGMENT - at, -875286124)
+            assert following + 8 > SEGMENT - at
+        assert not any(data[at + 8 :])
+    return offsets
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_plain_store_of_it(name: str, golden_store: Stores, tmp_path: Path) -> None:
+    """All messages in their order, with all but their offsets in the log, whatever the ranges. The table says the offsets."""
+    source = golden_store(name)
+    before = read_files(source.path)
+    outs = []
+    for size in (0, 3000, 700):
+        outs.append(tmp_path / f"{size}")
+        told = plain(source.path, outs[-1], size, broker_version=source.broker_version)
+        assert (told.exit, told.error, told.damage) == (0, None, [])
+    assert read_files(source.path) == before
+    first, *others = map(all_files, outs)
+    assert others == [first, first]
+    out = outs[0]
+    assert rows_of(out) == rows_of(source.path)
+    assert not (out / "dledger-n0").exists()
+    offsets = laid_as_a_broker_does(out / "commitlog")
+    old = rr.messages(source.path).read_all()
+    table = table_of(out)
+    assert table["commitLogOffset"].to_pylist() == offsets
+    assert table["oldCommitLogOffset"].to_pylist() == old["commitLogOffset"].to_pylist()
+    for column, known in (("topic", "topic"), ("queueId", "queueId"), ("consumeQueueOffset", "consumeQueueOffset")):
+        assert table[column].to_pylist() == old[known].to_pylist()
+    verified = local_verify(out, broker_version=source.broker_version)
+    assert (verified.exit, verified.error, kinds(verified), verified.records) == (0, None, {}, len(offsets))
+    # The old plain log in front of it keeps its offsets.
+    first = int(min(data_of(source.path).iterdir()).name)
+    kept = [offset for offset in old["commitLogOffset"].to_pylist() if offset < first]
+    assert ("mixed" in name, offsets[: len(kept)]) == (bool(kept), kept)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_derived_is_that_of_a_build_of_the_new_log(name: str, golden_store: Stores, tmp_path: Path) -> None:
+    source = golden_store(name)
+    plain(source.path, tmp_path / "out", broker_version=source.broker_version)
+    shutil.copytree(tmp_path / "out" / "commitlog", tmp_path / "bare" / "commitlog")
+    local_build(tmp_path / "bare", tmp_path / "built", broker_version=source.broker_version, **SIZES)
+    assert read_files(tmp_path / "out") == read_files(tmp_path / "built")
+    made = {path.name for path in (tmp_path / "out").iterdir()}
+    assert made == {"commitlog", "consumequeue", "index", "checkpoint", "offsets", "reindex.json"}
+
+
+def test_half_messages_are_named_where_they_lie_now(store: Path, tmp_path: Path) -> None:
+    """The field of a committed one follows its half message; where the log has none it becomes 0, which is told."""
+    entries = entries_of(store)
+    at = 84
+    for number, half in ((50, 10), (70, 60), (80, None)):
+        path, start, _ = entries[number]
+        record = start + 48
+        v6 = sum(12 for bit in (0x10, 0x20) if struct.unpack_from(">i", path.read_bytes(), record + 36)[0] & bit)
+        named = offset_of(entries[half]) + 48 if half is not None else 1_000_000
+        spoil(entries[number], 48 + at - 8 + v6, struct.pack(">q", named))
+    told = plain(store, tmp_path / "out")
+    rows = rr.messages(tmp_path / "out").read_all().to_pylist()
+    assert rows[50]["preparedTransactionOffset"] == rows[10]["commitLogOffset"]
+    assert rows[70]["preparedTransactionOffset"] == rows[60]["commitLogOffset"]
+    assert rows[80]["preparedTransactionOffset"] == 0
+    assert told.exit == 0
+    assert any("whose half message the old log does not have" in text for text in told.warnings)
+
+
+@pytest.mark.parametrize("size", [0, 700])
+def test_entries_that_are_not_committed_stay_out(size: int, store: Path, tmp_path: Path) -> None:
+    (store / "dledger-n0" / "checkpoint").write_text("committedIndex=90\nendIndex=95\n")
+    told = plain(store, tmp_path / "out", size)
+    offset = offset_of(entries_of(store)[91])
+    assert (told.exit, told.records) == (0, 91)
+    (text,) = [text for text in told.warnings if "DLedger" in text]
+    assert text.startswith(
+        f"offset {offset}: entries of DLedger from index 91 on are not committed, by the node's checkpoint: "
+    )
+    assert "they are not in the new log" in text
+    (store / "dledger-n0" / "checkpoint").unlink()
+    told = plain(store, tmp_path / "all", size)
+    assert (told.exit, told.records) == (0, 96)
+    assert any("no checkpoint of DLedger says which entries are committed" in text for text in told.warnings)
+
+
+def test_a_log_without_a_committed_entry(store: Path, tmp_path: Path) -> None:
+    (store / "dledger-n0" / "checkpoint").write_text("committedIndex=3\n")
+    for number, place in enumerate(entries_of(store)):
+        spoil(place, 8, struct.pack(">q", 100 + number))
+    told = plain(store, tmp_path / "out")
+    assert told.exit == 1
+    assert "committedIndex=3" in str(told.error)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("size", [0, 700, 3000])
+def test_damage_costs_what_it_took_and_is_told(size: int, store: Path, tmp_path: Path) -> None:
+    """Fillers of as many bytes stand in its place: queue offsets hold, and readers of the new log know that some are lost."""
+    entries, sound = entries_of(store), rows_of(store)
+    lost = [40, 41, 60]
+    for number in lost:
+        spoil(entries[number], 0, b"\x11" * entries[number][2])
+    told = plain(store, tmp_path / "out", size)
+    assert (told.exit, told.records) == (3, 96 - 3 + 2)
+    places = [(entry["offset"], entry["length"]) for entry in told.damage]
+    assert places == [
+        (offset_of(entries[40]), entries[40][2] + entries[41][2]),
+        (offset_of(entries[60]), entries[60][2]),
+    ]
+    assert told.repair is not None
+    assert [(entry["offset"], entry["length"], entry["how"]) for entry in told.repair["ranges"]] == [
+        (*place, "filler") for place in places
+    ]
+    assert rows_of(tmp_path / "out") == [row for number, row in enumerate(sound) if number not in lost]
+    # A second repair finds nothing.
+    again = local_repair(tmp_path / "out", tmp_path / "again", broker_version="5.3", **SIZES)
+    assert (again.exit, again.repair and again.repair["ranges"]) == (0, [])
+    assert kinds(local_verify(tmp_path / "out", broker_version="5.3")) == {}
+
+
+def test_a_lost_file_is_a_gap_with_fillers(store: Path, tmp_path: Path) -> None:
+    sound = rows_of(store)
+    (data_of(store) / f"{16384:020d}").unlink()
+    told = plain(store, tmp_path / "out")
+    assert told.exit == 3
+    assert [entry["reason"] for entry in told.damage] == ["segment missing"]
+    rows = rows_of(tmp_path / "out")
+    assert 0 < len(rows) < len(sound)
+    assert all(row in sound for row in rows)
+    assert kinds(local_verify(tmp_path / "out", broker_version="5.3")) == {}
+
+
+def test_what_does_not_go_with_it(store: Path, golden_store: Stores, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    for words in (["--replica", str(store)], ["--tombstones"], ["--include-broken"], ["--link", "none"], ["--extend"]):
+        assert repair([str(store), "--to-plain", "--out", out, "--engine", "local", *words]) == 2
+    told = plain(golden_store("basic-5.3").path, tmp_path / "out")
+    assert (told.exit, "holds no log of DLedger" in str(told.error)) == (1, True)
+    told = local_repair(store, tmp_path / "out", broker_version="5.3", **SIZES)
+    assert "--to-plain makes a plain log of it" in str(told.error)
+    assert not (tmp_path / "out").exists()
+
+
+def test_dir_is_never_written_over(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine").write_text("x")
+    assert plain(store, tmp_path / "out").exit == 1
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
+    inside = plain(store, store / "out")
+    assert (inside.exit, (store / "out").exists()) == (1, False)
+
+
+def test_a_segment_that_is_too_small(store: Path, tmp_path: Path) -> None:
+    assert plain(store, tmp_path / "out", segment_size=4096).exit == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_explain(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain(store, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "reindex.json").read_text())
+    assert manifest["repair"]["to_plain"] == {"records": 96, "halves": 0, "lost_halves": 0, "wrong": 0, "ids": 0} | {
+        key: manifest["repair"]["to_plain"][key] for key in ("lost_halves",)
+    }
+    assert repair(["--explain", str(tmp_path / "out")]) == 0
+    assert "laid anew" in capsys.readouterr().out
+
+
+def test_the_build_of_the_old_log_and_that_of_the_new_one_have_the_same_queues(store: Path, tmp_path: Path) -> None:
+    """But for the offsets in them."""
+    plain(store, tmp_path / "out")
+    built(store, tmp_path / "old")
+    new, old = read_files(tmp_path / "out"), read_files(tmp_path / "old")
+
+    def queues(found: dict[str, bytes]) -> dict[str, list[bytes]]:
+        return {
+            path: [data[at + 8 : at + 20] for at in range(0, len(data), 20)]
+            for path, data in found.items()
+            if path.startswith("consumequeue/")
+        }
+
+    assert queues(new) == queues(old)
