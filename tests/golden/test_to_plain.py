@@ -96,8 +96,8 @@ def test_a_plain_store_of_it(name: str, golden_store: Stores, tmp_path: Path) ->
     verified = local_verify(out, broker_version=source.broker_version)
     assert (verified.exit, verified.error, kinds(verified), verified.records) == (0, None, {}, len(offsets))
     # The old plain log in front of it keeps its offsets.
-    first = int(min(data_of(source.path).iterdir()).name)
-    kept = [offset for offset in old["commitLogOffset"].to_pylist() if offset < first]
+    border = int(min(data_of(source.path).iterdir()).name)
+    kept = [offset for offset in old["commitLogOffset"].to_pylist() if offset < border]
     assert ("mixed" in name, offsets[: len(kept)]) == (bool(kept), kept)
 
 
