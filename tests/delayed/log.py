@@ -50,12 +50,12 @@ def read_log(folder: Path, known: Known | None = None) -> list[Stored]:
         if path.name.isdigit():
             data = path.read_bytes()
             if path.name not in known or known[path.name][0] != data:
-                known[path.name] = data, list(_of_segment(data, int(path.name)))
+                known[path.name] = data, list(of_segment(data, int(path.name)))
             found += known[path.name][1]
     return found
 
 
-def _of_segment(data: bytes, base: int) -> Iterator[Stored]:
+def of_segment(data: bytes, base: int) -> Iterator[Stored]:
     at = 0
     while at + FIXED.size < len(data):
         (size, magic, _crc, queue, _flag, queue_offset, offset, sysflag, _born, _host, stored, _host, reconsumed, prepared,

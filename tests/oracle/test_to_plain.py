@@ -1,4 +1,4 @@
-"""``repair --to-plain`` beside the real store: random logs of DLedger, and what plain stores of each release make of the new log."""
+"""``repair --to-plain`` beside the real store: random logs of DLedger, and what plain stores make of the new log."""
 
 from __future__ import annotations
 

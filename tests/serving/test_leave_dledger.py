@@ -1,0 +1,164 @@
+"""A broker leaves DLedger by ``repair --to-plain``: clients of a plain broker go on where they were with the one of DLedger.
+
+`make slow` runs it from other releases and to others, too.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import struct
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rocketmq_reindex.jobs.cli import main
+from tests.delayed.life import Life, queues
+from tests.delayed.log import Stored, of_segment
+from tests.serving.test_half_messages import EACH, LATE, SELDOM, TOPIC, checked, decisions, delivered, done, keys
+from tests.tools.local_verify import kinds, local_verify
+
+READ, GIVEN_BACK, DELAYED, TIMED = "Read", "GivenBack", "Delayed", "Timed"
+TOPICS = {TOPIC: 1, READ: 2, GIVEN_BACK: 1, DELAYED: 1, TIMED: 1}
+COUNT = 20
+LEVELS = "1s 25s"
+"""Level 1 for what is given back, 2 for what waits until the plain broker runs"""
+WAITS = 35_000
+"""Milliseconds that a timer message waits"""
+SETTINGS = {"messageDelayLevel": LEVELS}
+PERSISTED = 7
+"""Seconds after which a client has told the broker its offsets: it does so every five"""
+ENTRY = 48
+
+
+class DLedgerLife(Life):
+    """A broker with ``enableDLegerCommitLog``, the only node of its group."""
+
+    def __init__(self, version: str, store: Path, scratch: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        own = {"enableDLegerCommitLog": "true", "dLegerGroup": "g", "dLegerSelfId": "n0", "dLegerPeers": f"n0-127.0.0.1:{port}"}
+        super().__init__(version, store, scratch, LATE | SETTINGS | own)
+
+    def log(self) -> list[Stored]:
+        return entries_of(self.store)
+
+
+def entries_of(store: Path) -> list[Stored]:
+    """The records in the entries of a log."""
+    found: list[Stored] = []
+    for path in sorted((store / "dledger-n0" / "data").iterdir()):
+        data, at = path.read_bytes(), 0
+        while at + ENTRY <= len(data):
+            magic, size = struct.unpack_from(">ii", data, at)
+            if magic != 1:
+                break
+            found += of_segment(data[at + ENTRY : at + size] + bytes(ENTRY), int(path.name) + at + ENTRY)
+            at += size
+    return found
+
+
+def without_offset(record: Stored) -> tuple[object, ...]:
+    """All but where it and its half message lie."""
+    return (
+        record.topic, record.queue, record.queue_offset, record.sysflag, record.store_time, record.reconsumed,
+        record.properties, record.body,
+    )  # fmt: skip
+
+
+def lines(topic: str, prefix: int, *properties: str) -> list[str]:
+    """Messages for Delayed.java's step send."""
+    return [
+        "\t".join(("0", topic, str(number % TOPICS[topic]), "tag", f"UNIQ_KEY={prefix + number:032X}", *properties))
+        for number in range(COUNT)
+    ]
+
+
+def told(path: Path) -> Counter[str]:
+    return Counter(path.read_text().splitlines() if path.exists() else [])
+
+
+def until(path: Path, count: int) -> Counter[str]:
+    """What a consumer has told, once there are so many lines."""
+    end = time.monotonic() + 120
+    while sum(told(path).values()) < count:
+        assert time.monotonic() < end, f"{path} has {sum(told(path).values())} lines of {count}"
+        time.sleep(0.1)
+    return told(path)
+
+
+@pytest.mark.parametrize(
+    ("version", "plain"),
+    [
+        ("4.9.8", "4.9.8"),
+        ("5.3.3", "5.5.1"),
+        pytest.param("5.3.3", "5.3.3", marks=pytest.mark.slow),
+        pytest.param("4.9.8", "5.5.1", marks=pytest.mark.slow),
+    ],
+)
+def test_clients_go_on(version: str, plain: str, tmp_path: Path) -> None:
+    """Each message is served as it was, groups go on at their offsets, what waits is delivered, what is half is asked about."""
+    old, out, new = (tmp_path / name for name in ("old", "out", "new"))
+    timed = not version.startswith("4.") and not plain.startswith("4.")
+    queues(TOPICS, old)
+    with DLedgerLife(version, old, tmp_path) as life:
+        life.send(lines(READ, 0x10000) + lines(GIVEN_BACK, 0x20000))
+        life.step("sent")
+        life.step("again", "readers", READ, 1, 0, tmp_path / "read")
+        life.step("again", "back", GIVEN_BACK, 1, 1, tmp_path / "back")
+        until(tmp_path / "read", COUNT)
+        until(tmp_path / "back", 2 * COUNT)
+        time.sleep(PERSISTED)
+        life.send(decisions(("commit", "rollback", "unknow")), "transact")
+        life.step("sent")
+        life.wait(lambda log: done(log) == 2 * EACH, "an op message for all that was decided")
+        life.send(lines(DELAYED, 0x30000, "DELAY=2"))
+        if timed:
+            due = int(time.time() * 1000) + WAITS
+            life.send(lines(TIMED, 0x40000, f"TIMER_DELIVER_MS={due}"))
+        life.step("sent")
+        life.stop()
+    before = entries_of(old)
+    assert not [record for record in before if record.topic in (DELAYED, TIMED)]
+
+    words = ["repair", str(old), "--to-plain", "--out", str(out), "--engine", "local", "--broker-version", plain[:3]]
+    assert main([*words, "--segment-size", str(1 << 17), "--delay-levels", LEVELS, "--write-delay"]) == 0
+    shutil.copytree(out, new, ignore=shutil.ignore_patterns("reindex.json", "offsets"))
+    for path in (old / "config").iterdir():
+        if path.suffix == ".json" and not (new / "config" / path.name).exists():
+            shutil.copy(path, new / "config" / path.name)
+    shutil.copy(old / "config" / "consumerOffset.json", new / "config")
+
+    with Life(plain, new, tmp_path, SELDOM | SETTINGS) as life:
+        log = life.log()
+        assert [without_offset(record) for record in log[: len(before)]] == [without_offset(record) for record in before]
+        places = {record.offset for record in log[: len(before)] if record.topic == READ}
+        assert life.pulled([READ]) >= places
+        life.step("again", "readers", READ, 1, 0, tmp_path / "read-on")
+        life.step("again", "back", GIVEN_BACK, 1, 1, tmp_path / "back-on")
+        life.send(lines(READ, 0x50000))
+        life.step("answer", TOPIC, "commit")
+        life.step("sent")
+        assert until(tmp_path / "read-on", COUNT).keys() == {f"{0x50000 + number:032X}\t0\tdone" for number in range(COUNT)}
+        decided = Counter(keys("commit") + keys("unknow"))
+        life.wait(lambda log: delivered(log) == decided, "what was half")
+        waiting = COUNT * (2 if timed else 1)
+        life.wait(lambda log: sum(record.topic in (DELAYED, TIMED) for record in log) >= waiting, "what was delayed")
+        life.settle()
+        log = life.log()
+        assert checked(life).keys() == set(keys("unknow"))
+        assert delivered(log) == decided
+        came = Counter(record.key for record in log if record.topic in (DELAYED, TIMED))
+        prefixes = (0x30000, 0x40000) if timed else (0x30000,)
+        assert came == Counter(f"{prefix + number:032X}" for prefix in prefixes for number in range(COUNT))
+        assert told(tmp_path / "back-on") == {}
+        halves = {record.offset: record.key for record in log if record.topic == "RMQ_SYS_TRANS_HALF_TOPIC"}
+        committed = [record for record in log if record.topic == TOPIC and record.prepared]
+        assert [halves[record.prepared] for record in committed] == [record.key for record in committed]
+        assert len({record.offset for record in log}) == len(log)
+        life.stop()
+    verified = local_verify(new, broker_version=plain[:3], segment_size=1 << 17, delay_levels=LEVELS)
+    assert (verified.error, kinds(verified)) == (None, {})
