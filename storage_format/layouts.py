@@ -91,6 +91,8 @@ INDEX: Final = "index"
 CHECKPOINT: Final = "checkpoint"
 CONFIG: Final = "config"
 ABORT: Final = "abort"
+MOVED: Final = "offsets"
+"""what ``repair --to-plain`` says of old and new offsets, beside ``commitlog``: no broker looks at it"""
 FOLDERS: Final = (QUEUES, BATCH_QUEUES, INDEX, CONFIG)
 """folders of a store beside ``commitlog``"""
 DEFAULT_SEGMENT: Final = 1 << 30

@@ -39,8 +39,8 @@ PUBLISHED: Final = (
 """Names a build writes in DIR; ``--overwrite`` replaces them in a folder that has the manifest."""
 OR_OVERWRITE: Final = ", or give --overwrite"
 """ends the error on a DIR that is not empty, for commands with that option"""
-REPAIRED: Final = (layouts.COMMITLOG, "quarantine")
-"""Names that a repair writes besides."""
+REPAIRED: Final = (layouts.COMMITLOG, "quarantine", layouts.MOVED)
+"""Names that a repair writes besides: the last one of them with --to-plain alone, the one before it never then."""
 OF_BROKERS: Final = (layouts.COMMITLOG, layouts.ABORT, "lock", layouts.CONFIG)
 """Names that a broker's store has besides: a build never replaces anything in a folder that a broker may run on."""
 

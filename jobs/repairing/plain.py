@@ -33,7 +33,7 @@ from rocketmq_reindex.udfs.staging import Positions, StagingFolder
 _TELLS: Final = {
     "lost_halves": "whose half message the old log does not have: their Prepared Transaction Offset is 0 now",
     "wrong": "with a wrong __CRC32#, which stays wrong: a broker with forceVerifyPropCRC=true cuts its log there",
-    "ids": f"with an offset of the old log in a message id (ORIGIN_MESSAGE_ID): it stays; {plain.TABLE}/ has the new offset",
+    "ids": f"with an offset of the old log in a message id (ORIGIN_MESSAGE_ID): it stays; {layouts.MOVED}/ has the new offset",
 }
 
 
@@ -59,7 +59,7 @@ class PlainSteps(FullBuild):
         check_free(self.settings, scan, self.log, staging.root, accepted, plans, extra_units, besides)
 
     def staged(self, staging: StagingFolder) -> None:
-        for folder in (COMMITLOG, plain.TABLE):
+        for folder in (COMMITLOG, layouts.MOVED):
             files.make_folder(files.join(staging.tree, folder), below=staging.tree)
 
     def mended(

@@ -16,7 +16,6 @@ from rocketmq_reindex.jobs.building.decisions import Decisions, too_much
 from rocketmq_reindex.jobs.building.full import FullBuild
 from rocketmq_reindex.jobs.building.planning import check_free, scan_settings
 from rocketmq_reindex.jobs.engines.engine import task_count
-from rocketmq_reindex.jobs.publishing.layout import REPAIRED
 from rocketmq_reindex.jobs.repairing import changes as repair_changes
 from rocketmq_reindex.jobs.repairing.changes import gaps, located, record_ends, with_tombstones, wrong_offsets
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
@@ -73,7 +72,7 @@ class RepairSteps(FullBuild):
     def staged(self, staging: StagingFolder) -> None:
         # A place without a segment is an error on a sound log, too, which takes nothing from it.
         _ = self._replicas
-        for folder in REPAIRED:
+        for folder in (COMMITLOG, repair_segments.QUARANTINE):
             files.make_folder(files.join(staging.tree, folder), below=staging.tree)
 
     def check_begins(self, segments: list[Segment], chain: Chain) -> None:

@@ -30,12 +30,11 @@ Bytes = npt.NDArray[np.uint8]
 _BYTES: Final = 16 << 20
 """bytes of records that are held at once, unless one is longer"""
 
-TABLE: Final = "offsets"
-"""the folder of the table, one Parquet file for each new segment"""
-TABLE_COLUMNS: Final = pa.schema([
+TABLE: Final = pa.schema([
     ("topic", pa.string()), ("queueId", pa.int32()), ("consumeQueueOffset", pa.int64()), ("commitLogOffset", pa.int64()),
     ("oldCommitLogOffset", pa.int64()),
 ])  # fmt: skip
+"""Of each record; one Parquet file for each new segment."""
 
 
 class Told(NamedTuple):
@@ -107,14 +106,14 @@ class _Written:
     def write(self) -> PlainSegment:
         """Write the segment, and its part of the table."""
         staging, size, start = self._task.staging, self._task.segment_size, self._planned.start
-        relative, table = f"{layouts.COMMITLOG}/{self._name}", f"{TABLE}/{self._name}.parquet"
+        relative, table = f"{layouts.COMMITLOG}/{self._name}", f"{layouts.MOVED}/{self._name}.parquet"
         position = Position(staging, self._name, size)
         with (
             files.writing(staging.temporary, files.join(staging.tree, relative)) as writer,
             files.writing(staging.temporary, files.join(staging.tree, table)) as table_writer,
         ):
             sink = _Sink(table_writer)
-            with pq.ParquetWriter(sink, TABLE_COLUMNS, compression="zstd") as parquet:
+            with pq.ParquetWriter(sink, TABLE, compression="zstd") as parquet:
                 for part in _parts(self._planned.path):
                     if part["old"][0] < 0:
                         for row in part:
@@ -171,7 +170,7 @@ class _Written:
             pa.array(fields[m.QUEUE_ID].astype(np.int32)), pa.array(fields[m.QUEUE_OFFSET].copy()),
             pa.array(new), pa.array(old),
         ]  # fmt: skip
-        return records, pa.RecordBatch.from_arrays(columns, schema=TABLE_COLUMNS)
+        return records, pa.RecordBatch.from_arrays(columns, schema=TABLE)
 
 
 def _parts(path: str) -> Iterator[Rows]:
