@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import struct
 from collections.abc import Callable
@@ -17,9 +18,12 @@ import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.building.summary import RepairResult
 from rocketmq_reindex.jobs.repair import repair
 from tests.golden.stores import GoldenStore, read_files
-from tests.golden.test_dledger import NAMES, SIZES, built, data_of, entries_of, offset_of, spoil, store
+from tests.golden.test_dledger import ENTRY_HEAD, NAMES, SIZES, built, data_of, entries_of, offset_of, spoil, store
+from tests.tools.dledger_log import as_dledger, plain_records
+from tests.tools.encode import Message
 from tests.tools.local_engine import InlineEngine, local_build, local_repair
 from tests.tools.local_verify import kinds, local_verify
+from tests.tools.log_writer import LogWriter
 
 __all__ = ["store"]
 Stores = Callable[[str], GoldenStore]
@@ -244,3 +248,104 @@ def test_the_build_of_the_old_log_and_that_of_the_new_one_have_the_same_queues(s
         }
 
     assert queues(new) == queues(old)
+
+
+# ------------------------------------------------------------------------------------------------------------- there and back
+
+
+@pytest.mark.parametrize("size", [0, 30_000])
+@pytest.mark.parametrize("name", ["basic-4.9", "basic-5.5", "transactions-delay", "wide-keys", "batch-5.3"])
+def test_a_plain_log_comes_back(name: str, size: int, golden_store: Stores, tmp_path: Path) -> None:
+    """Its records as entries of DLedger, laid anew: the bytes that the broker wrote, offsets of half messages among them."""
+    source = golden_store(name)
+    log, out = source.path / "commitlog", tmp_path / "out"
+    segments = sorted(log.iterdir())
+    as_dledger(log, tmp_path / "store", max(path.stat().st_size for path in segments), int(segments[0].name))
+    told = plain(tmp_path / "store", out, size, broker_version=source.broker_version)
+    assert (told.exit, told.error, told.damage) == (0, None, [])
+    back = {path.name: path.read_bytes().rstrip(b"\0") for path in (out / "commitlog").iterdir()}
+    assert back == {path.name: data for path in segments if (data := path.read_bytes().rstrip(b"\0"))}
+
+
+def test_a_log_whose_first_segments_have_expired(golden_store: Stores, tmp_path: Path) -> None:
+    """The new one begins where it does. What names a half message that has expired names none, and is counted."""
+    source = golden_store("trimmed-head")
+    log, out = source.path / "commitlog", tmp_path / "out"
+    segments = sorted(log.iterdir())
+    as_dledger(log, tmp_path / "store", max(path.stat().st_size for path in segments), int(segments[0].name))
+    told = plain(tmp_path / "store", out, broker_version=source.broker_version)
+    assert (told.exit, min(path.name for path in (out / "commitlog").iterdir())) == (0, segments[0].name)
+    assert rows_of(out) == rows_of(source.path)
+    halves = [row["preparedTransactionOffset"] for row in rr.messages(source.path).read_all().to_pylist()]
+    expired = sum(0 < half < int(segments[0].name) for half in halves)
+    assert told.repair is not None
+    assert (expired > 0, told.repair["to_plain"]["lost_halves"]) == (True, expired)
+
+
+def test_checksums_over_whole_records(golden_store: Stores, tmp_path: Path) -> None:
+    """They cover the offsets. One that was wrong does not become right, and is told."""
+    source = golden_store("v2-ipv6-batch")
+    log, store, out = source.path / "commitlog", tmp_path / "store", tmp_path / "out"
+    records = [record for _, record in plain_records(log)]
+    with_crc = [number for number, record in enumerate(records) if record[-20:].startswith(b"__CRC32#")]
+    segment = max(path.stat().st_size for path in log.iterdir())
+    entries = as_dledger(log, store, segment)
+    assert plain(store, out, crc="all").exit == 0
+    # The broker puts a batch of messages as one, so that segments end elsewhere.
+    moved = [record for _, record in plain_records(out / "commitlog")]
+    assert [record[44:-20] for record in moved] == [record[44:-20] for record in records]
+    if with_crc:
+        path = data_of(store) / f"{entries[with_crc[5]][0] // segment * segment:020d}"
+        with path.open("r+b") as file:
+            file.seek(entries[with_crc[5]][0] % segment + entries[with_crc[5]][1] - 2)
+            file.write(b"/")
+        told = plain(store, tmp_path / "wrong")
+        assert (told.exit, told.repair and told.repair["to_plain"]["wrong"]) == (0, 1)
+        assert any("with a wrong __CRC32#, which stays wrong" in text for text in told.warnings)
+        assert plain(store, tmp_path / "damage", crc="all").exit == 3
+
+
+def test_ids_that_name_old_offsets_are_told(tmp_path: Path) -> None:
+    of_log, of_client = f"7F00000100002A9F{ENTRY_HEAD:016X}", "7F00000100071111" + "1" * 16
+    with LogWriter(tmp_path / "log", SEGMENT) as log:
+        log.append(Message(topic="T", properties={"UNIQ_KEY": "0" * 32}))
+        log.append(Message(topic="%RETRY%g", properties={"ORIGIN_MESSAGE_ID": of_log}))
+        log.append(Message(topic="%RETRY%g", properties={"ORIGIN_MESSAGE_ID": of_client}))
+    as_dledger(tmp_path / "log", tmp_path / "store", SEGMENT)
+    told = plain(tmp_path / "store", tmp_path / "out")
+    assert (told.exit, told.repair and told.repair["to_plain"]["ids"]) == (0, 1)
+    (text,) = [text for text in told.warnings if "ORIGIN_MESSAGE_ID" in text]
+    assert text.startswith("1 record, the first at old offset ")
+
+
+# ---------------------------------------------------------------------------------------------------------------------- damage
+
+
+@pytest.mark.random
+def test_random_damage(seed: int, golden_store: Stores, tmp_path: Path) -> None:
+    """Whatever is spoilt: what is lost is told, all else is there as it was, and the new log is a sound one."""
+    rng = random.Random(seed)
+    source = golden_store(rng.choice(("basic-4.9", "transactions-delay", "wide-keys")))
+    log, store = source.path / "commitlog", tmp_path / "store"
+    segment = rng.choice((20_000, 65_536, 1 << 20))
+    entries = as_dledger(log, store, segment)
+    sound = rows_of(store)
+    lost = set[int]()
+    for _ in range(rng.randrange(1, 6)):
+        first = rng.randrange(5, len(entries) - 50)
+        for number in range(first, first + rng.choice((1, 1, 1, 2, 40))):
+            at, size = entries[number]
+            with (data_of(store) / f"{at // segment * segment:020d}").open("r+b") as file:
+                file.seek(at % segment)
+                file.write(rng.choice((bytes(60), rng.randbytes(60))) if rng.random() < 0.7 else rng.randbytes(size))
+            lost.add(number)
+    told = plain(store, tmp_path / "out", rng.choice((0, 5000, 100_000)), broker_version=source.broker_version)
+    assert (told.exit, told.error) == (3, None)
+    assert rows_of(tmp_path / "out") == [row for number, row in enumerate(sound) if number not in lost]
+    for number in lost:
+        at, size = entries[number]
+        assert any(one["offset"] <= at and at + size <= one["offset"] + one["length"] for one in told.damage), number
+    verified = local_verify(tmp_path / "out", broker_version=source.broker_version)
+    assert (verified.error, kinds(verified)) == (None, {})
+    again = local_repair(tmp_path / "out", tmp_path / "again", broker_version=source.broker_version, **SIZES)
+    assert (again.error, again.repair and again.repair["ranges"]) == (None, [])
