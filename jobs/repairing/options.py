@@ -73,11 +73,10 @@ class RepairSettings(BuildSettings):
 
     def _of_plain(self) -> Iterator[str]:
         """Yield which options say nothing where the log is laid anew."""
-        names = ("replicas", "extend", "majority", "tombstones", "include_broken", "link")
+        names = ("extend", "majority", "tombstones", "include_broken", "link")
         for name in names:
             if getattr(self, name) != getattr(RepairSettings, name):
-                option_name = "replica" if name == "replicas" else name.replace("_", "-")
-                yield f"--{option_name}: does not go with --to-plain, which lays all records anew: leave it out"
+                yield f"--{name.replace('_', '-')}: does not go with --to-plain, which lays all records anew: leave it out"
 
     def for_manifest(self) -> dict[str, Any]:
         """Return the settings that decide what is written, by the names of the manifest."""

@@ -5,6 +5,7 @@ The old log is scanned once, and what a build would take of it is taken. All tha
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
 
 from rocketmq_reindex import files
@@ -15,6 +16,7 @@ from rocketmq_reindex.jobs.building.planning import check_free, sample, scan_set
 from rocketmq_reindex.jobs.engines.engine import task_count
 from rocketmq_reindex.jobs.publishing.layout import TIMERS
 from rocketmq_reindex.jobs.repairing.changes import FILLER
+from rocketmq_reindex.jobs.repairing.nodes import Node, check_most, compare_nodes, list_nodes
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
 from rocketmq_reindex.jobs.repairing.steps import RepairSteps, refuse
 from rocketmq_reindex.jobs.store.settings import Commitlog
@@ -58,7 +60,15 @@ class PlainSteps(FullBuild):
             besides = max(0, self.log.size - sampled.empty) + 3 * rows * places.ROW.itemsize
         check_free(self.settings, scan, self.log, staging.root, accepted, plans, extra_units, besides)
 
+    @functools.cached_property
+    def _nodes(self) -> list[Node]:
+        """The other nodes of the group. Raises OSError, and InputError for one that has no log of DLedger."""
+        size = max((segment.segment_end - segment.start for segment in self.log.segments), default=0)
+        return list_nodes(self.settings.replicas, size)
+
     def staged(self, staging: StagingFolder) -> None:
+        # A wrong place is told before the log is read.
+        _ = self._nodes
         for folder in (COMMITLOG, layouts.MOVED):
             files.make_folder(files.join(staging.tree, folder), below=staging.tree)
 
@@ -74,6 +84,10 @@ class PlainSteps(FullBuild):
         if not any(summary.records for summary in chain.accepted):
             raise InputError(f"{escape(', '.join(self.settings.roots))}: holds no record: there is nothing to lay anew")
         self._tell_timers()
+        nodes = self._nodes
+        check_most(nodes, chain.accepted)
+        with reporter.step("compare"):
+            self.warnings.warnings += compare_nodes(scan, nodes, segments, chain)
         with reporter.step("list"):
             planned, size = self._placed(scan, segments, chain)
         written = self._write(scan, segments, planned, size, reporter)
