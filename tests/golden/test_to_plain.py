@@ -106,6 +106,18 @@ def test_a_plain_store_of_it(name: str, golden_store: Stores, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_a_start_loses_nothing(name: str, golden_store: Stores, tmp_path: Path) -> None:
+    """Of the folder as it is, with the table and the manifest in it, by what preflight knows; and info reads it."""
+    source = golden_store(name)
+    version = source.broker_version
+    plain(source.path, tmp_path / "out", broker_version=version)
+    release = {"4.9": "4.9.8", "5.3": "5.3.3"}[version]
+    told = rr.preflight(tmp_path / "out", broker_version=release, cq_file_size=400, hash_slots=50, index_items=100)
+    assert (told.exit_status, told.losses, told.refusals) == (0, [], [])
+    assert rr.info(tmp_path / "out").problems == []
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_derived_is_that_of_a_build_of_the_new_log(name: str, golden_store: Stores, tmp_path: Path) -> None:
     source = golden_store(name)
     plain(source.path, tmp_path / "out", broker_version=source.broker_version)

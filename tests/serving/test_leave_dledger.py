@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import struct
 import time
 from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ import pytest
 from rocketmq_reindex.jobs.cli import main
 from tests.delayed.life import Life, queues
 from tests.delayed.log import Stored, of_segment
+from tests.golden.test_to_plain import all_files
 from tests.serving.test_half_messages import EACH, LATE, SELDOM, TOPIC, checked, decisions, delivered, done, keys
 from tests.tools.local_verify import kinds, local_verify
 
@@ -30,27 +34,39 @@ WAITS = 35_000
 SETTINGS = {"messageDelayLevel": LEVELS}
 PERSISTED = 7
 """Seconds after which a client has told the broker its offsets: it does so every five"""
+ELECTED = 12
+"""Seconds after which the preferred node leads, and says so to its name server"""
 ENTRY = 48
 
 
 class DLedgerLife(Life):
-    """A broker with ``enableDLegerCommitLog``, the only node of its group."""
+    """A broker with ``enableDLegerCommitLog``: a node of a group, whose ``ports`` are those of all; or the only one."""
 
-    def __init__(self, version: str, store: Path, scratch: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        own = {"enableDLegerCommitLog": "true", "dLegerGroup": "g", "dLegerSelfId": "n0", "dLegerPeers": f"n0-127.0.0.1:{port}"}
+    def __init__(self, version: str, store: Path, scratch: Path, node: int = 0, ports: Sequence[int] = ()) -> None:
+        peers = ";".join(f"n{number}-127.0.0.1:{port}" for number, port in enumerate(ports or free_ports(1)))
+        own = {
+            "enableDLegerCommitLog": "true", "dLegerGroup": "g", "dLegerSelfId": f"n{node}", "dLegerPeers": peers,
+            "preferredLeaderId": "n0",
+        }  # fmt: skip
         super().__init__(version, store, scratch, LATE | SETTINGS | own)
 
     def log(self) -> list[Stored]:
         return entries_of(self.store)
 
 
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
 def entries_of(store: Path) -> list[Stored]:
     """The records in the entries of a log."""
     found: list[Stored] = []
-    for path in sorted((store / "dledger-n0" / "data").iterdir()):
+    for path in sorted(next(store.glob("dledger-*")).joinpath("data").iterdir()):
         data, at = path.read_bytes(), 0
         while at + ENTRY <= len(data):
             magic, size = struct.unpack_from(">ii", data, at)
@@ -128,9 +144,8 @@ def test_clients_go_on(version: str, plain: str, tmp_path: Path) -> None:
     assert main([*words, "--segment-size", str(1 << 17), "--delay-levels", LEVELS, "--write-delay"]) == 0
     shutil.copytree(out, new, ignore=shutil.ignore_patterns("reindex.json", "offsets"))
     for path in (old / "config").iterdir():
-        if path.suffix == ".json" and not (new / "config" / path.name).exists():
+        if path.is_file() and path.name != "timercheck":
             shutil.copy(path, new / "config" / path.name)
-    shutil.copy(old / "config" / "consumerOffset.json", new / "config")
 
     with Life(plain, new, tmp_path, SELDOM | SETTINGS) as life:
         log = life.log()
@@ -162,3 +177,45 @@ def test_clients_go_on(version: str, plain: str, tmp_path: Path) -> None:
         life.stop()
     verified = local_verify(new, broker_version=plain[:3], segment_size=1 << 17, delay_levels=LEVELS)
     assert (verified.error, kinds(verified)) == (None, {})
+
+
+@pytest.mark.parametrize("version", [pytest.param("4.9.8", marks=pytest.mark.slow), "5.3.3"])
+def test_a_group_of_three(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A node that was killed is behind: it is told, and gives no store. The others have the same bytes, and the whole log."""
+    stores, ports = [tmp_path / f"store-{node}" for node in range(3)], free_ports(3)
+
+    def boot(node: int) -> DLedgerLife:
+        queues(TOPICS, stores[node])
+        (tmp_path / f"home-{node}").mkdir()
+        return DLedgerLife(version, stores[node], tmp_path / f"home-{node}", node, ports)
+
+    with ThreadPoolExecutor(3) as pool, contextlib.ExitStack() as stack:
+        lives = [stack.enter_context(life) for life in pool.map(boot, range(3))]
+        time.sleep(ELECTED)
+        lives[0].send(lines(READ, 0x10000))
+        lives[0].step("sent")
+        for life in lives:
+            life.wait(lambda log: len(log) == COUNT, "what the leader has")
+        lives[2].__exit__(None, None, None)
+        lives[0].send(lines(GIVEN_BACK, 0x20000))
+        lives[0].step("sent")
+        lives[1].wait(lambda log: len(log) == 2 * COUNT, "what was sent meanwhile")
+        time.sleep(PERSISTED)
+        lives[1].stop()
+        lives[0].stop()
+
+    def leave(node: int) -> int:
+        others = [word for other in range(3) if other != node for word in ("--replica", str(stores[other]))]
+        words = ["repair", str(stores[node]), "--to-plain", "--out", str(tmp_path / f"out-{node}"), "--engine", "local"]
+        return main([*words, "--broker-version", version[:3], "--segment-size", str(1 << 17), *others])
+
+    assert leave(2) == 1
+    assert f"knows entries of DLedger up to index {2 * COUNT - 1} as committed, and this log" in capsys.readouterr().err
+    assert [leave(0), leave(1)] == [0, 0]
+    told = capsys.readouterr().err
+    assert told.count("lacks") == 2
+    assert "has other bytes" not in told
+    assert all_files(tmp_path / "out-0") == all_files(tmp_path / "out-1")
+    queues(TOPICS, tmp_path / "out-0")
+    with Life(version, tmp_path / "out-0", tmp_path, SETTINGS) as life:
+        assert len(life.pulled([READ, GIVEN_BACK])) == 2 * COUNT
