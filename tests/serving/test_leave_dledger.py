@@ -193,9 +193,13 @@ def test_clients_go_on(version: str, plain: str, tmp_path: Path) -> None:
     assert (verified.error, kinds(verified)) == (None, {})
 
 
-@pytest.mark.parametrize("version", [pytest.param("4.9.8", marks=pytest.mark.slow), "5.3.3"])
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["4.9.8", "5.3.3"])
 def test_a_group_of_three(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A node that was killed is behind: it is told, and gives no store. The others have the same bytes, and the whole log."""
+    """A node that was killed is behind: it is told, and gives no store. The others have the same bytes, and the whole log.
+
+    Nobody tells when the preferred node leads: three brokers on a busy machine may take longer than what is waited for.
+    """
     stores, ports = [tmp_path / f"store-{node}" for node in range(3)], free_ports(3)
 
     def boot(node: int) -> DLedgerLife:
