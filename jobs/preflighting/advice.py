@@ -34,6 +34,11 @@ TIMERS_LOST: Final = (
     "or move them away and rebuild with --write-delay, which makes all three from the log",
 )
 TIMERS_AGAIN: Final = "after a kill the broker's own store does the same; else restore the three timer files together"
+RECHECK: Final = (
+    "start once with recheckReputOffsetFromCq=true in broker.conf: before it serves, the broker then dispatches the whole log "
+    "again, the record at offset 0 too"
+)
+"""what mends queues in RocksDB; ``DefaultMessageStore.doRecheckReputOffsetFromCq`` finds no queue in its table"""
 OF_REFUSAL: Final = {
     "log-file-size": "give the broker.conf of this store; a short last segment starts when zeros fill it up: keep a copy of it",
     "log-file-name": "move it out of the commitlog",
@@ -54,6 +59,8 @@ OF_REFUSAL: Final = {
     "record-too-large": building_advice.REPAIR_FIRST,
     "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
     "light-queue-offset": "rebuild, or start once with enableMultiDispatch=false: light queues then get no units",
+    "rocksdb-check-point": "start once with enableAcceleratedRecovery=false",
+    "rocksdb-two-places": "set useSeparateStorePathForRocksdbCQ as the broker had it, or move away the files that are not its",
 }
 """what to do about a refusal, by its kind"""
 REBUILT: Final = frozenset({

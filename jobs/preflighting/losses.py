@@ -15,6 +15,7 @@ from rocketmq_reindex.jobs.preflighting.advice import (
     OF_REFUSAL,
     OUT_OF_ORDER,
     REBUILT,
+    RECHECK,
     RECOVER_MAX,
     TIMERS_AGAIN,
     TIMERS_LOST,
@@ -46,6 +47,7 @@ KINDS: Final = {
     "delayed-stuck": "delayed messages behind a unit in consumequeue_ext that a broker cannot read: it stops there",
     "ext-short": "queues whose units lead behind the end of consumequeue_ext: units of new messages take their places there",
     "ext-unreadable": "queues with a unit in consumequeue_ext that a broker cannot read: no consumer gets past it",
+    "rocksdb-gap": "queues in RocksDB with an offset between their ends that has no unit: no consumer gets past it",
     "timer-lost": "timer messages that were not delivered yet, and never will be",
 }
 """Kinds of loss: with one of them the exit status is 4."""
@@ -72,8 +74,11 @@ class Loss:
     """commands that do it, to be pasted into a shell"""
 
 
-def losses(prediction: start_loading.Prediction, commands: Commands, keeps_index: bool, segments: int) -> list[Loss]:
-    """Return what is lost or hidden. ``keeps_index``: the broker keeps an index (``messageIndexEnable``)."""
+def losses(
+    prediction: start_loading.Prediction, commands: Commands, keeps_index: bool, segments: int, in_rocksdb: bool
+) -> list[Loss]:
+    """Return what is lost or hidden. ``keeps_index``: the broker keeps an index (``messageIndexEnable``); ``in_rocksdb``: it
+    keeps its queues in RocksDB alone, which no build makes."""
     log, dispatch, index = prediction.log, prediction.dispatch, prediction.index
     if not prediction.loads or log is None or dispatch is None or index is None:
         return []
@@ -98,11 +103,15 @@ def losses(prediction: start_loading.Prediction, commands: Commands, keeps_index
         rebuild = Advised((OUT_OF_ORDER,), (commands.verified(),))
     elif prediction.in_order is None:
         rebuild = Advised((NOT_READ,), rebuild.commands)
+    if in_rocksdb and not cut:
+        rebuild = Advised((RECHECK,), ())
+    elif in_rocksdb:
+        rebuild = Advised((building_advice.REPAIR_FIRST, RECHECK), (commands.repaired(),))
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
         advised = Advised(VERIFY, (commands.verified(),))
         is_limited = _is_hidden_by_limit(log, hidden, prediction.queues)
-        if cut or dispatch.stopped_at >= 0 or is_limited:
+        if cut or dispatch.stopped_at >= 0 or is_limited or in_rocksdb:
             advised = rebuild
         elif any(queue.ends_blank for queue in prediction.queues):
             # ConsumeQueue.truncateDirtyLogicFiles keeps the file's first unit, which correctMinOffset then takes for the last.
@@ -134,7 +143,23 @@ def losses(prediction: start_loading.Prediction, commands: Commands, keeps_index
     if prediction.ext_unreadable:
         text = f"{_such(prediction.ext_unreadable)}: a consumer that comes to such a unit gets an error, and does not go on"
         lost.append(Loss("ext-unreadable", len(prediction.ext_unreadable), text, EXT_REBUILT, (commands.rebuilt(),)))
+    if gaps := [queue for queue in prediction.queues if queue.gap_at >= 0]:
+        lost.append(_gaps(gaps, rebuild))
+    if in_rocksdb and not cut:
+        rebuild = Advised(("rebuild the index before the start",), (commands.rebuilt(only="index,checkpoint"),))
     return lost + _index(index, keeps_index, rebuild)
+
+
+def _gaps(queues: Sequence[start_loading.QueueOutcome], advised: Advised) -> Loss:
+    # DefaultMessageStore.getMessage: OFFSET_FOUND_NULL, with rollNextFile of 0; with RocksDBReusableIterator an exception.
+    worst = max(queues, key=lambda queue: queue.behind_gap)
+    behind = sum(queue.behind_gap for queue in queues)
+    text = (
+        f"{counted(len(queues), 'queue')}, such as {escape(worst.topic)}/{worst.queue}: queue offset {worst.gap_at} has no "
+        "unit: the broker answers a consumer that comes there with an error, or sends it back to offset 0: "
+        f"{counted(behind, 'unit')} behind such offsets"
+    )
+    return Loss("rocksdb-gap", len(queues), text, *advised)
 
 
 def _such(queues: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.store.fitting import fit, of_store
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format import errors, layouts, topics
 from rocketmq_reindex.storage_format.broker_start import on_demand, store as start_store
+from rocketmq_reindex.storage_format.broker_start.database_queues import DatabaseQueues
 from rocketmq_reindex.storage_format.broker_start.delayed import (
     DelayedOutcome,
     DueUnits,
@@ -179,8 +180,10 @@ class StoreFiles:
     def _folder(self, queue: LoadedQueue) -> start_store.QueueFolder:
         return start_store.QueueFolder(queue.topic, queue.queue, self.mapped(queue.files), queue.batch, self.mapped(queue.ext))
 
-    def store(self, listing: Listing, loading: Loading, sizes: StoreSizes, has_ext: bool) -> start_store.Store:
-        """Return all files of the store, as the model takes them."""
+    def store(
+        self, listing: Listing, loading: Loading, sizes: StoreSizes, has_ext: bool, database: DatabaseQueues | None
+    ) -> start_store.Store:
+        """Return all files of the store, as the model takes them, and the queues in RocksDB."""
         whole = sizes.index_file
         return start_store.Store(
             segments=self.mapped(loading.segments),
@@ -188,7 +191,11 @@ class StoreFiles:
             indexes=[MappedIndex(e.name, self.place(e), e.size, whole, self._maps) for e in loading.indexes],
             checkpoint=self.head(listing.checkpoint),
             has_ext=has_ext,
-            batch_topics=frozenset(topic for topic, kind in listing.queue_types.items() if kind == topics.BATCH_QUEUE),
+            # In RocksDB a batch has one unit, as any record.
+            batch_topics=frozenset(
+                topic for topic, kind in listing.queue_types.items() if kind == topics.BATCH_QUEUE and database is None
+            ),
+            database=database,
         )
 
 
@@ -211,6 +218,9 @@ def start_settings(settings: PreflightSettings, abnormal: bool, sizes: StoreSize
 # Delayed and timer messages: what the store's files say of them, for the rules in ``storage_format.broker_start``.
 
 
+NOT_IN_ROCKSDB: Final = "what becomes of delayed and timer messages is not worked out for a broker with queues in RocksDB"
+
+
 @dataclass(frozen=True)
 class Delivery:
     """The parts of a store that matter to messages which wait for their time."""
@@ -227,6 +237,10 @@ class Delivery:
 
     def delayed(self, prediction: Prediction) -> tuple[DelayedOutcome, ...]:
         """Return each delay level that has messages, or an offset of its own."""
+        if self.store.database is not None:
+            if any(queue.topic in (topics.SCHEDULE_TOPIC, topics.TIMER_TOPIC) for queue in prediction.queues):
+                self.folders.notes.append(NOT_IN_ROCKSDB)
+            return ()
         queues = {queue.queue: queue for queue in prediction.queues if queue.topic == topics.SCHEDULE_TOPIC}
         kept = kept_offsets(self.folders.config("delayOffset.json"))
         if not queues and not kept:
@@ -284,8 +298,8 @@ class Delivery:
         return [file.path for file in listed if file is not None] + (["timerlog"] if self.listing.timer_log else [])
 
     def timers(self, prediction: Prediction) -> TimerOutcome | None:
-        """Return what becomes of timer messages; None for a broker or a store without them."""
-        if not self.settings.has_timers:
+        """Return what becomes of timer messages; None for a broker or a store without them, and for queues in RocksDB."""
+        if not self.settings.has_timers or self.store.database is not None:
             return None
         head = self.files.head(self.listing.timer_check)
         check = None if head is None else TimerCheckpoint.from_bytes(head)

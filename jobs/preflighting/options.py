@@ -57,6 +57,10 @@ class BrokerSettings:
     """``timerWheelEnable`` (5.x)"""
     simple_queues: bool = False
     """``storeType`` is given, and is not ``defaultRocksDB``"""
+    rocksdb: bool = False
+    """``storeType`` is ``defaultRocksDB``"""
+    rocksdb_separate: bool = False
+    """``useSeparateStorePathForRocksdbCQ`` (5.5.0 on)"""
     notes: tuple[str, ...] = ()
     """what the broker.conf has that matters, and is not taken into account"""
 
@@ -134,8 +138,15 @@ _SWITCHES: Final = {
 """Settings by their names in ``StartSettings``."""
 
 
+_ROCKSDB: Final = "defaultrocksdb"
+
+
 def _is_rocksdb(value: str) -> bool:
-    return "defaultrocksdb" in value.lower()
+    return value.lower() == _ROCKSDB
+
+
+def _names_rocksdb(value: str) -> bool:
+    return _ROCKSDB in value.lower()
 
 
 def _is_set(value: str) -> bool:
@@ -146,9 +157,9 @@ _NOT_KNOWN: Final[Mapping[str, Callable[[str], bool]]] = {
     "enableDLegerCommitLog": is_on,
     "enableControllerMode": is_on,
     "duplicationEnable": is_on,
-    "storeType": _is_rocksdb,
+    "storeType": lambda value: _names_rocksdb(value) and not _is_rocksdb(value),
     "rocksdbCQDoubleWriteEnable": is_on,
-    "combineCQPreferCQType": _is_rocksdb,
+    "combineCQPreferCQType": _names_rocksdb,
     "indexRocksDBEnable": is_on,
     "transRocksDBEnable": is_on,
     "readOnlyCommitLogStorePaths": _is_set,
@@ -167,7 +178,15 @@ _NOTED: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
 }
 
 
-SETTINGS: Final = frozenset({*_NUMBERS, *_SWITCHES, *_NOT_KNOWN, *_NOTED, "timerWheelEnable"})
+_WITH_ROCKSDB: Final[Mapping[str, Callable[[str], bool]]] = {
+    "enableLmq": is_on,
+}
+"""Settings with which a start on queues in RocksDB takes another way."""
+
+
+SETTINGS: Final = frozenset({
+    *_NUMBERS, *_SWITCHES, *_NOT_KNOWN, *_NOTED, *_WITH_ROCKSDB, "timerWheelEnable", "useSeparateStorePathForRocksdbCQ",
+})  # fmt: skip
 """names that a preflight takes, besides those that a build takes"""
 
 
@@ -177,9 +196,12 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     Raises UsageError for a number that is none, and InputError for a way to start that is not followed.
     """
     conf = read_properties(text)
-    odd = [f"{name}={escape(conf[name].strip(), 60)}" for name, matters in _NOT_KNOWN.items() if matters(conf.get(name, ""))]
-    if odd:
-        raise errors.InputError(f"{path}: has {', '.join(odd)}: preflight does not know what such a broker does at its start")
+    rocksdb = _is_rocksdb(conf.get("storeType", ""))
+    not_known = {**_NOT_KNOWN, **({"storeType": _is_rocksdb, **_WITH_ROCKSDB} if rocksdb else {})}
+    odd = [name for name, matters in not_known.items() if matters(conf.get(name, ""))]
+    if odd and not (rocksdb and odd == ["storeType"]):
+        shown = ", ".join(f"{name}={escape(conf[name].strip(), 60)}" for name in odd)
+        raise errors.InputError(f"{path}: has {shown}: preflight does not know what such a broker does at its start")
     sizes = with_index_sizes(settings_of(text, path))
     start: dict[str, int | bool] = {setting: _number(conf, name, path) for name, setting in _NUMBERS.items() if name in conf}
     start |= {setting: is_on(conf[name]) for name, setting in _SWITCHES.items() if name in conf}
@@ -192,7 +214,9 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
         cq_ext=is_on(conf.get("enableConsumeQueueExt", "")),
         start=start,
         timer_wheel=is_on(conf.get("timerWheelEnable", "true")),
-        simple_queues=_is_set(conf.get("storeType", "")),
+        simple_queues=_is_set(conf.get("storeType", "")) and not rocksdb,
+        rocksdb=rocksdb,
+        rocksdb_separate=is_on(conf.get("useSeparateStorePathForRocksdbCQ", "")),
         notes=tuple(notes),
     )
     if "mappedFileSizeTimerLog" in conf:

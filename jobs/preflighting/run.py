@@ -10,6 +10,7 @@ from typing import Any, Final
 from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.preflighting.advice import Commands
+from rocketmq_reindex.jobs.preflighting.database import StoreDatabase
 from rocketmq_reindex.jobs.preflighting.folders import CHANGED, Maps, StoreFolders, TemporarySpool
 from rocketmq_reindex.jobs.preflighting.losses import delivered, earlier_lives, losses, refused, tail_cut, units_behind_log
 from rocketmq_reindex.jobs.preflighting.model import Delivery, StoreFiles, StoreSizes, release_from, sizes_of, start_settings
@@ -17,7 +18,7 @@ from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.first_bytes import no_record
 from rocketmq_reindex.jobs.store.settings import check_no_store, check_plain, meant_by
-from rocketmq_reindex.storage_format import layouts, topics
+from rocketmq_reindex.storage_format import topics
 from rocketmq_reindex.storage_format.broker_start import listing as start_listing, loading as start_loading, on_demand
 from rocketmq_reindex.storage_format.broker_start.predict import predict
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener, UsageError
@@ -249,18 +250,25 @@ class Preflight:
 
     def run(self) -> None:
         """Fill the result. Raises InputError, OSError."""
+        with StoreDatabase(self._settings) as database:
+            self._run(database)
+
+    def _run(self, database: StoreDatabase) -> None:
         settings, result = self._settings, self._result
         listing = self._folders.listing()
+        if database.in_rocksdb:
+            # A broker does not look at folders of topics beside its database.
+            listing = dataclasses.replace(listing, queues=(), ext=())
         sizes = sizes_of(listing, settings.broker, settings.store, self._maps)
         result.release_from = release_from(settings, IndexSizes(sizes.hash_slots, sizes.index_items))
         result.abort = self._folders.has_abort() if settings.abort is None else settings.abort
         if settings.stands_for_another:
             result.notes.append(f"RocketMQ {settings.broker_version}: the start of {settings.release} is worked out")
         result.notes += [*settings.broker.notes, *sizes.notes]
-        self._check_rocksdb()
+        result.notes += database.notes
         check_no_store(settings.commitlogs)
         check_plain(settings.roots, "and preflight does not know what a broker with DLedger does as it starts")
-        if not (listing.segments or listing.queues or listing.indexes):
+        if not (listing.segments or listing.queues or listing.indexes or database.in_rocksdb):
             meant = meant_by(settings.store) or ": name the broker's store"
             raise InputError(f"{result.store}: has no commitlog, no queue and no IndexFile{meant}")
         loading = start_loading.load(listing, sizes.files, settings.release)
@@ -271,13 +279,14 @@ class Preflight:
             "index_items": start.index_items, "recover_max_segments": start.recover_max_segments,
         }  # fmt: skip
         self._note(loading)
-        refusals, delays = self._delays(loading.refusals)
+        refusals, delays = self._delays((*loading.refusals, *database.refusals()))
         batch = topics.BATCH_QUEUE in listing.queue_types.values()
         commands = Commands(settings, sizes, batch, start.lmq)
         if refusals:
             self._refuse(refusals, loading, commands, sizes)
         else:
-            store = self._files.store(listing, loading, sizes, settings.has_ext)
+            queues = database.queues() if database.in_rocksdb else None
+            store = self._files.store(listing, loading, sizes, settings.has_ext and not queues, queues)
             with TemporarySpool() as spool:
                 prediction = predict(store, start, settings.count_limit, spool, self._progress)
             if not prediction.loads:
@@ -287,29 +296,12 @@ class Preflight:
             delivery = Delivery(self._folders, self._files, listing, loading, store, settings, delays, ext_sizes)
             self._fill(prediction, delivery, commands, start.message_index)
         result.notes += self._folders.notes
-        self._check_unchanged(listing)
+        self._check_unchanged(listing, database.in_rocksdb)
         result.exit = ExitStatus.FOUND if result.losses else ExitStatus.DONE
 
     def _folders_of(self) -> StoreFolders:
         settings = self._settings
         return StoreFolders(settings.store, settings.roots, settings.has_timers, settings.has_ext)
-
-    def _check_rocksdb(self) -> None:
-        """Raise InputError for queues of RocksDB, whose start is another."""
-        place = os.path.join(self._settings.store, layouts.QUEUES)
-        names = os.listdir(place) if os.path.isdir(place) else []
-        rocksdb = layouts.rocksdb_files(name for name in names if not os.path.isdir(os.path.join(place, name)))
-        if not rocksdb:
-            return
-        text = f"consumequeue: holds RocksDB's files ({escape(rocksdb[0])})"
-        if not self._settings.broker.simple_queues:
-            raise InputError(
-                f"{text}: a broker with storeType=defaultRocksDB reads its queues there, and preflight does not know "
-                "what its start does; if this broker has another storeType, say so in --broker-conf"
-            )
-        self._result.notes.append(
-            f"{text}, which a broker of this storeType does not read: it starts with the queues in folders"
-        )
 
     def _check_is_log(self, listing: start_listing.Listing, prediction: start_loading.Prediction) -> None:
         """Raise InputError where a start keeps nothing of the log, and its first segment is none of RocketMQ."""
@@ -372,7 +364,7 @@ class Preflight:
         levels, timers = delivery.delayed(prediction), delivery.timers(prediction)
         if timers is not None and timers.lost:
             commands.take_timers(delivery.timer_files)
-        lost = losses(prediction, commands, keeps_index, len(delivery.loading.segments))
+        lost = losses(prediction, commands, keeps_index, len(delivery.loading.segments), delivery.store.database is not None)
         lost_delayed, warned = delivered(levels, timers, commands)
         for name in ("log", "dispatch", "index"):
             part = getattr(prediction, name)
@@ -383,8 +375,9 @@ class Preflight:
         result.losses += [plain(loss) for loss in (*lost, *lost_delayed)]
         result.warnings = [plain(loss) for loss in (*tail_cut(prediction.log), *earlier_lives(prediction.queues), *warned)]
 
-    def _check_unchanged(self, before: start_listing.Listing) -> None:
+    def _check_unchanged(self, before: start_listing.Listing, in_rocksdb: bool) -> None:
         """Raise InputError where a file is another than it was at the beginning."""
-        changed = start_listing.first_change(before, self._folders_of().listing())
+        now = self._folders_of().listing()
+        changed = start_listing.first_change(before, dataclasses.replace(now, queues=(), ext=()) if in_rocksdb else now)
         if changed is not None and not any(refusal["kind"] == "lock-held" for refusal in self._result.refusals):
             raise InputError(f"{escape(os.path.join(self._settings.store, changed))}: {CHANGED}")

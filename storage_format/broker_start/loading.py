@@ -100,6 +100,11 @@ class QueueOutcome:
     moved: int = 0
     """records to which the start gives a unit at a lower queue offset than their own: a group whose offset is between
     the two misses it"""
+    gap_at: int = -1
+    """of a queue in RocksDB the first queue offset between its ends that has no unit: no consumer gets past it; -1 for none,
+    and where units were not counted"""
+    behind_gap: int = 0
+    """units behind it"""
 
 
 @dataclass(frozen=True)
@@ -168,8 +173,10 @@ KINDS: Final = {
     "record-too-large": "a record's size is above 2147483645: the broker makes an array for it first (4.9)",
     "dispatch-stuck": "the broker waits for ever to dispatch a part of the log that is not there (4.9)",
     "light-queue-offset": "with enableLmq and enableMultiDispatch, the start fails on a light queue's offset that is no number",
+    "rocksdb-check-point": "with enableAcceleratedRecovery, RocksDB's check point lies behind the segment to begin in",
+    "rocksdb-two-places": "RocksDB's files lie where useSeparateStorePathForRocksdbCQ says that they do not (5.5)",
 }
-"""What each refusal means; the last six are found by the recovery (``predict``)."""
+"""What each refusal means; the last eight are found by the recovery (``predict``), or concern RocksDB."""
 _NUMBER: Final = re.compile(r"[+-]?\d{1,255}")
 
 

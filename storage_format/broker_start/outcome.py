@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.broker_start import (
     batch_queue_state,
+    database_state,
     index_state,
     kept as start_kept,
     loading,
@@ -29,7 +30,8 @@ from rocketmq_reindex.storage_format.versions import START_RULES
 _QUEUES: Final = 64
 _NUMBERS: Final = tuple(one.name for one in dataclasses.fields(loading.QueueOutcome))[2:]
 """of a queue, all but its name"""
-Queues = Mapping[tuple[str, int], queue_state.QueueState | batch_queue_state.BatchQueueState]
+AnyQueueState = queue_state.QueueState | batch_queue_state.BatchQueueState | database_state.DatabaseQueueState
+Queues = Mapping[tuple[str, int], AnyQueueState]
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ class _KeptCount:
         highest = (offsets + rows.messages[queue_rows]).max(initial=INT64_MIN)
         self._counts[number, _HIGH] = max(self._counts[number, _HIGH], highest)
 
-    def _state(self, number: int) -> queue_state.QueueState | batch_queue_state.BatchQueueState | None:
+    def _state(self, number: int) -> AnyQueueState | None:
         return self._started.queues.get(self._started.reader.queue_name(number))
 
     def _beginning(self, number: int) -> int:
@@ -354,14 +356,16 @@ def _queues(started: Started, count: _KeptCount, segment_size: int) -> Sequence[
         low = low if count.whole and low < INT64_MAX else -1
         hidden = hidden if count.whole else -1
         if queue is None:
-            numbers[row] = 0, 0, 0, 0, low, high, hidden, 0, -1, False, earlier, 0
+            numbers[row] = 0, 0, 0, 0, low, high, hidden, 0, -1, False, earlier, 0, -1, 0
             continue
-        passed, given_from, ends_blank, moved = 0, -1, False, 0
+        passed, given_from, ends_blank, moved, gap_at, behind_gap = 0, -1, False, 0, -1, 0
         if isinstance(queue, queue_state.QueueState):
             (passed, given_from), ends_blank, moved = queue.passed_over(segment_size), queue.ends_blank, queue.moved
+        elif isinstance(queue, database_state.DatabaseQueueState) and count.whole:
+            gap_at, behind_gap = queue.gap()
         numbers[row] = (
             queue.min_offset, queue.max_offset, queue.units_cut, queue.units_added, low, high, hidden, passed,
-            given_from if passed else -1, ends_blank, earlier, moved,
+            given_from if passed else -1, ends_blank, earlier, moved, gap_at, behind_gap,
         )  # fmt: skip
 
     def outcome_of(row: int) -> loading.QueueOutcome:

@@ -1,35 +1,22 @@
-"""What the start of a broker does to a store: ``DefaultMessageStore.load`` and ``start``, until all is dispatched."""
+"""What the start of a broker does to a store: ``DefaultMessageStore.load`` and ``start``, until all is dispatched.
+
+By itself: it chooses among the kinds of start, none of which imports another.
+"""
 
 import dataclasses
-import itertools
-from collections.abc import Sequence
-from typing import Final
-
-import numpy as np
-import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.broker_start import (
-    batch_queue_state,
-    extended_state,
-    index_state,
     kept as start_kept,
     loading,
     outcome as start_outcome,
-    own_units,
     queue_state,
-    record_loop,
-    recovery,
     store as start_store,
 )
-from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
+from rocketmq_reindex.storage_format.broker_start.database_start import DatabaseStart
+from rocketmq_reindex.storage_format.broker_start.one_start import OneStart
 from rocketmq_reindex.storage_format.errors import NoListener, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.record.layout import CRC_NONE
-from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.versions import START_RULES
-
-_HELD: Final = 1 << 20
-"""units of this start in memory, of all queues: 12 bytes each"""
 
 
 def predict(
@@ -48,225 +35,17 @@ def predict(
     where more would have to be, counts are -1. ``spool`` has room for some 120 bytes a record, by default in
     memory; ``progress`` is told how far the work is.
 
-    Raises ValueError for a release that is not one of RELEASES. Mirrors ``DefaultMessageStore.load`` (4.9.8 to 5.5.1).
+    Raises ValueError for a release that is not one of RELEASES, and InputError where what comes of a start on queues in RocksDB
+    depends on which of the broker's threads is first. Mirrors ``DefaultMessageStore.load`` (4.9.8 to 5.5.1).
     """
     if settings.release not in START_RULES:
         raise ValueError(f"no release {settings.release!a}: it is one of {', '.join(START_RULES)}")
     progress = progress or NoListener()
-    run = _Run(store, settings, spool or start_kept.MemorySpool(), progress)
+    kind = OneStart if store.database is None else DatabaseStart
+    run = kind(store, settings, spool or start_kept.MemorySpool(), progress)
     try:
         started = run.start()
     except queue_state.LoadFailure as e:
         return loading.Prediction(settings.release, False, (loading.Refusal(e.kind, e.path, e.detail),))
     outcome = start_outcome.outcome(store, settings, started, count_limit, progress)
     return dataclasses.replace(outcome, ext_short=tuple(run.ext_short), ext_unreadable=tuple(run.ext_unreadable))
-
-
-class _Run:
-    """One start: the queues, the IndexFiles and the log while it goes on."""
-
-    def __init__(
-        self, store: start_store.Store, settings: start_store.StartSettings, spool: start_kept.Spool, progress: ProgressListener
-    ) -> None:
-        self._store, self._settings, self._rules = store, settings, START_RULES[settings.release]
-        self._spool, self._progress = spool, progress
-        self._times, _ = read_checkpoint(store.checkpoint or b"")
-        self._reader = start_store.LogReader(self._rules.line.version, tuple(sorted(store.batch_topics)), progress)
-        self._numbers = own_units.QueueNumbers()
-        self._queues: dict[tuple[str, int], queue_state.QueueState | batch_queue_state.BatchQueueState] = {
-            (folder.topic, folder.queue): self._state_of(folder, start_store.FilesOf(store.queues, number, len(folder.files)))
-            for number, folder in enumerate(store.queues)
-        }
-        self._by_number: list[queue_state.QueueState | batch_queue_state.BatchQueueState] = []
-        self._dispatched_to = np.zeros(0, np.bool_)
-        """whether each of these has been dispatched to"""
-        self._by_queue = start_kept.RowsByQueue(spool)
-        """rows of a log with many queues, which get their units when all are there"""
-        self._without_files = set[int]()
-        self._appended = 0
-        """rows since the units in memory were counted"""
-        self._index = index_state.IndexState(store.indexes, settings, self._times.index, spool)
-        self._dispatched: list[tuple[int, int]] = []
-        self._stopped_at = -1
-        self.ext_short: list[str] = []
-        self.ext_unreadable: list[str] = []
-
-    def _state_of(
-        self, folder: start_store.QueueFolder, files: Sequence[start_store.StoreFile]
-    ) -> queue_state.QueueState | batch_queue_state.BatchQueueState:
-        if folder.batch:
-            return batch_queue_state.BatchQueueState(folder.files, self._settings.batch_cq_file_size, self._spool)
-        return queue_state.QueueState(files, self._settings.cq_file_size, self._spool, self._numbers)
-
-    def start(self) -> start_outcome.Started:
-        """Do what ``load`` and ``start`` of the broker do. Raises LoadFailure where one of them fails, or never ends."""
-        settings, rules = self._settings, self._rules
-        for queue in self._queues.values():
-            queue.recover()
-        self._recover_ext()
-        before = self._max_physic()
-        rows, log = start_kept.KeptRows(self._spool), recovery.KeptLog((), (), settings.segment_size)
-        start, end = recovery.Start(0, 0, False), recovery.End(0, 0, 0)
-        if self._store.segments:
-            choice = recovery.SegmentChoice(self._store.segments, settings, rules, self._times, self._reader)
-            start = choice.start(before)
-
-            def recovered(chunk: record_loop.LogRows) -> None:
-                if settings.abnormal:
-                    self._dispatch(chunk)
-                elif rules.dispatches_while_recovering:
-                    # CommitLog.recoverNormally compares what the record says, and leaves out the one that begins there.
-                    self._dispatch(start_store.chosen(chunk, chunk.phy_offset > before))
-                rows.add(self._reader.whole_rows(chunk))
-
-            self._progress.begin("recover", sum(segment.size for segment in self._store.segments[start.index :]) - start.at)
-            with self._reader.handing_to(recovered):
-                end = recovery.read_log(self._store.segments, start, settings, rules, self._reader)
-            self._append_kept()
-            if (self._max_physic() if rules.cuts_by_new_units else before) >= end.offset:
-                for queue in self._queues.values():
-                    queue.cut(end.offset)
-            log = self._kept(end.offset)
-        else:
-            for queue in self._queues.values():
-                queue.destroy()
-        self._correct_min(log)
-        if not rules.dispatches_while_recovering or settings.recheck_reput:
-            first = max(0, log.min_offset, self._max_physic())
-            self._progress.begin("dispatch", max(0, log.max_offset - first))
-            with self._reader.handing_to(self._dispatch):
-                recovery.reput(log, first, recovery.reading_of(settings, rules)._replace(crc=CRC_NONE), self._reader)
-            self._append_kept()
-            self._correct_min(log)
-        return start_outcome.Started(
-            start=start,
-            end=end,
-            rows=rows,
-            log=log,
-            queues=self._queues,
-            index=self._index,
-            reader=self._reader,
-            dispatched=self._dispatched,
-            stopped_at=self._stopped_at,
-            covered=before,
-        )
-
-    def _recover_ext(self) -> None:
-        """Recover ``consumequeue_ext``. Raises LoadFailure where Java throws."""
-        if not self._store.has_ext:
-            return
-        for folder in self._store.queues:
-            if folder.batch or not folder.files:
-                continue
-            name = f"{folder.topic}/{folder.queue}"
-            try:
-                sizes = self._settings.cq_file_size, self._settings.cq_ext_file_size
-                ext = extended_state.ExtState.recovered(folder, *sizes)
-            except extended_state.ExtDamage as damage:
-                path, detail = f"consumequeue_ext/{name}/{damage.file.name}", f"the unit at byte {damage.at} reaches behind it"
-                raise queue_state.LoadFailure("ext-unit", detail, path) from None
-            if ext.is_short:
-                self.ext_short.append(name)
-            if ext.is_unreadable:
-                self.ext_unreadable.append(name)
-
-    def _max_physic(self) -> int:
-        """Return ``getMaxPhyOffsetInConsumeQueue``."""
-        return max((queue.max_physic for queue in self._queues.values()), default=-1)
-
-    def _kept(self, offset: int) -> recovery.KeptLog:
-        """Return the log as ``MappedFileQueue.truncateDirtyFiles`` leaves it."""
-        size = self._settings.segment_size
-        kept = [segment for segment in self._store.segments if segment.start <= offset]
-        ends = [size if segment.start + size <= offset else offset % size for segment in kept]
-        return recovery.KeptLog(kept, ends, size)
-
-    def _correct_min(self, log: recovery.KeptLog) -> None:
-        for (topic, number), queue in self._queues.items():
-            if isinstance(queue, batch_queue_state.BatchQueueState):
-                queue.correct_min(log.min_offset)
-            else:
-                queue.correct_min(log.min_offset, self._rules, f"consumequeue/{escape(topic)}/{number}")
-
-    def _dispatch(self, rows: record_loop.LogRows) -> None:
-        if not len(rows.at):
-            return
-        stops = np.flatnonzero(rows.flags & record_loop.STOPS)
-        if len(stops):
-            detail = f"the record at offset {rows.at[stops[0]]} gives a light queue an offset that is no number"
-            raise queue_state.LoadFailure("light-queue-offset", detail)
-        records = (rows.flags & record_loop.LIGHT) == 0
-        self._dispatched.append((int(rows.phy_offset.min()), int(np.count_nonzero(records))))
-        self._index.build(rows)
-        self._name_queues(rows.queue[(rows.flags & record_loop.HAS_UNIT) > 0])
-        end = self._units_end(rows)
-        if end < len(rows.at):
-            rows = start_store.chosen(rows, np.arange(end))
-        elsewhere = (rows.at != rows.phy_offset).astype(np.uint8) * record_loop.ELSEWHERE
-        to_queues = start_kept.QueueRows.of(rows._replace(flags=rows.flags | elsewhere), rows.phy_offset)
-        if not self._by_queue.takes(to_queues):
-            self._append(to_queues)
-
-    def _append_kept(self) -> None:
-        """Give the rows that were kept their units."""
-        self._by_queue.hand_over(self._append, "dispatch to queues", self._progress)
-
-    def _append(self, rows: start_kept.QueueRows) -> None:
-        for number, own in start_kept.by_queue(rows):
-            queue = self._by_number[number]
-            if number in self._without_files:
-                continue
-            if isinstance(queue, queue_state.QueueState):
-                elsewhere = (rows.flags[own] & record_loop.ELSEWHERE) > 0
-                queue.append(rows.at[own], rows.size[own], rows.offset[own], elsewhere)
-            else:
-                queue.append(rows.at[own], rows.size[own], rows.offset[own], rows.messages[own])
-        self._appended += len(rows.queue)
-        # To count them asks each queue.
-        if self._appended >= _HELD // 8:
-            self._appended = 0
-            self._spill()
-
-    def _spill(self) -> None:
-        """Where too many units are in memory, put those of the queues with most of them into the spool."""
-        rooms = np.fromiter((queue.room for queue in self._queues.values()), np.int64, len(self._queues))
-        if rooms.sum() > _HELD:
-            is_large = rooms * np.count_nonzero(rooms) >= _HELD // 2
-            for queue in itertools.compress(self._queues.values(), is_large.tolist()):
-                queue.spill()
-
-    def _units_end(self, rows: record_loop.LogRows) -> int:
-        """Return the number of the row from which on no queue gets a unit.
-
-        Where a queue's file cannot be made, a broker tries 30 times, a second each, and then puts no unit any more
-        (``ConsumeQueue.putMessagePositionInfoWrapper``, ``RunningFlags.makeLogicsQueueError``). A light queue's it passes over.
-        """
-        if self._stopped_at >= 0:
-            return 0
-        if self._without_files:
-            fails = np.isin(rows.queue, list(self._without_files)) & (
-                (rows.flags & (record_loop.HAS_UNIT | record_loop.LIGHT)) == record_loop.HAS_UNIT
-            )
-            if fails.any():
-                end = int(np.argmax(fails))
-                self._stopped_at = int(rows.at[end])
-                return end
-        return len(rows.at)
-
-    def _name_queues(self, numbers: npt.NDArray[np.int32]) -> None:
-        """Have a state for each queue up to the highest number, and count those numbered among the store's."""
-        for new in range(len(self._by_number), int(numbers.max(initial=-1)) + 1):
-            topic, queue = self._reader.queue_name(new)
-            batch = self._rules.line.batch_queues and topic in self._store.batch_topics
-            made = self._queues.get((topic, queue))
-            self._by_number.append(
-                made if made is not None else self._state_of(start_store.QueueFolder(topic, queue, (), batch), ())
-            )
-            if "\0" in topic:
-                # A broker cannot make its files: Java opens no such path.
-                self._without_files.add(new)
-        room = np.zeros(len(self._by_number) - len(self._dispatched_to), np.bool_)
-        self._dispatched_to = np.concatenate((self._dispatched_to, room))
-        for number in np.unique(numbers[~self._dispatched_to[numbers]]).tolist():
-            self._queues.setdefault(self._reader.queue_name(number), self._by_number[number])
-        self._dispatched_to[numbers] = True

@@ -6,6 +6,7 @@ from typing import Final
 
 from rocketmq_reindex.storage_format.broker_start import queue_state, record_loop, store
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import layout as r
@@ -73,11 +74,8 @@ class SegmentChoice:
 
     def start(self, max_physic: int) -> Start:
         """Return where it begins; ``max_physic`` is the highest max physic offset of the queues. Raises LoadFailure."""
-        settings, rules, times = self._settings, self._rules, self._times
-        if settings.abnormal and rules.logics_offset and settings.accelerated and times.physic > 0 and times.logics_offset <= 0:
-            raise queue_state.LoadFailure(
-                "checkpoint-logics-offset", "without logicsPhysicalOffset nothing is accelerated", "checkpoint"
-            )
+        settings, rules = self._settings, self._rules
+        self._check()
         if not settings.abnormal and not rules.dispatches_while_recovering:
             return Start(max(0, len(self._segments) - 3), 0, False)
         segments_left = len(self._segments) + 1
@@ -92,14 +90,27 @@ class SegmentChoice:
                 limited = True
                 break
             index -= 1
-        at = 0
-        if settings.abnormal and rules.logics_offset and settings.accelerated:
-            at = max(0, times.logics_offset - self._segments[index].start)
-            if at > self._segments[index].size:
-                raise queue_state.LoadFailure(
-                    "checkpoint-logics-offset", f"{times.logics_offset} is behind the log's end", "checkpoint"
-                )
-        return Start(index, at, limited)
+        return Start(index, self._first_byte(self._segments[index], max_physic), limited)
+
+    def _check(self) -> None:
+        """Raise LoadFailure where the recovery ends before it begins."""
+        settings, rules, times = self._settings, self._rules, self._times
+        if settings.abnormal and rules.logics_offset and settings.accelerated and times.physic > 0 and times.logics_offset <= 0:
+            raise queue_state.LoadFailure(
+                "checkpoint-logics-offset", "without logicsPhysicalOffset nothing is accelerated", "checkpoint"
+            )
+
+    def _first_byte(self, segment: store.StoreFile, _max_physic: int) -> int:
+        """Return the byte of a segment in which the recovery begins. Raises LoadFailure."""
+        times = self._times
+        if not (self._settings.abnormal and self._rules.logics_offset and self._settings.accelerated):
+            return 0
+        at = max(0, times.logics_offset - segment.start)
+        if at > segment.size:
+            raise queue_state.LoadFailure(
+                "checkpoint-logics-offset", f"{times.logics_offset} is behind the log's end", "checkpoint"
+            )
+        return at
 
     def _matches(self, segment: store.StoreFile, max_physic: int) -> bool:
         """Return ``isMappedFileMatchedRecover``."""
@@ -130,6 +141,43 @@ class SegmentChoice:
         if not rules.logics_offset:
             return time <= times.lowest_time
         return time <= times.logics if times.logics_offset <= 0 else phy_offset <= times.logics_offset
+
+
+class DatabaseSegmentChoice(SegmentChoice):
+    """Chooses it for a broker that keeps its queues in RocksDB: by their check point."""
+
+    def _check(self) -> None:
+        """Nothing: the checkpoint's logicsPhysicalOffset is not looked at."""
+
+    def _first_byte(self, segment: store.StoreFile, _max_physic: int) -> int:
+        settings, rules, max_physic = self._settings, self._rules, _max_physic
+        if not settings.accelerated or not rules.first_record_parses or (rules.logics_offset and not settings.abnormal):
+            return 0
+        at = max_physic - segment.start
+        if at > segment.size:
+            raise queue_state.LoadFailure(
+                "rocksdb-check-point", f"{max_physic} is behind the segment in which the recovery begins", "consumequeue"
+            )
+        if at < 0 and not settings.abnormal:
+            # CommitLog.recoverNormally of 5.3.4 and 5.4.0 counts the log's end from a negative byte on.
+            raise InputError(
+                f"with enableAcceleratedRecovery the check point in RocksDB, {max_physic}, is in front of the log's first byte "
+                f"at {segment.start}, and preflight does not know where the broker then cuts the log"
+            )
+        return max(0, at)
+
+    def _matches(self, segment: store.StoreFile, max_physic: int) -> bool:
+        settings, rules, times = self._settings, self._rules, self._times
+        if not rules.first_record_parses:
+            if not settings.abnormal:
+                return segment.start <= max_physic
+            magic = int32_at(segment.data, r.AT_MAGIC)
+            return magic in (r.MAGIC_V1, r.MAGIC_V2) and int64_at(segment.data, r.AT_PHYSICAL_OFFSET) <= max_physic
+        rec = self._reader.first_record(segment.data, reading_of(settings, rules))
+        if rec is None or rec[0] == 0:
+            return False
+        is_behind = settings.message_index and settings.message_index_safe and rec[0] > times.index
+        return not is_behind and rec[1] <= max_physic
 
 
 def read_segment(

@@ -26,12 +26,19 @@ class Base:
 
 def make_base(real: RealStores, path: Path, seed: int) -> Base:
     """A store of 2 to 14 segments. One seed, one log; the names of its IndexFiles are of the clock."""
+    sizes = random_base(real.release, path, seed)
+    complete(real, path, sizes)
+    return Base(path, sizes)
+
+
+def random_base(release: str, path: Path, seed: int) -> Sizes:
+    """Write the log of such a store, and return its sizes."""
     rng = random.Random(seed)
     sizes = random_sizes(rng)
     segments = rng.randrange(2, 15) if sizes.segment < 1 << 16 else rng.randrange(2, 7)
     body = rng.choice((60, 300, 700))
     features = {feature for feature in sorted(FEATURES - LEFT_OUT) if rng.random() < 0.35}
-    if real.release.startswith("4."):
+    if release.startswith("4."):
         features -= {"v2"}
     first = sizes.segment * rng.choice((0, 0, 0, 1, 7, 1000))
     records = int((segments - 0.5) * sizes.segment / (200 + body * 0.6))
@@ -39,8 +46,7 @@ def make_base(real: RealStores, path: Path, seed: int) -> Base:
         path / "commitlog", seed, records=records, segment_size=sizes.segment, first_offset=first,
         features=features, topics=rng.randrange(1, 5), queues=rng.randrange(1, 4), biggest_body=body,
     )  # fmt: skip
-    complete(real, path, sizes)
-    return Base(path, sizes)
+    return sizes
 
 
 def complete(real: RealStores, path: Path, sizes: Sizes, more: Mapping[str, str] = MappingProxyType({})) -> None:

@@ -15,6 +15,8 @@ from tests.preflight.real import RealQueue, RealStart
 BLANK = 2**31 - 1
 """the size in units that ConsumeQueue.fillPreBlank writes"""
 NO_QUEUE = RealQueue(0, 0, ())
+NO_UNIT = -2
+"""in the place of a message: the store finds no unit"""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,37 @@ def compare(said: Mapping[str, Any], real: Outcome) -> Comparison:
     _log(found, said["log"], real)
     _dispatch(found, said["dispatch"], real)
     _queues(found, said["queues"], real)
+    _index(found, said["index"], real)
+    return found
+
+
+def compare_database(said: Mapping[str, Any], real: Outcome, ends: Mapping[tuple[str, int], int]) -> Comparison:
+    """The same of a store whose queues are in RocksDB: units are those that were served, and ``ends`` are the max offsets that
+    the database had before."""
+    found = Comparison()
+    found.hold("release", real.release, said["release"])
+    found.hold("abort", real.abnormal, said["abort"])
+    found.hold("loads", real.told.loads and not real.told.behind, said["loads"])
+    if not (real.told.loads and not real.told.behind and said["loads"]):
+        return found
+    assert real.told.queues is not None
+    _log(found, said["log"], real)
+    _dispatch(found, said["dispatch"], real)
+    by_name = {(one["topic"], one["queue"]): one for one in said["queues"]}
+    for queue in _all_queues(real):
+        one, told = by_name.pop(queue, None), real.told.queues.get(queue, NO_QUEUE)
+        if one is None:
+            found.hold("queues", (0, 0), (told.min_offset, told.max_offset), _name(queue))
+            continue
+        _ends(found, one, told, queue)
+        cut = max(0, ends.get(queue, 0) - max(0, told.max_offset))
+        found.hold("queue.units_cut", cut, one["units_cut"], _name(queue))
+        if one["hidden"] >= 0:
+            _of_log(found, one, told, real, queue)
+            gap = told.served.index(NO_UNIT) if NO_UNIT in told.served else -1
+            behind = sum(place != NO_UNIT for place in told.served[gap:]) if gap >= 0 else 0
+            found.hold("queue.gap", (gap if gap < 0 else told.min_offset + gap, behind), (one["gap_at"], one["behind_gap"]))
+    found.hold("queues left", [], sorted(by_name))
     _index(found, said["index"], real)
     return found
 
@@ -192,8 +225,7 @@ def _name(queue: tuple[str, int]) -> str:
 
 def _queue(found: Comparison, said: Mapping[str, Any], told: RealQueue, real: Outcome, queue: tuple[str, int]) -> None:
     name = _name(queue)
-    found.hold("queue.min_offset", told.min_offset, said["min_offset"], name)
-    found.hold("queue.max_offset", told.max_offset, said["max_offset"], name)
+    _ends(found, said, told, queue)
     before, after = _valid(real.before.units.get(queue, {})), _valid(_after(real, queue))
     # A unit that is cut and written again is the same on the disk: so the sum of both, and units from where the new ones begin.
     found.hold("queue.units_added-units_cut", len(after) - len(before), said["units_added"] - said["units_cut"], name)
@@ -203,13 +235,23 @@ def _queue(found: Comparison, said: Mapping[str, Any], told: RealQueue, real: Ou
     found.hold("queue.units_cut", True, said["units_cut"] >= len(gone), name)
     if said["hidden"] < 0:
         return
-    hidden = _hidden(real, queue)
-    found.hold("queue.hidden", len(hidden), said["hidden"], name)
-    earlier = {record.offset for record in _earlier(real, queue)}
-    found.hold("queue.earlier_lives", len(earlier), said["earlier_lives"], name)
     places = {record.offset: record.queue_offset for record in real.of_queues.get(queue, [])}
     moved = [at for at in new if places.get(after[at][0], -1) > at]
     found.hold("queue.moved", len(moved), said["moved"], name)
+    _of_log(found, said, told, real, queue)
+
+
+def _ends(found: Comparison, said: Mapping[str, Any], told: RealQueue, queue: tuple[str, int]) -> None:
+    found.hold("queue.min_offset", told.min_offset, said["min_offset"], _name(queue))
+    found.hold("queue.max_offset", told.max_offset, said["max_offset"], _name(queue))
+
+
+def _of_log(found: Comparison, said: Mapping[str, Any], told: RealQueue, real: Outcome, queue: tuple[str, int]) -> None:
+    """What is said of a queue's records in the log."""
+    name, hidden = _name(queue), _hidden(real, queue)
+    found.hold("queue.hidden", len(hidden), said["hidden"], name)
+    earlier = {record.offset for record in _earlier(real, queue)}
+    found.hold("queue.earlier_lives", len(earlier), said["earlier_lives"], name)
     records = [record for record in real.of_queues.get(queue, []) if record.offset not in earlier]
     numbers = [record.queue_offset for record in records]
     found.hold("queue.log_min", min(numbers, default=-1), said["log_min"], name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,11 +15,14 @@ HEAP = "3g"
 """A store makes room for a record as large as its first bytes say, up to 2 GiB."""
 LIFETIME = 150
 """Starts in one JVM: a store that does not load leaves some of its parts behind."""
+ROCKSDB_LIFETIME = 40
+"""The same of stores with RocksDB, which go on until the JVM ends."""
 
 
 @dataclass(frozen=True)
 class RealQueue:
-    """``served``: where the message at each offset from ``min_offset`` to ``max_offset`` lies; -1 where there is none."""
+    """``served``: where the message at each offset from ``min_offset`` to ``max_offset`` lies; -1 where there is none, -2 where
+    the store finds no unit."""
 
     min_offset: int
     max_offset: int
@@ -59,9 +62,9 @@ class RealStart:
 class RealStores:
     """A JVM with the store of one release, begun anew after some starts. Use as a context manager."""
 
-    def __init__(self, release: str, scratch: Path) -> None:
+    def __init__(self, release: str, scratch: Path, lifetime: int = LIFETIME) -> None:
         self.release = release
-        self._scratch = scratch
+        self._scratch, self._lifetime = scratch, lifetime
         self._starts = 0
         self._program: Program | None = None
 
@@ -78,7 +81,7 @@ class RealStores:
 
     def start(self, path: Path, conf: Conf) -> RealStart:
         """Start the store in ``path``. It stays open until ``leave`` or ``close``."""
-        if self._starts % LIFETIME == 0:
+        if self._starts % self._lifetime == 0:
             self._end()
         if self._program is None:
             self._scratch.mkdir(parents=True, exist_ok=True)
@@ -92,10 +95,11 @@ class RealStores:
         told = self._program.step("put", path, seed, count, *(f"{_hex(topic)}/{queue}" for topic, queue in queues))
         return [RealPut(_text(topic), *rest) for topic, *rest in json.loads(told)]
 
-    def look(self, path: Path) -> RealStart:
-        """What the store in ``path`` says of itself now."""
+    def look(self, path: Path, queues: Iterable[tuple[str, int]] = ()) -> RealStart:
+        """What the store in ``path`` says of itself now. Of queues in RocksDB it knows only those that somebody names."""
         assert self._program
-        return _read(json.loads(self._program.step("look", path)))
+        words = [f"{_hex(topic)}/{queue}" for topic, queue in queues]
+        return _read(json.loads(self._program.step("look", path, *words, patience=120)))
 
     def read(self, path: Path) -> dict[tuple[str, int], list[int]]:
         """Where the messages lie that a consumer from each queue's min offset on is given, in the order in which they come."""

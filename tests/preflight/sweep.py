@@ -75,26 +75,26 @@ def try_store(real: RealStores, base: Base, scratch: Path, seed: int) -> tuple[S
     said = predict(store, real.release, spoilt.conf, scratch)
     before = read_disk(store, base.sizes.hash_slots)
     log = read_log(store / "commitlog", real.release, spoilt.conf.flag("checkCRCOnRecover", True))
-    last = _last_bytes(store)
+    last = last_bytes(store)
     told = real.start(store, spoilt.conf)
     after = read_disk(store, base.sizes.hash_slots)
     if told.loads:
         real.leave(store)
     shutil.rmtree(store, ignore_errors=True)
-    end, filler = _end_of(last, told.max_offset)
+    end, filler = end_of(last, told.max_offset)
     indexed = spoilt.conf.flag("messageIndexEnable", True)
     reputs = real.release.startswith("4.") or spoilt.conf.flag("recheckReputOffsetFromCq", False)
     return spoilt, said, Outcome(real.release, spoilt.abnormal, told, before, after, log, end, filler, indexed, reputs)
 
 
-def _last_bytes(store: Path) -> list[tuple[int, bytes]]:
+def last_bytes(store: Path) -> list[tuple[int, bytes]]:
     """(offset of its first byte, bytes up to the last that is not zero) of each segment."""
     folder = store / "commitlog"
     paths = sorted(path for path in folder.iterdir() if path.is_file() and path.name.isdigit()) if folder.is_dir() else []
     return [(int(path.name), path.read_bytes().rstrip(b"\0")) for path in paths if path.stat().st_size]
 
 
-def _end_of(segments: list[tuple[int, bytes]], max_offset: int) -> tuple[int, bool]:
+def end_of(segments: list[tuple[int, bytes]], max_offset: int) -> tuple[int, bool]:
     """Where the last byte of a log ends that is not zero, and whether a filler stands at ``max_offset`` in its last segment."""
     used = [(start, data) for start, data in segments if data]
     if not used:

@@ -101,7 +101,9 @@ def test_options_win(tmp_path: Path) -> None:
     ("mappedFileSizeTimerLog=\\u0007", UsageError, r"is \x07, not a number"),
     ("enableDLegerCommitLog=true", InputError, "has enableDLegerCommitLog=true: preflight does not know"),
     ("enableControllerMode=true\nduplicationEnable=true", InputError, "enableControllerMode=true, duplicationEnable=true"),
-    ("storeType=defaultRocksDB", InputError, "preflight does not know"),
+    ("storeType=defaultRocksDB\nenableLmq=true", InputError, "storeType=defaultRocksDB, enableLmq=true: preflight does not"),
+    ("storeType=default;defaultRocksDB", InputError, "preflight does not know"),
+    ("rocksdbCQDoubleWriteEnable=true", InputError, "preflight does not know"),
     ("readOnlyCommitLogStorePaths=/ro", InputError, "preflight does not know"),
 ])  # fmt: skip
 def test_brokers_that_preflight_does_not_know(text: str, kind: type[ReindexError], said: str, tmp_path: Path) -> None:

@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.commands import preflight
 from rocketmq_reindex.jobs.preflighting import run
 from rocketmq_reindex.jobs.preflighting.options import preflight_settings
 from rocketmq_reindex.jobs.preflighting.run import PreflightResult, lines_of
 from rocketmq_reindex.storage_format.broker_start.predict import predict
 from rocketmq_reindex.storage_format.errors import NoListener
+from tests.golden.stores import unpack
 from tests.tools.encode import EPOCH
 from tests.tools.local_engine import local_build
 from tests.unit.jobs.preflighting.told import SIZES, error_of, kinds, state_of, told
@@ -168,9 +170,31 @@ def test_a_log_that_changes_meanwhile(store: Path, monkeypatch: pytest.MonkeyPat
 
 def test_rocksdb(store: Path, tmp_path: Path) -> None:
     (store / "consumequeue" / "CURRENT").write_text("MANIFEST-000005\n")
-    assert "storeType=defaultRocksDB" in error_of(store)
+    assert "say by broker_conf which of them the broker reads" in error_of(store)
     (tmp_path / "broker.conf").write_text("storeType=default\n")
     assert any("RocksDB" in note for note in told(store, broker_conf=tmp_path / "broker.conf").notes)
+    (tmp_path / "broker.conf").write_text("storeType=defaultRocksDB\n")
+    assert "RocksDB cannot read it" in error_of(store, broker_conf=tmp_path / "broker.conf")
+    with pytest.raises(rr.InputError, match=r"4\.9\.8 has no such store"):
+        told(store, "4.9.8", broker_conf=tmp_path / "broker.conf")
+
+
+@pytest.mark.parametrize("name", ["rocksdb-5.3", "rocksdb-5.5"])
+def test_a_database_of_a_real_broker(name: str, tmp_path: Path) -> None:
+    """Without a broker.conf a store whose queues are in RocksDB alone is taken for one of a broker that reads them."""
+    place = unpack(name, tmp_path).path
+    for topic in (place / "consumequeue").iterdir():
+        if topic.is_dir():
+            shutil.rmtree(topic)
+    before = state_of(place)
+    found = told(place, "5.3.3" if name == "rocksdb-5.3" else "5.5.1")
+    assert (found.loads, [queue["max_offset"] > 0 for queue in found.queues]) == (True, [True] * 4)
+    assert any("storeType=defaultRocksDB" in note for note in found.notes)
+    # The broker of 5.3 began with an empty database: it passed over the record at offset 0.
+    assert kinds(found) == ([] if name == "rocksdb-5.5" else ["records-hidden", "index-items-missing"])
+    assert state_of(place) == before
+    os.rename(place / "consumequeue", place / "consumequeue_rocksdb")
+    assert [queue["max_offset"] for queue in told(place, "5.5.1").queues] == [queue["max_offset"] for queue in found.queues]
 
 
 def test_the_checkpoint_of_an_accelerated_recovery(store: Path, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.store.CommitLogDispatcher;
 import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.GetMessageResult;
+import org.apache.rocketmq.store.GetMessageStatus;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 
 /** Starts stores as they stand, under any settings, and tells what came of it: of the log, of what was dispatched, of each queue. */
@@ -30,6 +31,8 @@ final class Start {
     private static final long STALL = TimeUnit.SECONDS.toNanos(4);
     /** Messages that a consumer asks for at a time (DefaultMQPushConsumer.pullBatchSize). */
     private static final int PULLED = 32;
+    /** In the place of a message: the store finds no unit. */
+    private static final long NO_UNIT = -2;
     /** Offsets of one queue that are asked for. */
     private static final long MOST_ASKED = 100_000;
 
@@ -63,14 +66,14 @@ final class Start {
     }
 
     public static void main(String[] argv) {
-        String steps = "start NAME DIR [SETTING=VALUE ...], put NAME SEED COUNT TOPIC/QUEUE ..., look NAME, read NAME, find NAME TOPIC KEY ..., "
+        String steps = "start NAME DIR [SETTING=VALUE ...], put NAME SEED COUNT TOPIC/QUEUE ..., look NAME [TOPIC/QUEUE ...], read NAME, find NAME TOPIC KEY ..., "
             + "leave NAME, close NAME";
         Main.run("usage: Start   (steps on stdin: " + steps + ")", () -> {
             Start start = new Start();
             CrashSteps.run(Map.of(
                 "start", words -> start.start(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
                 "put", words -> start.put(words.get(0), words.subList(1, words.size())),
-                "look", words -> start.look(words.get(0)),
+                "look", words -> start.look(words.get(0), words.subList(1, words.size())),
                 "read", words -> start.read(words.get(0)),
                 "find", words -> Puts.find(start.stores.get(words.get(0)).store(), words.subList(1, words.size())),
                 "leave", words -> start.leave(words.get(0)),
@@ -100,7 +103,7 @@ final class Start {
             return "{\"loads\": false, \"reason\": \"" + hex(cause.toString()) + "\"}";
         }
         stores.put(name, new Started(store, recorder, group, root));
-        return look(name);
+        return look(name, List.of());
     }
 
     /** Puts messages of a seed: see Puts. */
@@ -109,13 +112,13 @@ final class Start {
         return puts.put(Integer.parseInt(words.get(1)), words.subList(2, words.size()));
     }
 
-    /** What a started store says of itself when all is dispatched. */
-    private String look(String name) throws Exception {
+    /** What a started store says of itself when all is dispatched; of RocksDB's queues only of those named, topics as hex of UTF-8. */
+    private String look(String name, List<String> named) throws Exception {
         OracleStore store = stores.get(name).store();
         Recorder recorder = stores.get(name).recorder();
         long behind = dispatched(store, recorder);
         return String.format(Locale.ROOT, "{\"loads\": true, \"min\": %d, \"max\": %d, \"behind\": %d, \"dispatched\": %s, \"queues\": [%s]}",
-            store.getMinPhyOffset(), store.getMaxPhyOffset(), behind, recorder.json(), queues(store));
+            store.getMinPhyOffset(), store.getMaxPhyOffset(), behind, recorder.json(), queues(store, named));
     }
 
     private static OracleStore begin(MessageStoreConfig config, Path root, Recorder recorder) throws Exception {
@@ -158,7 +161,7 @@ final class Start {
         long moved = System.nanoTime();
         for (long before = Long.MAX_VALUE; ; ) {
             long behind = store.dispatchBehindBytes();
-            if (behind <= 0) {
+            if (behind <= 0 && !store.holdsUnits()) {
                 return 0;
             }
             long seen = behind + recorder.records;
@@ -174,12 +177,21 @@ final class Start {
         }
     }
 
-    /** Of each queue [topic as hex of UTF-8, id, min offset, max offset, [where the message at each offset between lies, or -1]]. */
-    private static String queues(OracleStore store) throws Exception {
+    /**
+     * Of each queue [topic as hex of UTF-8, id, min offset, max offset, [where the message at each offset between lies, or -1; or
+     * NO_UNIT where the store says that it finds no unit]].
+     */
+    private static String queues(OracleStore store, List<String> named) throws Exception {
         StringBuilder all = new StringBuilder();
-        Map<String, ? extends Map<Integer, ?>> table = new TreeMap<>(store.getConsumeQueueTable());
-        for (Map.Entry<String, ? extends Map<Integer, ?>> topic : table.entrySet()) {
-            for (int queue : new TreeSet<>(topic.getValue().keySet())) {
+        Map<String, TreeSet<Integer>> table = new TreeMap<>();
+        store.getConsumeQueueTable().forEach((topic, queues) -> table.put(topic, new TreeSet<>(queues.keySet())));
+        for (String one : named) {
+            int slash = one.indexOf('/');
+            String topic = new String(HexFormat.of().parseHex(one.substring(0, slash)), StandardCharsets.UTF_8);
+            table.computeIfAbsent(topic, key -> new TreeSet<>()).add(Integer.valueOf(one.substring(slash + 1)));
+        }
+        for (Map.Entry<String, TreeSet<Integer>> topic : table.entrySet()) {
+            for (int queue : topic.getValue()) {
                 all.append(all.isEmpty() ? "" : ", ").append(queue(store, topic.getKey(), queue));
             }
         }
@@ -187,6 +199,8 @@ final class Start {
     }
 
     private static String queue(OracleStore store, String topic, int queue) throws Exception {
+        // RocksDB's queues correct it when they are asked, and may say it only when they are asked again.
+        store.getMinOffsetInQueue(topic, queue);
         long min = store.getMinOffsetInQueue(topic, queue);
         long max = store.getMaxOffsetInQueue(topic, queue);
         StringBuilder places = new StringBuilder();
@@ -239,20 +253,29 @@ final class Start {
     }
 
     private static long place(OracleStore store, String topic, int queue, long at) {
-        GetMessageResult result = store.getMessage("group", topic, queue, at, 1, null);
+        GetMessageResult result;
+        try {
+            result = store.getMessage("group", topic, queue, at, 1, null);
+        } catch (NullPointerException e) {
+            // 5.4 and later, of RocksDB's queues, at an offset without a unit and at the one before it: RocksDBReusableIterator.next
+            return store.placeByUnit(topic, queue, at, NO_UNIT);
+        }
         try {
             for (ByteBuffer message : result.getMessageBufferList()) {
                 return message.remaining() >= PHYSICAL_OFFSET + Long.BYTES ? message.getLong(PHYSICAL_OFFSET) : -1;
             }
-            return -1;
+            return result.getStatus() == GetMessageStatus.OFFSET_FOUND_NULL ? NO_UNIT : -1;
         } finally {
             result.release();
         }
     }
 
-    /** Ends a store in the background: its folder is wanted no more. */
+    /** Ends a store in the background: its folder is wanted no more. One with RocksDB goes on until the JVM ends. */
     private String leave(String name) {
-        end(stores.remove(name));
+        Started started = stores.remove(name);
+        if (!started.store().inRocksDB()) {
+            end(started);
+        }
         return "left";
     }
 
@@ -268,8 +291,10 @@ final class Start {
 
     private static FutureTask<Void> end(Started started) {
         FutureTask<Void> task = new FutureTask<>(() -> {
-            // What the store waits for when it ends, some seconds, nobody needs here.
-            Thread.currentThread().interrupt();
+            // What the store waits for when it ends, some seconds, nobody needs here; but RocksDB's threads die with the JVM.
+            if (!started.store().inRocksDB()) {
+                Thread.currentThread().interrupt();
+            }
             started.store().shutdown();
             return null;
         });

@@ -36,6 +36,21 @@ final class OracleStore extends DefaultMessageStore {
         getCommitLog().getTopicQueueTable().computeIfPresent(topic + "-" + queue, (key, next) -> Math.max(0, next + by));
     }
 
+    /** It has no queues in RocksDB. */
+    boolean inRocksDB() {
+        return false;
+    }
+
+    /** It has no such queues as those of RocksDB. */
+    boolean holdsUnits() {
+        return false;
+    }
+
+    /** Its queues have no such offsets. */
+    long placeByUnit(String topic, int queue, long at, long none) {
+        return -1;
+    }
+
     boolean canTruncate() {
         return false;
     }

@@ -1,20 +1,26 @@
 package oracle;
 
 import java.io.IOException;
+import java.lang.reflect.Field;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Collection;
+import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentMap;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.SystemClock;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.remoting.protocol.RemotingSerializable;
 import org.apache.rocketmq.remoting.protocol.body.TopicConfigSerializeWrapper;
 import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.SelectMappedBufferResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
 import org.apache.rocketmq.store.queue.ConsumeQueueStoreInterface;
+import org.apache.rocketmq.store.queue.CqUnit;
 import org.apache.rocketmq.store.queue.RocksDBConsumeQueueStore;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
@@ -72,6 +78,53 @@ final class OracleStore extends DefaultMessageStore {
             message.setTopic(topic);
             message.setQueueId(queue);
             getQueueStore().increaseQueueOffset(message, (short) Math.max(-next, by));
+        }
+    }
+
+    /** Whether it keeps queues in RocksDB, too. */
+    boolean inRocksDB() {
+        return getMessageStoreConfig().isEnableRocksDBStore() || getMessageStoreConfig().isRocksdbCQDoubleWriteEnable();
+    }
+
+    /** Whether there are units that RocksGroupCommitService has not put yet. */
+    boolean holdsUnits() {
+        ConsumeQueueStoreInterface queues = getQueueStore();
+        if (queues.getClass().getSimpleName().equals("CombineConsumeQueueStore")) {
+            queues = (ConsumeQueueStoreInterface) field(queues, "rocksDBConsumeQueueStore");
+        }
+        if (!(queues instanceof RocksDBConsumeQueueStore)) {
+            return false;
+        }
+        Object service = field(queues, "groupCommitService");
+        for (String one : List.of("buffer", "requests", "buffer", "requests")) {
+            if (!((Collection<?>) field(service, one)).isEmpty()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Where the message lies to which a unit leads, by its own word; -1 where there is none, {@code none} without a unit. */
+    long placeByUnit(String topic, int queue, long at, long none) {
+        CqUnit unit = getConsumeQueue(topic, queue).get(at);
+        SelectMappedBufferResult found = unit == null ? null : getCommitLog().getMessage(unit.getPos(), unit.getSize());
+        if (found == null) {
+            return unit == null ? none : -1;
+        }
+        try {
+            return found.getByteBuffer().getLong(MessageDecoder.MESSAGE_PHYSIC_OFFSET_POSITION);
+        } finally {
+            found.release();
+        }
+    }
+
+    private static Object field(Object owner, String name) {
+        try {
+            Field field = owner.getClass().getDeclaredField(name);
+            field.setAccessible(true);
+            return field.get(owner);
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException(e);
         }
     }
 

@@ -1,0 +1,154 @@
+"""``python -m tests.preflight.database_sweep``: spoilt stores of brokers with storeType=defaultRocksDB, predicted and started.
+
+    python -m tests.preflight.database_sweep [--count 300] [--seed S] [--version 5.3.3,5.4.0,5.5.0,5.5.1]
+
+Exit status 0: every statement holds; 1: some do not, each told with the seed of its store.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rocketmq_reindex.udfs.queue_database import QueueDatabase
+from tests.preflight import spoil_database, spoil_log, spoil_rest
+from tests.preflight.bases import Base, complete, random_base
+from tests.preflight.compare import Comparison, Outcome, compare_database
+from tests.preflight.disk import Disk, Queue, read_disk
+from tests.preflight.log_walk import read_log
+from tests.preflight.predicted import predict
+from tests.preflight.real import ROCKSDB_LIFETIME, RealStores
+from tests.preflight.seeds import based
+from tests.preflight.settings import Conf, Sizes, random_flags
+from tests.preflight.spoil import LAST, Deed, Spoilt
+from tests.preflight.spoiling import Spoiler, Stores
+from tests.preflight.sweep import PER_BASE, Judged, end_of, last_bytes
+
+VERSIONS = ("5.3.3", "5.4.0", "5.5.0", "5.5.1")
+ROCKSDB = {"storeType": "defaultRocksDB"}
+KINDS: Sequence[tuple[float, Sequence[Deed]]] = (
+    (4.0, spoil_database.LOST), (3.0, spoil_database.DAMAGED), (2.5, spoil_log.DAMAGED), (2.0, spoil_log.SEGMENTS),
+    (1.0, spoil_rest.CHECKPOINT), (1.0, spoil_rest.INDEX),
+)  # fmt: skip
+
+
+def make_base(real: RealStores, path: Path, seed: int) -> Base:
+    """A store of a broker with RocksDB, all of whose log is dispatched."""
+    sizes = random_base(real.release, path, seed)
+    complete(real, path, sizes, ROCKSDB | {"recheckReputOffsetFromCq": "true"})
+    return Base(path, sizes)
+
+
+def spoil(path: Path, sizes: Sizes, seed: int) -> Spoilt:
+    """Spoil the store in ``path``; one seed, the same deeds."""
+    rng = random.Random(seed)
+    spoiler = Spoiler(Stores(path, sizes), rng)
+    kinds = rng.choices([deeds for _, deeds in KINDS], [weight for weight, _ in KINDS], k=rng.choice((1, 1, 1, 2, 2, 3)))
+    drawn = [rng.choice(deeds) for deeds in kinds]
+    told = [deed(spoiler) for deed in sorted(drawn, key=lambda deed: deed in LAST)]
+    abnormal = rng.random() < 0.5
+    if abnormal:
+        (path / "abort").write_bytes(b"")
+    conf = Conf(sizes, random_flags(rng) | ROCKSDB)
+    return Spoilt(path, conf, tuple(words for words in told if words), abnormal)
+
+
+def ends_in(store: Path) -> dict[Queue, int]:
+    """The max offset of each queue in the database of a store; 0 for one that has none."""
+    if not spoil_database.folder_of(store).is_dir():
+        return {}
+    database, found = QueueDatabase(str(spoil_database.folder_of(store))), dict[Queue, int]()
+    for end in database.ends():
+        name = end.queue.topic.decode(), end.queue.queue_id
+        found[name] = end.queue_offset + 1 if end.is_max else found.get(name, 0)
+    database.close()
+    return found
+
+
+def judged(real: RealStores, scratch: Path, seed: int, count: int) -> Iterator[Judged]:
+    """The stores of the seeds from ``seed`` on."""
+    for number, base in based(make_base, real, scratch, range(seed, seed + count), PER_BASE):
+        store = scratch / str(number)
+        shutil.copytree(base.path, store)
+        spoilt = spoil(store, base.sizes, number)
+        said, outcome, comparison = start_copy(real, store, spoilt.conf, scratch)
+        yield Judged(number, spoilt, comparison, outcome.told.loads, said if isinstance(said, str) else "")
+
+
+def start_copy(
+    real: RealStores, store: Path, conf: Conf, scratch: Path
+) -> tuple[dict[str, Any] | str, Outcome, Comparison | None]:
+    """Predict the start of a store, start it, and compare; the store is gone then. A comparison needs a prediction."""
+    said = predict(store, real.release, conf, scratch)
+    before, queues = read_disk(store, conf.sizes.hash_slots), ends_in(store)
+    abnormal = (store / "abort").exists()
+    log = read_log(store / "commitlog", real.release, conf.flag("checkCRCOnRecover", True))
+    last = last_bytes(store)
+    told = real.start(store, conf)
+    if told.loads:
+        told = real.look(store, sorted({*queues, *((record.topic, record.queue) for record in log)}))
+    after = read_disk(store, conf.sizes.hash_slots)
+    served = {
+        queue: {one.min_offset + at: (place, 1, 0) for at, place in enumerate(one.served) if place >= 0}
+        for queue, one in (told.queues or {}).items()
+    }
+    if told.loads:
+        real.leave(store)
+    shutil.rmtree(store, ignore_errors=True)
+    end, filler = end_of(last, told.max_offset)
+    outcome = Outcome(
+        real.release, abnormal, told, replace(before, units={queue: {} for queue in queues}),
+        Disk(after.segments, served, after.items), log, end, filler, conf.flag("messageIndexEnable", True),
+        conf.flag("recheckReputOffsetFromCq", False),
+    )  # fmt: skip
+    return said, outcome, None if isinstance(said, str) else compare_database(said, outcome, queues)
+
+
+def sweep(version: str, seed: int, count: int) -> int:
+    """How many statements about the stores of one version do not hold; tells each."""
+    began, wrong, stores, loads, unsaid = time.monotonic(), 0, 0, 0, Counter[str]()
+    counts: Counter[str] = Counter()
+    with (
+        tempfile.TemporaryDirectory(prefix="preflight-", ignore_cleanup_errors=True) as folder,
+        RealStores(version, Path(folder), ROCKSDB_LIFETIME) as real,
+    ):
+        for one in judged(real, Path(folder), seed, count):
+            stores += 1
+            loads += one.loads
+            if one.comparison is None:
+                unsaid[one.unsaid.split(":")[-1][:60]] += 1
+                continue
+            counts += one.comparison.counts
+            wrong += len(one.comparison.differences)
+            for line in one.lines(version):
+                print(line, flush=True)
+    print(
+        f"{version}: {stores} stores, of which {loads} load and {sum(unsaid.values())} are not predicted; "
+        f"{sum(counts.values())} statements, {wrong} wrong, {time.monotonic() - began:.0f} s",
+        flush=True,
+    )
+    print(f"{version}: {dict(sorted(counts.items()))} {dict(unsaid)}", flush=True)
+    return wrong
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.preflight.database_sweep", description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=300, help="stores of each version (300)")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9), help="the first one (random)")
+    parser.add_argument("--version", default=",".join(VERSIONS), help=f"of RocketMQ ({','.join(VERSIONS)})")
+    args = parser.parse_args(words)
+    print(f"SEED={args.seed} N={args.count}", flush=True)
+    return 1 if sum(sweep(version, args.seed, args.count) for version in args.version.split(",")) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
