@@ -39,6 +39,9 @@ RECHECK: Final = (
     "again, the record at offset 0 too"
 )
 """what mends queues in RocksDB; ``DefaultMessageStore.doRecheckReputOffsetFromCq`` finds no queue in its table"""
+READ_FILES: Final = (
+    "start with combineCQPreferCQType=default: the broker then reads the files; where these lack units, too, rebuild them"
+)
 OF_REFUSAL: Final = {
     "log-file-size": "give the broker.conf of this store; a short last segment starts when zeros fill it up: keep a copy of it",
     "log-file-name": "move it out of the commitlog",
@@ -59,6 +62,8 @@ OF_REFUSAL: Final = {
     "record-too-large": building_advice.REPAIR_FIRST,
     "dispatch-stuck": "look first whether the disk of the missing segment is mounted; if it is lost, rebuild",
     "light-queue-offset": "rebuild, or start once with enableMultiDispatch=false: light queues then get no units",
+    "combine-offsets": "start with combineCQPreferCQType=default: the broker then reads the files",
+    "combine-too-far": "start with combineCQPreferCQType=default: the broker then reads the files",
     "rocksdb-check-point": "start once with enableAcceleratedRecovery=false",
     "rocksdb-two-places": "set useSeparateStorePathForRocksdbCQ as the broker had it, or move away the files that are not its",
 }

@@ -14,7 +14,12 @@ from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.settings import rocksdb_queues
 from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.broker_start import database_queues
-from rocketmq_reindex.storage_format.broker_start.database_queues import DatabaseQueue, DatabaseQueues, QueuePlace
+from rocketmq_reindex.storage_format.broker_start.database_queues import (
+    CombinedQueues,
+    DatabaseQueue,
+    DatabaseQueues,
+    QueuePlace,
+)
 from rocketmq_reindex.storage_format.broker_start.loading import Refusal
 from rocketmq_reindex.storage_format.queue.rocksdb import ROCKSDB_UNIT, QueueName, units
 from rocketmq_reindex.storage_format.showing import escape
@@ -23,6 +28,8 @@ from rocketmq_reindex.storage_format.versions import numbers_of
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
 
 Int64s = npt.NDArray[np.int64]
+_COMBINED_FROM = (5, 3, 4)
+"""the release whose ``rocksdbCQDoubleWriteEnable`` makes a ``CombineConsumeQueueStore``"""
 _SEPARATE_FROM = (5, 5, 0)
 """the release that has ``useSeparateStorePathForRocksdbCQ``"""
 CURRENT = "CURRENT"
@@ -64,6 +71,12 @@ class StoreDatabase:
     def _is_for_rocksdb(self) -> bool:
         """Return whether the broker has ``storeType=defaultRocksDB``. Raises InputError where the files leave that open."""
         broker, found = self._settings.broker, rocksdb_queues(self._settings.store)
+        if broker.combined is not None:
+            if numbers_of(self._settings.release) < _COMBINED_FROM:
+                raise errors.InputError(
+                    f"rocksdbCQDoubleWriteEnable: preflight does not know what RocketMQ {self._settings.release} does with it"
+                )
+            return False
         if broker.rocksdb:
             if numbers_of(self._settings.release) < (5,):
                 raise errors.InputError(f"storeType=defaultRocksDB: RocketMQ {self._settings.release} has no such store")
@@ -90,20 +103,27 @@ class StoreDatabase:
         settings = self._settings
         if numbers_of(settings.release) < _SEPARATE_FROM:
             return False
-        if settings.broker.rocksdb:
+        if settings.broker.rocksdb or settings.broker.combined is not None:
             return settings.broker.rocksdb_separate
         found = rocksdb_queues(settings.store)
         return found is not None and not found.in_place
 
     def refusals(self) -> tuple[Refusal, ...]:
         """Return why the broker does not start with its database."""
-        if not self.in_rocksdb or numbers_of(self._settings.release) < _SEPARATE_FROM:
+        if not (self.in_rocksdb or self._settings.broker.combined) or numbers_of(self._settings.release) < _SEPARATE_FROM:
             return ()
         other = layouts.QUEUES if self._separate else layouts.SEPARATE
         if files.entry_of(files.join(self._settings.store, other, CURRENT)).kind != files.FILE:
             return ()
         switch = "is on" if self._separate else "is not on"
         return (Refusal("rocksdb-two-places", f"{other}/{CURRENT}", f"useSeparateStorePathForRocksdbCQ {switch}"),)
+
+    def combined(self) -> CombinedQueues | None:
+        """Return the queues of the database beside those in files; None for another broker. Raises InputError."""
+        broker = self._settings.broker
+        if broker.combined is None:
+            return None
+        return CombinedQueues(self.queues(), broker.combined == "database", broker.combined_extra)
 
     def queues(self) -> DatabaseQueues:
         """Return the queues of the database: none where there is none yet. Raises InputError where it cannot be read."""

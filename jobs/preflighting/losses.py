@@ -15,7 +15,6 @@ from rocketmq_reindex.jobs.preflighting.advice import (
     OF_REFUSAL,
     OUT_OF_ORDER,
     REBUILT,
-    RECHECK,
     RECOVER_MAX,
     TIMERS_AGAIN,
     TIMERS_LOST,
@@ -52,6 +51,7 @@ KINDS: Final = {
 }
 """Kinds of loss: with one of them the exit status is 4."""
 WARNINGS: Final = {
+    "combine-set-back": "queues that end elsewhere in RocksDB than in files: the start lets RocksDB's begin at their end",
     "earlier-lives": "records of a topic that was deleted and made again: its queue began again at offset 0 behind them",
     "log-tail-cut": "bytes behind the last good record, which the start cuts off: no record is lost",
     "delayed-again": "delayed messages that are, or may be, delivered a second time",
@@ -75,10 +75,10 @@ class Loss:
 
 
 def losses(
-    prediction: start_loading.Prediction, commands: Commands, keeps_index: bool, segments: int, in_rocksdb: bool
+    prediction: start_loading.Prediction, commands: Commands, keeps_index: bool, segments: int, mend: str = ""
 ) -> list[Loss]:
-    """Return what is lost or hidden. ``keeps_index``: the broker keeps an index (``messageIndexEnable``); ``in_rocksdb``: it
-    keeps its queues in RocksDB alone, which no build makes."""
+    """Return what is lost or hidden. ``keeps_index``: the broker keeps an index (``messageIndexEnable``); ``mend`` says what to
+    do for one that reads its queues from RocksDB, which no build makes."""
     log, dispatch, index = prediction.log, prediction.dispatch, prediction.index
     if not prediction.loads or log is None or dispatch is None or index is None:
         return []
@@ -103,15 +103,13 @@ def losses(
         rebuild = Advised((OUT_OF_ORDER,), (commands.verified(),))
     elif prediction.in_order is None:
         rebuild = Advised((NOT_READ,), rebuild.commands)
-    if in_rocksdb and not cut:
-        rebuild = Advised((RECHECK,), ())
-    elif in_rocksdb:
-        rebuild = Advised((building_advice.REPAIR_FIRST, RECHECK), (commands.repaired(),))
+    if mend:
+        rebuild = Advised((building_advice.REPAIR_FIRST, mend) if cut else (mend,), (commands.repaired(),) if cut else ())
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
         advised = Advised(VERIFY, (commands.verified(),))
         is_limited = _is_hidden_by_limit(log, hidden, prediction.queues)
-        if cut or dispatch.stopped_at >= 0 or is_limited or in_rocksdb:
+        if cut or dispatch.stopped_at >= 0 or is_limited or mend:
             advised = rebuild
         elif any(queue.ends_blank for queue in prediction.queues):
             # ConsumeQueue.truncateDirtyLogicFiles keeps the file's first unit, which correctMinOffset then takes for the last.
@@ -145,7 +143,7 @@ def losses(
         lost.append(Loss("ext-unreadable", len(prediction.ext_unreadable), text, EXT_REBUILT, (commands.rebuilt(),)))
     if gaps := [queue for queue in prediction.queues if queue.gap_at >= 0]:
         lost.append(_gaps(gaps, rebuild))
-    if in_rocksdb and not cut:
+    if mend and not cut:
         rebuild = Advised(("rebuild the index before the start",), (commands.rebuilt(only="index,checkpoint"),))
     return lost + _index(index, keeps_index, rebuild)
 
@@ -312,6 +310,19 @@ def earlier_lives(queues: Sequence[start_loading.QueueOutcome]) -> list[Loss]:
         "it, its files were lost once, and these messages with them"
     )
     return [Loss("earlier-lives", total, text)]
+
+
+def set_back(prediction: start_loading.Prediction) -> list[Loss]:
+    """Return the warning of queues that a start sets back in RocksDB (``verifyAndInitOffsetForAllStore``)."""
+    if not prediction.set_back:
+        return []
+    count = len(prediction.set_back)
+    text = (
+        f"{counted(count, 'queue')}: {prediction.set_back[0]}{f', and {count - 1:,} more' if count > 1 else ''}: the start "
+        "lets RocksDB's queue begin where that of files ends, and nobody reads older messages through it any more"
+    )
+    advice = "read the files (combineCQPreferCQType=default) until these messages have expired"
+    return [Loss("combine-set-back", count, text, (advice,))]
 
 
 def tail_cut(log: start_loading.LogOutcome | None) -> list[Loss]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files import MAPPED_MAX
+from rocketmq_reindex.jobs.preflighting.database import StoreDatabase
 from rocketmq_reindex.jobs.preflighting.folders import MappedFile, MappedIndex, Maps, StoreFolders
 from rocketmq_reindex.jobs.preflighting.options import BrokerSettings, PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog
@@ -16,7 +17,6 @@ from rocketmq_reindex.jobs.store.fitting import fit, of_store
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format import errors, layouts, topics
 from rocketmq_reindex.storage_format.broker_start import on_demand, store as start_store
-from rocketmq_reindex.storage_format.broker_start.database_queues import DatabaseQueues
 from rocketmq_reindex.storage_format.broker_start.delayed import (
     DelayedOutcome,
     DueUnits,
@@ -181,10 +181,10 @@ class StoreFiles:
         return start_store.QueueFolder(queue.topic, queue.queue, self.mapped(queue.files), queue.batch, self.mapped(queue.ext))
 
     def store(
-        self, listing: Listing, loading: Loading, sizes: StoreSizes, has_ext: bool, database: DatabaseQueues | None
+        self, listing: Listing, loading: Loading, sizes: StoreSizes, has_ext: bool, database: StoreDatabase
     ) -> start_store.Store:
         """Return all files of the store, as the model takes them, and the queues in RocksDB."""
-        whole = sizes.index_file
+        whole, alone = sizes.index_file, database.queues() if database.in_rocksdb else None
         return start_store.Store(
             segments=self.mapped(loading.segments),
             queues=on_demand.OnDemand(len(loading.queues), lambda number: self._folder(loading.queues[number])),
@@ -193,9 +193,10 @@ class StoreFiles:
             has_ext=has_ext,
             # In RocksDB a batch has one unit, as any record.
             batch_topics=frozenset(
-                topic for topic, kind in listing.queue_types.items() if kind == topics.BATCH_QUEUE and database is None
+                topic for topic, kind in listing.queue_types.items() if kind == topics.BATCH_QUEUE and alone is None
             ),
-            database=database,
+            database=alone,
+            combined=database.combined(),
         )
 
 
@@ -235,9 +236,15 @@ class Delivery:
     ext_sizes: tuple[int, int]
     """bytes of a ConsumeQueue file and of one in consumequeue_ext"""
 
+    @property
+    def reads_database(self) -> bool:
+        """Whether consumers are given what queues in RocksDB have."""
+        combined = self.store.combined
+        return self.store.database is not None or (combined is not None and combined.is_read)
+
     def delayed(self, prediction: Prediction) -> tuple[DelayedOutcome, ...]:
         """Return each delay level that has messages, or an offset of its own."""
-        if self.store.database is not None:
+        if self.reads_database:
             if any(queue.topic in (topics.SCHEDULE_TOPIC, topics.TIMER_TOPIC) for queue in prediction.queues):
                 self.folders.notes.append(NOT_IN_ROCKSDB)
             return ()
@@ -299,7 +306,7 @@ class Delivery:
 
     def timers(self, prediction: Prediction) -> TimerOutcome | None:
         """Return what becomes of timer messages; None for a broker or a store without them, and for queues in RocksDB."""
-        if not self.settings.has_timers or self.store.database is not None:
+        if not self.settings.has_timers or self.reads_database:
             return None
         head = self.files.head(self.listing.timer_check)
         check = None if head is None else TimerCheckpoint.from_bytes(head)

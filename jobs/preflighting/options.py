@@ -4,7 +4,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option_table, options
@@ -61,6 +61,10 @@ class BrokerSettings:
     """``storeType`` is ``defaultRocksDB``"""
     rocksdb_separate: bool = False
     """``useSeparateStorePathForRocksdbCQ`` (5.5.0 on)"""
+    combined: Literal["files", "database"] | None = None
+    """with ``rocksdbCQDoubleWriteEnable``, the kind of queues that consumers are given (``combineCQPreferCQType``)"""
+    combined_extra: int = 3
+    """``combineCQMaxExtraSearchCommitLogFiles``"""
     notes: tuple[str, ...] = ()
     """what the broker.conf has that matters, and is not taken into account"""
 
@@ -158,8 +162,6 @@ _NOT_KNOWN: Final[Mapping[str, Callable[[str], bool]]] = {
     "enableControllerMode": is_on,
     "duplicationEnable": is_on,
     "storeType": lambda value: _names_rocksdb(value) and not _is_rocksdb(value),
-    "rocksdbCQDoubleWriteEnable": is_on,
-    "combineCQPreferCQType": _names_rocksdb,
     "indexRocksDBEnable": is_on,
     "transRocksDBEnable": is_on,
     "readOnlyCommitLogStorePaths": _is_set,
@@ -184,8 +186,26 @@ _WITH_ROCKSDB: Final[Mapping[str, Callable[[str], bool]]] = {
 """Settings with which a start on queues in RocksDB takes another way."""
 
 
+_DOUBLE: Final = "rocksdbCQDoubleWriteEnable"
+_PREFERRED: Final[Mapping[str, Literal["files", "database"]]] = {"": "files", "default": "files", _ROCKSDB: "database"}
+_BOTH: Final = frozenset({"", "default;defaultrocksdb", "defaultrocksdb;default"})
+_WITH_BOTH: Final[Mapping[str, Callable[[str], bool]]] = {
+    **_WITH_ROCKSDB,
+    "storeType": _is_rocksdb,
+    "combineCQPreferCQType": lambda value: value.lower() not in _PREFERRED,
+    "combineAssignOffsetCQType": lambda value: value.lower() not in ("", "default"),
+    "combineCQLoadingCQTypes": lambda value: value.lower() not in _BOTH,
+    "combineCQUseRocksdbForLmq": is_on,
+    "rocksdbCQSelectiveDoubleWriteEnable": is_on,
+    "enableAcceleratedRecovery": is_on,
+}
+"""Settings with which a start on both kinds of queues takes another way."""
+_EXTRA: Final = "combineCQMaxExtraSearchCommitLogFiles"
+
+
 SETTINGS: Final = frozenset({
-    *_NUMBERS, *_SWITCHES, *_NOT_KNOWN, *_NOTED, *_WITH_ROCKSDB, "timerWheelEnable", "useSeparateStorePathForRocksdbCQ",
+    *_NUMBERS, *_SWITCHES, *_NOT_KNOWN, *_NOTED, *_WITH_BOTH, "timerWheelEnable", "useSeparateStorePathForRocksdbCQ", _DOUBLE,
+    _EXTRA,
 })  # fmt: skip
 """names that a preflight takes, besides those that a build takes"""
 
@@ -197,9 +217,12 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     """
     conf = read_properties(text)
     rocksdb = _is_rocksdb(conf.get("storeType", ""))
+    both = is_on(conf.get(_DOUBLE, ""))
     not_known = {**_NOT_KNOWN, **({"storeType": _is_rocksdb, **_WITH_ROCKSDB} if rocksdb else {})}
+    if both:
+        not_known = {_DOUBLE: is_on, **_NOT_KNOWN, **_WITH_BOTH}
     odd = [name for name, matters in not_known.items() if matters(conf.get(name, ""))]
-    if odd and not (rocksdb and odd == ["storeType"]):
+    if odd and odd != ([_DOUBLE] if both else ["storeType"] if rocksdb else []):
         shown = ", ".join(f"{name}={escape(conf[name].strip(), 60)}" for name in odd)
         raise errors.InputError(f"{path}: has {shown}: preflight does not know what such a broker does at its start")
     sizes = with_index_sizes(settings_of(text, path))
@@ -216,6 +239,8 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
         timer_wheel=is_on(conf.get("timerWheelEnable", "true")),
         simple_queues=_is_set(conf.get("storeType", "")) and not rocksdb,
         rocksdb=rocksdb,
+        combined=_PREFERRED[conf.get("combineCQPreferCQType", "").lower()] if both else None,
+        combined_extra=_number(conf, _EXTRA, path) if _EXTRA in conf else 3,
         rocksdb_separate=is_on(conf.get("useSeparateStorePathForRocksdbCQ", "")),
         notes=tuple(notes),
     )

@@ -9,10 +9,18 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.jobs.command.results import Result
-from rocketmq_reindex.jobs.preflighting.advice import Commands
+from rocketmq_reindex.jobs.preflighting.advice import READ_FILES, RECHECK, Commands
 from rocketmq_reindex.jobs.preflighting.database import StoreDatabase
 from rocketmq_reindex.jobs.preflighting.folders import CHANGED, Maps, StoreFolders, TemporarySpool
-from rocketmq_reindex.jobs.preflighting.losses import delivered, earlier_lives, losses, refused, tail_cut, units_behind_log
+from rocketmq_reindex.jobs.preflighting.losses import (
+    delivered,
+    earlier_lives,
+    losses,
+    refused,
+    set_back,
+    tail_cut,
+    units_behind_log,
+)
 from rocketmq_reindex.jobs.preflighting.model import Delivery, StoreFiles, StoreSizes, release_from, sizes_of, start_settings
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes
@@ -285,8 +293,7 @@ class Preflight:
         if refusals:
             self._refuse(refusals, loading, commands, sizes)
         else:
-            queues = database.queues() if database.in_rocksdb else None
-            store = self._files.store(listing, loading, sizes, settings.has_ext and not queues, queues)
+            store = self._files.store(listing, loading, sizes, settings.has_ext and not database.in_rocksdb, database)
             with TemporarySpool() as spool:
                 prediction = predict(store, start, settings.count_limit, spool, self._progress)
             if not prediction.loads:
@@ -364,7 +371,8 @@ class Preflight:
         levels, timers = delivery.delayed(prediction), delivery.timers(prediction)
         if timers is not None and timers.lost:
             commands.take_timers(delivery.timer_files)
-        lost = losses(prediction, commands, keeps_index, len(delivery.loading.segments), delivery.store.database is not None)
+        mend = "" if not delivery.reads_database else RECHECK if delivery.store.database is not None else READ_FILES
+        lost = losses(prediction, commands, keeps_index, len(delivery.loading.segments), mend)
         lost_delayed, warned = delivered(levels, timers, commands)
         for name in ("log", "dispatch", "index"):
             part = getattr(prediction, name)
@@ -373,7 +381,10 @@ class Preflight:
         result.delayed = [plain(level) for level in levels]
         result.timers = None if timers is None else plain(timers)
         result.losses += [plain(loss) for loss in (*lost, *lost_delayed)]
-        result.warnings = [plain(loss) for loss in (*tail_cut(prediction.log), *earlier_lives(prediction.queues), *warned)]
+        result.warnings = [
+            plain(loss)
+            for loss in (*tail_cut(prediction.log), *set_back(prediction), *earlier_lives(prediction.queues), *warned)
+        ]
 
     def _check_unchanged(self, before: start_listing.Listing, in_rocksdb: bool) -> None:
         """Raise InputError where a file is another than it was at the beginning."""

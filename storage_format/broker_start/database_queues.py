@@ -52,6 +52,17 @@ class DatabaseQueues:
     """the check point: the byte behind the last record that was dispatched; 0 where the database has none"""
 
 
+@dataclass(frozen=True)
+class CombinedQueues:
+    """Queues in RocksDB beside those in files, which give messages their offsets (``CombineConsumeQueueStore``)."""
+
+    database: DatabaseQueues
+    is_read: bool = False
+    """consumers are given what the database has (``combineCQPreferCQType``), and not the files"""
+    extra_segments: int = 3
+    """``combineCQMaxExtraSearchCommitLogFiles``"""
+
+
 class NoUnits:
     """The reader of an empty database."""
 

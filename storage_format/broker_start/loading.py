@@ -137,6 +137,8 @@ class Prediction:
     """queues whose last units have addresses behind the end of their files in ``consumequeue_ext``, where new units go"""
     ext_unreadable: tuple[str, ...] = ()
     """queues with a unit in ``consumequeue_ext`` that a broker cannot read"""
+    set_back: tuple[str, ...] = ()
+    """queues in files and in RocksDB whose ends differ, with both, in words: the start lets RocksDB's begin at that of files"""
     in_order: bool | None = None
     """the offsets of each queue in the kept log count up by one, or begin again at 0 where its units do: a build refuses none
     of them; None: not looked at"""
@@ -174,9 +176,11 @@ KINDS: Final = {
     "dispatch-stuck": "the broker waits for ever to dispatch a part of the log that is not there (4.9)",
     "light-queue-offset": "with enableLmq and enableMultiDispatch, the start fails on a light queue's offset that is no number",
     "rocksdb-check-point": "with enableAcceleratedRecovery, RocksDB's check point lies behind the segment to begin in",
+    "combine-offsets": "the broker reads RocksDB, where a queue ends at another offset than in its files",
+    "combine-too-far": "the broker reads RocksDB, whose check point lies before the segments that it searches",
     "rocksdb-two-places": "RocksDB's files lie where useSeparateStorePathForRocksdbCQ says that they do not (5.5)",
 }
-"""What each refusal means; the last eight are found by the recovery (``predict``), or concern RocksDB."""
+"""What each refusal means; the last ten are found by the recovery (``predict``), or concern RocksDB."""
 _NUMBER: Final = re.compile(r"[+-]?\d{1,255}")
 
 

@@ -43,7 +43,7 @@ class OneStart:
         self._numbers = own_units.QueueNumbers()
         self._queues = self._states()
         self._by_number: list[start_outcome.AnyQueueState] = []
-        self._dispatched_to = np.zeros(0, np.bool_)
+        self._is_met = np.zeros(0, np.bool_)
         """whether each of these has been dispatched to"""
         self._by_queue = start_kept.RowsByQueue(spool)
         """rows of a log with many queues, which get their units when all are there"""
@@ -55,6 +55,8 @@ class OneStart:
         self._stopped_at = -1
         self.ext_short: list[str] = []
         self.ext_unreadable: list[str] = []
+        self.set_back: list[str] = []
+        """of queues in files and in RocksDB, those whose ends differ"""
 
     def _states(self) -> dict[tuple[str, int], start_outcome.AnyQueueState]:
         """Return the queues that the store has."""
@@ -79,7 +81,7 @@ class OneStart:
         """
         settings, rules = self._settings, self._rules
         self._recover_queues()
-        before = self._max_physic()
+        before = self._dispatched_to()
         rows, log = start_kept.KeptRows(self._spool), recovery.KeptLog((), (), settings.segment_size)
         start, end = recovery.Start(0, 0, False), recovery.End(0, 0, 0)
         if self._store.segments:
@@ -115,7 +117,7 @@ class OneStart:
             end=end,
             rows=rows,
             log=log,
-            queues=self._queues,
+            queues=self._read(log),
             index=self._index,
             reader=self._reader,
             dispatched=self._dispatched,
@@ -129,6 +131,14 @@ class OneStart:
             if not isinstance(queue, database_state.DatabaseQueueState):
                 queue.recover()
         self._recover_ext()
+
+    def _dispatched_to(self) -> int:
+        """Return up to where all records are dispatched before the start (``getDispatchFromPhyOffset``)."""
+        return self._max_physic()
+
+    def _read(self, _log: recovery.KeptLog) -> start_outcome.Queues:
+        """Return the queues that consumers are given. Raises LoadFailure where the broker ends."""
+        return self._queues
 
     def _segment_choice(self) -> recovery.SegmentChoice:
         return recovery.SegmentChoice(self._store.segments, self._settings, self._rules, self._times, self._reader)
@@ -267,8 +277,8 @@ class OneStart:
             )
             if not self._takes(topic):
                 self._without_files.add(new)
-        room = np.zeros(len(self._by_number) - len(self._dispatched_to), np.bool_)
-        self._dispatched_to = np.concatenate((self._dispatched_to, room))
-        for number in np.unique(numbers[~self._dispatched_to[numbers]]).tolist():
+        room = np.zeros(len(self._by_number) - len(self._is_met), np.bool_)
+        self._is_met = np.concatenate((self._is_met, room))
+        for number in np.unique(numbers[~self._is_met[numbers]]).tolist():
             self._queues.setdefault(self._reader.queue_name(number), self._by_number[number])
-        self._dispatched_to[numbers] = True
+        self._is_met[numbers] = True

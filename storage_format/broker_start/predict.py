@@ -12,6 +12,7 @@ from rocketmq_reindex.storage_format.broker_start import (
     queue_state,
     store as start_store,
 )
+from rocketmq_reindex.storage_format.broker_start.combined_start import CombinedStart
 from rocketmq_reindex.storage_format.broker_start.database_start import DatabaseStart
 from rocketmq_reindex.storage_format.broker_start.one_start import OneStart
 from rocketmq_reindex.storage_format.errors import NoListener, ProgressListener
@@ -41,11 +42,13 @@ def predict(
     if settings.release not in START_RULES:
         raise ValueError(f"no release {settings.release!a}: it is one of {', '.join(START_RULES)}")
     progress = progress or NoListener()
-    kind = OneStart if store.database is None else DatabaseStart
+    kind = DatabaseStart if store.database else CombinedStart if store.combined else OneStart
     run = kind(store, settings, spool or start_kept.MemorySpool(), progress)
     try:
         started = run.start()
     except queue_state.LoadFailure as e:
         return loading.Prediction(settings.release, False, (loading.Refusal(e.kind, e.path, e.detail),))
     outcome = start_outcome.outcome(store, settings, started, count_limit, progress)
-    return dataclasses.replace(outcome, ext_short=tuple(run.ext_short), ext_unreadable=tuple(run.ext_unreadable))
+    return dataclasses.replace(
+        outcome, ext_short=tuple(run.ext_short), ext_unreadable=tuple(run.ext_unreadable), set_back=tuple(run.set_back)
+    )

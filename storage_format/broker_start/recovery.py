@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_reindex.storage_format.broker_start import queue_state, record_loop, store
+from rocketmq_reindex.storage_format.broker_start.database_queues import CombinedQueues
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
@@ -178,6 +179,33 @@ class DatabaseSegmentChoice(SegmentChoice):
             return False
         is_behind = settings.message_index and settings.message_index_safe and rec[0] > times.index
         return not is_behind and rec[1] <= max_physic
+
+
+class CombinedSegmentChoice(SegmentChoice):
+    """Chooses it for a broker with queues in files and in RocksDB (``CombineConsumeQueueStore.isMappedFileMatchedRecover``)."""
+
+    def of(self, file_max: int, combined: CombinedQueues) -> SegmentChoice:
+        """Return this, for files that reach to ``file_max``, the highest max physic offset, beside a database."""
+        self._file_max, self._combined, self._extra = file_max, combined, combined.extra_segments
+        return self
+
+    def _matches(self, segment: store.StoreFile, _max_physic: int) -> bool:
+        if not super()._matches(segment, self._file_max):
+            return False
+        dispatched = self._combined.database.dispatched
+        if self._rules.logics_offset and dispatched <= 0:
+            return True
+        rec = self._reader.first_record(segment.data, reading_of(self._settings, self._rules))
+        if rec is not None and rec[1] <= dispatched:
+            return True
+        self._extra -= 1
+        if self._extra >= 0:
+            return False
+        if self._combined.is_read:
+            raise queue_state.LoadFailure(
+                "combine-too-far", f"RocksDB's check point is {dispatched}, and segment {segment.name} begins behind it"
+            )
+        return True
 
 
 def read_segment(

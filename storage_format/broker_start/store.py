@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.broker_start import record_loop
-from rocketmq_reindex.storage_format.broker_start.database_queues import DatabaseQueues
+from rocketmq_reindex.storage_format.broker_start.database_queues import CombinedQueues, DatabaseQueues
 from rocketmq_reindex.storage_format.errors import ProgressListener
 from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.record import layout as r
@@ -117,6 +117,8 @@ class Store:
     """the broker has ``enableConsumeQueueExt``"""
     database: DatabaseQueues | None = None
     """the queues of a broker that keeps them in RocksDB alone (``storeType=defaultRocksDB``): ``queues`` is empty then"""
+    combined: CombinedQueues | None = None
+    """the queues in RocksDB of a broker that keeps them there and in files (``rocksdbCQDoubleWriteEnable``)"""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """``python -m tests.preflight.database_sweep``: spoilt stores of brokers with storeType=defaultRocksDB, predicted and started.
 
-    python -m tests.preflight.database_sweep [--count 300] [--seed S] [--version 5.3.3,5.4.0,5.5.0,5.5.1]
+    python -m tests.preflight.database_sweep [--count 300] [--seed S] [--version 5.3.3,5.4.0,5.5.0,5.5.1] [--both]
 
 Exit status 0: every statement holds; 1: some do not, each told with the seed of its store.
 """
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
-from tests.preflight import spoil_database, spoil_log, spoil_rest
+from tests.preflight import spoil_database, spoil_log, spoil_queues, spoil_rest
 from tests.preflight.bases import Base, complete, random_base
-from tests.preflight.compare import Comparison, Outcome, compare_database
+from tests.preflight.compare import Comparison, Outcome, compare, compare_database
 from tests.preflight.disk import Disk, Queue, read_disk
 from tests.preflight.log_walk import read_log
 from tests.preflight.predicted import predict
@@ -41,6 +41,13 @@ KINDS: Sequence[tuple[float, Sequence[Deed]]] = (
 )  # fmt: skip
 
 
+BOTH = {"rocksdbCQDoubleWriteEnable": "true"}
+OF_BOTH: Sequence[tuple[float, Sequence[Deed]]] = (
+    (2.0, spoil_database.LOST), (2.0, spoil_database.DAMAGED), (1.5, spoil_queues.LOST), (1.5, spoil_queues.DAMAGED),
+    (1.5, spoil_log.DAMAGED), (1.5, spoil_log.SEGMENTS), (1.0, spoil_rest.CHECKPOINT), (0.5, spoil_rest.INDEX),
+)  # fmt: skip
+
+
 def make_base(real: RealStores, path: Path, seed: int) -> Base:
     """A store of a broker with RocksDB, all of whose log is dispatched."""
     sizes = random_base(real.release, path, seed)
@@ -48,23 +55,35 @@ def make_base(real: RealStores, path: Path, seed: int) -> Base:
     return Base(path, sizes)
 
 
-def spoil(path: Path, sizes: Sizes, seed: int) -> Spoilt:
+def base_of_both(real: RealStores, path: Path, seed: int) -> Base:
+    """A store of a broker with both kinds of queues, all of whose log is dispatched."""
+    sizes = random_base(real.release, path, seed)
+    complete(real, path, sizes, BOTH)
+    return Base(path, sizes)
+
+
+def spoil(path: Path, sizes: Sizes, seed: int, both: bool = False) -> Spoilt:
     """Spoil the store in ``path``; one seed, the same deeds."""
     rng = random.Random(seed)
     spoiler = Spoiler(Stores(path, sizes), rng)
-    kinds = rng.choices([deeds for _, deeds in KINDS], [weight for weight, _ in KINDS], k=rng.choice((1, 1, 1, 2, 2, 3)))
+    weighted = OF_BOTH if both else KINDS
+    kinds = rng.choices([deeds for _, deeds in weighted], [weight for weight, _ in weighted], k=rng.choice((1, 1, 1, 2, 2, 3)))
     drawn = [rng.choice(deeds) for deeds in kinds]
     told = [deed(spoiler) for deed in sorted(drawn, key=lambda deed: deed in LAST)]
     abnormal = rng.random() < 0.5
     if abnormal:
         (path / "abort").write_bytes(b"")
-    conf = Conf(sizes, random_flags(rng) | ROCKSDB)
+    preferred = {"combineCQPreferCQType": rng.choice(("default", "default", "defaultRocksDB"))}
+    flags = random_flags(rng)
+    if both:
+        flags.pop("enableAcceleratedRecovery", None)
+    conf = Conf(sizes, flags | (BOTH | preferred if both else ROCKSDB))
     return Spoilt(path, conf, tuple(words for words in told if words), abnormal)
 
 
 def ends_in(store: Path) -> dict[Queue, int]:
     """The max offset of each queue in the database of a store; 0 for one that has none."""
-    if not spoil_database.folder_of(store).is_dir():
+    if not spoil_database.is_there(store):
         return {}
     database, found = QueueDatabase(str(spoil_database.folder_of(store))), dict[Queue, int]()
     for end in database.ends():
@@ -74,12 +93,13 @@ def ends_in(store: Path) -> dict[Queue, int]:
     return found
 
 
-def judged(real: RealStores, scratch: Path, seed: int, count: int) -> Iterator[Judged]:
+def judged(real: RealStores, scratch: Path, seed: int, count: int, both: bool = False) -> Iterator[Judged]:
     """The stores of the seeds from ``seed`` on."""
-    for number, base in based(make_base, real, scratch, range(seed, seed + count), PER_BASE):
+    make = base_of_both if both else make_base
+    for number, base in based(make, real, scratch, range(seed, seed + count), PER_BASE):
         store = scratch / str(number)
         shutil.copytree(base.path, store)
-        spoilt = spoil(store, base.sizes, number)
+        spoilt = spoil(store, base.sizes, number, both)
         said, outcome, comparison = start_copy(real, store, spoilt.conf, scratch)
         yield Judged(number, spoilt, comparison, outcome.told.loads, said if isinstance(said, str) else "")
 
@@ -90,11 +110,11 @@ def start_copy(
     """Predict the start of a store, start it, and compare; the store is gone then. A comparison needs a prediction."""
     said = predict(store, real.release, conf, scratch)
     before, queues = read_disk(store, conf.sizes.hash_slots), ends_in(store)
-    abnormal = (store / "abort").exists()
+    abnormal, in_files = (store / "abort").exists(), conf.more.get("combineCQPreferCQType") == "default"
     log = read_log(store / "commitlog", real.release, conf.flag("checkCRCOnRecover", True))
     last = last_bytes(store)
     told = real.start(store, conf)
-    if told.loads:
+    if told.loads and not in_files:
         told = real.look(store, sorted({*queues, *((record.topic, record.queue) for record in log)}))
     after = read_disk(store, conf.sizes.hash_slots)
     served = {
@@ -105,15 +125,18 @@ def start_copy(
         real.leave(store)
     shutil.rmtree(store, ignore_errors=True)
     end, filler = end_of(last, told.max_offset)
+    if not in_files:
+        before, after = replace(before, units={queue: {} for queue in queues}), Disk(after.segments, served, after.items)
     outcome = Outcome(
-        real.release, abnormal, told, replace(before, units={queue: {} for queue in queues}),
-        Disk(after.segments, served, after.items), log, end, filler, conf.flag("messageIndexEnable", True),
+        real.release, abnormal, told, before, after, log, end, filler, conf.flag("messageIndexEnable", True),
         conf.flag("recheckReputOffsetFromCq", False),
     )  # fmt: skip
-    return said, outcome, None if isinstance(said, str) else compare_database(said, outcome, queues)
+    if isinstance(said, str):
+        return said, outcome, None
+    return said, outcome, compare(said, outcome) if in_files else compare_database(said, outcome, queues)
 
 
-def sweep(version: str, seed: int, count: int) -> int:
+def sweep(version: str, seed: int, count: int, both: bool) -> int:
     """How many statements about the stores of one version do not hold; tells each."""
     began, wrong, stores, loads, unsaid = time.monotonic(), 0, 0, 0, Counter[str]()
     counts: Counter[str] = Counter()
@@ -121,7 +144,7 @@ def sweep(version: str, seed: int, count: int) -> int:
         tempfile.TemporaryDirectory(prefix="preflight-", ignore_cleanup_errors=True) as folder,
         RealStores(version, Path(folder), ROCKSDB_LIFETIME) as real,
     ):
-        for one in judged(real, Path(folder), seed, count):
+        for one in judged(real, Path(folder), seed, count, both):
             stores += 1
             loads += one.loads
             if one.comparison is None:
@@ -145,9 +168,10 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=300, help="stores of each version (300)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9), help="the first one (random)")
     parser.add_argument("--version", default=",".join(VERSIONS), help=f"of RocketMQ ({','.join(VERSIONS)})")
+    parser.add_argument("--both", action="store_true", help="of brokers with rocksdbCQDoubleWriteEnable (5.4.0 on)")
     args = parser.parse_args(words)
     print(f"SEED={args.seed} N={args.count}", flush=True)
-    return 1 if sum(sweep(version, args.seed, args.count) for version in args.version.split(",")) else 0
+    return 1 if sum(sweep(version, args.seed, args.count, args.both) for version in args.version.split(",")) else 0
 
 
 if __name__ == "__main__":

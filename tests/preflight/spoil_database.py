@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,11 @@ Pairs = Mapping[bytes, bytes | None]
 def folder_of(store: Path) -> Path:
     """Where the database lies."""
     return store / "consumequeue"
+
+
+def is_there(store: Path) -> bool:
+    """Whether there is a database."""
+    return (folder_of(store) / "CURRENT").exists()
 
 
 def _options() -> Any:
@@ -46,10 +50,9 @@ def changed(folder: Path, units: Pairs, offsets: Pairs) -> None:
 
 
 def _ends(spoiler: Spoiler) -> list[QueueEnd]:
-    folder = folder_of(spoiler.store.path)
-    if not folder.is_dir():
+    if not is_there(spoiler.store.path):
         return []
-    database = QueueDatabase(str(folder))
+    database = QueueDatabase(str(folder_of(spoiler.store.path)))
     try:
         return list(database.ends())
     finally:
@@ -79,8 +82,11 @@ def _name(queue: QueueName) -> str:
 
 
 def lost(spoiler: Spoiler) -> str | None:
-    """The database is gone."""
-    shutil.rmtree(folder_of(spoiler.store.path), ignore_errors=True)
+    """The database is gone; queues in files beside it stay."""
+    folder = folder_of(spoiler.store.path)
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.is_file():
+            path.unlink()
     return "database deleted"
 
 

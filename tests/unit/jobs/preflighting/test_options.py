@@ -103,7 +103,9 @@ def test_options_win(tmp_path: Path) -> None:
     ("enableControllerMode=true\nduplicationEnable=true", InputError, "enableControllerMode=true, duplicationEnable=true"),
     ("storeType=defaultRocksDB\nenableLmq=true", InputError, "storeType=defaultRocksDB, enableLmq=true: preflight does not"),
     ("storeType=default;defaultRocksDB", InputError, "preflight does not know"),
-    ("rocksdbCQDoubleWriteEnable=true", InputError, "preflight does not know"),
+    ("rocksdbCQDoubleWriteEnable=true\nstoreType=defaultRocksDB", InputError, "preflight does not know"),
+    ("rocksdbCQDoubleWriteEnable=true\ncombineCQPreferCQType=other", InputError, "combineCQPreferCQType=other: preflight does"),
+    ("rocksdbCQDoubleWriteEnable=true\nrocksdbCQSelectiveDoubleWriteEnable=true", InputError, "preflight does not know"),
     ("readOnlyCommitLogStorePaths=/ro", InputError, "preflight does not know"),
 ])  # fmt: skip
 def test_brokers_that_preflight_does_not_know(text: str, kind: type[ReindexError], said: str, tmp_path: Path) -> None:
