@@ -15,8 +15,8 @@ HEAP = "3g"
 """A store makes room for a record as large as its first bytes say, up to 2 GiB."""
 LIFETIME = 150
 """Starts in one JVM: a store that does not load leaves some of its parts behind."""
-ROCKSDB_LIFETIME = 40
-"""The same of stores with RocksDB, which go on until the JVM ends."""
+ROCKSDB_LIFETIME = 10
+"""The same of stores with RocksDB, which go on until the JVM ends: a minute after a start they clean up, and may end it."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from tests.preflight.settings import Conf, Sizes
 from tests.preflight.spoil_database import changed, folder_of
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
-from tests.tools.tiers import ends
 
 SEED = 5000
 COUNT = 8
@@ -31,7 +30,7 @@ DATABASE = Conf(SIZES, BOTH | {"combineCQPreferCQType": "defaultRocksDB"})
 RECORDS = 100
 
 
-@pytest.mark.parametrize("version", ends(VERSIONS[1:]))
+@pytest.mark.parametrize("version", [*(pytest.param(one, marks=pytest.mark.slow) for one in VERSIONS[1:-1]), VERSIONS[-1]])
 def test_spoilt_stores(version: str, tmp_path: Path) -> None:
     with RealStores(version, tmp_path, ROCKSDB_LIFETIME) as real:
         found = list(judged(real, tmp_path, SEED, COUNT, both=True))

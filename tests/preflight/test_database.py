@@ -20,7 +20,6 @@ from tests.preflight.settings import Conf, Sizes
 from tests.preflight.spoil_database import changed, folder_of
 from tests.tools.log_writer import LogWriter, Put
 from tests.tools.make_log import Message
-from tests.tools.tiers import ends
 
 SEED = 5000
 COUNT = 8
@@ -30,7 +29,7 @@ RECORDS = 81
 QUEUE = ("TopicA", 0)
 
 
-@pytest.mark.parametrize("version", ends(VERSIONS))
+@pytest.mark.parametrize("version", [VERSIONS[0], *(pytest.param(one, marks=pytest.mark.slow) for one in VERSIONS[1:])])
 def test_spoilt_stores(version: str, tmp_path: Path) -> None:
     with RealStores(version, tmp_path, ROCKSDB_LIFETIME) as real:
         found = list(judged(real, tmp_path, SEED, COUNT))
@@ -61,7 +60,7 @@ class World:
         return store
 
 
-@pytest.fixture(params=["5.3.3", "5.5.1"], scope="module")
+@pytest.fixture(params=[pytest.param("5.3.3", marks=pytest.mark.slow), "5.5.1"], scope="module")
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     scratch = tmp_path_factory.mktemp("rocksdb")
     base = scratch / "base"
