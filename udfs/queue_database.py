@@ -51,13 +51,16 @@ class QueueDatabase:
 
     def has_units_of(self, wanted: Callable[[bytes], bool]) -> bool:
         """Return whether any unit is of a topic that is ``wanted``, whatever the ends of the queues say."""
+        return any(wanted(queue.topic) for queue in self.queues_with_units())
+
+    def queues_with_units(self) -> Iterator[QueueName]:
+        """Yield each queue that has a unit, whatever the ends of the queues say."""
         low = b""
         while (pair := self._database.first(UNITS, low, b"\xff" * 8)) is not None:
             queue = rocksdb.queue_of_unit(pair[0])
-            if queue is not None and wanted(queue.topic):
-                return True
+            if queue is not None:
+                yield queue
             low = pair[0] + b"\0" if queue is None else rocksdb.behind(rocksdb.unit_prefix(queue))
-        return False
 
     def queue(self, topic: bytes, queue_id: int) -> QueueName:
         """Return the name of a queue, whether it is there or not."""

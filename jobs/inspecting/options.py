@@ -60,6 +60,8 @@ EPOCHS: Final = epochs.FILE
 TIMER_CHECK: Final = "timercheck"
 TIMER_LOG: Final = "timerlog"
 TIMER_WHEEL: Final = "timerwheel"
+ROCKSDB: Final = "rocksdb"
+"""the one kind that is a folder"""
 _MAGICS: Final = (r.MAGIC_V1, r.MAGIC_V2, r.MAGIC_BLANK)
 
 
@@ -176,7 +178,7 @@ class InspectResult(Result):
     """its path, without a password"""
     kind: str
     """``segment``, ``consumequeue``, ``consumequeue_ext``, ``batchconsumequeue``, ``index``, ``checkpoint``, ``timercheck``,
-    ``timerlog``, ``timerwheel`` or ``epochFileCheckpoint``"""
+    ``timerlog``, ``timerwheel`` or ``epochFileCheckpoint``; ``rocksdb`` for the folder of a database"""
     summary: Mapping[str, Any]
     records: Iterable[dict[str, Any]]
     """with ``records=True`` every record, unit or item, one at a time and again for each iteration; else empty"""
@@ -199,6 +201,11 @@ def look(path: str, asked: Inspection, told: errors.ProgressListener | None = No
     Raises InputError and UnreadableError for a file that is none of a store, and OSError.
     """
     entry = files.entry_of(path)
+    if entry.kind == files.FOLDER and asked.kind is None and _is_database(path):
+        from rocketmq_reindex.jobs.inspecting.database import database
+
+        inspected = database(path)
+        return InspectResult(showing.redacted(path), ROCKSDB, inspected.summary, inspected.rows if asked.records else ())
     if entry.kind != files.FILE:
         what, hint = "is no file", "; rmq-reindex info looks at a whole one"
         if entry.kind == files.ABSENT:
@@ -207,6 +214,11 @@ def look(path: str, asked: Inspection, told: errors.ProgressListener | None = No
     kind = asked.kind or kind_of(path)
     inspected = _inspect(kind, path, asked, told or errors.NoListener())
     return InspectResult(showing.redacted(path), kind, inspected.summary, inspected.rows if asked.records else ())
+
+
+def _is_database(folder: str) -> bool:
+    """Return whether a folder holds RocksDB's files."""
+    return bool(layouts.rocksdb_files(entry.name for entry in files.listing(folder) if entry.kind == files.FILE))
 
 
 def _inspect(kind: str, path: str, asked: Inspection, told: errors.ProgressListener) -> Inspected:

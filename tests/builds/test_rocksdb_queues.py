@@ -469,3 +469,49 @@ def test_a_folder_of_their_own(alone: Path) -> None:
     assert local_verify(alone).exit == 0
     assert len(read_rows(ConsumeQueueSource, alone)) == 95
     assert len(rr.query(str(alone), topic="orders-0", queue=0, offset=2).messages) == 1
+
+
+def test_inspect(alone: Path) -> None:
+    """Topics, queues, units and the check point of a database; with records each queue. Nothing in it changes."""
+    folder = alone / "consumequeue"
+    before = state(folder)
+    found = rr.inspect(folder, records=True)
+    assert (found.kind, found["checkPoint"], found["topics"], found["queues"], found["findings"]) == (
+        "rocksdb",
+        22160,
+        2,
+        4,
+        [],
+    )
+    rows = list(found.records)
+    assert [(row["topic"].encode(), row["queueId"]) for row in rows] == QUEUES
+    assert sum(row["units"] for row in rows) == found["units"] == 95
+    assert all(row["end"] == row["lastOffset"] and row["firstOffset"] == row["missing"] == 0 for row in rows)
+    assert list(found.records) == rows
+    assert state(folder) == before
+    assert "checkPoint" in found.to_dict()
+
+
+def test_inspect_a_spoilt_database(alone: Path) -> None:
+    """What is wrong in it has a code, how many queues have it, and the first of them."""
+    other, third, fourth = (QueueName(*queue) for queue in QUEUES[1:])
+    changed(alone, {unit(ORDERS, 4): None, unit(other, 20): None})
+    changed(
+        alone,
+        {
+            pairs.CHECKPOINT_KEY: None, pairs.end_key(third, is_max=True): None,
+            pairs.end_key(fourth, is_max=True): pairs.end_value(7, 3),
+        },
+        "offset",
+    )  # fmt: skip
+    found = rr.inspect(alone / "consumequeue")
+    assert {finding["code"]: finding["count"] for finding in found["findings"]} == {
+        "no-check-point": 1, "end-missing": 1, "end-without-unit": 2, "units-behind-end": 1, "gap": 1,
+    }  # fmt: skip
+    assert found["checkPoint"] is None
+    assert any("such as orders-0/0" in finding["text"] for finding in found["findings"])
+
+
+def test_inspect_no_database(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no file"):
+        rr.inspect(tmp_path)
