@@ -7,12 +7,11 @@ import heapq
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.files.rocksdb_writer import library, make_database
-from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.expired_queues import lines_of
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.scanning import Scan
@@ -30,6 +29,10 @@ from rocketmq_reindex.storage_format.versions import VERSIONS
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.write import database as writing
 from rocketmq_reindex.udfs.write.database import SpooledQueue, SpoolResult, SpoolUnits, Stretch, TableResult, WriteTables
+
+if TYPE_CHECKING:
+    # What decides takes its settings from here.
+    from rocketmq_reindex.jobs.building.decisions import Order
 
 Told = tuple[BuildSettings, list[str], list[str]]
 """settings, notes, and warnings"""

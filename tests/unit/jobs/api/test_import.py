@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import rocketmq_reindex as rr
+from tests.tools.faulty_processes import ROOT
 
 IMPORTED = """
 import sys
@@ -54,3 +55,34 @@ def test_every_name_is_there() -> None:
         assert getattr(rr, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = rr.nonsense
+
+
+ALONE = """
+import importlib, os, sys, traceback
+for name in sys.argv[1:]:
+    child = os.fork()
+    if not child:
+        try:
+            importlib.import_module(name)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        print(name)
+"""
+
+
+def test_each_module_can_be_the_first_one() -> None:
+    """A circle of imports shows only where a module in it comes first: of some commands a test has others before it."""
+    modules = sorted(
+        ".".join(("rocketmq_reindex", *path.relative_to(ROOT).with_suffix("").parts))
+        for folder in ("storage_format", "files", "udfs", "jobs")
+        for path in (ROOT / folder).rglob("*.py")
+        if path.stem not in ("__init__", "__main__") and "dags" not in path.parts
+    )
+    # What most of them import, and no circle goes through.
+    first = "import numpy, pyarrow, pyarrow.compute, pyarrow.parquet, pyspark.sql.datasource\n"
+    words = [sys.executable, "-c", first + ALONE, *modules]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
