@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +27,9 @@ _COPIED: Final = ("CURRENT", "IDENTITY", "MANIFEST-", "OPTIONS-")
 """what a running broker replaces or appends to; the rest it only adds and deletes"""
 _TRIES: Final = 10
 """times that a database is opened while its files change"""
+_LINKS: Final = "rmq-reindex-rocksdb-"
+_LINKED: Final = re.compile(rf"[^\s:]*/{_LINKS}[^/\s]*/")
+"""the folder of links, as an error has it before the name of a file"""
 _READ_AHEAD: Final = 2 << 20
 _MISSING: Final = "ConsumeQueues in RocksDB are read with rocksdict: pip install 'rocketmq-reindex[rocksdb]'"
 
@@ -69,7 +73,7 @@ class Database:
 
     def _open(self, folder: str) -> None:
         library = self._library
-        with self._failures(), tempfile.TemporaryDirectory(prefix="rmq-reindex-rocksdb-") as links:
+        with self._failures(), tempfile.TemporaryDirectory(prefix=_LINKS) as links:
             self._link(folder, links)
             names = library.Rdict.list_cf(links)
             others = {name: self._options() for name in names if name != "default"}
@@ -103,7 +107,9 @@ class Database:
         except InputError:
             raise
         except Exception as error:
-            raise InputError(f"{self.shown}: RocksDB cannot read it: {escape(str(error), 300)}") from error
+            # It opened links, in a folder that is gone: the files have the same names in the database's own.
+            text = _LINKED.sub("", str(error))
+            raise InputError(f"{self.shown}: RocksDB cannot read it: {escape(text, 300)}") from error
 
     def check_families(self, *names: str) -> None:
         """Raise InputError where the database lacks one of some column families."""

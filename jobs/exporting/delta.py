@@ -47,6 +47,11 @@ def library() -> Any:
     return deltalake
 
 
+def _first_line(error: Exception) -> str:
+    """Return what the library says, without the calls in it that led there."""
+    return escape(str(error).partition("\n")[0], 200)
+
+
 @contextlib.contextmanager
 def _log_of(folder: str, what: str) -> Iterator[str]:
     """Yield an empty folder for the log of a table, and raise InputError for what the library says of it.
@@ -58,7 +63,7 @@ def _log_of(folder: str, what: str) -> Iterator[str]:
         try:
             yield place
         except Exception as error:
-            raise InputError(f"{escape(folder)}: the log of this Delta table {what}: {escape(str(error), 200)}") from error
+            raise InputError(f"{escape(folder)}: the log of this Delta table {what}: {_first_line(error)}") from error
 
 
 def write_log(root: str, schema: pa.Schema, written: Iterable[TableFile]) -> None:

@@ -59,6 +59,8 @@ def list_nodes(places: Sequence[str], segment_size: int) -> list[Node]:
 
 def _node(number: int, place: str, segment_size: int) -> Node:
     root = log_of_dledger(place) or place
+    if files.entry_of(root).kind == files.ABSENT:
+        raise InputError(f"{escape(place)}: is not there: --replica is the store of another node of the group")
     if files.entry_of(root).kind != files.FOLDER or not lead_of(root, entries_in(root)):
         raise InputError(
             f"{escape(place)}: holds no log of DLedger: --replica is the store of another node of the group, or its data folder"
@@ -201,6 +203,11 @@ class PlainSteps(FullBuild):
         if not any(summary.records for summary in chain.accepted):
             raise InputError(f"{escape(', '.join(self.settings.roots))}: holds no record: there is nothing to lay anew")
         self._tell_timers()
+        if segments[0].lead and segments[0].start:
+            self.warnings.warn(
+                f"the log of DLedger begins at offset {segments[0].start}: what lay before has expired, or is in an old plain "
+                "log: name that folder, too, by STORE, or by a --commitlog of its own"
+            )
         nodes = self._nodes
         check_most(nodes, chain.accepted)
         with reporter.step("compare"):

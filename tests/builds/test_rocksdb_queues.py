@@ -153,6 +153,7 @@ def test_a_broken_database(spoil: tuple[str, bytes], alone: Path, capsys: pytest
     summary = local_verify(alone)
     assert summary.exit == 1
     assert str(summary.error).startswith(f"{alone}/consumequeue: RocksDB cannot read it: ")
+    assert "/rmq-reindex-rocksdb-" not in str(summary.error), "a folder of links that is gone"
     assert query([str(alone), "--topic", "orders-0", "--queue", "0", "--offset", "3"]) == 1
     assert f"{alone}/consumequeue: RocksDB cannot read it: " in capsys.readouterr().err
     with pytest.raises(InputError, match="RocksDB cannot read it"):

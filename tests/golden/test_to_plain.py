@@ -164,6 +164,16 @@ def test_entries_that_are_not_committed_stay_out(size: int, store: Path, tmp_pat
     assert any("no checkpoint of DLedger says which entries are committed" in text for text in told.warnings)
 
 
+def test_the_new_log_of_a_node_without_its_old_plain_one(golden_store: Stores, tmp_path: Path) -> None:
+    """What lies before the log of DLedger is missing: nobody knows whether it has expired."""
+    (data,) = golden_store("dledger-mixed-5.3").path.glob("dledger-*/data")
+    settings = {"broker_version": "5.3", **SIZES, "commitlogs": (str(data),)}
+    told = local_repair("", tmp_path / "out", InlineEngine(5, 3), to_plain=True, **settings)
+    assert told.exit == 0
+    (warning,) = [text for text in told.warnings if "begins at offset" in text]
+    assert "or is in an old plain log: name that folder, too" in warning
+
+
 def test_a_log_without_a_committed_entry(store: Path, tmp_path: Path) -> None:
     (store / "dledger-n0" / "checkpoint").write_text("committedIndex=3\n")
     for number, place in enumerate(entries_of(store)):
