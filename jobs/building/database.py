@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
-from rocketmq_reindex.files.rocksdb_writer import library, make_database
+from rocketmq_reindex.files.rocksdb import library, make_database
 from rocketmq_reindex.jobs.building.expired_queues import lines_of
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.scanning import Scan

@@ -1,4 +1,6 @@
-"""One start of a broker that keeps its queues in RocksDB alone (``RocksDBConsumeQueueStore``)."""
+"""One start of a broker that keeps its queues in RocksDB: alone (``RocksDBConsumeQueueStore``), or beside files
+(``CombineConsumeQueueStore``).
+"""
 
 from collections.abc import Sequence
 
@@ -6,9 +8,11 @@ from rocketmq_reindex.storage_format.broker_start import (
     database_queues,
     database_state,
     outcome as start_outcome,
+    queue_state,
     recovery,
     store as start_store,
 )
+from rocketmq_reindex.storage_format.broker_start.database_queues import QueuePlace
 from rocketmq_reindex.storage_format.broker_start.one_start import OneStart
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.queue.rocksdb import QueueName
@@ -91,3 +95,75 @@ class DatabaseStart(OneStart):
                 "ever, and preflight does not know which units it puts before that"
             )
         return True
+
+
+# ------------------------------------------------------------------------------------------------------------------ both kinds
+
+
+class CombinedStart(OneStart):
+    """One start of a broker with ``rocksdbCQDoubleWriteEnable``: queues in files and in RocksDB (``CombineConsumeQueueStore``).
+
+    The files give messages their offsets. Consumers are given what the files have, or the database
+    (``combineCQPreferCQType``). This follows the files, and of the database what a start makes of it that dispatches no record.
+    """
+
+    @property
+    def _combined(self) -> database_queues.CombinedQueues:
+        assert self._store.combined is not None
+        return self._store.combined
+
+    def _dispatched_to(self) -> int:
+        return min(self._max_physic(), self._combined.database.dispatched)
+
+    def _segment_choice(self) -> recovery.SegmentChoice:
+        choice = recovery.CombinedSegmentChoice(self._store.segments, self._settings, self._rules, self._times, self._reader)
+        return choice.of(self._max_physic(), self._combined)
+
+    def _reput_from(self, log: recovery.KeptLog) -> int:
+        """Return the log's first byte where the database is read: its table of queues is empty as the broker starts."""
+        return max(0, log.min_offset) if self._combined.is_read else super()._reput_from(log)
+
+    def _read(self, log: recovery.KeptLog) -> start_outcome.Queues:
+        is_read = self._combined.is_read
+        if is_read and not self._store.segments:
+            raise InputError(
+                "the commitlog has no segment: preflight does not know what a broker then does with queues in RocksDB"
+            )
+        if any(records for _, records in self._dispatched):
+            if is_read:
+                raise InputError(
+                    "with combineCQPreferCQType=defaultRocksDB the broker compares the ends of its queues while it still "
+                    "dispatches records: whether it starts, and what it hides, depends on which of its threads is first, and "
+                    "preflight does not know that; a start with combineCQPreferCQType=default dispatches them"
+                )
+            self._reader.notes.append(
+                "the start dispatches records to the queues in RocksDB, too: what these hide then depends on its threads"
+            )
+            return self._queues
+        if not self._store.segments:
+            return self._queues
+        queues = dict[tuple[str, int], start_outcome.AnyQueueState]()
+        cuts = self._combined.database.dispatched > log.max_offset
+        for name in dict.fromkeys((*self._queues, *self._combined.database.queues)):
+            given = self._combined.database.queues.get(name)
+            given = given or database_queues.DatabaseQueue(QueueName(name[0].encode("utf-8"), name[1]))
+            queue = database_state.DatabaseQueueState(given, self._combined.database.reader, self._spool)
+            if cuts:
+                queue.cut(log.max_offset, log.min_offset)
+            if name in self._queues:
+                self._verify(name, self._queues[name].max_offset, queue)
+            if is_read:
+                queue.correct_min(log.min_offset)
+                queues[name] = queue
+        return queues if is_read else self._queues
+
+    def _verify(self, name: tuple[str, int], assigned: int, queue: database_state.DatabaseQueueState) -> None:
+        """``verifyAndInitOffsetForAllStore`` of one queue, which ends at ``assigned`` in files. Raises LoadFailure."""
+        end = queue.max_offset
+        if assigned == end or (assigned <= 0 and end <= 0):
+            return
+        shown = f"{escape(name[0])}/{name[1]} ends at queue offset {assigned} in its files, and at {max(0, end)} in RocksDB"
+        if end > 0 and self._combined.is_read:
+            raise queue_state.LoadFailure("combine-offsets", shown)
+        self.set_back.append(shown)
+        queue.last, queue.first = QueuePlace(0, assigned - 1), QueuePlace(0, assigned)

@@ -12,8 +12,7 @@ from rocketmq_reindex.storage_format.broker_start import (
     queue_state,
     store as start_store,
 )
-from rocketmq_reindex.storage_format.broker_start.combined_start import CombinedStart
-from rocketmq_reindex.storage_format.broker_start.database_start import DatabaseStart
+from rocketmq_reindex.storage_format.broker_start.database_start import CombinedStart, DatabaseStart
 from rocketmq_reindex.storage_format.broker_start.one_start import OneStart
 from rocketmq_reindex.storage_format.errors import NoListener, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX

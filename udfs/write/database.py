@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_reindex import files
-from rocketmq_reindex.files.rocksdb_writer import library, write_table
+from rocketmq_reindex.files.rocksdb import library, write_table
 from rocketmq_reindex.storage_format.queue import cells, consume_queue, rocksdb
 from rocketmq_reindex.storage_format.queue.rocksdb import SPOOLED, QueueName
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
