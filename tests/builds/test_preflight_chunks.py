@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.preflighting import folders
-from rocketmq_reindex.storage_format.broker_start import index_state, kept, predict, store
+from rocketmq_reindex.storage_format.broker_start import index_state, kept, one_start, store
 from tests.preflight import predicted
 from tests.preflight.settings import Conf, Sizes
 from tests.tools.local_engine import local_build
 from tests.tools.make_log import FEATURES, random_log
 
 SMALL = (
-    (store, "_ROWS", 7), (store, "_STEP", 3000), (store, "_BEYOND", 500), (predict, "_HELD", 40),
+    (store, "_ROWS", 7), (store, "_STEP", 3000), (store, "_BEYOND", 500), (one_start, "_HELD", 40),
     (kept, "_NUMBERS", 5), (kept, "_MANY", 2), (kept, "_PARTS", 3), (kept, "_PART_ROWS", 5),
     (index_state, "_ITEMS", 6), (folders, "_IN_MEMORY", 1000),
 )  # fmt: skip
