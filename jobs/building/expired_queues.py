@@ -7,44 +7,137 @@ who stand where it ended, wait for messages that come below that. Both kinds of 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.options import BuildSettings
-from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import StoreQueues
-from rocketmq_reindex.jobs.store.settings import rocksdb_queues
-from rocketmq_reindex.storage_format import layouts
-from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.queue.lookup import UNIT
+from rocketmq_reindex.jobs.store.queue_units import FileUnits
+from rocketmq_reindex.jobs.store.settings import RocksDBQueues, rocksdb_queues
+from rocketmq_reindex.storage_format import errors, layouts, showing
+from rocketmq_reindex.storage_format.queue.lookup import UNIT, Unit
 from rocketmq_reindex.storage_format.queue.units import QueueUnit
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.storage_format.topics import path_component
-from rocketmq_reindex.udfs.queue_database import QueueDatabase, QueueName
+from rocketmq_reindex.udfs.messages.log_rows import Topics
+from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.database import SpooledQueue
 
+_OPTION = "--expired-queues keep"
+_INSTEAD = "mend STORE, or leave --expired-queues out, and such queues begin again at 0"
 
-def ended_queues(settings: BuildSettings, log_start: int) -> list[QueueUnit]:
-    """Return the last unit of each queue in STORE whose records lie before ``log_start``, where the log begins.
 
-    Empty unless that is asked for. Raises InputError where the queues cannot be read, and where STORE is not known.
+def ended_queues(settings: BuildSettings, log_start: int) -> tuple[list[QueueUnit], list[str]]:
+    """Return the last unit of each queue of a chosen topic that ends before ``log_start``, where the log begins, and warnings.
+
+    None unless that is asked for. Raises InputError where STORE is not known or has no queues, and for a queue whose end
+    cannot be read.
     """
     if settings.expired_queues == "drop" or layouts.QUEUES not in settings.only:
-        return []
+        return [], []
     store = settings.store_folder
     if not store:
-        raise InputError("--expired-queues keep: no STORE is named: name it beside --commitlog")
+        raise errors.InputError(f"{_OPTION}: no STORE is named: name it beside --commitlog")
     # Nothing has expired of a log that begins at 0.
     if not log_start:
-        return []
-    found = dict[tuple[str, int], QueueUnit]()
-    for unit in (*_in_files(settings, store, log_start), *_in_database(store, log_start)):
-        key = unit.topic, unit.queue_id
-        if key not in found or found[key].position < unit.position:
-            found[key] = unit
-    return [unit for unit in found.values() if unit.position >= 0]
+        return [], []
+    ends = _Ends(settings, log_start)
+    there = rocksdb_queues(store)
+    if not (ends.take_files(store) or there):
+        raise errors.InputError(
+            f"{_OPTION}: {showing.escape(store)}: has no ConsumeQueues that say where a queue ended: {_INSTEAD}"
+        )
+    if there:
+        ends.take_database(there)
+    return ends.result()
+
+
+class _Ends:
+    """The ends of queues as both kinds of ConsumeQueues say them: of two the later one counts."""
+
+    def __init__(self, settings: BuildSettings, log_start: int) -> None:
+        self._topics, self._usual = Topics(settings.include_topics, settings.exclude_topics), settings.cq_file_size
+        self._start = log_start
+        self._found = dict[tuple[str, int], QueueUnit]()
+        self._unknown = dict[tuple[str, int], str]()
+        """why the end of a queue is not known"""
+        self._sizes = dict[tuple[str, int], set[int]]()
+        """the sizes of the files of queues that ended, in bytes"""
+        self._all_sizes = set[int]()
+        self._batches = 0
+
+    def take_files(self, store: str) -> bool:
+        """Take the ends of ConsumeQueue files. Return whether any topic is there. Raises InputError."""
+        notes = Notes.silent()
+        with contextlib.closing(StoreQueues(store, notes, database=False)) as queues:
+            topics = queues.topics()
+            for topic in filter(self._topics.wants, topics):
+                for number in queues.ids(topic):
+                    for kind in (layouts.QUEUES, layouts.BATCH_QUEUES):
+                        folder = files.join(store, kind, topic, str(number))
+                        if files.entry_of(folder).kind == files.FOLDER:
+                            self._take_folder((topic, number), folder, kind == layouts.BATCH_QUEUES)
+        if notes.lost:
+            raise errors.InputError(f"{_OPTION}: {notes.lost}: {_INSTEAD}")
+        return bool(topics)
+
+    def _take_folder(self, key: tuple[str, int], folder: str, batch: bool) -> None:
+        notes = Notes.silent()
+        with contextlib.closing(FileUnits(folder, batch, notes)) as queue:
+            end = queue.units.end
+            unit = queue.units.at(end - 1) if end > queue.units.begin else None
+        if batch:
+            self._batches += unit is not None and unit.kind == UNIT and unit.phy_offset < self._start
+            return
+        self._all_sizes |= set(queue.sizes)
+        if notes.lost:
+            self._unknown[key] = notes.lost
+        elif unit is None or unit.kind != UNIT:
+            self._unknown[key] = f"{queue.place}: has no unit at its end"
+        else:
+            self._take(key, unit)
+            if unit.phy_offset < self._start:
+                self._sizes[key] = set(queue.sizes)
+
+    def take_database(self, there: RocksDBQueues) -> None:
+        """Take the ends of a database. Raises InputError where it cannot be read."""
+        with contextlib.closing(QueueDatabase(there.folder)) as database:
+            for end in database.ends():
+                topic, number = end.queue.topic.decode("utf-8", "surrogateescape"), end.queue.queue_id
+                if not end.is_max or not self._topics.wants(topic):
+                    continue
+                if database.last(end.queue) is None:
+                    self._unknown[topic, number] = f"{database.shown}: {showing.escape(topic)}/{number}: has an impossible end"
+                    continue
+                # A start that brings the kinds together writes ends that name offset 0 (``initializeWithOffset``, 5.5.0).
+                value = database.value(end.queue, end.queue_offset)
+                phy_offset = end.phy_offset if value is None else int.from_bytes(value[:8], "big", signed=True)
+                self._take((topic, number), Unit(UNIT, end.queue_offset, phy_offset))
+
+    def _take(self, key: tuple[str, int], unit: Unit) -> None:
+        found = _unit(*key, unit.position, unit.phy_offset, self._start)
+        if key not in self._found or self._found[key].position < found.position:
+            self._found[key] = found
+
+    def result(self) -> tuple[list[QueueUnit], list[str]]:
+        """Return the units, and warnings. Raises InputError for a queue whose end no kind says."""
+        # Of a file that was cut the last unit that is left is not the queue's end.
+        usual = self._usual if self._usual in self._all_sizes else max(self._all_sizes, default=0)
+        for (topic, number), sizes in self._sizes.items():
+            if wrong := sizes - {usual}:
+                told = f"has a file of {showing.counted(min(wrong), 'byte')}, and others have {usual:,}"
+                raise errors.InputError(
+                    f"{_OPTION}: {showing.escape(topic)}/{number}: {told}: its end is not known: {_INSTEAD}"
+                )
+        for key, why in self._unknown.items():
+            if key not in self._found:
+                raise errors.InputError(f"{_OPTION}: {why}: {_INSTEAD}")
+        told = (
+            f"{_OPTION}: {showing.counted(self._batches, 'batch queue')} without a record in the log: their ends are not kept"
+        )
+        warnings = [told] if self._batches else []
+        return [unit for unit in self._found.values() if unit.position >= 0], warnings
 
 
 def _unit(topic: str, queue_id: int, position: int, phy_offset: int, log_start: int) -> QueueUnit:
@@ -56,36 +149,6 @@ def _unit(topic: str, queue_id: int, position: int, phy_offset: int, log_start: 
     if phy_offset >= log_start:
         return QueueUnit(topic, queue_id, -1, 0, 0, 0)
     return QueueUnit(topic, queue_id, position, max(0, min(phy_offset, log_start - RECORD_MIN)), RECORD_MIN, 0)
-
-
-def _in_files(settings: BuildSettings, store: str, log_start: int) -> Iterator[QueueUnit]:
-    notes = Notes.silent()
-    with (
-        contextlib.closing(StoreLog(settings.roots, notes)) as log,
-        contextlib.closing(StoreQueues(store, notes, database=False)) as queues,
-    ):
-        for topic, number in queues.each():
-            queue = queues.open(topic, number, log, notes)
-            if queue is None:
-                continue
-            with contextlib.closing(queue):
-                unit = queue.last_unit()
-                if unit is not None and unit.kind == UNIT and not queue.batch:
-                    yield _unit(topic, number, unit.position, unit.phy_offset, log_start)
-
-
-def _in_database(store: str, log_start: int) -> Iterator[QueueUnit]:
-    there = rocksdb_queues(store)
-    if there is None:
-        return
-    with contextlib.closing(QueueDatabase(there.folder)) as database:
-        for topic, ends in database.queues.items():
-            for number, end in ends.items():
-                name = topic.decode("utf-8", "surrogateescape")
-                # A start that brings the kinds together writes ends that name offset 0 (``initializeWithOffset``, 5.5.0).
-                value = database.value(QueueName(topic, number), end.queue_offset)
-                phy_offset = end.phy_offset if value is None else int.from_bytes(value[:8], "big", signed=True)
-                yield _unit(name, number, end.queue_offset, phy_offset, log_start)
 
 
 def without_files(staging: StagingFolder, ended: list[QueueUnit]) -> list[QueueUnit]:

@@ -219,7 +219,8 @@ class Build:
         with self.reporter.stage("write", "buckets and IndexFiles", *full.to_write(scan, settings, accepted, plans)) as shown:
             written = steps.write(scan, accepted, order, plans)
             shown.count(units=written.units, items=sum(index_file.items for index_file in written.index))
-        ended = expired_queues.ended_queues(settings, segments[0].start if segments else 0)
+        ended, told = expired_queues.ended_queues(settings, segments[0].start if segments else 0)
+        result.warnings += told
         if ended and settings.makes_files:
             lone = expired_queues.without_files(staging, ended)
             written.add(write_lone_units(staging, settings.cq_file_size, lone))

@@ -62,6 +62,11 @@ class FileUnits:
         """Whether the queue has any file."""
         return bool(self._entries)
 
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of each file."""
+        return [entry.size for entry in self._entries]
+
     def _read(self, number: int, at: int, count: int) -> bytes:
         if number not in self._pages:
             self._pages[number] = self._open(self._entries[number].path)

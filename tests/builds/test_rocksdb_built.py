@@ -153,6 +153,81 @@ def test_ends_of_expired_queues(kind: str, tmp_path: Path) -> None:
     assert (tmp_path / "again" / "consumequeue" / "gone" / "0" / file.name).exists()
 
 
+def _no_file(store: Path) -> None:
+    shutil.rmtree(store / "consumequeue")
+
+
+def _unreadable(store: Path) -> None:
+    folder = store / "consumequeue" / "gone" / "0"
+    (folder / f"{0:020d}").unlink()
+    (folder / f"{0:020d}").mkdir()
+
+
+def _zeros(store: Path) -> None:
+    (store / "consumequeue" / "gone" / "0" / f"{0:020d}").write_bytes(bytes(2000))
+
+
+def _cut(store: Path) -> None:
+    path = store / "consumequeue" / "gone" / "0" / f"{0:020d}"
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def _damaged(store: Path) -> None:
+    with (store / "consumequeue" / "gone" / "0" / f"{0:020d}").open("r+b") as file:
+        file.seek(59 * 20)
+        file.write(b"\xff" * 20)
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (_no_file, "store: has no ConsumeQueues that say where a queue ended"),
+        (_unreadable, "gone/0: has no unit at its end"),
+        (_zeros, "gone/0: has no unit at its end"),
+        (_damaged, "gone/0: has no unit at its end"),
+        (_cut, "gone/0: has a file of 100 bytes, and others have 2,000: its end is not known"),
+    ],
+)
+def test_ends_that_cannot_be_read(damage: Any, told: str, tmp_path: Path) -> None:
+    """An end is never left out, or taken too low, in silence."""
+    store = expired(tmp_path / "store")
+    assert local_build(store, tmp_path / "before", **SIZES).exit == 0
+    shutil.move(tmp_path / "before" / "consumequeue", store / "consumequeue")
+    (store / "commitlog" / f"{0:020d}").unlink()
+    damage(store)
+    built = local_build(store, tmp_path / "out", expired_queues="keep", **SIZES)
+    assert built.exit == 1
+    assert told in str(built.error)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["file", "rocksdb"])
+def test_expired_queues_of_other_topics(kind: str, tmp_path: Path) -> None:
+    """They are not kept: the log's queues of these topics are not built either."""
+    store = expired(tmp_path / "store")
+    assert local_build(store, tmp_path / "before", consumequeue_type=kind, **SIZES).exit == 0
+    shutil.move(tmp_path / "before" / "consumequeue", store / "consumequeue")
+    (store / "commitlog" / f"{0:020d}").unlink()
+    built = local_build(
+        store, tmp_path / "out", consumequeue_type="both", expired_queues="keep", include_topics=("o*",), **SIZES
+    )
+    assert built.exit == 0
+    assert {end.queue.topic for end in ends_in(tmp_path / "out" / "consumequeue")} == {b"on"}
+    assert not (tmp_path / "out" / "consumequeue" / "gone").exists()
+
+
+def test_expired_batch_queues(tmp_path: Path) -> None:
+    """They are counted: their ends are not kept."""
+    store = expired(tmp_path / "store")
+    assert local_build(store, tmp_path / "before", batch_topics=("gone",), **SIZES).exit == 0
+    for name in ("consumequeue", "batchconsumequeue"):
+        shutil.move(tmp_path / "before" / name, store / name)
+    (store / "commitlog" / f"{0:020d}").unlink()
+    built = local_build(store, tmp_path / "out", expired_queues="keep", **SIZES)
+    assert built.exit == 0
+    assert "--expired-queues keep: 1 batch queue without a record in the log: their ends are not kept" in built.warnings
+
+
 def test_an_end_that_the_log_has_overtaken(tmp_path: Path) -> None:
     """Old queues beside a log that goes on with them: the log counts."""
     store = expired(tmp_path / "store")
