@@ -232,6 +232,9 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     if topics is not None:
         values["batch_topics"] = read_batch_topics(topics)
     values |= watch_environment()
+    if "consumequeue_type" in given:
+        # It wins over all that the file says of what goes where.
+        values.pop("rocksdb_light", None)
     values |= {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     values.setdefault("store", "")
     values["named"] = frozenset((*SIZES, *option_table.EXTENDED, "broker_version", "batch_topics", "engine")) & values.keys()

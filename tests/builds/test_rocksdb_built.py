@@ -293,6 +293,24 @@ def test_a_folder_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert (kinds(local_verify(store)), (store / "consumequeue_rocksdb.previous").exists()) == ({}, True)
 
 
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [("rocksdb", "in RocksDB"), ("both", "as files and in RocksDB"), ("", "as files, light ones in RocksDB, too")],
+)
+def test_a_kind_that_is_given_beside_a_broker_of_light_queues(kind: str, told: str, tmp_path: Path) -> None:
+    """It wins: no database lacks the queues that were asked for."""
+    store, conf = unpack("rocksdb-5.5", tmp_path).path, tmp_path / "broker.conf"
+    lines = ("rocksdbCQDoubleWriteEnable=true", "rocksdbCQSelectiveDoubleWriteEnable=true")
+    conf.write_text("\n".join(lines))
+    words = ["--consumequeue-type", kind] if kind else []
+    settings = parse_settings([str(store), "--out", str(tmp_path / "out"), "--broker-conf", str(conf), *words])
+    taken = {name: getattr(settings, name) for name in ("consumequeue_type", "rocksdb_light", "rocksdb")}
+    built = local_build(store, tmp_path / "out", **taken)
+    assert built.exit == 0
+    assert f"--broker-conf: has {lines[0]} and {lines[1]}: ConsumeQueues are built {told}" in built.notes
+    assert len([end for end in ends_in(tmp_path / "out" / "consumequeue") if end.is_max]) == (4 if kind else 0)
+
+
 def test_a_fetch_keeps_files_and_database_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A database in consumequeue/ takes the place of files, which stay beside it; files never take that of a database."""
     store = unpack("rocksdb-5.5", tmp_path).path
