@@ -146,9 +146,16 @@ class BuildSettings(StoreSettings):
         """Yield what is wrong with a RocksDB database, and with ends of queues."""
         if self.expired_queues != "drop" and self.incremental:
             yield "--expired-queues keep: goes without --incremental, which cannot go on with such queues: leave one out"
+        if self.expired_queues != "drop" and QUEUES not in self.only:
+            yield f"--expired-queues keep: goes with {QUEUES}, which --only leaves out: name it there, or leave one out"
+        option = f"--consumequeue-type {self.consumequeue_type}"
+        # What a broker.conf says holds where it applies.
+        if self.consumequeue_type != "file" and QUEUES not in self.only and not self.rocksdb:
+            yield f"{option}: goes with {QUEUES}, which --only leaves out: name it there, or leave one out"
         if not self.makes_database:
             return
-        option = f"--consumequeue-type {self.consumequeue_type}"
+        if self.consumequeue_type == "rocksdb" and self.cq_ext != "none" and not self.bloom_error_rate:
+            yield f"--cq-ext {self.cq_ext}: goes with files, which {option} does not make: leave one out, or take both"
         if self.incremental:
             yield f"{option}: goes without --incremental, which cannot go on with a database: leave that out, or take file"
         if self.queue_order == "broker":

@@ -358,11 +358,26 @@ def test_a_topic_of_the_name_of_the_check_point(tmp_path: Path) -> None:
     [
         (["--incremental", "--tables", "t"], "goes without --incremental, which cannot go on with a database"),
         (["--queue-order", "broker"], "goes without --queue-order broker"),
+        (["--only", "index"], "type both: goes with consumequeue, which --only leaves out"),
+        (["--only", "index", "--expired-queues", "keep"], "queues keep: goes with consumequeue, which --only leaves out"),
+        (["--consumequeue-type", "rocksdb", "--cq-ext", "plain"], "type rocksdb does not make: leave one out, or take both"),
     ],
 )
 def test_wrong_usage(words: list[str], told: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=told):
         parse_settings([str(tmp_path), "--out", str(tmp_path / "out"), "--consumequeue-type", "both", *words])
+
+
+def test_settings_of_a_broker_that_do_not_apply(tmp_path: Path) -> None:
+    """A broker.conf is no wrong usage: of an index alone, and with consumequeue_ext, which a database has not."""
+    store, conf, out = unpack("rocksdb-5.5", tmp_path).path, tmp_path / "broker.conf", tmp_path / "out"
+    conf.write_text("storeType=defaultRocksDB\nenableConsumeQueueExt=true\n")
+    words = [str(store), "--out", str(out), "--broker-conf", str(conf)]
+    assert parse_settings([*words, "--only", "index"]).only == ("index",)
+    settings = parse_settings(words)
+    assert (settings.cq_ext, settings.consumequeue_type) == ("plain", "rocksdb")
+    assert local_build(store, out, cq_ext="plain", bloom_error_rate=20, consumequeue_type="rocksdb").exit == 0
+    assert not {"cq_ext", "cq_ext_file_size"} & set(json.loads((out / "reindex.json").read_text())["settings"])
 
 
 def test_where_no_database_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
