@@ -99,10 +99,10 @@ def _of_files(settings: BuildSettings, there: RocksDBQueues | None) -> list[str]
 def write_database(
     scan: Scan, settings: BuildSettings, segments: list[Segment], accepted: list[RangeSummary], order: Order,
     ended: list[QueueUnit],
-) -> tuple[list[dict[str, Any]], int]:  # fmt: skip
+) -> tuple[list[dict[str, Any]], int, int]:  # fmt: skip
     """Write the database of the ``accepted`` ranges into the tree. Return its entries for the manifest, and its units.
 
-    ``ended`` queues keep their ends, where they have no unit.
+    ``ended`` queues keep their ends, where they have no unit: how many these are follows.
     """
     staging, engine = scan.staging, scan.engine
     files.make_folder(staging.tables, below=staging.root)
@@ -117,11 +117,11 @@ def write_database(
         light = [unit for unit in ended if not settings.rocksdb_light or unit.topic.startswith(LMQ_PREFIX)]
         files.write_bytes(staging.temporary, parts[-1], lines_of(light))
     parts = few_parts(staging, parts, writing.key_of)
-    stretches = list[Stretch]()
+    stretches, lone = list[Stretch](), list[bytes]()
 
     def lines() -> Iterator[bytes]:
         merged = heapq.merge(*(entries(part, writing.key_of) for part in parts))
-        for line, stretch in writing.cut(_of_queues(merged), writing.TABLE_UNITS):
+        for line, stretch in writing.cut(_of_queues(merged, lone), writing.TABLE_UNITS):
             if stretch is not None:
                 stretches.append(stretch)
             if line:
@@ -142,7 +142,7 @@ def write_database(
     names = make_database(folder, by_family, UNITS)
     files.remove_tree(staging.tables)
     found = [_entry(settings.database_folder, name, files.join(folder, name)) for name in names]
-    return found, sum(result.units for result in spooled)
+    return found, sum(result.units for result in spooled), len(lone)
 
 
 def left_out(accepted: list[RangeSummary]) -> Iterator[str]:
@@ -151,10 +151,12 @@ def left_out(accepted: list[RangeSummary]) -> Iterator[str]:
         yield f"batch topics: {counted(units, 'unit')} of them not in RocksDB, where a broker has no batch ConsumeQueues"
 
 
-def _of_queues(merged: Iterator[tuple[Any, bytes]]) -> Iterator[bytes]:
-    """Yield one line for each queue, of two the one with units."""
-    for _, lines in groupby(merged, key=itemgetter(0)):
-        yield max((line for _, line in lines), key=lambda line: SpooledQueue.from_line(line).units) + b"\n"
+def _of_queues(merged: Iterator[tuple[Any, bytes]], lone: list[bytes]) -> Iterator[bytes]:
+    """Yield one line for each queue, of two the one with units. The keys of those without a unit are added to ``lone``."""
+    for key, lines in groupby(merged, key=itemgetter(0)):
+        units, line = max((SpooledQueue.from_line(line).units, line) for _, line in lines)
+        lone += [] if units else [key]
+        yield line + b"\n"
 
 
 def _entry(folder: str, name: str, path: str) -> dict[str, Any]:

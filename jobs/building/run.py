@@ -221,19 +221,23 @@ class Build:
             shown.count(units=written.units, items=sum(index_file.items for index_file in written.index))
         ended, told = expired_queues.ended_queues(settings, segments[0].start if segments else 0)
         result.warnings += told
+        kept = 0
         if ended and settings.makes_files:
             lone = expired_queues.without_files(staging, ended)
             written.add(write_lone_units(staging, settings.cq_file_size, lone))
-            result.notes.append(f"--expired-queues keep: {counted(len(lone), 'queue')} without a record in the log")
+            kept = len(lone)
         result.units = written.units
         own_entries, tables = steps.entries, dict[str, int]()
         if settings.makes_database:
             with self.reporter.step("write RocksDB"):
-                entries, units = database.write_database(scan, settings, segments, accepted, order, ended)
+                entries, units, ends = database.write_database(scan, settings, segments, accepted, order, ended)
             own_entries += entries
             tables["rocksdb"] = sum(entry["path"].endswith(".sst") for entry in entries)
             result.warnings += database.left_out(accepted)
             result.units = written.units if settings.makes_files else units
+            kept = max(kept, ends)
+        if ended:
+            result.notes.append(f"--expired-queues keep: {counted(kept, 'queue')} without a record in the log")
         result.files = {"consumequeue": written.queue_files, "index": len(written.index)} | tables
         until = chain.later if chain.later >= 0 else INT64_MAX
         if settings.write_topics:

@@ -140,6 +140,8 @@ def test_ends_of_expired_queues(kind: str, tmp_path: Path) -> None:
     (file,) = (out / "consumequeue" / "gone" / "0").iterdir()
     assert file.read_bytes()[20 * 59 : 20 * 60] != bytes(20)
     assert file.read_bytes()[20 * 60 :] == bytes(2000 - 1200)
+    alone = local_build(store, tmp_path / "alone", consumequeue_type="rocksdb", expired_queues="keep", **SIZES)
+    assert (alone.exit, "--expired-queues keep: 1 queue without a record in the log" in alone.notes) == (0, True)
     # The end is kept once more, by each kind alone, and verify has nothing to say.
     shutil.rmtree(store / "consumequeue")
     for part in ("consumequeue", "index", "checkpoint"):
