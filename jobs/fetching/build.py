@@ -213,6 +213,11 @@ class FoundBuild:
     database: str
     """the folder of its RocksDB database in a store; "" for a build without one"""
 
+    @property
+    def database_alone(self) -> bool:
+        """Whether it has a database, and no ConsumeQueue file."""
+        return bool(self.database) and not any(re.match(rf"{layouts.QUEUES}/.+/", file.path) for file in self.wanted)
+
 
 def find_build(place: str) -> FoundBuild:
     """Return the build in the folder ``place``, or the one that counts of those published there. Raises InputError."""

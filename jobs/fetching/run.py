@@ -172,7 +172,7 @@ class Fetch:
             wanted = [file for file in build.wanted if fetching_files.part_of(file.path) in parts]
             count, size = len(wanted), sum(file.used for file in wanted)
             swap.check(parts)
-            result.warnings += check_swapped(store, parts, build.database)
+            result.warnings += check_swapped(store, parts, build.database, alone=build.database_alone)
             segments = self._segments()
             fetching_files.check_wanted(build, store, segments, partial=given.partial, empty=given.allow_empty)
             self._check_log(build, segments)

@@ -369,10 +369,11 @@ def check_files_are_compared(store: str, only: Iterable[str]) -> list[str]:
     return [f"{in_rocksdb}: only the ConsumeQueue files beside it are compared"]
 
 
-def check_swapped(store: str, parts: Collection[str], database: str = "") -> list[str]:
+def check_swapped(store: str, parts: Collection[str], database: str = "", *, alone: bool = False) -> list[str]:
     """Return warnings on a store that gets new ``parts``, among them a database in the folder ``database`` if that is not "".
 
-    Raises InputError where RocksDB ConsumeQueues would be moved away for files, or a second database comes beside them.
+    ``alone``: it comes without ConsumeQueue files. Raises InputError where RocksDB ConsumeQueues would be moved away for files,
+    or a second database comes beside them.
     """
     in_rocksdb = rocksdb_queues(store) if {layouts.QUEUES, layouts.SEPARATE} & set(parts) else None
     if in_rocksdb is None:
@@ -384,7 +385,9 @@ def check_swapped(store: str, parts: Collection[str], database: str = "") -> lis
             "files away first, or build again with the broker's own --broker-conf (useSeparateStorePathForRocksdbCQ)"
         )
     if database:
-        return []
+        lack = f"{in_rocksdb}: the ConsumeQueue files beside it go to {layouts.QUEUES}.previous, too, and the build has none"
+        lacking = alone and in_rocksdb.beside and in_rocksdb.in_place
+        return [f"{lack}: a broker with rocksdbCQDoubleWriteEnable then lacks them"] if lacking else []
     if in_rocksdb.in_place:
         raise errors.InputError(
             f"{in_rocksdb}: a broker with storeType=defaultRocksDB serves from them, so no files are put in their place: fetch "

@@ -323,6 +323,14 @@ def test_a_fetch_keeps_files_and_database_apart(tmp_path: Path, capsys: pytest.C
     assert local_build(store, tmp_path / "files", consumequeue_type="file").exit == 0
     assert fetch([str(tmp_path / "files"), "--to", str(store)]) == 1
     assert "no files are put in their place" in capsys.readouterr().err
+    assert local_build(store, tmp_path / "both", consumequeue_type="both").exit == 0
+    lacking = "the ConsumeQueue files beside it go to consumequeue.previous, too, and the build has none"
+    for name, told in (("both", False), ("out", True)):
+        assert fetch([str(tmp_path / name), "--to", str(store), "--dry-run"]) == 0
+        assert (lacking in capsys.readouterr().err) == told
+    assert fetch([str(tmp_path / "out"), "--to", str(store)]) == 0
+    assert lacking in capsys.readouterr().err
+    assert (store / "consumequeue.previous" / "orders-0").is_dir()
 
 
 def test_an_empty_log(tmp_path: Path) -> None:
