@@ -10,6 +10,7 @@ import contextlib
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.options import BuildSettings
+from rocketmq_reindex.jobs.store.fitting import queue_files
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import StoreQueues
 from rocketmq_reindex.jobs.store.queue_units import FileUnits
@@ -24,6 +25,8 @@ from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.database import SpooledQueue
 
+_LOOKED_AT = (1000, 16)
+"""topics of a store, and queues of each, of which lost ends are told: more would hold a build up"""
 _OPTION = "--expired-queues keep"
 _INSTEAD = "mend STORE, or leave --expired-queues out, and such queues begin again at 0"
 
@@ -160,6 +163,29 @@ def without_files(staging: StagingFolder, ended: list[QueueUnit]) -> list[QueueU
         if path_component(unit.topic)
         and files.entry_of(files.join(queues, unit.topic, str(unit.queue_id))).kind == files.ABSENT
     ]
+
+
+def dropped(settings: BuildSettings, staging: StagingFolder, log_start: int) -> list[str]:
+    """Return a warning where ends of queues in STORE are lost that were not asked for; some ConsumeQueue files are looked into.
+
+    ``log_start`` is where the log begins. The files of the build are in the tree already.
+    """
+    store = settings.store_folder
+    is_whole = settings.makes_files and not (settings.partial or settings.incremental)
+    if settings.expired_queues != "drop" or not is_whole or not log_start or not store or files.is_remote(store):
+        return []
+    lost = 0
+    # What cannot be read here ends no build: it does not need these files.
+    with contextlib.suppress(OSError, errors.InputError):
+        for folder in {files.parent(entry.path) for entry in queue_files(files.join(store, layouts.QUEUES), *_LOOKED_AT)}:
+            topic, number = files.base(files.parent(folder)), files.base(folder)
+            if files.entry_of(files.join(staging.tree, layouts.QUEUES, topic, number)).kind == files.ABSENT:
+                with contextlib.closing(FileUnits(folder, False, Notes.silent())) as queue:
+                    end = queue.units.end
+                    unit = queue.units.at(end - 1)
+                    lost += unit.kind == UNIT and unit.phy_offset < log_start
+    told = f"{layouts.QUEUES}: {showing.counted(lost, 'queue')} of STORE without a record in the log: a broker counts their"
+    return [f"{told} messages from 0 again: {_OPTION} keeps their ends"] if lost else []
 
 
 def lines_of(ended: list[QueueUnit]) -> list[bytes]:

@@ -220,7 +220,7 @@ class Build:
             written = steps.write(scan, accepted, order, plans)
             shown.count(units=written.units, items=sum(index_file.items for index_file in written.index))
         ended, told = expired_queues.ended_queues(settings, segments[0].start if segments else 0)
-        result.warnings += told
+        result.warnings += told or expired_queues.dropped(settings, staging, segments[0].start if segments else 0)
         kept = 0
         if ended and settings.makes_files:
             lone = expired_queues.without_files(staging, ended)
