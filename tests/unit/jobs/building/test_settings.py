@@ -113,7 +113,7 @@ def test_what_decides_the_bytes_is_in_the_manifest() -> None:
     elsewhere |= {"progress", "log_format", "metrics", "store_name", "keep_zeros", "rocksdb", "accelerated"}
     elsewhere |= {"timer_rocksdb", "crc_on_recover", "property_crc_forced", "broker_conf", "conf_notes", "conf_numbers"}
     elsewhere |= {"tables", "messages_table", "build_id", "incremental", "recheck", "snapshot", "allow_empty", "named"}
-    elsewhere |= {"bloom_error_rate", "bloom_consumers", "filters"}
+    elsewhere |= {"bloom_error_rate", "bloom_consumers", "filters", "to_plain"}  # the last is in that of a repair
     assert set(told) == fields - elsewhere
     assert not set(BuildSettings("store", "out").for_manifest()) & {
         "cq_ext",
