@@ -35,8 +35,8 @@ TIMERS_LOST: Final = (
 )
 TIMERS_AGAIN: Final = "after a kill the broker's own store does the same; else restore the three timer files together"
 RECHECK: Final = (
-    "start once with recheckReputOffsetFromCq=true in broker.conf: before it serves, the broker then dispatches the whole log "
-    "again, the record at offset 0 too"
+    "build with --consumequeue-type rocksdb, and fetch that; or start once with recheckReputOffsetFromCq=true in broker.conf: "
+    "before it serves, the broker then dispatches the whole log again, the record at offset 0 too"
 )
 """what mends queues in RocksDB; ``DefaultMessageStore.doRecheckReputOffsetFromCq`` finds no queue in its table"""
 READ_FILES: Final = (

@@ -78,7 +78,7 @@ def losses(
     prediction: start_loading.Prediction, commands: Commands, keeps_index: bool, segments: int, mend: str = ""
 ) -> list[Loss]:
     """Return what is lost or hidden. ``keeps_index``: the broker keeps an index (``messageIndexEnable``); ``mend`` says what to
-    do for one that reads its queues from RocksDB, which no build makes."""
+    do for one that reads its queues from RocksDB."""
     log, dispatch, index = prediction.log, prediction.dispatch, prediction.index
     if not prediction.loads or log is None or dispatch is None or index is None:
         return []

@@ -167,11 +167,12 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.preflight.database_sweep", description=__doc__.splitlines()[0])
     parser.add_argument("--count", type=int, default=300, help="stores of each version (300)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9), help="the first one (random)")
-    parser.add_argument("--version", default=",".join(VERSIONS), help=f"of RocketMQ ({','.join(VERSIONS)})")
+    parser.add_argument("--version", help=f"of RocketMQ ({','.join(VERSIONS)}; with --both all but the first)")
     parser.add_argument("--both", action="store_true", help="of brokers with rocksdbCQDoubleWriteEnable (5.4.0 on)")
     args = parser.parse_args(words)
     print(f"SEED={args.seed} N={args.count}", flush=True)
-    return 1 if sum(sweep(version, args.seed, args.count, args.both) for version in args.version.split(",")) else 0
+    versions = args.version.split(",") if args.version else VERSIONS[1:] if args.both else VERSIONS
+    return 1 if sum(sweep(version, args.seed, args.count, args.both) for version in versions) else 0
 
 
 if __name__ == "__main__":
