@@ -138,6 +138,9 @@ class _File:
             names = set(file.schema_arrow.names)
             if len(names) < len(file.schema_arrow.names):
                 raise InputError(f"{escape(path)}: a column is named twice")
+            if topic is not None:
+                # Spark may write what a Delta table is parted by into its files, too: the table's log says it.
+                names -= {delta.TOPIC, delta.DAY}
             self._topic = topic
             if topic is None and "topic" not in names:
                 self._topic = _topic_of(path, file.schema_arrow.metadata)
