@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import re
 import shutil
 import socket
@@ -57,12 +58,15 @@ class DLedgerLife(Life):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on."""
+    """Ports that nobody listens on, and that no connection of another program gets meanwhile: those begin at 32768."""
+    found = list[int]()
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        while len(found) < count:
+            bound, port = stack.enter_context(socket.socket()), random.SystemRandom().randrange(12_000, 32_000)
+            with contextlib.suppress(OSError):
+                bound.bind(("127.0.0.1", port))
+                found.append(port)
+    return found
 
 
 def entries_of(store: Path) -> list[Stored]:

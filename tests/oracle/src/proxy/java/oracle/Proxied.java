@@ -1,12 +1,13 @@
 package oracle;
 
-import java.net.InetAddress;
+import java.net.BindException;
 import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ThreadLocalRandom;
 import org.apache.rocketmq.common.MQVersion;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.proxy.ProxyStartup;
@@ -68,9 +69,14 @@ final class Proxied {
         return "stopped";
     }
 
+    /** A port that no connection of another program gets meanwhile: the system gives those from 32768 on. */
     private static int freePort() throws Exception {
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            return socket.getLocalPort();
+        while (true) {
+            try (ServerSocket socket = new ServerSocket(ThreadLocalRandom.current().nextInt(12_000, 32_000))) {
+                return socket.getLocalPort();
+            } catch (BindException taken) {
+                // Another one, then.
+            }
         }
     }
 }
