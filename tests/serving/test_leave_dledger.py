@@ -127,7 +127,8 @@ def until_stored(store: Path, *queues: str) -> None:
 @pytest.mark.parametrize(
     ("version", "plain"),
     [
-        ("4.9.8", "4.9.8"),
+        # Beside four other processes something did not come within two minutes, once.
+        pytest.param("4.9.8", "4.9.8", marks=pytest.mark.slow),
         ("5.3.3", "5.5.1"),
         pytest.param("5.3.3", "5.3.3", marks=pytest.mark.slow),
         pytest.param("4.9.8", "5.5.1", marks=pytest.mark.slow),
