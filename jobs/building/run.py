@@ -219,8 +219,9 @@ class Build:
         with self.reporter.stage("write", "buckets and IndexFiles", *full.to_write(scan, settings, accepted, plans)) as shown:
             written = steps.write(scan, accepted, order, plans)
             shown.count(units=written.units, items=sum(index_file.items for index_file in written.index))
-        ended, told = expired_queues.ended_queues(settings, segments[0].start if segments else 0)
-        result.warnings += told or expired_queues.dropped(settings, staging, segments[0].start if segments else 0)
+        log_start = segments[0].start if segments else 0
+        ended, told = expired_queues.ended_queues(settings, log_start)
+        result.warnings += told or expired_queues.dropped(settings, staging, log_start)
         kept = 0
         if ended and settings.makes_files:
             lone = expired_queues.without_files(staging, ended)

@@ -121,7 +121,7 @@ def table_files(folder: str) -> list[TableFile]:
             f"{escape(folder)}: is a Delta table with {escape(listed(asked))}: write it anew without, or as Parquet"
         )
     if TOPIC not in parted or not {*parted} <= {TOPIC, DAY}:
-        # What a table is parted by is no column of its files.
+        # What a table is parted by need not be a column of its files.
         by = escape(listed(parted), 200) or "nothing"
         raise InputError(
             f"{escape(folder)}: is a Delta table parted by {by}, not by topic and day: write it anew, or as Parquet"
