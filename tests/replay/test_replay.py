@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import re
 import signal
 import socket
 import threading
@@ -282,6 +283,9 @@ class Cut:
                 self._left -= len(data) if counted else 0
                 if self._left < 0:
                     self._server.close()
+                    # The other thread waits in recv, and close alone ends no connection that a system call holds.
+                    for end in (source, target):
+                        end.shutdown(socket.SHUT_RDWR)
                     return
                 target.sendall(data)
 
@@ -293,7 +297,8 @@ def test_a_lost_answer_is_doubtful_and_ends_the_run(tmp_path: Path, cluster: Clu
     words = (tmp_path / "store", "--to", cut.address, "--journal", tmp_path / "journal")
     status, found, said = replay(*words)
     assert status == 1
-    assert "error: the answer to a message was lost: UNAVAILABLE" in said
+    # gRPC finds the cut, or the end of the time for an answer: whichever comes first on this machine.
+    assert re.search(r"error: the answer to a message was lost: (UNAVAILABLE|DEADLINE_EXCEEDED): .*: run it again", said)
     assert 0 < found["sent"] < 300
     assert 1 <= found["doubtful"] <= 64
     doubtful = {failure["phy_offset"]: failure for failure in found["failures"]}
