@@ -59,6 +59,7 @@ def test_the_table() -> None:
     assert len({wrong.words for wrong in TABLE}) == len(TABLE) > 250
 
 
+@pytest.mark.usefixtures("inline_local")
 @pytest.mark.parametrize("wrong", TABLE, ids=lambda wrong: wrong.words)
 def test_a_wrong_command(
     wrong: Wrong, world: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

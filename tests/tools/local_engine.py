@@ -13,6 +13,7 @@ from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
+from rocketmq_reindex.jobs.local.engines import cores_of
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
 from rocketmq_reindex.jobs.watching.progress import Reporter
@@ -122,7 +123,7 @@ class InlineEngines:
     """Stands for ``LocalEngines``: the engine of ``--engine local``, in this process: it starts at once."""
 
     def __init__(self, command: str, master: str = "") -> None:
-        _ = command, master
+        _ = command, cores_of(master)
 
     def start(self) -> None:
         """Nothing is to be started."""
