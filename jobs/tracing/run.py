@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.store import consumer_offsets
+from rocketmq_reindex.jobs.store import consumer_offsets, pop_in_order
 from rocketmq_reindex.jobs.store.consumer_offsets import QueueOfGroup
 from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.jobs.store.pop_in_order import OrderedMessage
 from rocketmq_reindex.jobs.store.queue import OffsetSpan
 from rocketmq_reindex.jobs.tracing.finding import Belonging, OwnRecords, StoreTracer
 from rocketmq_reindex.jobs.tracing.telling import Telling, event_of
@@ -18,15 +19,14 @@ from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import CONFIG
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.showing import counted
+from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------------- consumers
 # Where consumer groups stand, against where the message lies.
 
 
-def _of_groups(
-    tracer: StoreTracer, places: Sequence[Belonging], by_file: Mapping[str, Mapping[QueueOfGroup, int]]
-) -> Iterator[TraceEvent]:
-    """Yield where each group stands that reads a queue in which the message lies, also as one of a light queue."""
+def _by_queue(places: Sequence[Belonging]) -> dict[tuple[str, int], list[OffsetSpan]]:
+    """Return the queues in which the message lies, by topic and queue id, also as one of a light queue."""
     by_queue: dict[tuple[str, int], list[OffsetSpan]] = {}
     for each in places:
         first = each.record.queue_offset
@@ -35,6 +35,13 @@ def _of_groups(
         for light in each.meant.details.get("lightQueues", ()):
             if (first := light["offset"]) is not None:
                 by_queue.setdefault((light["queue"], 0), []).append(OffsetSpan(first, first + 1))
+    return by_queue
+
+
+def _of_groups(
+    store: str, by_queue: Mapping[tuple[str, int], Sequence[OffsetSpan]], by_file: Mapping[str, Mapping[QueueOfGroup, int]]
+) -> Iterator[TraceEvent]:
+    """Yield where each group stands that reads a queue in which the message lies."""
     for evidence, offsets in by_file.items():
         for (group, topic, queue_id), reached in offsets.items():
             for span in by_queue.get((topic, queue_id), ()):
@@ -45,7 +52,29 @@ def _of_groups(
                     what, text = "passed", f"{stands}: it is through with a part of the batch"
                 else:
                     what, text = "not reached", f"{stands}: it has not consumed the message, or not noted it yet"
-                yield TraceEvent(None, tracer.store.name, what, text, evidence, "follows", group=group)
+                yield TraceEvent(None, store, what, text, evidence, "follows", group=group)
+
+
+def _in_order(
+    store: str, by_queue: Mapping[tuple[str, int], Sequence[OffsetSpan]], evidence: str,
+    taken: Mapping[QueueOfGroup, Sequence[OrderedMessage]],
+) -> Iterator[TraceEvent]:  # fmt: skip
+    """Yield what groups that consume in order did with the message, as far as it is in their newest batch of its queue."""
+    for (group, topic, queue_id), messages in taken.items():
+        spans = by_queue.get((topic, queue_id), ())
+        for each in messages:
+            if not any(span.first <= each.offset < span.end for span in spans):
+                continue
+            at = f"{topic}, queue {queue_id}, offset {each.offset}"
+            again = f", attempt {each.times + 1}" if each.times else ""
+            until = "" if each.until is None else f", and has until {show_time(each.until)}"
+            text = f"group {group} took {at} by POP, in order{again}{until}"
+            yield TraceEvent(each.pop_time, store, "popped", text, evidence, group=group)
+            if each.is_acknowledged:
+                yield TraceEvent(None, store, "acknowledged", f"group {group} acknowledged {at}", evidence, group=group)
+            else:
+                text = f"group {group} had not acknowledged it when the broker wrote this file"
+                yield TraceEvent(each.until, store, "open", text, evidence, "unknown", group=group)
 
 
 # ----------------------------------------------------------------------------------------------------------------------- traces
@@ -99,10 +128,13 @@ def run(asked: Trace, result: TraceResult, notes: Notes, progress: ProgressListe
             own = tracer.own_records([one for each in belonging.values() for one in each]) if some else OwnRecords([], [])
             offset_files = consumer_offsets.of_store(tracer.store.path, notes) if some else []
             offsets = {f"{CONFIG}/{files.base(file.path)}": file.offsets(notes) for file in offset_files}
+            evidence, taken = pop_in_order.of_store(tracer.store.path, notes) if some else ("", {})
             for each in named:
                 telling = Telling(tracer, belonging[each.name], own)
                 records[each.name] += telling.events()
-                records[each.name] += _of_groups(tracer, telling.places(), offsets)
+                by_queue = _by_queue(telling.places())
+                records[each.name] += _of_groups(tracer.store.name, by_queue, offsets)
+                records[each.name] += _in_order(tracer.store.name, by_queue, evidence, taken)
                 if each.record.unique_key is not None:
                     records[each.name] += _of_traces(tracer, each.record.unique_key)
         for each in named:

@@ -15,6 +15,8 @@ from tests.serving.programs import Program
 
 VERSION = "5.5.0"
 ORIGIN = "reindex_origin_"
+IN_ORDER = "in-order"
+"""a group that consumes in order"""
 
 
 class Cluster:
@@ -29,10 +31,13 @@ class Cluster:
             for name, kind in topics.items()
         }  # fmt: skip
         (self.store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+        groups = {IN_ORDER: {"groupName": IN_ORDER, "consumeMessageOrderly": True}}
+        (self.store / "config" / "subscriptionGroup.json").write_text(json.dumps({"subscriptionGroupTable": groups}))
         self._topics = topics
         self._program = Program(VERSION, "Proxied", scratch, heap="1g")
         try:
             settings = "mappedFileSizeCommitLog=16777216,mappedFileSizeConsumeQueue=600000,maxMessageSize=1000000"
+            settings += ",flushConsumerOffsetInterval=1000"
             self.name_server = self._program.step("boot", "target", self.store, "--timer-wheel", "--set", settings)
             self.address = f"127.0.0.1:{self._program.step('proxy')}"
         except BaseException:

@@ -12,21 +12,23 @@ import threading
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rocketmq import ClientConfiguration, Credentials, FilterExpression, SimpleConsumer
+from rocketmq.v5.exception import InternalErrorException
 
 import rocketmq_reindex as rr
-from tests.replay.cluster import Cluster, origin, replay, start
+from tests.replay.cluster import IN_ORDER, Cluster, origin, replay, start
 from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter, Put
 from tests.tools.seeds import SEED
 
 TOPICS = {
     "Plain": "", "Renamed": "", "Fifo": "FIFO", "Queues": "FIFO", "Late": "DELAY", "Sold": "TRANSACTION", "Picky": "",
-    "Stays": "", "Exported": "FIFO", "ExportedLines": "FIFO",
+    "Stays": "", "InOrder": "FIFO", "Exported": "FIFO", "ExportedLines": "FIFO",
     **{f"Killed{number}": "FIFO" for number in range(60)},
 }  # fmt: skip
 PACKED = 1
@@ -384,3 +386,69 @@ def test_killed_at_random_moments(tmp_path: Path, cluster: Cluster) -> None:
 def test_killed_at_many_random_moments(tmp_path: Path, cluster: Cluster) -> None:
     doubtful = [killed(tmp_path, cluster, number) for number in range(3, 53)]
     print(f"50 replays killed: {sum(doubtful)} messages doubtful, in {sum(map(bool, doubtful))} replays")
+
+
+# ------------------------------------------------------------------------------------------------------------- taken in order
+# What is replayed is consumed there, too: in order by a client of gRPC, as the timeline of each message says.
+
+
+def test_what_a_group_took_in_order(tmp_path: Path, cluster: Cluster) -> None:
+    topic, hidden = "InOrder", 10
+    write(tmp_path / "store", numbered(topic, 8, 1, __SHARDINGKEY="g"))
+    assert replay(tmp_path / "store", "--to", cluster.address, "--journal", tmp_path / "journal")[0] == 0
+    keys = [row["uniqKey"] for row in cluster.stored(topic)]
+    consumer = SimpleConsumer(ClientConfiguration(cluster.address, Credentials()), IN_ORDER, {topic: FilterExpression("*")})
+    consumer.startup()
+    try:
+        got = received(consumer, hidden)
+        for message in got[:2]:
+            consumer.ack(message)
+        taken = [message.message_id for message in got]
+        assert taken == keys[: len(taken)]
+        assert len(taken) > 3
+        wait_for(lambda: steps(cluster.store, taken[1]) == ["popped", "acknowledged"])
+        assert [steps(cluster.store, key) for key in taken[2:]] == [["popped", "open"]] * (len(taken) - 2)
+        assert [steps(cluster.store, key) for key in keys[len(taken) :]] == [[]] * (len(keys) - len(taken))
+        popped, left = in_order(cluster.store, taken[2])
+        assert ", attempt " not in popped.text
+        assert left.time is not None
+        assert popped.time is not None
+        assert left.time - popped.time == hidden * 1000
+        # What was not acknowledged comes again when its time is over, before what is behind it.
+        again = [message.message_id for message in received(consumer, 60)]
+        assert again == keys[2 : 2 + len(again)]
+        assert len(again) >= 2
+        wait_for(lambda: ", attempt 2, and has until " in in_order(cluster.store, taken[2])[0].text)
+        assert ", attempt " not in in_order(cluster.store, again[-1])[0].text or again[-1] in taken
+        assert steps(cluster.store, taken[1]) == []
+    finally:
+        consumer.shutdown()
+
+
+def received(consumer: SimpleConsumer, hidden: int) -> list[Any]:
+    """What a consumer gets in one go, as soon as it gets anything."""
+    end = time.monotonic() + 60
+    while True:
+        # A proxy that has not yet the settings of a new client answers with an error of its own.
+        with contextlib.suppress(InternalErrorException):
+            if got := consumer.receive(4, hidden):
+                return list(got)
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def in_order(store: Path, unique_key: str) -> list[rr.TraceEvent]:
+    (found,) = rr.trace(store, unique_key=unique_key, scan=True)
+    return [event for event in found.events if event.evidence == "config/consumerOrderInfo.json" and event.group == IN_ORDER]
+
+
+def steps(store: Path, unique_key: str) -> list[str]:
+    return sorted((event.what for event in in_order(store, unique_key)), key=["popped", "acknowledged", "open"].index)
+
+
+def wait_for(done: Callable[[], bool]) -> None:
+    """The broker writes the file each second, from its tenth on."""
+    end = time.monotonic() + 60
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.2)

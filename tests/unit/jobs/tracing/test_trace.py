@@ -313,6 +313,58 @@ def test_files_of_offsets_that_are_none(make: Make, text: str) -> None:
     assert whats(store, "A")[2:] == [("passed", "follows"), ("not reached", "follows")]
 
 
+ORDERED = {"popTime": 5000, "i": 60_000, "o": [7, 1, 2], "ot": {"8": 9000}, "oc": {"8": 2}, "cm": 5}
+"""of messages 7 and 9 of a queue, which are acknowledged, and 8, which is taken the third time, and put off"""
+
+
+def test_what_a_group_took_in_order(make: Make) -> None:
+    """As ``ConsumerOrderInfoManager.OrderInfo`` has it: distances to the first offset, and a bit for each acknowledgement."""
+    store = make(*(Message(queue_offset=7 + number, properties={"UNIQ_KEY": f"A{number}"}) for number in range(4)))
+    (store / "config").mkdir()
+    path = store / "config" / "consumerOrderInfo.json"
+    path.write_text(json.dumps({"table": {"TopicA@g": {"0": ORDERED}, "TopicA@h": {"1": ORDERED}}}))
+
+    def told(number: int) -> list[tuple[int | None, str, str, str]]:
+        (found,) = rr.trace(store, id=f"A{number}")
+        events = [event for event in found.events if event.evidence == "config/consumerOrderInfo.json"]
+        assert len(events) == len(found.events) - 2
+        assert {event.group for event in events} <= {"g"}
+        return [(event.time, event.what, event.text, event.certainty) for event in events]
+
+    at = "TopicA, queue 0, offset"
+    assert told(0) == [
+        (5000, "popped", f"group g took {at} 7 by POP, in order, and has until 1970-01-01T00:01:05.000Z", "seen"),
+        (None, "acknowledged", f"group g acknowledged {at} 7", "seen"),
+    ]
+    assert told(1) == [
+        (5000, "popped", f"group g took {at} 8 by POP, in order, attempt 3, and has until 1970-01-01T00:00:09.000Z", "seen"),
+        (9000, "open", "group g had not acknowledged it when the broker wrote this file", "unknown"),
+    ]
+    assert [what for _, what, _, _ in told(2)] == ["popped", "acknowledged"]
+    assert told(3) == []
+    assert rr.trace(store, id="A3").warnings == [missing(store)]
+    path.rename(f"{path}.bak")
+    assert {event.evidence for event in rr.trace(store, id="A1")[0].events} > {"config/consumerOrderInfo.json.bak"}
+
+
+def missing(store: Path) -> str:
+    return f"{store}/config/consumerOffset.json: is not there: where groups stand is not known"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"table": 5}', '{"table": {"TopicA@g": 5}}', '{"table": {"TopicA": {"0": {"o": [0], "popTime": 1}}}}',
+     '{"table": {"TopicA@g": {"0": {"o": [null], "popTime": 1}}}}', '{"table": {"TopicA@g": {"0": {"o": [0]}}}}', "[" * 5000],
+)  # fmt: skip
+def test_files_of_what_was_taken_in_order_that_are_none(make: Make, text: str) -> None:
+    store = make(Message(properties={"UNIQ_KEY": "A"}))
+    (store / "config").mkdir()
+    (store / "config" / "consumerOrderInfo.json").write_text(text)
+    assert whats(store, "A") == [("born", "seen"), ("stored", "seen")]
+    (told,) = [warning for warning in rr.trace(store, id="A").warnings if warning != missing(store)]
+    assert "consumerOrderInfo.json: " in told
+
+
 def test_where_a_group_stands_in_a_light_queue(make: Make) -> None:
     """By the offset that the message has there (``LmqConsumerOffsetManager``)."""
     properties = {"UNIQ_KEY": "A", "INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "7,3"}
