@@ -72,6 +72,15 @@ def spoil_one(store: Path, kind: str, record: int, seed: int) -> tuple[spoil.Spo
 @pytest.mark.parametrize("kind", spoil.RECORD_KINDS)
 def test_one_spoilt_record(kind: str, policy: str, seed: int, tmp_path: Path) -> None:
     """Everything before and behind it is whole: salvage brings back all records but this one."""
+    check_one(kind, policy, seed, tmp_path)
+
+
+def test_a_position_in_the_last_segment(tmp_path: Path) -> None:
+    """No broker checks it: the log is not cut there (``CommitLog.checkMessageAndReturnSize``)."""
+    check_one("flip-header", "salvage", 7290931, tmp_path)
+
+
+def check_one(kind: str, policy: str, seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     for crc, ranges in (("body", 0), ("all", 1500)):
         store = tmp_path / crc
@@ -86,7 +95,9 @@ def test_one_spoilt_record(kind: str, policy: str, seed: int, tmp_path: Path) ->
         assert damage["reason"] in REASONS.get(kind, {damage["reason"]})
         last_segment = max(int(path.name) for path in (store / "commitlog").iterdir())
         told = any("a broker that starts cuts its log" in warning for warning in summary.warnings)
-        assert told == (policy == "salvage" and offset >= last_segment)
+        position, length = spoil.SEEN_FIELDS["PHYSICALOFFSET"]
+        is_seen = kind != "flip-header" or not position <= hit.offset - offset < position + length
+        assert told == (policy == "salvage" and offset >= last_segment and is_seen)
         if policy != "fail":
             assert summary.records == (record if policy == "stop" else 119)
         else:
