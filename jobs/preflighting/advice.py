@@ -64,6 +64,7 @@ OF_REFUSAL: Final = {
     "light-queue-offset": "rebuild, or start once with enableMultiDispatch=false: light queues then get no units",
     "combine-offsets": "start with combineCQPreferCQType=default: the broker then reads the files",
     "combine-too-far": "start with combineCQPreferCQType=default: the broker then reads the files",
+    "epoch-file": "move it away where epochFileCheckpoint.bak is sound, which the broker then takes; else put back a backup",
     "rocksdb-check-point": "start once with enableAcceleratedRecovery=false",
     "rocksdb-two-places": "set useSeparateStorePathForRocksdbCQ as the broker had it, or move away the files that are not its",
 }

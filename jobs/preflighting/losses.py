@@ -47,6 +47,7 @@ KINDS: Final = {
     "ext-short": "queues whose units lead behind the end of consumequeue_ext: units of new messages take their places there",
     "ext-unreadable": "queues with a unit in consumequeue_ext that a broker cannot read: no consumer gets past it",
     "rocksdb-gap": "queues in RocksDB with an offset between their ends that has no unit: no consumer gets past it",
+    "epoch-behind-log": "epochs of a controller group that begin behind the log's end: replicas cannot be compared by them",
     "timer-lost": "timer messages that were not delivered yet, and never will be",
 }
 """Kinds of loss: with one of them the exit status is 4."""
@@ -54,6 +55,7 @@ WARNINGS: Final = {
     "combine-set-back": "queues that end elsewhere in RocksDB than in files: the start lets RocksDB's begin at their end",
     "earlier-lives": "records of a topic that was deleted and made again: its queue began again at offset 0 behind them",
     "log-tail-cut": "bytes behind the last good record, which the start cuts off: no record is lost",
+    "log-tail-suspect": "sound records that a controller group has not confirmed: another master may have cut them",
     "delayed-again": "delayed messages that are, or may be, delivered a second time",
     "timer-again": "timer messages that are delivered a second time",
 }

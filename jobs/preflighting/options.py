@@ -47,6 +47,8 @@ class BrokerSettings:
     """``enableConsumeQueueExt``"""
     cq_ext_file_size: int | None = None
     """``mappedFileSizeConsumeQueueExt``"""
+    group: bool | None = None
+    """``enableControllerMode``"""
     timer_log_size: int = layouts.DEFAULT_TIMER_LOG
     """``mappedFileSizeTimerLog``"""
     timer_precision: int | None = None
@@ -159,7 +161,6 @@ def _is_set(value: str) -> bool:
 
 _NOT_KNOWN: Final[Mapping[str, Callable[[str], bool]]] = {
     "enableDLegerCommitLog": is_on,
-    "enableControllerMode": is_on,
     "duplicationEnable": is_on,
     "storeType": lambda value: _names_rocksdb(value) and not _is_rocksdb(value),
     "indexRocksDBEnable": is_on,
@@ -175,6 +176,7 @@ _NOTED: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
     ),
     "timerRocksDBEnable": (is_on, "is on: timer messages in RocksDB are not looked at"),
     "indexFileWriteEnable": (lambda value: not is_on(value), "is off: preflight speaks of IndexFiles as if it was on"),
+    "storePathEpochFile": (_is_set, "is set: preflight looks at STORE/epochFileCheckpoint"),
     "storePathConsumeQueue": (_is_set, "is no setting that a broker reads: STORE/consumequeue is"),
     "storePathIndex": (_is_set, "is no setting that a broker reads: STORE/index is"),
 }
@@ -182,6 +184,7 @@ _NOTED: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
 
 _WITH_ROCKSDB: Final[Mapping[str, Callable[[str], bool]]] = {
     "enableLmq": is_on,
+    "enableControllerMode": is_on,
 }
 """Settings with which a start on queues in RocksDB takes another way."""
 
@@ -200,12 +203,13 @@ _WITH_BOTH: Final[Mapping[str, Callable[[str], bool]]] = {
     "enableAcceleratedRecovery": is_on,
 }
 """Settings with which a start on both kinds of queues takes another way."""
+_GROUP: Final = "enableControllerMode"
 _EXTRA: Final = "combineCQMaxExtraSearchCommitLogFiles"
 
 
 SETTINGS: Final = frozenset({
     *_NUMBERS, *_SWITCHES, *_NOT_KNOWN, *_NOTED, *_WITH_BOTH, "timerWheelEnable", "useSeparateStorePathForRocksdbCQ", _DOUBLE,
-    _EXTRA,
+    _EXTRA, _GROUP,
 })  # fmt: skip
 """names that a preflight takes, besides those that a build takes"""
 
@@ -235,6 +239,7 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     settings = BrokerSettings(
         **_those(sizes, *_SIZES, "cq_ext_file_size", "delay_levels", "timer_rocksdb"),
         cq_ext=is_on(conf.get("enableConsumeQueueExt", "")),
+        group=is_on(conf.get(_GROUP, "")),
         start=start,
         timer_wheel=is_on(conf.get("timerWheelEnable", "true")),
         simple_queues=_is_set(conf.get("storeType", "")) and not rocksdb,

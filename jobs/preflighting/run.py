@@ -12,6 +12,7 @@ from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.preflighting.advice import READ_FILES, RECHECK, Commands
 from rocketmq_reindex.jobs.preflighting.database import StoreDatabase
 from rocketmq_reindex.jobs.preflighting.folders import CHANGED, Maps, StoreFolders, TemporarySpool
+from rocketmq_reindex.jobs.preflighting.group import StoreGroup
 from rocketmq_reindex.jobs.preflighting.losses import (
     delivered,
     earlier_lives,
@@ -253,7 +254,7 @@ class Preflight:
         self._settings, self._result, self._progress = settings, result, progress
         self._maps = Maps()
         self._files = StoreFiles(settings.store, self._maps)
-        self._folders = self._folders_of()
+        self._folders, self._group = self._folders_of(), StoreGroup(settings)
         result.store, result.release = escape(settings.store), settings.release
 
     def run(self) -> None:
@@ -287,7 +288,7 @@ class Preflight:
             "index_items": start.index_items, "recover_max_segments": start.recover_max_segments,
         }  # fmt: skip
         self._note(loading)
-        refusals, delays = self._delays((*loading.refusals, *database.refusals()))
+        refusals, delays = self._delays((*loading.refusals, *database.refusals(), *self._group.refusals()))
         batch = topics.BATCH_QUEUE in listing.queue_types.values()
         commands = Commands(settings, sizes, batch, start.lmq)
         if refusals:
@@ -374,16 +375,18 @@ class Preflight:
         mend = "" if not delivery.reads_database else RECHECK if delivery.store.database is not None else READ_FILES
         lost = losses(prediction, commands, keeps_index, len(delivery.loading.segments), mend)
         lost_delayed, warned = delivered(levels, timers, commands)
+        of_group, suspect, notes = self._group.found(prediction, commands)
+        result.notes += notes
         for name in ("log", "dispatch", "index"):
             part = getattr(prediction, name)
             setattr(result, name, None if part is None else plain(part))
         result.queues = on_demand.OnDemand(len(prediction.queues), lambda number: shallow(prediction.queues[number]))
         result.delayed = [plain(level) for level in levels]
         result.timers = None if timers is None else plain(timers)
-        result.losses += [plain(loss) for loss in (*lost, *lost_delayed)]
+        result.losses += [plain(loss) for loss in (*lost, *of_group, *lost_delayed)]
         result.warnings = [
             plain(loss)
-            for loss in (*tail_cut(prediction.log), *set_back(prediction), *earlier_lives(prediction.queues), *warned)
+            for loss in (*tail_cut(prediction.log), *set_back(prediction), *earlier_lives(prediction.queues), *suspect, *warned)
         ]
 
     def _check_unchanged(self, before: start_listing.Listing, in_rocksdb: bool) -> None:

@@ -4,47 +4,17 @@ replica's.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
-from typing import Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.store import contents
-from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.jobs.store import contents, group
 from rocketmq_reindex.jobs.verifying.summary import PartFindings
 from rocketmq_reindex.storage_format import epochs, layouts
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
-from rocketmq_reindex.storage_format.epochs import Epoch, EpochFile
 from rocketmq_reindex.storage_format.showing import counted
 
-_MOST: Final = 1 << 20
-"""bytes that are read at most: a broker's has some 20 for each epoch"""
 
-
-def read_epoch_file(store: str, name: str = epochs.FILE) -> EpochFile | None:
-    """Return the epochs of a store; None without such a file. Raises OSError, and InputError."""
-    path = files.join(store, name)
-    return epochs.read_epochs(files.read_bytes(path, _MOST)) if files.entry_of(path).kind == files.FILE else None
-
-
-def _taken(store: str) -> tuple[Sequence[Epoch], str]:
-    """Return the epochs that a broker has when it starts, and from which file: "" where neither is taken."""
-    for name in (epochs.FILE, epochs.BACKUP):
-        read = read_epoch_file(store, name)
-        if read is not None and read.stops:
-            return (), ""
-        if read is not None and read.is_read and read.entries:
-            return read.entries, name
-    return (), ""
-
-
-def _log_end(log: contents.StoreLog) -> int:
-    """Return the offset behind the log's last record (``CommitLog.getMaxOffset`` of a broker that has started)."""
-    record = contents.last_record(log)
-    return log.start if record is None else record.phy_offset + record.size
-
-
-def _wrong(epoch: Epoch, log: contents.StoreLog, log_end: int) -> str:
+def _wrong(epoch: epochs.Epoch, log: contents.StoreLog, log_end: int) -> str:
     """Return what is wrong with the place where an epoch begins; "" for a record, the log's end, and what has expired."""
     if not log.start <= epoch.start < log_end:
         return "" if epoch.start <= log_end else f"which lies behind the log's end at {log_end}"
@@ -56,27 +26,30 @@ def _wrong(epoch: Epoch, log: contents.StoreLog, log_end: int) -> str:
 def check_epochs(store: str, roots: Sequence[str]) -> PartFindings:
     """Return what is wrong with the epochs of a store whose log is in ``roots``. Raises OSError, and InputError."""
     findings = PartFindings()
-    read = read_epoch_file(store)
-    if read is None and read_epoch_file(store, epochs.BACKUP) is None:
+    read = group.read_epoch_file(store)
+    if read is None and group.read_epoch_file(store, epochs.BACKUP) is None:
         return findings
-    taken, name = _taken(store)
+    taken, name, stops = group.taken(store)
+    so = "a broker does not start" if stops else f"a broker takes {name or 'no epoch'}"
     if read is None:
-        findings.tally.add("epoch-file", 1, epochs.FILE, 0, f"is not there: a broker takes {name or 'no epoch'}")
+        findings.tally.add("epoch-file", 1, epochs.FILE, 0, f"is not there: {so}")
     for finding in read.findings if read is not None else ():
-        so = "a broker does not start" if read is not None and read.stops else f"a broker takes {name or 'no epoch'}"
         text = f"line {finding.at}: {finding.text}" if finding.at >= 0 else finding.text
         findings.tally.add("epoch-file", finding.count, epochs.FILE, max(0, finding.at), f"{text}: {so}")
-    with contextlib.closing(contents.StoreLog(roots, Notes.silent())) as log:
-        log_end = _log_end(log)
+    with group.opened(roots) as log:
+        log_end = group.log_end(log)
         for epoch in taken:
             wrong = _wrong(epoch, log, log_end)
             if wrong:
                 text = f"epoch {epoch.epoch} begins at offset {epoch.start}, {wrong}"
                 findings.tally.add("epoch-offset", 1, name, epoch.start, text)
+        tail = group.suspect_tail(store, log, log_end) if taken else None
     if taken:
         last = taken[-1]
         text = f"{name}: {counted(len(taken), 'epoch')}, the last one is {last.epoch}, from offset {last.start} on"
         findings.notes.append(text)
+    if tail is not None:
+        findings.notes.append(f"suspect: {tail}: {group.SUSPECT}")
     return findings
 
 
@@ -85,15 +58,15 @@ def compare_epochs(stores: Sequence[str], roots: Sequence[Sequence[str]]) -> lis
 
     Raises OSError, and InputError.
     """
-    (mine, my_name), (other, other_name) = map(_taken, stores)
-    if not my_name and not other_name:
+    (mine, _, _), (other, _, _) = map(group.taken, stores)
+    if not mine and not other:
         return []
-    if not (my_name and other_name):
-        return [f"only {'A' if my_name else 'B'} has epochs of a controller group"]
+    if not (mine and other):
+        return [f"only {'A' if mine else 'B'} has epochs of a controller group"]
     ends = list[int]()
     for folders in roots:
-        with contextlib.closing(contents.StoreLog(folders, Notes.silent())) as log:
-            ends.append(_log_end(log))
+        with group.opened(folders) as log:
+            ends.append(group.log_end(log))
     same = epochs.same_up_to(mine, ends[0], other, ends[1])
     if same < 0:
         return ["epochs: the stores have none in common: a slave with the one log does not join a master with the other"]

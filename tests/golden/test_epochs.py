@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import rocketmq_reindex as rr
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.epochs import BACKUP, FILE, Epoch, write_epochs
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
@@ -89,6 +90,26 @@ def test_two_replicas(store: Path, places: list[int], tmp_path: Path) -> None:
     assert notes() == [f"epochs: the two logs are the same up to offset {places[700]}, {cut}"]
     (other / FILE).write_bytes(write_epochs([Epoch(4, 0)]))
     assert notes() == ["epochs: the stores have none in common: a slave with the one log does not join a master with the other"]
+
+
+@pytest.mark.parametrize("within", [0, 9])
+def test_records_that_are_not_confirmed(within: int, store: Path, places: list[int]) -> None:
+    """They are told, and no difference: any broker has such after a kill. A slave confirms bytes, not records."""
+    records, first = len(places) - 1, 700
+
+    def suspects(confirmed: int) -> list[str]:
+        (store / "checkpoint").write_bytes(Checkpoint(confirm_offset=confirmed).to_bytes())
+        summary = local_verify(store, only=("log",))
+        assert (summary.exit, kinds(summary)) == (0, {})
+        return [note for note in summary.notes if note.startswith("suspect: ")]
+
+    assert suspects(places[first]) == []
+    (store / FILE).write_bytes(write_epochs([Epoch(1, 0)]))
+    confirmed = places[first] + within
+    (note,) = suspects(confirmed)
+    told = f"{records - first:,} records from offset {places[first]} on, which end behind the confirmed offset {confirmed}: "
+    assert note.removeprefix("suspect: ").startswith(told)
+    assert suspects(places[-1]) == suspects(places[-2]) == suspects(0) == []
 
 
 def test_inspect(store: Path, places: list[int]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tests.preflight.settings import Conf
 from tests.serving.programs import Program
@@ -57,6 +58,16 @@ class RealStart:
     highest: int = -1
     records: int = 0
     queues: dict[tuple[str, int], RealQueue] | None = None
+
+
+@dataclass(frozen=True)
+class RealRole:
+    """A store of a controller group that has taken a role. ``changed`` is what it said of that; ``epochs`` are as in its file,
+    epoch-offset."""
+
+    changed: bool
+    epochs: tuple[str, ...]
+    said: RealStart
 
 
 class RealStores:
@@ -114,6 +125,16 @@ class RealStores:
         found: list[list[int]] = json.loads(self._program.step("find", path, *words))
         return found
 
+    def master(self, path: Path, epoch: int) -> RealRole:
+        """Have the store in ``path``, of a controller group, become master (``AutoSwitchHAService.changeToMaster``)."""
+        assert self._program
+        return _role(json.loads(self._program.step("master", path, epoch, patience=120)))
+
+    def slave(self, path: Path, master: Path, epoch: int) -> RealRole:
+        """Have it become slave of the store in ``master``, and copy what that gives."""
+        assert self._program
+        return _role(json.loads(self._program.step("slave", path, master, epoch, patience=120)))
+
     def leave(self, path: Path) -> None:
         """End a store whose folder is wanted no more."""
         assert self._program
@@ -136,6 +157,10 @@ def _read(told: dict[str, object]) -> RealStart:
         dispatched["lowest"], dispatched["highest"], dispatched["records"],
         {(_text(topic), queue): RealQueue(low, high, tuple(served)) for topic, queue, low, high, served in queues},
     )  # fmt: skip
+
+
+def _role(told: dict[str, Any]) -> RealRole:
+    return RealRole(told["changed"], tuple(told["epochs"]), _read(told["said"]))
 
 
 def _hex(text: str) -> str:

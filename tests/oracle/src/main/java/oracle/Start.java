@@ -17,6 +17,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.stream.Collectors;
 import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.store.CommitLogDispatcher;
 import org.apache.rocketmq.store.DispatchRequest;
@@ -29,6 +30,8 @@ final class Start {
     private static final int PHYSICAL_OFFSET = 28;
     /** A store that dispatches nothing for so long will not get further. */
     private static final long STALL = TimeUnit.SECONDS.toNanos(4);
+    /** A slave tries again after five seconds. */
+    private static final long FOLLOWED = TimeUnit.SECONDS.toNanos(12);
     /** Messages that a consumer asks for at a time (DefaultMQPushConsumer.pullBatchSize). */
     private static final int PULLED = 32;
     /** In the place of a message: the store finds no unit. */
@@ -67,7 +70,7 @@ final class Start {
 
     public static void main(String[] argv) {
         String steps = "start NAME DIR [SETTING=VALUE ...], put NAME SEED COUNT TOPIC/QUEUE ..., look NAME [TOPIC/QUEUE ...], read NAME, find NAME TOPIC KEY ..., "
-            + "leave NAME, close NAME";
+            + "leave NAME, close NAME, master NAME EPOCH, slave NAME MASTER EPOCH";
         Main.run("usage: Start   (steps on stdin: " + steps + ")", () -> {
             Start start = new Start();
             CrashSteps.run(Map.of(
@@ -75,6 +78,8 @@ final class Start {
                 "put", words -> start.put(words.get(0), words.subList(1, words.size())),
                 "look", words -> start.look(words.get(0), words.subList(1, words.size())),
                 "read", words -> start.read(words.get(0)),
+                "master", words -> start.master(words.get(0), Integer.parseInt(words.get(1))),
+                "slave", words -> start.slave(words.get(0), words.get(1), Integer.parseInt(words.get(2))),
                 "find", words -> Puts.find(start.stores.get(words.get(0)).store(), words.subList(1, words.size())),
                 "leave", words -> start.leave(words.get(0)),
                 "close", words -> start.close(words.get(0))), 3600);
@@ -92,11 +97,12 @@ final class Start {
         MixAll.properties2Object(properties, config);
         // A machine may be busy.
         config.setOsPageCacheBusyTimeOutMills(Long.MAX_VALUE);
+        boolean ofGroup = "true".equals(properties.getProperty("enableControllerMode"));
         ThreadGroup group = new ThreadGroup("start-" + groups++);
         Recorder recorder = new Recorder();
         OracleStore store;
         try {
-            store = begun(group, () -> begin(config, root, recorder), recorder);
+            store = begun(group, () -> begin(config, root, recorder, ofGroup), recorder);
         } catch (Exception e) {
             Throwable cause = e.getCause() == null ? e : e.getCause();
             cause.printStackTrace();
@@ -121,8 +127,39 @@ final class Start {
             store.getMinPhyOffset(), store.getMaxPhyOffset(), behind, recorder.json(), queues(store, named));
     }
 
-    private static OracleStore begin(MessageStoreConfig config, Path root, Recorder recorder) throws Exception {
-        OracleStore store = new OracleStore(config, null);
+    /** A store of a controller group becomes master: what it says of itself then. */
+    private String master(String name, int epoch) throws Exception {
+        boolean changed = stores.get(name).store().beMaster(epoch);
+        return ofGroup(name, changed);
+    }
+
+    /** It becomes slave of another store, and copies until its log has grown no more for some seconds, or is as long as that. */
+    private String slave(String name, String master, int epoch) throws Exception {
+        OracleStore store = stores.get(name).store();
+        OracleStore followed = stores.get(master).store();
+        boolean changed = store.beSlave(followed, epoch);
+        long moved = System.nanoTime();
+        // It may be longer at first, and is cut.
+        long least = moved + TimeUnit.SECONDS.toNanos(1);
+        for (long before = -1; System.nanoTime() - moved < FOLLOWED; Thread.sleep(20)) {
+            long end = store.getMaxPhyOffset();
+            moved = end == before ? moved : System.nanoTime();
+            before = end;
+            if (end == followed.getMaxPhyOffset() && System.nanoTime() > least) {
+                break;
+            }
+        }
+        return ofGroup(name, changed);
+    }
+
+    private String ofGroup(String name, boolean changed) throws Exception {
+        OracleStore store = stores.get(name).store();
+        String epochs = store.epochs().stream().map(one -> "\"" + one + "\"").collect(Collectors.joining(", "));
+        return String.format(Locale.ROOT, "{\"changed\": %b, \"epochs\": [%s], \"said\": %s}", changed, epochs, look(name, List.of()));
+    }
+
+    private static OracleStore begin(MessageStoreConfig config, Path root, Recorder recorder, boolean ofGroup) throws Exception {
+        OracleStore store = new OracleStore(config, null, ofGroup);
         store.getDispatcherList().addLast(recorder);
         IndexPatience.of(store, root);
         if (!store.load()) {

@@ -2,6 +2,7 @@ package oracle;
 
 import java.io.IOException;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Set;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.SystemClock;
@@ -18,6 +19,26 @@ final class OracleStore extends DefaultMessageStore {
         super(config, new BrokerStatsManager("oracle", false),
             (topic, queueId, offset, tagsCode, storeTime, bitMap, properties) -> { }, new BrokerConfig());
         this.clock = clock;
+    }
+
+    OracleStore(MessageStoreConfig config, SystemClock clock, boolean group) throws IOException {
+        this(config, clock);
+        if (group) {
+            throw new UnsupportedOperationException("4.x has no controller");
+        }
+    }
+
+    boolean beMaster(int epoch) {
+        throw new UnsupportedOperationException("4.x has no controller");
+    }
+
+    boolean beSlave(OracleStore master, int epoch) {
+        throw new UnsupportedOperationException("4.x has no controller");
+    }
+
+    /** It has none. */
+    List<String> epochs() {
+        return List.of();
     }
 
     /** There is no such option in 4.x. */

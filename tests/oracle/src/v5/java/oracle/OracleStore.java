@@ -17,7 +17,9 @@ import org.apache.rocketmq.remoting.protocol.RemotingSerializable;
 import org.apache.rocketmq.remoting.protocol.body.TopicConfigSerializeWrapper;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
+import org.apache.rocketmq.store.config.BrokerRole;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.ha.autoswitch.AutoSwitchHAService;
 import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
 import org.apache.rocketmq.store.queue.ConsumeQueueStoreInterface;
 import org.apache.rocketmq.store.queue.CqUnit;
@@ -29,10 +31,52 @@ final class OracleStore extends DefaultMessageStore {
     private final SystemClock clock;
 
     OracleStore(MessageStoreConfig config, SystemClock clock) throws IOException {
+        this(config, clock, false);
+    }
+
+    /** With {@code group} it is one of a controller group (enableControllerMode), and has no role yet: see ReplicasManager. */
+    OracleStore(MessageStoreConfig config, SystemClock clock, boolean group) throws IOException {
         super(withoutCompaction(config), new BrokerStatsManager("oracle", false),
             (topic, queueId, offset, tagsCode, storeTime, bitMap, properties) -> { },
-            new BrokerConfig(), topics(Path.of(config.getStorePathRootDir(), "config", "topics.json")));
+            brokerConfig(group), topics(Path.of(config.getStorePathRootDir(), "config", "topics.json")));
         this.clock = clock;
+        if (group) {
+            getRunningFlags().makeFenced(true);
+        }
+    }
+
+    private static BrokerConfig brokerConfig(boolean group) {
+        BrokerConfig config = new BrokerConfig();
+        config.setEnableControllerMode(group);
+        return config;
+    }
+
+    /** As ReplicasManager.changeToMaster of a broker that has no role yet; alone in its SyncStateSet. */
+    boolean beMaster(int epoch) throws Exception {
+        AutoSwitchHAService service = (AutoSwitchHAService) getHaService();
+        service.setLocalBrokerId(1L);
+        service.setSyncStateSet(Set.of(1L));
+        boolean changed = service.changeToMaster(epoch);
+        getMessageStoreConfig().setBrokerRole(BrokerRole.SYNC_MASTER);
+        getRunningFlags().makeFenced(false);
+        return changed;
+    }
+
+    /** As ReplicasManager.changeToSlave. */
+    boolean beSlave(OracleStore master, int epoch) {
+        AutoSwitchHAService service = (AutoSwitchHAService) getHaService();
+        service.setLocalBrokerId(2L);
+        getMessageStoreConfig().setBrokerRole(BrokerRole.SLAVE);
+        boolean changed = service.changeToSlave("", epoch, 2L);
+        service.updateHaMasterAddress("127.0.0.1:" + master.getMessageStoreConfig().getHaListenPort());
+        getRunningFlags().makeFenced(false);
+        return changed;
+    }
+
+    /** Its epochs, each as epoch-startOffset. */
+    List<String> epochs() {
+        return ((AutoSwitchHAService) getHaService()).getEpochEntries().stream()
+            .map(entry -> entry.getEpoch() + "-" + entry.getStartOffset()).toList();
     }
 
     /** What RocksDBMessageStore has in the place of files; its other parts are other times of the same work. */
