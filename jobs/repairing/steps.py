@@ -29,7 +29,10 @@ from rocketmq_reindex.jobs.repairing.replicas import (
     log_bytes,
     look_behind,
 )
+from rocketmq_reindex.jobs.store import group
 from rocketmq_reindex.jobs.watching.progress import Reporter
+from rocketmq_reindex.storage_format import epochs
+from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.layouts import COMMITLOG, INT64_MAX
@@ -149,12 +152,47 @@ class RepairSteps(FullBuild):
         changed = [(mended_range.low, mended_range.high) for mended_range in mended] + [
             (hole.offset, hole.offset + hole.length) for hole in kept
         ]
-        if not changed:
-            return segments, chain
-        read = scan.task.settings
-        chain = scan.rescan(new, sorted(changed), chain, dataclasses.replace(read, crc_mode=r.CRC_NONE) if kept else read)
-        _check_whole(chain, kept)
-        return new, chain
+        if changed:
+            read = scan.task.settings
+            chain = scan.rescan(new, sorted(changed), chain, dataclasses.replace(read, crc_mode=r.CRC_NONE) if kept else read)
+            _check_whole(chain, kept)
+            segments = new
+        last = last_record(chain.accepted)
+        # What a broker has made ahead is empty.
+        starts = [segment.start for segment in segments if segment.start <= max(last, segments[0].start)]
+        self._write_epochs(scan.staging, record_ends(chain.accepted, segments).get(starts[-1], starts[-1]))
+        return segments, chain
+
+    def _write_epochs(self, staging: StagingFolder, log_end: int) -> None:
+        """Write the epochs of a store of a controller group beside its new log, as far as they begin in it."""
+        store = self.settings.store
+        if not store or all(group.read_epoch_file(store, name) is None for name in (epochs.FILE, epochs.BACKUP)):
+            return
+        taken = group.taken(store)
+        behind = taken.behind(log_end)
+        kept = [epoch for epoch in taken.entries if epoch not in behind]
+        if not kept:
+            why = (
+                "the store has none that a broker reads"
+                if not taken.entries
+                else f"all begin behind the log's end at {log_end}"
+            )
+            self.warnings.warn(
+                f"{epochs.FILE}: is left out, since {why}: a broker without it begins its first epoch where the log ends, and "
+                "a slave that has epochs does not join it: put back a backup, or move the epochs of the whole group away"
+            )
+            return
+        if behind:
+            self.warnings.warn(
+                f"{epochs.FILE}: {counted(len(behind), 'epoch')}, from {behind[0].epoch} at offset {behind[0].start} on, left "
+                f"out: the new log ends at {log_end}"
+            )
+        if taken.name != epochs.FILE:
+            self.warnings.warn(f"{epochs.FILE}: is made of {taken.name}, as a broker does: the last change is missing")
+        data = epochs.write_epochs(kept)
+        files.write_bytes(staging.temporary, files.join(staging.tree, epochs.FILE), [data])
+        size, digest = len(data), new_digest([data]).digest().hex()
+        self.entries.append({"path": epochs.FILE, "size": size, "used": size, "digest": digest})
 
     def _differing(
         self, scan: scanning.Scan, chain: Chain, segments: list[Segment], mended: list[mend.Mended]

@@ -130,6 +130,27 @@ def test_two_that_parted(real: RealStores, tmp_path: Path) -> None:
         real.leave(store)
 
 
+def test_a_master_without_epochs(real: RealStores, tmp_path: Path) -> None:
+    """A slave that has epochs copies nothing from it. One without a log, and without epochs, has all of it."""
+    master = tmp_path / "master"
+    end = end_of(write(master, RECORDS))
+    found = said(master, real)
+    assert f"controller group: no epoch: as master the broker begins its first one at offset {end}" in found["notes"]
+    assert real.start(master, CONF).loads
+    assert real.master(master, 9).epochs == (f"9-{end}",)
+    for name, copied in (("known", SHORT), ("new", RECORDS)):
+        slave = tmp_path / name
+        slave.mkdir()
+        short = 0
+        if name == "known":
+            short = end_of(write(slave, SHORT))
+            (slave / FILE).write_bytes(write_epochs([Epoch(1, 0)]))
+        assert real.start(slave, CONF).loads
+        assert real.slave(slave, master, 9).said.max_offset == (short if copied == SHORT else end)
+        real.leave(slave)
+    real.leave(master)
+
+
 def test_records_that_are_not_confirmed(real: RealStores, tmp_path: Path) -> None:
     """After a crash they get no unit until the broker is master: then it keeps them all, whoever wrote them."""
     store, confirmed = tmp_path / "store", 150
