@@ -168,6 +168,9 @@ class RepairSteps(FullBuild):
         store = self.settings.store
         if not store or all(group.read_epoch_file(store, name) is None for name in (epochs.FILE, epochs.BACKUP)):
             return
+        with group.opened(self.settings.roots) as log:
+            for text in group.suspected(store, log):
+                self.warnings.warn(f"{text}. The new log keeps them, and by its checkpoint they are confirmed")
         taken = group.taken(store)
         behind = taken.behind(log_end)
         kept = [epoch for epoch in taken.entries if epoch not in behind]

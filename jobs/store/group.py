@@ -107,3 +107,11 @@ def suspect_tail(store: str, log: contents.StoreLog, end: int) -> Tail | None:
     if not records or (records == 1 and begin == confirmed):
         return None
     return Tail(begin, end, records, walk.at >= end or bool(walk.stop), confirmed)
+
+
+def suspected(store: str, log: contents.StoreLog) -> list[str]:
+    """Return what to say of records that are not confirmed in a store with epochs; none where there are none. Raises OSError,
+    and InputError.
+    """
+    tail = suspect_tail(store, log, log_end(log)) if taken(store).entries else None
+    return [] if tail is None else [f"suspect: {tail}: {SUSPECT}"]

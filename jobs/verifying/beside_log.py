@@ -43,13 +43,12 @@ def check_epochs(store: str, roots: Sequence[str]) -> PartFindings:
             if wrong:
                 text = f"epoch {epoch.epoch} begins at offset {epoch.start}, {wrong}"
                 findings.tally.add("epoch-offset", 1, name, epoch.start, text)
-        tail = group.suspect_tail(store, log, log_end) if taken else None
+        suspected = group.suspected(store, log)
     if taken:
         last = taken[-1]
         text = f"{name}: {counted(len(taken), 'epoch')}, the last one is {last.epoch}, from offset {last.start} on"
         findings.notes.append(text)
-    if tail is not None:
-        findings.notes.append(f"suspect: {tail}: {group.SUSPECT}")
+    findings.notes += suspected
     return findings
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.building.summary import RepairResult
 from rocketmq_reindex.jobs.fetching.build import find_build
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.epochs import BACKUP, FILE, Epoch, write_epochs
-from tests.builds.repair_log import SEGMENT, SIZES, Log, make_log
+from tests.builds.repair_log import SEGMENT, SIZES, Log, log_of, make_log
 from tests.tools.local_engine import local_repair
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.stale_log import copy_log
@@ -79,6 +81,18 @@ def test_one_that_begins_at_the_end_stays(whole: Log, store: Path, tmp_path: Pat
     (store / FILE).write_bytes(write_epochs([Epoch(1, 0), Epoch(2, whole.puts[CUT].offset)]))
     assert of_epochs(repaired(store, tmp_path / "out")) == []
     assert (tmp_path / "out" / FILE).read_bytes() == (store / FILE).read_bytes()
+
+
+def test_records_that_are_not_confirmed_are_kept_and_told(whole: Log, store: Path, tmp_path: Path) -> None:
+    (store / FILE).write_bytes(write_epochs([Epoch(1, 0)]))
+    confirmed, end = whole.puts[NEXT - 20].offset, whole.puts[CUT].offset
+    (store / "checkpoint").write_bytes(Checkpoint(confirm_offset=confirmed).to_bytes())
+    told = f"suspect: {CUT - NEXT + 20} records from offset {confirmed} on, which end behind the confirmed offset {confirmed}: "
+    assert [text for text in rr.info(store).problems if text.startswith(told)]
+    (warning,) = (text for text in repaired(store, tmp_path / "out").warnings if text.startswith(told))
+    assert warning.endswith("The new log keeps them, and by its checkpoint they are confirmed")
+    assert log_of(tmp_path / "out")[:end] == log_of(store)[:end]
+    assert [text for text in repaired(tmp_path / "out", tmp_path / "again").warnings if text.startswith("suspect: ")] == []
 
 
 def test_files_that_no_broker_reads(whole: Log, store: Path, tmp_path: Path) -> None:
