@@ -34,7 +34,7 @@ _LINKS: Final = "rmq-reindex-rocksdb-"
 _LINKED: Final = re.compile(rf"[^\s:]*/{_LINKS}[^/\s]*/")
 """the folder of links, as an error has it before the name of a file"""
 _READ_AHEAD: Final = 2 << 20
-_MISSING: Final = "ConsumeQueues in RocksDB are read and written with rocksdict: pip install 'rocketmq-reindex[rocksdb]'"
+_MISSING: Final = "RocksDB is read and written with rocksdict: pip install 'rocketmq-reindex[rocksdb]'"
 
 
 def library() -> ModuleType:
@@ -124,6 +124,11 @@ class Database:
             # It opened links, in a folder that is gone: the files have the same names in the database's own.
             text = _LINKED.sub("", str(error))
             raise InputError(f"{self.shown}: RocksDB cannot read it: {escape(text, 300)}") from error
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """The names of the column families."""
+        return tuple(self._families)
 
     def check_families(self, *names: str) -> None:
         """Raise InputError where the database lacks one of some column families."""

@@ -160,16 +160,15 @@ def _of_topics(settings: BuildSettings) -> tuple[BuildSettings, list[str]]:
     store, asked = settings.store_folder, layouts.QUEUES in settings.only or settings.write_topics
     if not store or not asked or settings.is_named("batch_topics") or not settings.rules.batch_queues:
         return settings, []
+    told = list[str]()
     try:
-        topics = batch_topics_of(store)
+        topics = batch_topics_of(store, told)
     except InputError as error:
-        return settings, [f"{error}: batch topics are not known"]
+        return settings, [*told, f"{error}: batch topics are not known"]
     if not topics:
-        return settings, []
-    note = (
-        f"config/topics.json: {counted(len(topics), 'batch topic')}, taken from the store: --topics-config names another file"
-    )
-    return dataclasses.replace(settings, batch_topics=topics), [note]
+        return settings, told
+    note = f"the topics in config/: {counted(len(topics), 'batch topic')}, of the store: --topics-config names another file"
+    return dataclasses.replace(settings, batch_topics=topics), [*told, note]
 
 
 def _of_version(settings: BuildSettings, defaults: Sequence[str]) -> tuple[BuildSettings, list[str], list[str]]:

@@ -14,6 +14,8 @@ from rocketmq_reindex.jobs.command.broker_conf import numbers_told, read_conf, s
 from rocketmq_reindex.jobs.command.options import reader, watch_environment
 from rocketmq_reindex.jobs.command.tables_place import given_place
 from rocketmq_reindex.jobs.publishing.layout import SIZES
+from rocketmq_reindex.jobs.store import config_databases
+from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths, has_bytes, topics_config
 from rocketmq_reindex.storage_format import errors, showing, topics as storage_format_topics
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX, QUEUES, SEPARATE
@@ -257,8 +259,16 @@ def _check_delay_levels(conf: dict[str, Any]) -> None:
         raise errors.UsageError(f"{showing.escape(conf['broker_conf'])}: messageDelayLevel: {error}") from None
 
 
-def batch_topics_of(store: str) -> tuple[str, ...]:
-    """Return the batch topics of the store's own topics.json; none where it has no such file. Raises InputError."""
+def batch_topics_of(store: str, told: list[str]) -> tuple[str, ...]:
+    """Return the batch topics of the store's own topics.json, or its database of topics; none without. Raises InputError.
+
+    ``told`` gets a note on a database that cannot be read, or differs from the file.
+    """
+    if (kept := config_databases.topics(store, Notes(told.append))) is not None:
+        try:
+            return storage_format_topics.batch_topics(json.dumps(kept.said))
+        except ValueError as error:
+            raise errors.InputError(unread(kept.path, error)) from None
     path = topics_config(store)
     try:
         return _batch_topics(path, needed=False)

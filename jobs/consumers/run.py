@@ -26,6 +26,7 @@ from rocketmq_reindex.jobs.store.contents import StoreLog, last_record
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import StoreQueue, StoreQueues
 from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store, rocksdb_queues
+from rocketmq_reindex.storage_format.config_tables import NUMBERED
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, QUEUES
 from rocketmq_reindex.storage_format.record.layout import FLAG_TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
@@ -172,6 +173,7 @@ def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, prog
         result.differences += [each for each in merged.differences if question.is_asked(each.group, each.topic)]
         if question.out is not None:
             _write(question, result, offset_files, merged, queues, asked)
+            _tell_of_database(offset_files, notes)
 
 
 def _evidence(question: ConsumersQuestion, notes: Notes, progress: ProgressListener) -> dict[QueueOfGroup, GroupEvidence]:
@@ -290,6 +292,16 @@ def _write(
             result.changes.append(OffsetChange(*place, before, after, why))
     write_new("--out", question.out, json.dumps(consumer_offsets.made(offset_files, offsets), indent=1))
     result.out = question.out
+
+
+def _tell_of_database(offset_files: Sequence[OffsetFile], notes: Notes) -> None:
+    """Say whether a broker that keeps offsets in RocksDB takes a new file in (``RocksDBConsumerOffsetManager.merge``)."""
+    for file in offset_files:
+        if file.in_rocksdb and files.base(file.path) == NUMBERED:
+            text = f"{escape(file.path)}: a broker with configManagerVersion=v2 takes no file in: set its offsets by mqadmin"
+            notes.add("in RocksDB", text, lost=False)
+        elif file.in_rocksdb:
+            notes.say(f"note: a broker that keeps offsets in {escape(file.path)} takes the new file in when it starts")
 
 
 def _within(offset: int, known: KnownQueue | None) -> tuple[int, str]:

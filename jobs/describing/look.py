@@ -265,10 +265,12 @@ class StoreLook:
     def _judge_batch_queues(self, log: contents.StoreLog) -> None:
         """Look whether records of batch topics have files: only these topics' configuration says that they should."""
         try:
-            batch = batch_topics_of(self._store)
+            batch = batch_topics_of(self._store, told := list[str]())
         except errors.InputError as error:
             self._problem(str(error))
             return
+        for text in told:
+            self._problem(text)
         self._settings = replace(self._settings, batch_topics=batch)
         folder = files.join(self._store, layouts.BATCH_QUEUES)
         if batch and next(fitting.queue_files(folder), None) is None and describing_queues.sampled_topics(log) & set(batch):

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.store import contents, first_bytes, folders
+from rocketmq_reindex.jobs.store import config_databases, contents, first_bytes, folders
 from rocketmq_reindex.jobs.store.queue import StoreQueues
 from rocketmq_reindex.jobs.store.settings import topics_config
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics as storage_format_topics
+from rocketmq_reindex.storage_format.config_tables import TOPICS
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
@@ -288,7 +289,9 @@ def undispatched(log: contents.StoreLog, reach: int, known: Collection[str], rec
 
 
 def configured(store: str) -> frozenset[str] | None:
-    """Return the topics of STORE/config/topics.json; None where it cannot be read."""
+    """Return the topics of STORE/config/topics.json, or of its database; None where neither can be read."""
+    if (kept := config_databases.topics(store, folders.Notes.silent())) is not None:
+        return frozenset(kept.said[TOPICS.table])
     try:
         return storage_format_topics.topic_names(
             files.read_bytes(topics_config(store), files.CONFIG_MAX).decode("utf-8", "surrogateescape")

@@ -22,6 +22,8 @@ from rocketmq_reindex.jobs.building.run import Build, Unrecorded
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.local.engines import LocalEngines
 from rocketmq_reindex.jobs.publishing.layout import SIZES, TOPICS
+from rocketmq_reindex.jobs.store import config_databases
+from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.settings import topics_config
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format import layouts
@@ -298,6 +300,8 @@ def _with_own_topics(path: str, store: str, topics: Iterable[str]) -> list[str]:
 
 def own_topics(store: str) -> tuple[str, Mapping[str, Any] | None]:
     """Return the path of a store's configuration of topics ("": there is none), and its entries (None: it is broken)."""
+    if store and (kept := config_databases.topics(store, Notes.silent())) is not None:
+        return kept.path, kept.said["topicConfigTable"]
     own = topics_config(store) if store else ""
     if not own or files.entry_of(own).kind != files.FILE:
         return "", None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows, Row
+from rocketmq_reindex.jobs.store.config_databases import read_folder
+from rocketmq_reindex.storage_format.config_tables import Decoded, Part
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.queue.rocksdb import QueueEnd, QueueName
 from rocketmq_reindex.storage_format.showing import counted
@@ -34,10 +36,12 @@ class _Queue(NamedTuple):
 
 
 def database(folder: str) -> Inspected:
-    """Return what a database holds, with a row for each queue. Raises InputError where it cannot be read, or has no queues.
+    """Return what a database holds: a row for each queue, or each topic, group and offset of ``config/``'s. Raises InputError.
 
     It reads all units, and none of the log.
     """
+    if (tables := read_folder(folder)) is not None:
+        return _config(tables)
     found: dict[str, tuple[int, str]] = {}
     summary: dict[str, Any] = {"checkPoint": None, "topics": 0, "queues": 0, "lightQueues": 0, "units": 0}
     opened = QueueDatabase(folder)
@@ -62,6 +66,23 @@ def database(folder: str) -> Inspected:
             count, first = found[code]
             findings.append({"code": code, "count": count, "text": f"{text}: {counted(count, 'queue')}, such as {first}"})
     return Inspected({**summary, "findings": findings}, InspectedRows(lambda: _rows(folder)))
+
+
+def _config(tables: Mapping[Part, Decoded]) -> Inspected:
+    """Return what databases of topics, groups and consumer offsets hold, as the JSON of the files of these."""
+    summary: dict[str, Any] = {part.folder: len(decoded.said[part.table]) for part, decoded in tables.items()}
+    summary["dataVersions"] = {part.folder: decoded.said["dataVersion"] for part, decoded in tables.items()}
+    broken = [name for decoded in tables.values() for name in decoded.broken]
+    text = f"entries that cannot be read: {counted(len(broken), 'entry', 'entries')}, such as {''.join(broken[:1])}"
+    summary["findings"] = [{"code": "unreadable-entry", "count": len(broken), "text": text}] if broken else []
+    return Inspected(summary, InspectedRows(lambda: _entries(tables)))
+
+
+def _entries(tables: Mapping[Part, Decoded]) -> Iterator[Row]:
+    for decoded in tables.values():
+        for table, entries in decoded.said.items():
+            if table != "dataVersion":
+                yield from ({"table": table, "name": name, "entry": entry} for name, entry in entries.items())
 
 
 def _rows(folder: str) -> Iterator[Row]:

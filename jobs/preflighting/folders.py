@@ -17,6 +17,8 @@ import numpy.typing as npt
 from rocketmq_reindex import files
 from rocketmq_reindex.files.entries import MADV_POPULATE_READ, open_regular
 from rocketmq_reindex.files.systems import naming
+from rocketmq_reindex.jobs.store import config_databases
+from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.lock import LOCK, holder
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing, QueueColumns
@@ -332,7 +334,8 @@ class StoreFolders:
 
     def _queue_types(self) -> dict[str, str]:
         """Return ``queue.type`` of the topics that have it (``QueueTypeUtils.getCQType``)."""
-        config_file = self.config(os.path.basename(TOPICS))
+        kept = config_databases.topics(self._store, Notes(self.notes.append))
+        config_file = self.config(os.path.basename(TOPICS)) if kept is None else kept.said
         table = config_file.get("topicConfigTable") if isinstance(config_file, dict) else None
         types = dict[str, str]()
         for name, config in table.items() if isinstance(table, dict) else ():

@@ -9,7 +9,9 @@ from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option import Merge
+from rocketmq_reindex.jobs.store.config_databases import Kept, is_database, kept, places, read_folder
 from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.storage_format.config_tables import OFFSETS, stamp_of
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.layouts import CONFIG, INT32_MAX, INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.showing import escape, reason
@@ -23,8 +25,8 @@ OFFSET_FILES: Final = ("consumerOffset.json", "lmqConsumerOffset.json")
 TABLE: Final = "offsetTable"
 LMQ_TABLE: Final = "lmqOffsetTable"
 """Offsets of groups that are named as light queues are: ``{"topic@group": offset}``. Such a queue is queue 0."""
-_ELSEWHERE: Final = (f"{CONFIG}/consumerOffsets", "kvStore")
-"""``RocksDBConsumerOffsetManager``, ``PopConsumerKVStore``: offsets and POP in RocksDB"""
+_ELSEWHERE: Final = "kvStore"
+"""``PopConsumerKVStore``: POP in RocksDB"""
 _BYTES_MAX: Final = 256 << 20
 _QUEUE_ID: Final = re.compile("[0-9]{1,10}")
 _OFFSET: Final = re.compile("-?[0-9]{1,19}")
@@ -46,10 +48,11 @@ class OffsetEntry(NamedTuple):
 
 
 class OffsetFile(NamedTuple):
-    """A file of consumer offsets: its path, and its JSON object."""
+    """A file of consumer offsets, or a database of them: its path, and its JSON object."""
 
     path: str
     said: dict[str, Any]
+    in_rocksdb: bool = False
 
     def entries(self) -> Iterator[OffsetEntry]:
         """Yield what the file says, also where it is wrong."""
@@ -109,7 +112,7 @@ def read_or_copy(path: str, notes: Notes) -> OffsetFile | None:
         try:
             if files.entry_of(place).kind == files.ABSENT:
                 continue
-            found, _ = read(place)
+            found = _of_database(place) if is_database(place) else read(place)[0]
         except (OSError, InputError) as error:
             notes.add("consumer offsets", f"{escape(place)}: {reason(error)}", lost=False)
             continue
@@ -119,15 +122,27 @@ def read_or_copy(path: str, notes: Notes) -> OffsetFile | None:
     return None
 
 
+def _of_database(folder: str) -> OffsetFile | None:
+    """Return the consumer offsets of a database; None where it is none of these. Raises InputError."""
+    decoded = (read_folder(folder) or {}).get(OFFSETS)
+    return None if decoded is None else OffsetFile(folder, decoded.said, True)
+
+
 def of_store(store: str, notes: Notes) -> list[OffsetFile]:
-    """Return the files of consumer offsets in a store; what is broken in them, or elsewhere, is a note."""
+    """Return the consumer offsets of a store, of its files and databases; what is broken in them, or elsewhere, is a note."""
     named = (files.join(store, CONFIG, name) for name in OFFSET_FILES)
     found = [file for path in named if (file := read_or_copy(path, notes)) is not None]
-    elsewhere = [path for name in _ELSEWHERE if files.entry_of(path := files.join(store, name)).kind != files.ABSENT]
-    for path in elsewhere:
-        text = f"{escape(path)}: is RocksDB's, which is not read: what groups did may be there"
+    own = next((Kept(file.path, file.said, False) for file in found if OFFSET_FILES[0] in files.base(file.path)), None)
+    counts = kept(store, OFFSETS, own, notes)
+    if counts is not None and counts.in_rocksdb:
+        others = [file for file in found if own is None or file.path != own.path]
+        found = [OffsetFile(counts.path, counts.said, True), *others]
+    elsewhere = files.join(store, _ELSEWHERE)
+    is_elsewhere = files.entry_of(elsewhere).kind != files.ABSENT
+    if is_elsewhere:
+        text = f"{escape(elsewhere)}: is RocksDB's, which is not read: what groups did may be there"
         notes.add("in RocksDB", text, lost=False)
-    if not found and not elsewhere:
+    if not found and not is_elsewhere and not places(store, OFFSETS):
         text = f"{escape(files.join(store, CONFIG, OFFSET_FILES[0]))}: is not there: where groups stand is not known"
         notes.add("no consumer offsets", text, lost=False)
     return found
@@ -203,6 +218,10 @@ def made(offset_files: Sequence[OffsetFile], offsets: Mapping[QueueOfGroup, int]
     """
     light = {entry.queue for file in offset_files for entry in OffsetFile(file.path, {TABLE: {}, **_light(file)}).entries()}
     said: dict[str, Any] = dict(offset_files[0].said) if offset_files else {}
+    if any(file.in_rocksdb for file in offset_files):
+        # RocksDBConsumerOffsetManager.merge: a broker takes a file into its database only if its counter is higher.
+        counter = 1 + max(stamp_of(file.said, "counter") for file in offset_files)
+        said["dataVersion"] = {"stateVersion": 0, "timestamp": 0, **said.get("dataVersion", {}), "counter": counter}
     said[TABLE] = {name: table for name, table in said.get(TABLE, {}).items() if not name.partition("@")[2]}
     if light:
         said[LMQ_TABLE] = {}

@@ -140,7 +140,8 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
     if not settings.is_named("batch_topics") and settings.rules.batch_queues:
         # A build has no topics.json of its own, unless it drafted one: that of the store with its log says what it was made by.
         try:
-            changes["batch_topics"] = next(filter(None, map(batch_topics_of, (settings.store, *settings.log_stores))), ())
+            found = (batch_topics_of(store, notes) for store in (settings.store, *settings.log_stores))
+            changes["batch_topics"] = next(filter(None, found), ())
         except InputError:
             notes.append("config/topics.json cannot be read: batch queues are not known")
     if not settings.lmq and any(name.startswith(LMQ_PREFIX) for name in _topics(settings)):

@@ -262,7 +262,7 @@ def test_where_no_database_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(Exception, match="no STORE is named"):
         raise_of(local_build("", tmp_path / "out", commitlogs=(str(moved(store)),), expired_queues="keep", **taken))
     monkeypatch.setitem(sys.modules, "rocksdict", None)
-    with pytest.raises(Exception, match=r"are read and written with rocksdict: pip install 'rocketmq-reindex\[rocksdb\]'"):
+    with pytest.raises(Exception, match=r"is read and written with rocksdict: pip install 'rocketmq-reindex\[rocksdb\]'"):
         raise_of(local_build(store, tmp_path / "out", **taken))
 
 

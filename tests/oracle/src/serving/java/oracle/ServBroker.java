@@ -6,6 +6,7 @@ import java.lang.reflect.Method;
 import java.net.BindException;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
@@ -13,6 +14,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MixAll;
+import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.namesrv.NamesrvConfig;
 import org.apache.rocketmq.common.topic.TopicValidator;
 import org.apache.rocketmq.namesrv.NamesrvController;
@@ -190,6 +192,28 @@ final class ServBroker {
     /** The topics it had a config of when it booted, those that each broker makes for itself left out. */
     List<String> topics() {
         return topics;
+    }
+
+    /** Has a group at an offset, as a consumer that says so; topic and group are made as an admin makes them. */
+    void commit(String group, String topic, int queue, long offset) {
+        TopicConfig made = new TopicConfig(topic);
+        made.setReadQueueNums(3);
+        broker.getTopicConfigManager().updateTopicConfig(made);
+        var asked = broker.getSubscriptionGroupManager().findSubscriptionGroupConfig(group);
+        asked.setRetryMaxTimes(5);
+        broker.getSubscriptionGroupManager().updateSubscriptionGroupConfig(asked);
+        broker.getConsumerOffsetManager().commitOffset("test", group, topic, queue, offset);
+    }
+
+    /** Writes into a folder what the broker knows, as it writes its files of JSON; and all that it keeps to its own place. */
+    void writeConfig(Path folder) throws IOException {
+        Files.createDirectories(folder);
+        Files.writeString(folder.resolve("topics.json"), broker.getTopicConfigManager().encode());
+        Files.writeString(folder.resolve("subscriptionGroup.json"), broker.getSubscriptionGroupManager().encode());
+        Files.writeString(folder.resolve("consumerOffset.json"), broker.getConsumerOffsetManager().encode());
+        broker.getTopicConfigManager().persist();
+        broker.getSubscriptionGroupManager().persist();
+        broker.getConsumerOffsetManager().persist();
     }
 
     void stop() {

@@ -51,7 +51,7 @@ final class Serve {
                 "send", words -> ServProducer.send(
                     serve.nameServer, new MessageQueue(words.get(0), serve.name, Integer.parseInt(words.get(1))), words.get(2),
                     Integer.parseInt(words.get(3))),
-                "state", words -> serve.broker.end() + " " + serve.broker.behind() + " " + serve.broker.haPort(),
+                "state", words -> serve.state(words),
                 "stop", words -> serve.stop()), 1800);
         });
     }
@@ -70,6 +70,17 @@ final class Serve {
             Thread.sleep(5);
         }
         return broker.end() + " " + String.join(" ", broker.topics());
+    }
+
+    /** Answers where it is; with a folder it writes its config there, of groups at offsets where words name these. */
+    private String state(List<String> words) throws Exception {
+        for (int i = 1; i + 3 < words.size(); i += 4) {
+            broker.commit(words.get(i), words.get(i + 1), Integer.parseInt(words.get(i + 2)), Long.parseLong(words.get(i + 3)));
+        }
+        if (!words.isEmpty()) {
+            broker.writeConfig(Path.of(words.get(0)));
+        }
+        return broker.end() + " " + broker.behind() + " " + broker.haPort();
     }
 
     private String pop(String file, int due, int quiet) throws Exception {

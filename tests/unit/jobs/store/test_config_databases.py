@@ -1,0 +1,174 @@
+"""Which topics and consumer offsets count where a store has files of JSON, and databases of RocksDB; and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketmq_reindex.jobs.building.options import batch_topics_of
+from rocketmq_reindex.jobs.commands import consumers
+from rocketmq_reindex.jobs.inspect_files import inspect
+from rocketmq_reindex.jobs.store import consumer_offsets
+from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.storage_format import config_tables
+
+rocksdict = pytest.importorskip("rocksdict")
+Families = dict[str, dict[bytes, bytes]]
+
+
+def write(folder: Path, families: Families) -> None:
+    """A database of RocksDB, with a key that lies in its log alone."""
+    options = rocksdict.Options(raw_mode=True)
+    options.create_missing_column_families(True)
+    others = {name: rocksdict.Options(raw_mode=True) for name in families if name != "default"}
+    folder.mkdir(parents=True)
+    database = rocksdict.Rdict(str(folder), options, column_families=others)
+    for name, pairs in families.items():
+        family = database if name == "default" else database.get_column_family(name)
+        for key, value in pairs.items():
+            family[key] = value
+        del family
+    database.close()
+    (folder / "rocksdict-config.json").unlink()
+
+
+def dump(said: object) -> bytes:
+    return json.dumps(said).encode()
+
+
+def alone(name: str, entry: object, counter: int) -> Families:
+    """A database of one part, with one entry and a data version."""
+    version = {config_tables.VERSION_KEY: dump({"counter": counter, "timestamp": 0, "stateVersion": 0})}
+    return {"default": {name.encode(): dump(entry)}, "kvDataVersion": version}
+
+
+def offsets_json(store: Path, offset: int, counter: int, time: int = 0) -> None:
+    (store / "config").mkdir(parents=True, exist_ok=True)
+    version = {"counter": counter, "timestamp": time, "stateVersion": 0}
+    said = {"offsetTable": {"T@g": {"0": offset}}, "dataVersion": version}
+    (store / "config/consumerOffset.json").write_bytes(dump(said))
+
+
+def numbered(offset: int, time: int) -> Families:
+    """A database of v2 with an offset."""
+    head, stamp = b"\x01\x00\x01\x02", b"\x01\x00\x01\x01data_version"
+    key = head + b"\x00\x01g\x01\x00\x01T\x01" + (0).to_bytes(4, "big")
+    return {"default": {key: offset.to_bytes(8, "big"), stamp: b"".join(n.to_bytes(8, "big") for n in (0, time, 3))}}
+
+
+def counting(store: Path) -> tuple[str, int | None, list[str]]:
+    """The file that counts, its offset of the one group, and the notes."""
+    notes: list[str] = []
+    (file,) = consumer_offsets.of_store(str(store), Notes(notes.append))
+    (entry,) = file.entries()
+    return Path(file.path).name, entry.offset, notes
+
+
+def test_the_higher_counter_counts(tmp_path: Path) -> None:
+    """As ``RocksDBConsumerOffsetManager.merge``; of equal ones the database."""
+    for json_counter, due in ((4, ("consumerOffsets", 7)), (5, ("consumerOffsets", 7)), (6, ("consumerOffset.json", 9))):
+        store = tmp_path / str(json_counter)
+        write(store / "config/consumerOffsets", alone("T@g", {"offsetTable": {"0": 7}}, 5))
+        offsets_json(store, 9, json_counter)
+        name, offset, (note,) = counting(store)
+        assert (name, offset) == due
+        assert f"which counts: its data version {'' if due[1] == 9 else 'is '}" in note
+        # The same in both: nothing is said.
+        offsets_json(store, 7, json_counter)
+        assert counting(store)[1:] == (7, [])
+
+
+def test_a_store_with_queue_files_alone_reads_files(tmp_path: Path) -> None:
+    """storeType=default: the broker has left RocksDB, and its databases are old."""
+    write(tmp_path / "config/consumerOffsets", alone("T@g", {"offsetTable": {"0": 7}}, 5))
+    offsets_json(tmp_path, 9, 1)
+    (tmp_path / "consumequeue/T/0").mkdir(parents=True)
+    name, offset, (note,) = counting(tmp_path)
+    assert (name, offset) == ("consumerOffset.json", 9)
+    assert "its ConsumeQueues are files" in note
+    (tmp_path / "config/consumerOffset.json").unlink()
+    assert counting(tmp_path) == ("consumerOffsets", 7, [])
+
+
+def test_one_database_for_all_and_those_before(tmp_path: Path) -> None:
+    """``migrateFromSeparateRocksDBs``: what is higher is taken in."""
+    write(tmp_path / "config/consumerOffsets", alone("T@g", {"offsetTable": {"0": 7}}, 5))
+    shared = alone("T@g", {"offsetTable": {"0": 8}}, 5)
+    families = {"default": {}, "consumerOffset": shared["default"], "consumerOffsetVersion": shared["kvDataVersion"]}
+    write(tmp_path / "config/metadata", families)
+    name, offset, (note,) = counting(tmp_path)
+    assert (name, offset) == ("metadata", 8)
+    assert "config/consumerOffsets: has other consumer offsets than" in note
+
+
+@pytest.mark.parametrize(("time", "due"), [(9, ("rdb", 5)), (11, ("consumerOffset.json", 9))])
+def test_v2_counts_by_its_time(time: int, due: tuple[str, int], tmp_path: Path) -> None:
+    """No broker takes one into the other."""
+    write(tmp_path / "config/rdb", numbered(5, 10))
+    assert counting(tmp_path) == ("rdb", 5, [])
+    offsets_json(tmp_path, 9, 0, time)
+    name, offset, (note,) = counting(tmp_path)
+    assert (name, offset) == due
+    assert "its configManagerVersion says" in note
+
+
+def test_batch_topics(tmp_path: Path) -> None:
+    """A build finds them in the database, and those of a newer file beside them."""
+    batch: dict[str, Any] = {"topicName": "B", "attributes": {"queue.type": "BatchCQ"}}
+    write(tmp_path / "config/topics", alone("B", batch, 5))
+    assert batch_topics_of(str(tmp_path), []) == ("B",)
+    table = {"topicConfigTable": {"C": {**batch, "topicName": "C"}}, "dataVersion": {"counter": 6}}
+    (tmp_path / "config/topics.json").write_bytes(dump(table))
+    told: list[str] = []
+    assert batch_topics_of(str(tmp_path), told) == ("B", "C")
+    assert "other topics than" in told[0]
+
+
+def test_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An entry that is no JSON is passed over and named; a database that is broken is a line."""
+    families = alone("T@g", {"offsetTable": {"0": 7}}, 5)
+    families["default"] |= {b"U@g\x1b": b"{", b"V@g": b"[]"}
+    folder = tmp_path / "config/consumerOffsets"
+    write(folder, families)
+    name, offset, (note,) = counting(tmp_path)
+    assert (name, offset) == ("consumerOffsets", 7)
+    assert r"2 entries cannot be read, such as U@g\x1b and V@g: passed over" in note
+    assert inspect([str(folder), "--json", "--records"]) == 0
+    summary, row = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (summary["consumerOffsets"], summary["findings"][0]["count"]) == (1, 2)
+    assert row == {"table": "offsetTable", "name": "T@g", "entry": {"0": 7}}
+    next(folder.glob("MANIFEST-*")).write_bytes(b"broken")
+    notes: list[str] = []
+    assert consumer_offsets.of_store(str(tmp_path), Notes(notes.append)) == []
+    (note,) = notes
+    assert "RocksDB cannot read it" in note
+    assert "the consumer offsets in it are not known" in note
+
+
+def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line says what to install."""
+    write(tmp_path / "config/consumerOffsets", alone("T@g", {"offsetTable": {"0": 7}}, 5))
+    monkeypatch.setitem(sys.modules, "rocksdict", None)
+    notes: list[str] = []
+    assert consumer_offsets.of_store(str(tmp_path), Notes(notes.append)) == []
+    (note,) = notes
+    assert "pip install 'rocketmq-reindex[rocksdb]'" in note
+    assert "the consumer offsets in it are not known" in note
+
+
+def test_a_new_file_is_taken_in(tmp_path: Path) -> None:
+    """What ``consumers --out`` writes has a higher counter than the database: a broker takes in no other file."""
+    store, named = tmp_path / "store", tmp_path / "named"
+    write(named, alone("T@g", {"offsetTable": {"0": 7}}, 5))
+    (store / "commitlog").mkdir(parents=True)
+    (store / "consumequeue/T/0").mkdir(parents=True)
+    (store / "consumequeue/T/0" / f"{0:020}").write_bytes(bytes(20))
+    out = tmp_path / "new.json"
+    assert consumers([str(store), "--consumer-offsets", str(named), "--out", str(out)]) in (0, 4)
+    said = json.loads(out.read_text())
+    assert said["dataVersion"]["counter"] == 6
+    assert "T@g" in said["offsetTable"]
