@@ -150,6 +150,18 @@ def batch_topics(text: str) -> tuple[str, ...]:
     return tuple(sorted(topics))
 
 
+def is_lite(config: object) -> bool:
+    """Return whether an entry of a topics.json is a lite topic's (``TopicConfig.getTopicMessageType``, 5.5.1)."""
+    attributes = config.get("attributes") if isinstance(config, dict) else None
+    return isinstance(attributes, dict) and attributes.get("message.type") == "LITE"
+
+
+def lite_parent(topic: str) -> str:
+    """Return the lite topic of a light queue that is named as 5.5 names them, ``%LMQ%$PARENT$CHILD``; "" for another one."""
+    prefix, parent, *child = topic.split("$", 2) if topic.startswith(f"{LMQ_PREFIX}$") else ("", "")
+    return parent if prefix == LMQ_PREFIX and child else ""
+
+
 def topic_names(text: str) -> frozenset[str]:
     """Return the topics of a topics.json. Raises ValueError with what is wrong with it."""
     return frozenset(_table(text))

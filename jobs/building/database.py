@@ -17,6 +17,7 @@ from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.store_signs import end_of
 from rocketmq_reindex.jobs.publishing.output import entries, few_parts, joined
+from rocketmq_reindex.jobs.store.config_databases import lite_topics
 from rocketmq_reindex.jobs.store.settings import RocksDBQueues, rocksdb_queues
 from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
@@ -61,6 +62,11 @@ def as_store_shows(settings: BuildSettings) -> Told:
     if settings.rocksdb:
         kinds = "as files, light ones in RocksDB, too" if settings.rocksdb_light else _KINDS[settings.consumequeue_type]
         notes.append(f"--broker-conf: has {listed(settings.rocksdb)}: ConsumeQueues are built {kinds}")
+        if settings.rocksdb_light:
+            lite = lite_topics(settings.store_folder) if settings.store_folder else []
+            told = f"{counted(len(lite), 'lite topic')} in config/: their queues are in RocksDB, too" if lite else ""
+            # CombineConsumeQueueStore.shouldDoubleWriteForTopic asks the topic's config.
+            notes.append(told or "no lite topic is known by config/: of other queues than light ones RocksDB has none")
     elif there and not there.in_place:
         settings = dataclasses.replace(settings, rocksdb_separate=True)
         notes.append(f"{layouts.SEPARATE}: the database is built there, as STORE has it")
@@ -105,17 +111,19 @@ def write_database(
     ``ended`` queues keep their ends, where they have no unit: how many these are follows.
     """
     staging, engine = scan.staging, scan.engine
+    lite = lite_topics(settings.store_folder) if settings.rocksdb_light and settings.store_folder else []
     files.make_folder(staging.tables, below=staging.root)
     spooled: list[SpoolResult] = []
     if any(summary.units for summary in accepted):
         words = settings.filters.words if settings.filters is not None else 0
-        spool = SpoolUnits(staging, order.placements, words, settings.rocksdb_light)
+        among = frozenset(map(str.encode, lite)) if settings.rocksdb_light else None
+        spool = SpoolUnits(staging, order.placements, words, among)
         spooled = SpoolResult.read(engine.reduce(handover.EXTENDED, scan.left_out(accepted), None, spool))
     parts = [result.part for result in spooled]
     if ended:
         parts.append(files.join(staging.tables, "ended"))
-        light = [unit for unit in ended if not settings.rocksdb_light or unit.topic.startswith(LMQ_PREFIX)]
-        files.write_bytes(staging.temporary, parts[-1], lines_of(light))
+        kept = [unit for unit in ended if not settings.rocksdb_light or unit.topic.startswith(LMQ_PREFIX) or unit.topic in lite]
+        files.write_bytes(staging.temporary, parts[-1], lines_of(kept))
     parts = few_parts(staging, parts, writing.key_of)
     stretches, lone = list[Stretch](), list[bytes]()
 

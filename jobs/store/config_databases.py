@@ -18,6 +18,7 @@ from rocketmq_reindex.storage_format.config_tables import DEFAULT, NUMBERED, PAR
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import counted, escape, listed
 from rocketmq_reindex.storage_format.text import java_string
+from rocketmq_reindex.storage_format.topics import is_lite
 
 
 class Kept(NamedTuple):
@@ -163,13 +164,24 @@ def topics(store: str, notes: Notes) -> Kept | None:
     """
     if not places(store, TOPICS):
         return None
-    own = None
+    own = _topics_file(store)
+    found = kept(store, TOPICS, own, notes)
+    return None if found is own else found
+
+
+def _topics_file(store: str) -> Kept | None:
     path = broker_config(store, TOPICS.file)
     try:
         if files.entry_of(path).kind == files.FILE:
             said = java_string.loads(files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace"))
-            own = Kept(path, said, False) if isinstance(said, dict) else None
+            return Kept(path, said, False) if isinstance(said, dict) else None
     except (OSError, InputError, ValueError, RecursionError):
-        own = None
-    found = kept(store, TOPICS, own, notes)
-    return None if found is own else found
+        pass
+    return None
+
+
+def lite_topics(store: str) -> list[str]:
+    """Return the topics of a store whose messages are for light queues, sorted (``message.type`` LITE, 5.5); none where a
+    store has no topics that can be read."""
+    table = topics(store, Notes.silent()) or _topics_file(store)
+    return sorted(name for name, config in _table(table, TOPICS).items() if is_lite(config)) if table is not None else []

@@ -11,6 +11,7 @@ from typing import Any
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
+from rocketmq_reindex.jobs.store.config_databases import lite_topics
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.parts import LogOrder
@@ -22,7 +23,7 @@ from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, EXT_QUEUES, QUEUES
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted
-from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
+from rocketmq_reindex.storage_format.topics import LMQ_PREFIX, lite_parent
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.staging import Positions, mean_of
@@ -129,9 +130,13 @@ class QueueComparison:
         with contextlib.closing(QueueDatabase(settings.database_beside)) as database:
             in_database = {topic.decode("utf-8", "surrogateescape") for topic in database.queues}
             # A database that has lost the ends of other queues has their units.
-            others = database.has_units_of(lambda topic: not topic.startswith(LMQ_PREFIX.encode()))
+            # CombineConsumeQueueStore.shouldDoubleWriteForTopic: a lite topic's own queues are there, too.
+            lite = {*lite_topics(settings.store), *map(lite_parent, in_database)}
+            others = database.has_units_of(
+                lambda topic: not topic.startswith(LMQ_PREFIX.encode()) and topic.decode("utf-8", "surrogateescape") not in lite
+            )
         in_files = {entry.name for entry in entries_in(folder) if entry.kind == files.FOLDER}
-        selective = not others and all(topic.startswith(LMQ_PREFIX) for topic in in_database)
+        selective = not others and all(topic.startswith(LMQ_PREFIX) or topic in lite for topic in in_database)
         names = sorted(in_files | in_database)
         plan = handover.write_plan(scan.staging, "topics-both-kinds", names)
         tasks = max(1, min(len(names), 2 * scan.engine.cores))

@@ -147,7 +147,19 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
     if not settings.lmq and any(name.startswith(LMQ_PREFIX) for name in _topics(settings)):
         changes["lmq"] = True
         notes.append("light message queues are there: compared as with --lmq")
+    elif settings.lmq and not any(name.startswith(LMQ_PREFIX) for name in _topics(settings)) and _has_light_units(settings):
+        # combineCQUseRocksdbForLmq (5.5.1)
+        changes["lmq"] = False
+        notes.append("light queues have no files: those in RocksDB are not compared with the log")
     return dataclasses.replace(settings, **changes, sizes_known=known), notes  # type: ignore[arg-type]  # names of settings
+
+
+def _has_light_units(settings: VerifySettings) -> bool:
+    """Return whether the database beside the files has units of light queues."""
+    if not settings.database_beside:
+        return False
+    with contextlib.closing(QueueDatabase(settings.database_beside)) as database:
+        return database.has_units_of(lambda topic: topic.startswith(LMQ_PREFIX.encode()))
 
 
 def _topics(settings: VerifySettings) -> Iterator[str]:

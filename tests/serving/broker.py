@@ -54,7 +54,7 @@ class Broker:
     """A broker on ``store`` with a name server of its own, in the program ``Serve``; it ends with the ``with`` block."""
 
     def __init__(self, program: Program, name: str, store: Path, scratch: Path, *more: str, **sizes: int) -> None:
-        self._program, self._name, self._scratch = program, name, scratch
+        self._program, self._name, self._scratch, self._closed = program, name, scratch, False
         end, *topics = program.step("boot", f"broker-{name}", store, *options(**sizes), *more).split(" ")
         self.end = int(end)
         self.topics = topics
@@ -62,8 +62,14 @@ class Broker:
     def __enter__(self) -> Broker:
         return self
 
+    def close(self) -> None:
+        """Stop it, and wait for all that it writes: seconds. The ``with`` block ends it then without a word."""
+        self._program.step("stop", "wait")
+        self._closed = True
+
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._program.step("stop")
+        if not self._closed:
+            self._program.step("stop")
 
     def pulls(self, tags: str = "*", batch: int = 32) -> list[Pull]:
         """Every queue, pull by pull, from its begin to its end."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 import shutil
 import time
 from pathlib import Path
@@ -9,13 +12,17 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.store.settings import rocksdb_queues
+from rocketmq_reindex.udfs.queue_database import QueueDatabase
+from tests.oracle.test_rocksdb_built import light_log, pairs_in
 from tests.serving import stores
 from tests.serving.broker import Broker, by_pulls, by_queue
 from tests.serving.programs import Program
 from tests.serving.stores import build_into, keyed_log, options, queues_of
 from tests.tools.local_engine import local_build
+from tests.tools.local_verify import kinds, local_verify
 
 SIZES: dict[str, Any] = dict(stores.SIZES)
 
@@ -43,6 +50,51 @@ def test_real_files(seed: int, tmp_path: Path) -> None:
             assert {"CURRENT", "IDENTITY"} <= set(found.names)
         program.step("open", "again", tmp_path / "both", *options())
         assert program.step("serve", "again", "orders-0", 0) == ",".join(map(str, due))
+
+
+APART = re.compile(b"\x01min\x01".hex() + "|" + b"CHECKPOINT_TOPIC".hex())
+"""in the keys of the first ends of queues, and of the check point"""
+
+
+def test_lite_topics_with_the_selective_double_write(tmp_path: Path) -> None:
+    """5.5.1: RocksDB has the queues of lite topics, and the light ones, which have no files. Verify and a build follow."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    light_log(store)
+    config: dict[str, dict[str, Any]] = {
+        name: {"topicName": name, "perm": 6, "readQueueNums": 1, "writeQueueNums": 1} for name in ("plain", "lite")
+    }
+    config["lite"]["attributes"] = {"message.type": "LITE"}
+    (store / "config").mkdir()
+    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": config}))
+    setting = f"{BOTH},rocksdbCQSelectiveDoubleWriteEnable=true"
+    words = ("--enable-lmq", "--set", f"{setting},enableMultiDispatch=true")
+    with Program("5.5.1", "Serve", tmp_path) as program, Broker(program, "lite", store, tmp_path, *words) as broker:
+        broker.send(("lite", 0), "new", 3)
+        broker.send(("plain", 0), "new", 3)
+        while program.step("state").split(" ")[1] != "0":
+            time.sleep(0.1)
+        broker.close()
+    real = pairs_in(store / "consumequeue")
+    with contextlib.closing(QueueDatabase(str(store / "consumequeue"))) as database:
+        assert set(database.queues) == {b"lite", b"%LMQ%$lite$a", b"%LMQ%$lite$b"}
+    assert {path.name for path in (store / "consumequeue").iterdir() if path.is_dir()} == {"lite", "plain"}
+    for lmq in (False, True):
+        verified = local_verify(store, lmq=lmq, **SIZES)
+        assert kinds(verified) == {}
+        assert any("in files alone, as rocksdbCQSelectiveDoubleWriteEnable has them" in note for note in verified.notes)
+    assert "light queues have no files: those in RocksDB are not compared with the log" in verified.notes
+    (tmp_path / "broker.conf").write_text(setting.replace(",", "\n"))
+    settings = parse_settings([str(store), "--out", str(out), "--broker-conf", str(tmp_path / "broker.conf"), "--lmq"])
+    taken = {name: getattr(settings, name) for name in ("consumequeue_type", "rocksdb_light", "rocksdb", "lmq")}
+    built = local_build(store, out, checkpoint="broker", **taken, **SIZES)
+    assert built.exit == 0
+    assert "1 lite topic in config/: their queues are in RocksDB, too" in built.notes
+    # A broker writes a queue's first end when it is asked for it, and its check point with what goes into RocksDB.
+    ours, theirs = ([pair for pair in pairs if not APART.search(pair)] for pairs in (pairs_in(out / "consumequeue"), real))
+    assert ours == theirs
+    assert len(ours) == 33 + 40 + 3
+    assert fetch([str(out), "--to", str(store)]) == 0
+    assert kinds(local_verify(store, **SIZES)) == {}
 
 
 BOTH = "rocksdbCQDoubleWriteEnable=true,combineCQUseRocksdbForLmq=true"

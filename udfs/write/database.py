@@ -103,13 +103,13 @@ class SpoolUnits:
     """Reduces rows of EXTENDED to spooled units, with ``words`` of bits in each row; leaves results (``SpoolResult``).
 
     Rows come by bucket and ``sort_key``. ``placements`` is the plan of the queues out of order (``PlanWriter``), or "".
-    ``light``: of light queues alone.
+    ``lite``: of light queues alone, and those of these topics; None: of all.
     """
 
     staging: StagingFolder
     placements: str
     words: int
-    light: bool = False
+    lite: frozenset[bytes] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         odd, lines = Placements(self.placements, placement_table), list[tuple[bytes, bytes]]()
@@ -120,7 +120,7 @@ class SpoolUnits:
                 for cell in cells_of_bucket:
                     pieces = cells.unpack(cell.data, scanned.COLUMNS + self.words)
                     key = pieces.names[0], int(pieces.queue_ids[0])
-                    if self.light and not key[0].startswith(_LIGHT):
+                    if self.lite is not None and key[0] not in self.lite and not key[0].startswith(_LIGHT):
                         continue
                     placement, rows = odd.get(key), pieces.columns[: scanned.IS_LIGHT]
                     if placement is not None:

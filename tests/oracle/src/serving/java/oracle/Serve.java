@@ -52,7 +52,7 @@ final class Serve {
                     serve.nameServer, new MessageQueue(words.get(0), serve.name, Integer.parseInt(words.get(1))), words.get(2),
                     Integer.parseInt(words.get(3))),
                 "state", words -> serve.state(words),
-                "stop", words -> serve.stop()), 1800);
+                "stop", words -> serve.stop(!words.isEmpty())), 1800);
         });
     }
 
@@ -91,9 +91,13 @@ final class Serve {
             nameServer, broker.topics(), "popping", true, MessageSelector.byTag("*"), due, quiet));
     }
 
-    /** Answers at once: a shutdown is seconds of sleep, and nothing asks this broker any more. */
-    private String stop() {
+    /** Answers at once: a shutdown is seconds of sleep, and nothing asks this broker any more. Who wants its files waits. */
+    private String stop(boolean waits) {
         admin.stop();
+        if (waits) {
+            broker.stop();
+            return "stopped";
+        }
         new Thread(broker::stop).start();
         return "stopping";
     }
