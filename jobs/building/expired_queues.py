@@ -7,6 +7,8 @@ who stand where it ended, wait for messages that come below that. Both kinds of 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.options import BuildSettings
@@ -31,20 +33,28 @@ _OPTION = "--expired-queues keep"
 _INSTEAD = "mend STORE, or leave --expired-queues out, and such queues begin again at 0"
 
 
-def ended_queues(settings: BuildSettings, log_start: int) -> tuple[list[QueueUnit], list[str]]:
-    """Return the last unit of each queue of a chosen topic that ends before ``log_start``, where the log begins, and warnings.
+class EndedQueues(NamedTuple):
+    """The last units of queues that end before the log begins, why the ends of others are not known, and warnings."""
 
-    None unless that is asked for. Raises InputError where STORE is not known or has no queues, and for a queue whose end
-    cannot be read.
+    units: list[QueueUnit]
+    unknown: dict[tuple[str, int], str]
+    warnings: list[str]
+
+
+def ended_queues(settings: BuildSettings, log_start: int) -> EndedQueues:
+    """Return the last unit of each queue of a chosen topic that ends before ``log_start``, where the log begins.
+
+    None unless that is asked for. Raises InputError where STORE is not known or has no queues.
     """
+    nothing = EndedQueues([], {}, [])
     if settings.expired_queues == "drop" or layouts.QUEUES not in settings.only:
-        return [], []
+        return nothing
     store = settings.store_folder
     if not store:
         raise errors.InputError(f"{_OPTION}: no STORE is named: name it beside --commitlog")
     # Nothing has expired of a log that begins at 0.
     if not log_start:
-        return [], []
+        return nothing
     ends = _Ends(settings, log_start)
     there = rocksdb_queues(store)
     if not (ends.take_files(store) or there):
@@ -123,24 +133,21 @@ class _Ends:
         if key not in self._found or self._found[key].position < found.position:
             self._found[key] = found
 
-    def result(self) -> tuple[list[QueueUnit], list[str]]:
-        """Return the units, and warnings. Raises InputError for a queue whose end no kind says."""
+    def result(self) -> EndedQueues:
+        """Return the units, and the queues whose end no kind says."""
         # Of a file that was cut the last unit that is left is not the queue's end.
         usual = self._usual if self._usual in self._all_sizes else max(self._all_sizes, default=0)
         for (topic, number), sizes in self._sizes.items():
             if wrong := sizes - {usual}:
                 told = f"has a file of {showing.counted(min(wrong), 'byte')}, and others have {usual:,}"
-                raise errors.InputError(
-                    f"{_OPTION}: {showing.escape(topic)}/{number}: {told}: its end is not known: {_INSTEAD}"
-                )
-        for key, why in self._unknown.items():
-            if key not in self._found:
-                raise errors.InputError(f"{_OPTION}: {why}: {_INSTEAD}")
+                self._unknown[topic, number] = f"{showing.escape(topic)}/{number}: {told}: its end is not known"
+                del self._found[topic, number]
         told = (
             f"{_OPTION}: {showing.counted(self._batches, 'batch queue')} without a record in the log: their ends are not kept"
         )
         warnings = [told] if self._batches else []
-        return [unit for unit in self._found.values() if unit.position >= 0], warnings
+        unknown = {key: why for key, why in self._unknown.items() if key not in self._found}
+        return EndedQueues([unit for unit in self._found.values() if unit.position >= 0], unknown, warnings)
 
 
 def _unit(topic: str, queue_id: int, position: int, phy_offset: int, log_start: int) -> QueueUnit:
@@ -152,6 +159,27 @@ def _unit(topic: str, queue_id: int, position: int, phy_offset: int, log_start: 
     if phy_offset >= log_start:
         return QueueUnit(topic, queue_id, -1, 0, 0, 0)
     return QueueUnit(topic, queue_id, position, max(0, min(phy_offset, log_start - RECORD_MIN)), RECORD_MIN, 0)
+
+
+def check_unknown(settings: BuildSettings, staging: StagingFolder, unknown: Mapping[tuple[str, int], str]) -> list[str]:
+    """Return a warning where ends in STORE cannot be read, of queues that have records in the log: these say their ends.
+
+    What was built is in the tree already. Raises InputError for a queue without a record: nothing says where it ended.
+    """
+    if not unknown:
+        return []
+    folder = files.join(staging.tree, settings.database_folder)
+    with contextlib.ExitStack() as opened:
+        built = opened.enter_context(contextlib.closing(QueueDatabase(folder))) if settings.makes_database else None
+        for (topic, number), why in unknown.items():
+            path = files.join(staging.tree, layouts.QUEUES, topic, str(number)) if path_component(topic) else ""
+            has_file = bool(path) and files.entry_of(path).kind == files.FOLDER
+            name = topic.encode("utf-8", "surrogateescape")
+            if not (has_file or (built is not None and built.last(built.queue(name, number)) is not None)):
+                raise errors.InputError(f"{_OPTION}: {why}: {_INSTEAD}")
+    first = next(iter(unknown.values()))
+    told = f"{showing.counted(len(unknown), 'queue')} with records in the log, whose ends in STORE cannot be read"
+    return [f"{_OPTION}: {told}: the log says where they end: {first}"]
 
 
 def without_files(staging: StagingFolder, ended: list[QueueUnit]) -> list[QueueUnit]:

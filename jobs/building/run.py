@@ -220,7 +220,7 @@ class Build:
             written = steps.write(scan, accepted, order, plans)
             shown.count(units=written.units, items=sum(index_file.items for index_file in written.index))
         log_start = segments[0].start if segments else 0
-        ended, told = expired_queues.ended_queues(settings, log_start)
+        ended, unknown, told = expired_queues.ended_queues(settings, log_start)
         result.warnings += told or expired_queues.dropped(settings, staging, log_start)
         kept = 0
         if ended and settings.makes_files:
@@ -237,6 +237,7 @@ class Build:
             result.warnings += database.left_out(accepted)
             result.units = written.units if settings.makes_files else units
             kept = max(kept, ends)
+        result.warnings += expired_queues.check_unknown(settings, staging, unknown)
         if ended:
             result.notes.append(f"--expired-queues keep: {counted(kept, 'queue')} without a record in the log")
         result.files = {"consumequeue": written.queue_files, "index": len(written.index)} | tables

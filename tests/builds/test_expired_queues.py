@@ -115,6 +115,27 @@ def test_ends_that_cannot_be_read(damage: Any, told: str, tmp_path: Path) -> Non
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("kind", ["file", "both", "rocksdb"])
+def test_an_end_that_cannot_be_read_of_a_queue_that_goes_on(kind: str, tmp_path: Path) -> None:
+    """The log says where it ends, so nothing is lost: a warning, and the other queue keeps its end."""
+    store = expired(tmp_path / "store")
+    assert local_build(store, tmp_path / "before", **SIZES).exit == 0
+    shutil.move(tmp_path / "before" / "consumequeue", store / "consumequeue")
+    (store / "commitlog" / f"{0:020d}").unlink()
+    for file in (store / "consumequeue" / "on" / "2").iterdir():
+        file.write_bytes(bytes(2000))
+    built = local_build(store, tmp_path / "out", consumequeue_type=kind, expired_queues="keep", **SIZES)
+    assert (built.exit, built.error) == (0, None)
+    (warning,) = (text for text in built.warnings if text.startswith("--expired-queues keep: "))
+    assert "1 queue with records in the log, whose ends in STORE cannot be read: the log says where they end: " in warning
+    assert warning.endswith("on/2: has no unit at its end")
+    assert "--expired-queues keep: 1 queue without a record in the log" in built.notes
+    if kind != "file":
+        ends = {end.queue: end.queue_offset for end in ends_in(tmp_path / "out" / "consumequeue") if end.is_max}
+        assert ends[QueueName(b"gone", 0)] == 59
+        assert set(ends) >= {QueueName(b"on", 2)}
+
+
 @pytest.mark.parametrize("kind", ["file", "rocksdb"])
 def test_expired_queues_of_other_topics(kind: str, tmp_path: Path) -> None:
     """They are not kept: the log's queues of these topics are not built either."""
