@@ -102,6 +102,7 @@ preflight: oracles ## spoilt stores started by the real ones, beside what prefli
 	$(ENV) $(PY) -m tests.preflight.sweep --count $(or $(N),1000) $(SEEDED)
 	$(ENV) $(PY) -m tests.preflight.database_sweep --count $(or $(N),300) $(SEEDED)
 	$(ENV) $(PY) -m tests.preflight.database_sweep --count $(or $(N),300) $(SEEDED) --both
+	$(ENV) $(PY) -m tests.preflight.dledger_sweep --count $(or $(N),300) $(SEEDED)
 
 repair: oracles ## damaged real stores repaired, then started by the real ones: N=500 of each version, SEED=
 	$(ENV) $(PY) -m tests.repair.sweep --count $(or $(N),500) $(SEEDED)

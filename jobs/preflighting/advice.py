@@ -42,6 +42,14 @@ RECHECK: Final = (
 READ_FILES: Final = (
     "start with combineCQPreferCQType=default: the broker then reads the files; where these lack units, too, rebuild them"
 )
+DISPATCHED: Final = (
+    "and start once with recheckReputOffsetFromCq=true in broker.conf: a node of 5.x else dispatches from what its own "
+    "checkpoint calls committed on, and after an unclean stop cuts units of the last entries"
+)
+"""what else to do about records without a unit where DLedger has the log"""
+_NODE_ALONE: Final = (
+    "if no other node has these entries, rmq-reindex repair --to-plain makes a log without DLedger of all that is whole"
+)
 OF_REFUSAL: Final = {
     "log-file-size": "give the broker.conf of this store; a short last segment starts when zeros fill it up: keep a copy of it",
     "log-file-name": "move it out of the commitlog",
@@ -66,6 +74,12 @@ OF_REFUSAL: Final = {
     "combine-too-far": "start with combineCQPreferCQType=default: the broker then reads the files",
     "epoch-file": "move it away where epochFileCheckpoint.bak is sound, which the broker then takes; else put back a backup",
     "rocksdb-check-point": "start once with enableAcceleratedRecovery=false",
+    "entry-file-size": f"give the broker.conf of this store; an index is made anew where its folder is moved away; else "
+    f"{building_advice.COPIED}",
+    "entry-file-name": "move it out of the folder of DLedger",
+    "entry-files-apart": f"look first whether a disk is not mounted; else {building_advice.COPIED}",
+    "entry-index": "move the index of DLedger away: the node makes it anew",
+    "entries-cut-too-far": building_advice.COPIED,
     "rocksdb-two-places": "set useSeparateStorePathForRocksdbCQ as the broker had it, or move away the files that are not its",
 }
 """what to do about a refusal, by its kind"""
@@ -87,8 +101,9 @@ class Advised(NamedTuple):
 class Commands:
     """The builds, fetches and repairs of one store, with the options that its sizes need."""
 
-    def __init__(self, settings: PreflightSettings, sizes: StoreSizes, batch: bool, lmq: bool) -> None:
-        self._settings, self._sizes, self._batch, self._lmq = settings, sizes, batch, lmq
+    def __init__(self, settings: PreflightSettings, sizes: StoreSizes, batch: bool, lmq: bool, is_node: bool = False) -> None:
+        """``is_node``: the log is that of a node of DLedger."""
+        self._settings, self._sizes, self._batch, self._lmq, self.is_node = settings, sizes, batch, lmq, is_node
         self._timers: tuple[str, ...] = ()
         self._places = dict[tuple[str, str], str]()
         """by what goes there: two builds that differ may both be followed, one after the other"""
@@ -128,6 +143,12 @@ class Commands:
     def repaired(self) -> str:
         """Return a repair of the log, with the files derived from it; the replica is a placeholder."""
         return building_advice.repair(self._read, out=building_advice.place_beside(self._settings.store, ".repaired"))
+
+    def mended(self) -> Advised:
+        """Return what to do about a damaged log."""
+        if self.is_node:
+            return Advised((building_advice.COPIED, _NODE_ALONE), ())
+        return Advised((building_advice.REPAIR_FIRST,), (self.repaired(),))
 
     def verified(self) -> str:
         """Return a verify of the store, which tells what a rebuild would make anew."""

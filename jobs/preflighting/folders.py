@@ -18,12 +18,15 @@ from rocketmq_reindex import files
 from rocketmq_reindex.files.entries import MADV_POPULATE_READ, open_regular
 from rocketmq_reindex.files.systems import naming
 from rocketmq_reindex.jobs.store import config_databases
-from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.jobs.store.folders import Notes, entries_in
 from rocketmq_reindex.jobs.store.lock import LOCK, holder
+from rocketmq_reindex.jobs.store.settings import check_plain
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing, QueueColumns
+from rocketmq_reindex.storage_format.broker_start.loading import LogOutcome
 from rocketmq_reindex.storage_format.broker_start.store import IndexFileData, StoreFile
 from rocketmq_reindex.storage_format.text import java_string
+from rocketmq_reindex.udfs.scan.segments import committed_index, is_of_dledger, lead_of
 
 # ------------------------------------------------------------------------------------------------------------------------ spool
 # Room for what a preflight keeps of each record: a little of it in memory, then a file without a name in TMPDIR.
@@ -170,8 +173,8 @@ CHANGED: Final = "the store changes while it is read: stop the broker, or take a
 class MappedFile(StoreFile):
     """A file of the commitlog or of a queue whose bytes are mapped when they are asked for."""
 
-    def __init__(self, name: str, path: str, size: int, maps: Maps) -> None:
-        for field, value in (("name", name), ("_path", path), ("_size", size), ("_maps", maps)):
+    def __init__(self, name: str, path: str, size: int, maps: Maps, lead: int = 0) -> None:
+        for field, value in (("name", name), ("_path", path), ("_size", size), ("_maps", maps), ("lead", lead)):
             object.__setattr__(self, field, value)
 
     _path: str
@@ -235,10 +238,11 @@ ENTRIES_MAX: Final = 5_000_000
 class StoreFolders:
     """The folders of one store. ``notes`` are sentences about what is passed over."""
 
-    def __init__(self, store: str, roots: Sequence[str], timers: bool, ext: bool) -> None:
+    def __init__(self, store: str, roots: Sequence[str], timers: bool, ext: bool, entries: str = "") -> None:
         """Without ``timers`` (``timerWheelEnable``) the files of timer messages are not looked at, and without ``ext``
-        (``enableConsumeQueueExt``) those in consumequeue_ext."""
-        self._store, self._roots, self._timers, self._ext = store, roots, timers, ext
+        (``enableConsumeQueueExt``) those in consumequeue_ext. ``entries`` is the folder with the log of a node of DLedger."""
+        self._store, self._timers, self._ext, self._of_dledger = store, timers, ext, entries
+        self._roots = [root for root in roots if root != entries]
         self._left = ENTRIES_MAX
         self.notes: list[str] = []
 
@@ -261,6 +265,8 @@ class StoreFolders:
             timer_check=self._place("config/timercheck") if self._timers else None,
             abort=self._place("abort"),
             queue_types=self._queue_types(),
+            entries=self._all_of(self._of_dledger),
+            entry_index=self._all_of(os.path.join(os.path.dirname(self._of_dledger), "index") if self._of_dledger else ""),
         )
 
     def has_abort(self) -> bool:
@@ -282,6 +288,9 @@ class StoreFolders:
             except (ValueError, RecursionError):
                 self.notes.append(f"{path}: is no JSON: a broker takes {path}.bak instead, and 5.x removes the file")
         return None
+
+    def _all_of(self, folder: str) -> list[Listed]:
+        return list(self._entries(folder, self._named(folder))) if folder else []
 
     def _named(self, folder: str) -> str:
         """Return a folder as messages name it: from the store on, where it lies in it."""
@@ -326,7 +335,11 @@ class StoreFolders:
 
     def _check_folders(self) -> None:
         """Raise InputError for a folder of the store that is none: a broker starts, and fails later."""
-        for place in (*self._roots, *(os.path.join(self._store, part) for part in layouts.FOLDERS)):
+        for place in (
+            *self._roots,
+            *filter(None, [self._of_dledger]),
+            *(os.path.join(self._store, part) for part in layouts.FOLDERS),
+        ):
             if os.path.lexists(place) and files.entry_of(place).kind != files.FOLDER:
                 raise errors.InputError(
                     f"{showing.escape(place)}: is no folder: preflight does not know what a broker then does: move it away"
@@ -343,3 +356,43 @@ class StoreFolders:
             if isinstance(attributes, dict) and topics.QUEUE_TYPE in attributes:
                 types[name] = str(attributes[topics.QUEUE_TYPE])
         return types
+
+
+# ---------------------------------------------------------------------------------------------------------------------- dledger
+# The log of a node of DLedger, whose index and checkpoint lie beside it.
+
+
+def log_of_node(roots: Sequence[str], is_node: bool | None) -> str:
+    """Return which of the folders of segments holds a log of DLedger; "" for none.
+
+    ``is_node`` says whether the broker is one, None where that is not known. Raises InputError where the log is not that of
+    such a broker, or its index is not beside it.
+    """
+    if is_node is False:
+        check_plain(roots, "which a broker without enableDLegerCommitLog=true does not read")
+        return ""
+    for root in roots:
+        if is_of_dledger(root):
+            return root
+        if lead_of(root, entries_in(root)):
+            raise errors.InputError(
+                f"{showing.escape(root)}: is a log of DLedger, but no dledger-<dLegerSelfId>/data: preflight needs its index "
+                "and checkpoint beside it, and does not look for them elsewhere (storePathDLedgerCommitLog)"
+            )
+    if is_node:
+        raise errors.InputError(
+            f"{', '.join(map(showing.escape, roots))}: holds no log of DLedger: with enableDLegerCommitLog=true a start begins "
+            "one, and copies that of its leader, if there is one: preflight does not know that"
+        )
+    return ""
+
+
+def uncommitted(root: str, log: LogOutcome | None) -> str:
+    """Return a note on what a start of this node by itself leaves open: its group may know more, or less."""
+    committed = committed_index(root)
+    known = f"its checkpoint calls entries up to index {committed} committed" if committed >= 0 else "no checkpoint says more"
+    end = f", up to offset {log.max_offset}" if log is not None else ""
+    return (
+        f"{showing.escape(root)}: a log of DLedger, of one node by itself: {known}, and this is the start of a node that leads "
+        f"and commits all that it has{end}; behind another leader it drops what that one lacks, and copies what it has more"
+    )

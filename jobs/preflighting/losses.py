@@ -9,6 +9,7 @@ from typing import Final
 from rocketmq_reindex.jobs.building import advice as building_advice
 from rocketmq_reindex.jobs.preflighting.advice import (
     CUT_SHORT,
+    DISPATCHED,
     EXT_REBUILT,
     IN_BROKERS_ORDER,
     NOT_READ,
@@ -90,9 +91,12 @@ def losses(
     cut = log.cut_bytes > 0 and log.cut_records != 0
     until = log.max_offset if cut else -1
     lost, rebuild = list[Loss](), Advised(("rebuild before the start",), (commands.rebuilt(until=until),))
-    if cut:
+    if cut and commands.is_node:
+        rebuild = commands.mended()
+        lost.append(_cut(log, rebuild))
+    elif cut:
         repaired = commands.repaired()
-        lost.append(_cut(log, repaired))
+        lost.append(_cut(log, commands.mended()))
         words = (
             f"{building_advice.REPAIR}: that makes its units and items anew, too",
             f"or rebuild, which {building_advice.stopped(until)}",
@@ -100,18 +104,20 @@ def losses(
         rebuild = Advised(words, (repaired, *rebuild.commands))
     elif dispatch.stopped_at >= 0:
         # A build refuses the record as damage, and a start that dispatches again meets it again.
-        rebuild = Advised((building_advice.REPAIR_FIRST,), (commands.repaired(),))
+        rebuild = commands.mended()
     elif prediction.in_order is False:
         rebuild = Advised((OUT_OF_ORDER,), (commands.verified(),))
     elif prediction.in_order is None:
         rebuild = Advised((NOT_READ,), rebuild.commands)
     if mend:
         rebuild = Advised((building_advice.REPAIR_FIRST, mend) if cut else (mend,), (commands.repaired(),) if cut else ())
+    if commands.is_node and not cut and not prediction.release.startswith("4."):
+        rebuild = Advised((*rebuild.advice, DISPATCHED), rebuild.commands)
     hidden = dispatch.hidden_records
     if hidden > 0 or (hidden < 0 and dispatch.hidden_from >= 0):
         advised = Advised(VERIFY, (commands.verified(),))
         is_limited = _is_hidden_by_limit(log, hidden, prediction.queues)
-        if cut or dispatch.stopped_at >= 0 or is_limited or mend:
+        if cut or dispatch.stopped_at >= 0 or is_limited or mend or commands.is_node:
             advised = rebuild
         elif any(queue.ends_blank for queue in prediction.queues):
             # ConsumeQueue.truncateDirtyLogicFiles keeps the file's first unit, which correctMinOffset then takes for the last.
@@ -122,7 +128,7 @@ def losses(
     if passed := [queue for queue in prediction.queues if queue.passed_over]:
         lost.append(_passed_over(passed))
     if dispatch.stopped_at >= 0:
-        lost.append(_stopped(dispatch.stopped_at, commands.repaired()))
+        lost.append(_stopped(dispatch.stopped_at, commands.mended()))
     if short := [queue for queue in prediction.queues if _is_short(queue)]:
         worst = max(short, key=lambda queue: queue.log_max - queue.max_offset)
         text = (
@@ -170,16 +176,16 @@ def _is_short(queue: start_loading.QueueOutcome) -> bool:
     return queue.log_max > max(queue.max_offset, 0) and queue.hidden <= 0
 
 
-def _cut(log: start_loading.LogOutcome, repaired: str) -> Loss:
+def _cut(log: start_loading.LogOutcome, mended: Advised) -> Loss:
     deleted = f", {counted(len(log.deleted_segments), 'segment')} deleted" if log.deleted_segments else ""
     records = counted(log.cut_records, "good record") if log.cut_records > 0 else "records that were not counted"
     text = (
         f"at offset {log.max_offset} ({log.cut_reason}): {counted(log.cut_bytes, 'byte')} with {records} are cut off{deleted}"
     )
-    advice = [building_advice.REPAIR_FIRST]
+    advice = list(mended.advice)
     if "crc" in log.cut_reason.lower():
         advice.append("or start once with checkCRCOnRecover=false: the record is then served as it is")
-    return Loss("log-cut", log.cut_records, text, tuple(advice), (repaired,))
+    return Loss("log-cut", log.cut_records, text, tuple(advice), mended.commands)
 
 
 def _is_hidden_by_limit(log: start_loading.LogOutcome, hidden: int, queues: Sequence[start_loading.QueueOutcome]) -> bool:
@@ -238,12 +244,12 @@ def _moved(queues: list[start_loading.QueueOutcome], rebuild: Advised) -> Loss:
     return Loss("records-moved", total, text, *rebuild)
 
 
-def _stopped(offset: int, repaired: str) -> Loss:
+def _stopped(offset: int, mended: Advised) -> Loss:
     text = (
         f"the topic of the record at offset {offset} cannot be a folder: the broker tries 30 times, a second each, then puts "
         "no unit into any queue, and takes no messages until it starts again, and at that start likewise"
     )
-    return Loss("dispatch-stopped", 1, text, (building_advice.REPAIR_FIRST,), (repaired,))
+    return Loss("dispatch-stopped", 1, text, *mended)
 
 
 def _index(index: start_loading.IndexOutcome, keeps_index: bool, rebuild: Advised) -> list[Loss]:
@@ -363,14 +369,15 @@ def refused(
         first = of_kind[0]
         others = f", and {len(of_kind) - 1:,} more" if len(of_kind) > 1 else ""
         text = f"{escape(first.path)}: {first.detail}{others}" if first.path else f"{first.detail}{others}"
-        ready = (commands.rebuilt(),) if kind in REBUILT else (commands.repaired(),) if kind == "record-too-large" else ()
+        ready = (commands.rebuilt(),) if kind in REBUILT else commands.mended().commands if kind == "record-too-large" else ()
         advice: tuple[str, ...] = (OF_REFUSAL[kind],) if kind in OF_REFUSAL else ()
         cut = {_cut_off(refusal, newest, segment, store) for refusal in of_kind} if kind == "log-file-size" else {""}
         if cut == {"last"}:
             ready = (shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)
         elif "inner" in cut:
             # Zeros would let the broker start, and consumers would miss what stood there without a word.
-            advice, ready = (CUT_SHORT, building_advice.REPAIR_FIRST), (commands.repaired(),)
+            mended = commands.mended()
+            advice, ready = (CUT_SHORT, *mended.advice), mended.commands
         if kind == "queue-last-file-empty" and not os.path.lexists(os.path.join(store, first.path)):
             # The recovery begins it for a record that then gets no unit (ConsumeQueue.putMessagePositionInfo).
             advice, ready = IN_BROKERS_ORDER, (commands.rebuilt(queue_order="broker"),)

@@ -45,6 +45,7 @@ from rocketmq_reindex.storage_format.delay.wheel import Wheel, slot_step
 from rocketmq_reindex.storage_format.index.file import guess_sizes
 from rocketmq_reindex.storage_format.index.header import file_size
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.record.layout import ENTRY_HEAD
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.showing import counted
 from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
@@ -86,7 +87,7 @@ def sizes_of(listing: Listing, broker: BrokerSettings, store: str, maps: Maps) -
         return (file for queue in listing.queues if queue.batch == batch for file in queue.files or ())
 
     files = ConfiguredSizes(
-        size(layouts.COMMITLOG, broker.segment_size, listing.segments, 1, layouts.DEFAULT_SEGMENT),
+        size(layouts.COMMITLOG, broker.segment_size, (*listing.segments, *listing.entries), 1, layouts.DEFAULT_SEGMENT),
         size(layouts.QUEUES, broker.cq_file_size, of_queues(False), UNIT_SIZE, layouts.DEFAULT_QUEUE_FILE),
         size(layouts.BATCH_QUEUES, broker.batch_cq_file_size, of_queues(True), BATCH_UNIT_SIZE, layouts.DEFAULT_BATCH_FILE),
         broker.timer_log_size,
@@ -166,9 +167,9 @@ class StoreFiles:
         """Return the path of an entry."""
         return os.path.join(self._store, entry.path)
 
-    def mapped(self, entries: Iterable[Listed]) -> list[start_store.StoreFile]:
-        """Return files of the commitlog, a queue or timerlog."""
-        return [MappedFile(entry.name, self.place(entry), entry.size, self._maps) for entry in entries]
+    def mapped(self, entries: Iterable[Listed], lead: int = 0) -> list[start_store.StoreFile]:
+        """Return files of the commitlog, a queue or timerlog; ``lead`` bytes stand in front of each record."""
+        return [MappedFile(entry.name, self.place(entry), entry.size, self._maps, lead) for entry in entries]
 
     def head(self, entry: Listed | None, size_max: int = _CHECKPOINT_MAX) -> bytes | None:
         """Return the first bytes of a small file; None where there is none."""
@@ -181,12 +182,16 @@ class StoreFiles:
         return start_store.QueueFolder(queue.topic, queue.queue, self.mapped(queue.files), queue.batch, self.mapped(queue.ext))
 
     def store(
-        self, listing: Listing, loading: Loading, sizes: StoreSizes, has_ext: bool, database: StoreDatabase
+        self, listing: Listing, loading: Loading, sizes: StoreSizes, has_ext: bool, database: StoreDatabase, committed: int
     ) -> start_store.Store:
-        """Return all files of the store, as the model takes them, and the queues in RocksDB."""
+        """Return all files of the store, as the model takes them, and the queues in RocksDB; of a log of DLedger ``committed``
+        is the last entry that its checkpoint calls so, -1 for none."""
         whole, alone = sizes.index_file, database.queues() if database.in_rocksdb else None
         return start_store.Store(
-            segments=self.mapped(loading.segments),
+            segments=[*self.mapped(loading.segments), *self.mapped(loading.entries, ENTRY_HEAD)],
+            entries=start_store.EntryLog(len(loading.segments), self.mapped(loading.entry_index), committed)
+            if loading.entries
+            else None,
             queues=on_demand.OnDemand(len(loading.queues), lambda number: self._folder(loading.queues[number])),
             indexes=[MappedIndex(e.name, self.place(e), e.size, whole, self._maps) for e in loading.indexes],
             checkpoint=self.head(listing.checkpoint),
@@ -219,7 +224,9 @@ def start_settings(settings: PreflightSettings, abnormal: bool, sizes: StoreSize
 # Delayed and timer messages: what the store's files say of them, for the rules in ``storage_format.broker_start``.
 
 
-NOT_IN_ROCKSDB: Final = "what becomes of delayed and timer messages is not worked out for a broker with queues in RocksDB"
+_NOT_WORKED_OUT: Final = "what becomes of delayed and timer messages is not worked out for a broker with "
+NOT_IN_ROCKSDB: Final = f"{_NOT_WORKED_OUT}queues in RocksDB"
+NOT_IN_DLEDGER: Final = f"{_NOT_WORKED_OUT}a log of DLedger"
 
 
 @dataclass(frozen=True)
@@ -242,11 +249,16 @@ class Delivery:
         combined = self.store.combined
         return self.store.database is not None or (combined is not None and combined.is_read)
 
+    @property
+    def _left_out(self) -> str:
+        """Why nothing is said of delayed and timer messages; "" where it is."""
+        return NOT_IN_ROCKSDB if self.reads_database else NOT_IN_DLEDGER if self.store.entries else ""
+
     def delayed(self, prediction: Prediction) -> tuple[DelayedOutcome, ...]:
         """Return each delay level that has messages, or an offset of its own."""
-        if self.reads_database:
+        if self._left_out:
             if any(queue.topic in (topics.SCHEDULE_TOPIC, topics.TIMER_TOPIC) for queue in prediction.queues):
-                self.folders.notes.append(NOT_IN_ROCKSDB)
+                self.folders.notes.append(self._left_out)
             return ()
         queues = {queue.queue: queue for queue in prediction.queues if queue.topic == topics.SCHEDULE_TOPIC}
         kept = kept_offsets(self.folders.config("delayOffset.json"))
@@ -305,8 +317,8 @@ class Delivery:
         return [file.path for file in listed if file is not None] + (["timerlog"] if self.listing.timer_log else [])
 
     def timers(self, prediction: Prediction) -> TimerOutcome | None:
-        """Return what becomes of timer messages; None for a broker or a store without them, and for queues in RocksDB."""
-        if not self.settings.has_timers or self.reads_database:
+        """Return what becomes of timer messages; None for a broker or a store without them, and where that is not known."""
+        if not self.settings.has_timers or self._left_out:
             return None
         head = self.files.head(self.listing.timer_check)
         check = None if head is None else TimerCheckpoint.from_bytes(head)

@@ -67,6 +67,8 @@ class BrokerSettings:
     """with ``rocksdbCQDoubleWriteEnable``, the kind of queues that consumers are given (``combineCQPreferCQType``)"""
     combined_extra: int = 3
     """``combineCQMaxExtraSearchCommitLogFiles``"""
+    dledger: bool | None = None
+    """``enableDLegerCommitLog``; None without a broker.conf"""
     notes: tuple[str, ...] = ()
     """what the broker.conf has that matters, and is not taken into account"""
 
@@ -160,7 +162,6 @@ def _is_set(value: str) -> bool:
 
 
 _NOT_KNOWN: Final[Mapping[str, Callable[[str], bool]]] = {
-    "enableDLegerCommitLog": is_on,
     "duplicationEnable": is_on,
     "storeType": lambda value: _names_rocksdb(value) and not _is_rocksdb(value),
     "indexRocksDBEnable": is_on,
@@ -182,14 +183,11 @@ _NOTED: Final[Mapping[str, tuple[Callable[[str], bool], str]]] = {
 }
 
 
-_WITH_ROCKSDB: Final[Mapping[str, Callable[[str], bool]]] = {
-    "enableLmq": is_on,
-    "enableControllerMode": is_on,
-}
+_GROUP: Final = "enableControllerMode"
+_WITH_ROCKSDB: Final[Mapping[str, Callable[[str], bool]]] = {"enableLmq": is_on, _GROUP: is_on}
 """Settings with which a start on queues in RocksDB takes another way."""
-
-
 _DOUBLE: Final = "rocksdbCQDoubleWriteEnable"
+_DLEDGER: Final = "enableDLegerCommitLog"
 _PREFERRED: Final[Mapping[str, Literal["files", "database"]]] = {"": "files", "default": "files", _ROCKSDB: "database"}
 _BOTH: Final = frozenset({"", "default;defaultrocksdb", "defaultrocksdb;default"})
 _WITH_BOTH: Final[Mapping[str, Callable[[str], bool]]] = {
@@ -203,13 +201,12 @@ _WITH_BOTH: Final[Mapping[str, Callable[[str], bool]]] = {
     "enableAcceleratedRecovery": is_on,
 }
 """Settings with which a start on both kinds of queues takes another way."""
-_GROUP: Final = "enableControllerMode"
 _EXTRA: Final = "combineCQMaxExtraSearchCommitLogFiles"
 
 
 SETTINGS: Final = frozenset({
     *_NUMBERS, *_SWITCHES, *_NOT_KNOWN, *_NOTED, *_WITH_BOTH, "timerWheelEnable", "useSeparateStorePathForRocksdbCQ", _DOUBLE,
-    _EXTRA, _GROUP,
+    _EXTRA, _GROUP, _DLEDGER,
 })  # fmt: skip
 """names that a preflight takes, besides those that a build takes"""
 
@@ -225,6 +222,9 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     not_known = {**_NOT_KNOWN, **({"storeType": _is_rocksdb, **_WITH_ROCKSDB} if rocksdb else {})}
     if both:
         not_known = {_DOUBLE: is_on, **_NOT_KNOWN, **_WITH_BOTH}
+    if is_on(conf.get(_DLEDGER, "")):
+        # BrokerStartup ends at once.
+        not_known[_GROUP] = is_on
     odd = [name for name, matters in not_known.items() if matters(conf.get(name, ""))]
     if odd and odd != ([_DOUBLE] if both else ["storeType"] if rocksdb else []):
         shown = ", ".join(f"{name}={escape(conf[name].strip(), 60)}" for name in odd)
@@ -242,6 +242,7 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
         group=is_on(conf.get(_GROUP, "")),
         start=start,
         timer_wheel=is_on(conf.get("timerWheelEnable", "true")),
+        dledger=is_on(conf.get(_DLEDGER, "")),
         simple_queues=_is_set(conf.get("storeType", "")) and not rocksdb,
         rocksdb=rocksdb,
         combined=_PREFERRED[conf.get("combineCQPreferCQType", "").lower()] if both else None,

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.jobs.command.results import Result
+from rocketmq_reindex.jobs.preflighting import folders
 from rocketmq_reindex.jobs.preflighting.advice import READ_FILES, RECHECK, Commands
 from rocketmq_reindex.jobs.preflighting.database import StoreDatabase
-from rocketmq_reindex.jobs.preflighting.folders import CHANGED, Maps, StoreFolders, TemporarySpool
 from rocketmq_reindex.jobs.preflighting.group import StoreGroup
 from rocketmq_reindex.jobs.preflighting.losses import (
     delivered,
@@ -26,7 +26,7 @@ from rocketmq_reindex.jobs.preflighting.model import Delivery, StoreFiles, Store
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.first_bytes import no_record
-from rocketmq_reindex.jobs.store.settings import check_no_store, check_plain, meant_by
+from rocketmq_reindex.jobs.store.settings import check_no_store, committed_index, meant_by
 from rocketmq_reindex.storage_format import topics
 from rocketmq_reindex.storage_format.broker_start import listing as start_listing, loading as start_loading, on_demand
 from rocketmq_reindex.storage_format.broker_start.predict import predict
@@ -252,8 +252,9 @@ class Preflight:
     def __init__(self, settings: PreflightSettings, result: PreflightResult, progress: ProgressListener) -> None:
         """``progress`` is told how far the run is."""
         self._settings, self._result, self._progress = settings, result, progress
-        self._maps = Maps()
+        self._maps = folders.Maps()
         self._files = StoreFiles(settings.store, self._maps)
+        self._of_dledger = folders.log_of_node(settings.roots, settings.broker.dledger)
         self._folders, self._group = self._folders_of(), StoreGroup(settings)
         result.store, result.release = escape(settings.store), settings.release
 
@@ -276,8 +277,7 @@ class Preflight:
         result.notes += [*settings.broker.notes, *sizes.notes]
         result.notes += database.notes
         check_no_store(settings.commitlogs)
-        check_plain(settings.roots, "and preflight does not know what a broker with DLedger does as it starts")
-        if not (listing.segments or listing.queues or listing.indexes or database.in_rocksdb):
+        if not (listing.segments or listing.entries or listing.queues or listing.indexes or database.in_rocksdb):
             meant = meant_by(settings.store) or ": name the broker's store"
             raise InputError(f"{result.store}: has no commitlog, no queue and no IndexFile{meant}")
         loading = start_loading.load(listing, sizes.files, settings.release)
@@ -290,12 +290,13 @@ class Preflight:
         self._note(loading)
         refusals, delays = self._delays((*loading.refusals, *database.refusals(), *self._group.refusals()))
         batch = topics.BATCH_QUEUE in listing.queue_types.values()
-        commands = Commands(settings, sizes, batch, start.lmq)
+        commands = Commands(settings, sizes, batch, start.lmq, bool(self._of_dledger))
         if refusals:
             self._refuse(refusals, loading, commands, sizes)
         else:
-            store = self._files.store(listing, loading, sizes, settings.has_ext and not database.in_rocksdb, database)
-            with TemporarySpool() as spool:
+            has_ext, committed = settings.has_ext and not database.in_rocksdb, committed_index(self._of_dledger)
+            store = self._files.store(listing, loading, sizes, has_ext, database, committed)
+            with folders.TemporarySpool() as spool:
                 prediction = predict(store, start, settings.count_limit, spool, self._progress)
             if not prediction.loads:
                 self._refuse(prediction.refusals, loading, commands, sizes)
@@ -303,13 +304,14 @@ class Preflight:
             ext_sizes = start.cq_file_size, start.cq_ext_file_size
             delivery = Delivery(self._folders, self._files, listing, loading, store, settings, delays, ext_sizes)
             self._fill(prediction, delivery, commands, start.message_index)
+            result.notes += [folders.uncommitted(self._of_dledger, prediction.log)] if self._of_dledger else []
         result.notes += self._folders.notes
         self._check_unchanged(listing, database.in_rocksdb)
         result.exit = ExitStatus.FOUND if result.losses else ExitStatus.DONE
 
-    def _folders_of(self) -> StoreFolders:
+    def _folders_of(self) -> folders.StoreFolders:
         settings = self._settings
-        return StoreFolders(settings.store, settings.roots, settings.has_timers, settings.has_ext)
+        return folders.StoreFolders(settings.store, settings.roots, settings.has_timers, settings.has_ext, self._of_dledger)
 
     def _check_is_log(self, listing: start_listing.Listing, prediction: start_loading.Prediction) -> None:
         """Raise InputError where a start keeps nothing of the log, and its first segment is none of RocketMQ."""
@@ -373,7 +375,7 @@ class Preflight:
         if timers is not None and timers.lost:
             commands.take_timers(delivery.timer_files)
         mend = "" if not delivery.reads_database else RECHECK if delivery.store.database is not None else READ_FILES
-        lost = losses(prediction, commands, keeps_index, len(delivery.loading.segments), mend)
+        lost = losses(prediction, commands, keeps_index, len(delivery.store.segments), mend)
         lost_delayed, warned = delivered(levels, timers, commands)
         of_group, suspect, notes = self._group.found(prediction, commands)
         result.notes += notes
@@ -394,4 +396,4 @@ class Preflight:
         now = self._folders_of().listing()
         changed = start_listing.first_change(before, dataclasses.replace(now, queues=(), ext=()) if in_rocksdb else now)
         if changed is not None and not any(refusal["kind"] == "lock-held" for refusal in self._result.refusals):
-            raise InputError(f"{escape(os.path.join(self._settings.store, changed))}: {CHANGED}")
+            raise InputError(f"{escape(os.path.join(self._settings.store, changed))}: {folders.CHANGED}")

@@ -232,7 +232,8 @@ def read_sound(stretches: Sequence[tuple[StoreFile, int, int]], reading: Reading
             if code == r.FILLER:
                 break
             # A damaged record whose length holds is passed as a whole: its body may have records in it.
-            stretch = Stretch(segment.data, end, segment.start, segment.start + segment.size, segment.start + end)
+            segment_end = segment.start + segment.size
+            stretch = Stretch(segment.data, end, segment.start, segment_end, segment.start + end, segment.lead)
             code = check_record(stretch, at, reading.crc, record)
             if code == r.GOOD or code >= r.FIRST_FRAMED:
                 at += int(record.rec[TOTAL])

@@ -1,16 +1,20 @@
 """The folders of a store as a start lists them, in arrays: a store may have hundreds of thousands."""
 
+import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from typing import Final
 
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
+from rocketmq_reindex.storage_format.showing import counted
 
 # ---------------------------------------------------------------------------------------------------------------------- listing
 
 FILE, FOLDER, OTHER = "file", "folder", "other"
+_NUMBER: Final = re.compile(r"[+-]?\d{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +61,32 @@ class Listing:
     """``queue.type`` by topic, of ``config/topics.json``, for topics that have it"""
     ext: Sequence[ListedQueue] = ()
     """queues in ``consumequeue_ext``, for a broker with ``enableConsumeQueueExt``"""
+    entries: Sequence[Listed] = ()
+    """files of the log of a node of DLedger, for a store that has one"""
+    entry_index: Sequence[Listed] = ()
+    """files of its index"""
 
     def files(self) -> Iterator[Listed]:
         """Yield all regular files that it has."""
         places = (self.checkpoint, self.lock, self.timer_wheel, self.timer_check, self.abort)
         of_queues = (queue.files or () for queue in chain(self.queues, self.ext))
-        for listed in chain((self.segments, self.indexes, self.timer_log, places), of_queues):
+        of_logs = self.segments, self.entries, self.entry_index
+        for listed in chain((*of_logs, self.indexes, self.timer_log, places), of_queues):
             yield from (file for file in listed if file is not None and file.kind == FILE)
+
+
+ENTRY_INDEX_FILE: Final = 5 * 1024 * 1024 * 32
+"""bytes of a file of DLedger's index (``DLedgerConfig.mappedFileSizeForEntryIndex``), which no broker sets"""
+
+
+def faults_of_entries(entries: Sequence[Listed], size: int) -> Iterator[tuple[str, Listed, str]]:
+    """Yield what is wrong with a folder of DLedger: kind, file, in words (``MmapFileList.doLoad``). It takes no other file."""
+    for entry in entries:
+        if entry.kind != FILE or entry.size != size:
+            has = f"has {counted(entry.size, 'byte')}" if entry.kind == FILE else "is no regular file"
+            yield "entry-file-size", entry, f"{has}, where files of {size:,} bytes belong"
+        elif not layouts.is_number(entry.name):
+            yield "entry-file-name", entry, "has a name that is no offset"
 
 
 def first_change(before: Listing, now: Listing) -> str | None:
@@ -72,6 +95,20 @@ def first_change(before: Listing, now: Listing) -> str | None:
         if earlier != later:
             return min(file.path for file in (earlier, later) if file is not None)
     return None
+
+
+def parse_int(text: str) -> int | None:
+    """Return the number that ``Integer.parseInt`` makes of a name, with a sign and digits of any script; None where it makes
+    none."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if layouts.INT32_MIN <= number <= layouts.INT32_MAX else None
+
+
+def java_order(entry: Listed) -> bytes:
+    """Return a sort key that orders names as ``String.compareTo`` does: by UTF-16 code units."""
+    return entry.name.encode("utf-16-be", "surrogatepass")
 
 
 # ---------------------------------------------------------------------------------------------------------------- listed queues

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from rocketmq_reindex.storage_format import layouts, showing, topics
+from rocketmq_reindex.storage_format.broker_start import listing as names
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, Listed, ListedQueue, Listing
 from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
 from rocketmq_reindex.storage_format.versions import START_RULES, StartRules
@@ -179,9 +180,13 @@ KINDS: Final = {
     "combine-offsets": "the broker reads RocksDB, where a queue ends at another offset than in its files",
     "combine-too-far": "the broker reads RocksDB, whose check point lies before the segments that it searches",
     "rocksdb-two-places": "RocksDB's files lie where useSeparateStorePathForRocksdbCQ says that they do not (5.5)",
+    "entry-file-size": "a file of DLedger is not as large as it must be: the node ends itself",
+    "entry-file-name": "a file of DLedger has a name that is no offset",
+    "entry-files-apart": "a file of DLedger does not follow on the one before it",
+    "entry-index": "the index of DLedger lacks the last entry that is committed",
+    "entries-cut-too-far": "DLedger would cut off more than its last file: the node ends itself",
 }
-"""What each refusal means; the last ten are found by the recovery (``predict``), or concern RocksDB."""
-_NUMBER: Final = re.compile(r"[+-]?\d{1,255}")
+"""What each refusal means; from ``queue-last-file-empty`` on the recovery finds them, or they concern RocksDB or DLedger."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +227,9 @@ class Loading:
     """paths that the start does not look at"""
     odd: tuple[str, ...]
     """paths of files that are loaded though no broker gives a file such a name"""
+    entries: tuple[Listed, ...] = ()
+    """the files of a node of DLedger, and of its index"""
+    entry_index: tuple[Listed, ...] = ()
 
 
 def load(listing: Listing, sizes: ConfiguredSizes, release: str) -> Loading:
@@ -235,9 +243,10 @@ def load(listing: Listing, sizes: ConfiguredSizes, release: str) -> Loading:
     queues = work.queues(listing, sizes)
     indexes = work.index(listing.indexes)
     timer_log = work.timers(listing, sizes.timer_log) if work.rules.timers else ()
+    of_dledger = work.entries(listing.entries, sizes.segment), work.entries(listing.entry_index, names.ENTRY_INDEX_FILE)
     return Loading(
         tuple(work.refusals), segments, queues, indexes, timer_log,
-        tuple(work.removed), tuple(work.passed_over), tuple(work.odd),
+        tuple(work.removed), tuple(work.passed_over), tuple(work.odd), *of_dledger,
     )  # fmt: skip
 
 
@@ -267,7 +276,7 @@ class _Loading:
 
     def mapped(self, entries: Iterable[Listed], size: int, part: str) -> tuple[Listed, ...]:
         """Return the files that are mapped (``MappedFileQueue.doLoad``). ``part`` begins the kinds of refusals."""
-        ordered, loaded = sorted(entries, key=_java_order), list[Listed]()
+        ordered, loaded = sorted(entries, key=names.java_order), list[Listed]()
         for number, entry in enumerate(ordered, 1):
             if entry.kind == FOLDER and self.rules.line.drops_empty_files:
                 self.passed_over.append(entry.path)
@@ -292,6 +301,15 @@ class _Loading:
                 loaded.append(entry)
         return tuple(loaded)
 
+    def entries(self, entries: Iterable[Listed], size: int) -> tuple[Listed, ...]:
+        """Return the files that DLedger maps."""
+        ordered = tuple(sorted(entries, key=names.java_order))
+        faults = list(names.faults_of_entries(ordered, size))
+        for kind, entry, detail in faults:
+            self._refuse(kind, entry.path, detail)
+        self.odd += [entry.path for entry in ordered if not faults and int(entry.name) % size]
+        return ordered
+
     def queues(self, listing: Listing, sizes: ConfiguredSizes) -> Sequence[LoadedQueue]:
         """Return the queues that are loaded (``ConsumeQueueStore.load``; 4.9: ``DefaultMessageStore.loadConsumeQueue``)."""
         named, folders, numbers = array("q"), array("q"), array("q")
@@ -300,7 +318,7 @@ class _Loading:
         for _, listed in groupby(enumerate(listing.queues), lambda each: (each[1].batch, each[1].topic)):
             of_topic = list[tuple[int, str]]()
             for at, queue in listed:
-                number = parse_int(queue.name)
+                number = names.parse_int(queue.name)
                 if number is None or (queue.batch and not self.rules.line.batch_queues):
                     self.passed_over.append(queue.path)
                     continue
@@ -324,7 +342,7 @@ class _Loading:
 
         def ordered(entries: Iterable[Listed], size: int) -> tuple[Listed, ...]:
             # What is to be said of the others is said already.
-            return tuple(sorted((entry for entry in entries if entry.kind == FILE and entry.size == size), key=_java_order))
+            return tuple(sorted((one for one in entries if one.kind == FILE and one.size == size), key=names.java_order))
 
         def loaded(index: int) -> LoadedQueue:
             queue, number = listing.queues[named[index]], numbers[index]
@@ -366,7 +384,7 @@ class _Loading:
     def index(self, entries: Iterable[Listed]) -> tuple[Listed, ...]:
         """Return the IndexFiles that are loaded (``IndexService.load``)."""
         loaded = list[Listed]()
-        for entry in sorted(entries, key=_java_order):
+        for entry in sorted(entries, key=names.java_order):
             if not layouts.is_number(entry.name):
                 self.passed_over.append(entry.path)
             elif entry.kind == FILE:
@@ -378,17 +396,3 @@ class _Loading:
             else:
                 self._refuse("index-folder", entry.path, f"is {'a folder' if entry.kind == FOLDER else 'no regular file'}")
         return tuple(loaded)
-
-
-def parse_int(text: str) -> int | None:
-    """Return the number that ``Integer.parseInt`` makes of a name, with a sign and digits of any script; None where it makes
-    none."""
-    if not _NUMBER.fullmatch(text):
-        return None
-    number = int(text)
-    return number if layouts.INT32_MIN <= number <= layouts.INT32_MAX else None
-
-
-def _java_order(entry: Listed) -> bytes:
-    """Return a sort key that orders names as ``String.compareTo`` does: by UTF-16 code units."""
-    return entry.name.encode("utf-16-be", "surrogatepass")

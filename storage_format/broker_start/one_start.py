@@ -79,10 +79,31 @@ class OneStart:
 
         Raises LoadFailure where one of them fails, or never ends.
         """
-        settings, rules = self._settings, self._rules
         self._recover_queues()
         before = self._dispatched_to()
-        rows, log = start_kept.KeptRows(self._spool), recovery.KeptLog((), (), settings.segment_size)
+        rows = start_kept.KeptRows(self._spool)
+        start, end, log = self._recover_log(before, rows)
+        self._recover_table(log)
+        self._dispatch_rest(log)
+        return start_outcome.Started(
+            start=start,
+            unread=self._unread(start, log),
+            end=end,
+            rows=rows,
+            log=log,
+            queues=self._read(log),
+            index=self._index,
+            reader=self._reader,
+            dispatched=self._dispatched,
+            stopped_at=self._stopped_at,
+            covered=before,
+        )
+
+    def _recover_log(self, before: int, rows: start_kept.KeptRows) -> tuple[recovery.Start, recovery.End, recovery.KeptLog]:
+        """Return where the recovery of the log begins and ends, and the log that it leaves; ``before`` is up to where all
+        records are dispatched. The whole records that it reads go into ``rows``. Raises LoadFailure."""
+        settings, rules = self._settings, self._rules
+        log = recovery.KeptLog((), (), settings.segment_size)
         start, end = recovery.Start(0, 0, False), recovery.End(0, 0, 0)
         if self._store.segments:
             start = self._segment_choice().start(before)
@@ -104,26 +125,28 @@ class OneStart:
         else:
             for queue in self._queues.values():
                 queue.destroy()
-        self._recover_table(log)
-        if not rules.dispatches_while_recovering or settings.recheck_reput:
-            first = self._reput_from(log)
-            self._progress.begin("dispatch", max(0, log.max_offset - first))
-            with self._reader.handing_to(self._dispatch):
-                recovery.reput(log, first, recovery.reading_of(settings, rules)._replace(crc=CRC_NONE), self._reader)
-            self._append_kept()
+        return start, end, log
+
+    def _unread(self, start: recovery.Start, _log: recovery.KeptLog) -> list[tuple[start_store.StoreFile, int, int]]:
+        """Return the stretches of the kept log that the recovery did not read."""
+        segments = self._store.segments
+        below = [(segment, 0, segment.size) for segment in segments[: start.index]]
+        return [*below, (segments[start.index], 0, start.at)] if start.at else below
+
+    def _dispatch_rest(self, log: recovery.KeptLog) -> None:
+        """Dispatch what the recovery did not, where the broker does. Raises LoadFailure."""
+        if not self._rules.dispatches_while_recovering or self._settings.recheck_reput:
+            self._reput(log, self._reput_from(log))
             self._correct_min(log)
-        return start_outcome.Started(
-            start=start,
-            end=end,
-            rows=rows,
-            log=log,
-            queues=self._read(log),
-            index=self._index,
-            reader=self._reader,
-            dispatched=self._dispatched,
-            stopped_at=self._stopped_at,
-            covered=before,
-        )
+
+    def _reput(self, log: recovery.KeptLog, first: int) -> int:
+        """Dispatch the log from ``first`` on. Return up to where that comes. Raises LoadFailure."""
+        self._progress.begin("dispatch", max(0, log.max_offset - first))
+        reading = recovery.reading_of(self._settings, self._rules)._replace(crc=CRC_NONE)
+        with self._reader.handing_to(self._dispatch):
+            end = recovery.reput(log, first, reading, self._reader)
+        self._append_kept()
+        return end
 
     def _recover_queues(self) -> None:
         """Recover the files of all queues. Raises LoadFailure where that fails."""

@@ -36,12 +36,14 @@ Queues = Mapping[tuple[str, int], AnyQueueState]
 
 @dataclass(frozen=True)
 class Started:
-    """A store behind its start. ``rows`` are the whole records that the recovery read, ``covered`` the queues' max physic
+    """A store behind its start. ``rows`` are the whole records that the recovery read, and ``unread`` the stretches of the kept
+    log that it did not read: segment, first byte, end. ``covered`` is the queues' max physic
     offset before it; ``dispatched`` has (the lowest PHYSICALOFFSET, how many) of each dispatch. ``stopped_at``: as in
     DispatchOutcome.
     """
 
     start: recovery.Start
+    unread: list[tuple[start_store.StoreFile, int, int]]
     end: recovery.End
     rows: start_kept.KeptRows
     log: recovery.KeptLog
@@ -61,7 +63,7 @@ def outcome(
     progress: ProgressListener,
 ) -> loading.Prediction:
     """Return the statements about a start."""
-    below = _below(store, started)
+    below = started.unread
     size = sum(end - first for _, first, end in below)
     count = _KeptCount(settings, started, size <= count_limit)
     progress.begin("compare", (size if count.whole else 0) + started.rows.bytes)
@@ -82,13 +84,6 @@ def outcome(
         in_order=count.in_order if count.whole else None,
         notes=tuple(dict.fromkeys(started.reader.notes)),
     )
-
-
-def _below(store: start_store.Store, started: Started) -> list[tuple[start_store.StoreFile, int, int]]:
-    """Return the stretches of the kept log that the recovery did not read."""
-    start = started.start
-    below = [(segment, 0, segment.size) for segment in store.segments[: start.index]]
-    return [*below, (store.segments[start.index], 0, start.at)] if start.at else below
 
 
 _LOW, _HIGH, _HIDDEN, _EARLIER, _IS_MET, _IS_LIGHT = range(6)

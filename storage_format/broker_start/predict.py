@@ -13,8 +13,9 @@ from rocketmq_reindex.storage_format.broker_start import (
     store as start_store,
 )
 from rocketmq_reindex.storage_format.broker_start.database_start import CombinedStart, DatabaseStart
+from rocketmq_reindex.storage_format.broker_start.dledger_start import RELEASES as DLEDGER_RELEASES, DLedgerStart
 from rocketmq_reindex.storage_format.broker_start.one_start import OneStart
-from rocketmq_reindex.storage_format.errors import NoListener, ProgressListener
+from rocketmq_reindex.storage_format.errors import InputError, NoListener, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.versions import START_RULES
 
@@ -35,13 +36,14 @@ def predict(
     where more would have to be, counts are -1. ``spool`` has room for some 120 bytes a record, by default in
     memory; ``progress`` is told how far the work is.
 
-    Raises ValueError for a release that is not one of RELEASES, and InputError where what comes of a start on queues in RocksDB
-    depends on which of the broker's threads is first. Mirrors ``DefaultMessageStore.load`` (4.9.8 to 5.5.1).
+    Raises ValueError for a release that is not one of RELEASES, and InputError where what comes of a start on queues in
+    RocksDB, or on a log of DLedger, is not known: it may depend on which of the broker's threads is first. Mirrors
+    ``DefaultMessageStore.load`` (4.9.8 to 5.5.1).
     """
     if settings.release not in START_RULES:
         raise ValueError(f"no release {settings.release!a}: it is one of {', '.join(START_RULES)}")
     progress = progress or NoListener()
-    kind = DatabaseStart if store.database else CombinedStart if store.combined else OneStart
+    kind = _kind_of(store, settings)
     run = kind(store, settings, spool or start_kept.MemorySpool(), progress)
     try:
         started = run.start()
@@ -51,3 +53,16 @@ def predict(
     return dataclasses.replace(
         outcome, ext_short=tuple(run.ext_short), ext_unreadable=tuple(run.ext_unreadable), set_back=tuple(run.set_back)
     )
+
+
+def _kind_of(store: start_store.Store, settings: start_store.StartSettings) -> type[OneStart]:
+    if store.entries is None:
+        return DatabaseStart if store.database else CombinedStart if store.combined else OneStart
+    if settings.release not in DLEDGER_RELEASES:
+        raise InputError(
+            f"preflight does not know what RocketMQ {settings.release} does with a log of DLedger as it starts: it knows "
+            f"{' and '.join(DLEDGER_RELEASES)} (--broker-version)"
+        )
+    if store.database or store.combined:
+        raise InputError("preflight does not know the start of a broker with a log of DLedger and queues in RocksDB")
+    return DLedgerStart

@@ -240,12 +240,15 @@ def read_rows(
     At the first record from ``pause`` on it stops with MORE. ``state[w.RECORDS]`` counts rows, ``state[w.UNITS]`` those of
     ``light``. At NEW_NAME, NEW_LMQS, UNITS_FULL and QUEUES_FULL the caller removes the cause, and calls again from there.
     """
-    data, base, rec, spans = stretch.data, stretch.base, record.rec, record.spans
+    data, base, rec, spans, lead = stretch.data, stretch.base, record.rec, record.spans, stretch.lead
     at = start
     while True:
         if at >= pause:
             return r.MORE, at
-        code = broker_record(data, at, stretch.filled, reading, record)
+        if lead and at + 4 <= stretch.filled and int32_at(data, at) == r.ENTRY_BLANK:
+            return r.FILLER, at
+        # Of an entry only its record is looked at (DLedgerCommitLog.checkMessageAndReturnSize).
+        code = broker_record(data, at + lead, stretch.filled, reading, record)
         if code != r.GOOD:
             return code, at
         if reading.sound and (rec[f.QUEUE_ID] < 0 or rec[f.QUEUE_OFFSET] < 0 or rec[f.QUEUE_OFFSET] > r.QUEUE_OFFSET_MAX):
@@ -270,7 +273,7 @@ def read_rows(
         n = state[w.RECORDS]
         if flags & BATCH and (rec[BATCH_BASE] < 0 or rec[BATCH_COUNT] < 0):
             has_unit = False
-        rows.at[n] = base + at
+        rows.at[n] = base + at + lead
         rows.phy_offset[n] = rec[PHY_OFFSET]
         rows.size[n] = rec[f.TOTAL]
         rows.queue[n] = w.enter_queue(queues, state, np.int64(names.canonical[name]), rec[f.QUEUE_ID])
@@ -290,4 +293,4 @@ def read_rows(
         state[w.RECORDS] = n + 1
         if lmq == r.GOOD:
             dispatch_lmq(data, record, names, queues, light, state, rec[PHY_OFFSET], rec[f.TOTAL], 0, False)
-        at += rec[f.TOTAL]
+        at += lead + rec[f.TOTAL]

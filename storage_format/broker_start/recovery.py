@@ -216,7 +216,9 @@ def read_segment(
     Raises LoadFailure at a record that no heap has room for.
     """
     code, stop = reader.read(segment, at, end, reading)
-    claimed = reader.claims(segment.data, stop, end, reading) if code not in (r.FILLER, r.NO_ROOM) else 0
+    # DLedgerCommitLog.checkMessageAndReturnSize catches what Java throws.
+    is_asked = code not in (r.FILLER, r.NO_ROOM) and not segment.lead
+    claimed = reader.claims(segment.data, stop, end, reading) if is_asked else 0
     if claimed >= _LARGE:
         claim = f"the record at offset {segment.start + stop} says that it has {claimed:,} bytes"
         if code == record_loop.TOO_LARGE:
@@ -280,8 +282,10 @@ class KeptLog:
         return None
 
 
-def reput(log: KeptLog, start: int, reading: record_loop.Reading, reader: store.LogReader) -> None:
+def reput(log: KeptLog, start: int, reading: record_loop.Reading, reader: store.LogReader) -> int:
     """Read into ``reader`` what ``doReput`` dispatches from ``start`` to the log's end, damage passed over as it does.
+
+    Return up to where it gets.
 
     Raises LoadFailure where it never gets there: then ``DefaultMessageStore.start`` does not end.
     """
@@ -293,6 +297,7 @@ def reput(log: KeptLog, start: int, reading: record_loop.Reading, reader: store.
                 "dispatch-stuck", f"the broker waits for ever to dispatch the log from offset {at} on"
             )
         at = _through(log, number, at, reading, reader)
+    return at
 
 
 def _through(log: KeptLog, number: int, at: int, reading: record_loop.Reading, reader: store.LogReader) -> int:
@@ -311,6 +316,6 @@ def _through(log: KeptLog, number: int, at: int, reading: record_loop.Reading, r
         if code != record_loop.BAD_SUM:
             return at + (end - first) - read_bytes
         # The size is taken, but what was read is behind the sum of the parts.
-        at += reader.refused_size(segment.data, stop)
-        position = stop + reader.refused_read
+        at += segment.lead + reader.refused_size(segment.data, stop + segment.lead)
+        position = stop + segment.lead + reader.refused_read
     return at

@@ -32,6 +32,8 @@ class StoreFile:
 
     name: str
     data: npt.NDArray[np.uint8]
+    lead: int = 0
+    """bytes in front of each record: ENTRY_HEAD in a log of DLedger"""
 
     @property
     def start(self) -> int:
@@ -101,6 +103,18 @@ class IndexFileData:
 
 
 @dataclass(frozen=True)
+class EntryLog:
+    """What a node of DLedger has beside its entries, whose files are the store's segments from number ``first`` on.
+
+    ``index`` are the files of its index; ``committed`` is ``committedIndex`` of its checkpoint, -1 where that does not say it.
+    """
+
+    first: int
+    index: Sequence[StoreFile]
+    committed: int
+
+
+@dataclass(frozen=True)
 class Store:
     """What a start reads of a store. Files are in the order of their names, and none is empty.
 
@@ -119,6 +133,8 @@ class Store:
     """the queues of a broker that keeps them in RocksDB alone (``storeType=defaultRocksDB``): ``queues`` is empty then"""
     combined: CombinedQueues | None = None
     """the queues in RocksDB of a broker that keeps them there and in files (``rocksdbCQDoubleWriteEnable``)"""
+    entries: EntryLog | None = None
+    """the log of a node of DLedger, alone or behind a plain one (``enableDLegerCommitLog``)"""
 
 
 @dataclass(frozen=True)
@@ -211,7 +227,8 @@ class LogReader:
     def read(self, segment: StoreFile, start: int, end: int, reading: record_loop.Reading) -> tuple[int, int]:
         """Read records of a segment's bytes ``start`` to ``end`` until one is refused; return why, and at which byte."""
         at, begun, state, data = start, start, self._state, segment.data
-        stretch = Stretch(data, end, segment.start, segment.start + segment.size, segment.start + segment.size)
+        segment_end = segment.start + segment.size
+        stretch = Stretch(data, end, segment.start, segment_end, segment_end, segment.lead)
         while True:
             pause = self._load(segment, at, end)
             code, at = record_loop.read_rows(

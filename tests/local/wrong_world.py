@@ -40,6 +40,7 @@ def make_world(world: Path) -> None:
     (world / "gone.conf").write_text(f"storePathRootDir={world}/nowhere\n")
     (world / "gone-log.conf").write_text(f"storePathCommitLog={world}/nowhere,{world}/file\n")
     (world / "dledger.conf").write_text(f"storePathRootDir={world}/dledger\nenableDLegerCommitLog=true\n")
+    (world / "dledger-of-none.conf").write_text("enableDLegerCommitLog=true\n")
     (world / "broken.json").write_text("{")
     (world / "rows.jsonl").write_text('{"topic": "Orders", "storeTimestamp": 5, "body": "x"}\n')
     os.mkfifo(world / "fifo")

@@ -7,15 +7,12 @@ Exit status 0: every statement holds; 1: some do not, each told with the seed of
 
 from __future__ import annotations
 
-import argparse
 import random
 import shutil
 import sys
-import tempfile
-import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +28,7 @@ from tests.preflight.seeds import based
 from tests.preflight.settings import Conf, Sizes, random_flags
 from tests.preflight.spoil import LAST, Deed, Spoilt
 from tests.preflight.spoiling import Spoiler, Stores
-from tests.preflight.sweep import PER_BASE, Judged, end_of, last_bytes
+from tests.preflight.sweep import PER_BASE, Judged, Sweep, end_of, last_bytes
 
 VERSIONS = ("5.3.3", "5.4.0", "5.5.0", "5.5.1")
 ROCKSDB = {"storeType": "defaultRocksDB"}
@@ -136,44 +133,10 @@ def start_copy(
     return said, outcome, compare(said, outcome) if in_files else compare_database(said, outcome, queues)
 
 
-def sweep(version: str, seed: int, count: int, both: bool) -> int:
-    """How many statements about the stores of one version do not hold; tells each."""
-    began, wrong, stores, loads, unsaid = time.monotonic(), 0, 0, 0, Counter[str]()
-    counts: Counter[str] = Counter()
-    with (
-        tempfile.TemporaryDirectory(prefix="preflight-", ignore_cleanup_errors=True) as folder,
-        RealStores(version, Path(folder), ROCKSDB_LIFETIME) as real,
-    ):
-        for one in judged(real, Path(folder), seed, count, both):
-            stores += 1
-            loads += one.loads
-            if one.comparison is None:
-                unsaid[one.unsaid.split(":")[-1][:60]] += 1
-                continue
-            counts += one.comparison.counts
-            wrong += len(one.comparison.differences)
-            for line in one.lines(version):
-                print(line, flush=True)
-    print(
-        f"{version}: {stores} stores, of which {loads} load and {sum(unsaid.values())} are not predicted; "
-        f"{sum(counts.values())} statements, {wrong} wrong, {time.monotonic() - began:.0f} s",
-        flush=True,
-    )
-    print(f"{version}: {dict(sorted(counts.items()))} {dict(unsaid)}", flush=True)
-    return wrong
-
-
-def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.preflight.database_sweep", description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=300, help="stores of each version (300)")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9), help="the first one (random)")
-    parser.add_argument("--version", help=f"of RocketMQ ({','.join(VERSIONS)}; with --both all but the first)")
-    parser.add_argument("--both", action="store_true", help="of brokers with rocksdbCQDoubleWriteEnable (5.4.0 on)")
-    args = parser.parse_args(words)
-    print(f"SEED={args.seed} N={args.count}", flush=True)
-    versions = args.version.split(",") if args.version else VERSIONS[1:] if args.both else VERSIONS
-    return 1 if sum(sweep(version, args.seed, args.count, args.both) for version in versions) else 0
-
+SWEEP = Sweep("database_sweep", 300, VERSIONS, judged, ROCKSDB_LIFETIME)
+OF_BOTH_SWEEP = Sweep(
+    "of brokers with rocksdbCQDoubleWriteEnable (5.4.0 on)", 300, VERSIONS[1:], partial(judged, both=True), ROCKSDB_LIFETIME
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(SWEEP.main(__doc__, more={"both": OF_BOTH_SWEEP}))

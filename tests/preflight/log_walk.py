@@ -80,6 +80,12 @@ def _walk(data: bytes, base: int, release: str, crc: bool, own_crc: bool) -> Ite
         at = at + framed if framed else _next_magic(data, at + 1)
 
 
+def good_record(data: bytes, at: int, base: int, release: str, crc: bool) -> LogRecord | None:
+    """The record at ``data[at]``, wherever another one ends; None where it is not good."""
+    framed, record = _parse(data, at, base, release, crc)
+    return record if record and (not crc or _own_crc_holds(data[at : at + framed], record.properties)) else None
+
+
 def _next_magic(data: bytes, start: int) -> int:
     places = [data.find(struct.pack(">I", magic), start + 4) - 4 for magic in (r.MAGIC_V1, r.MAGIC_V2)]
     return min((place for place in places if place >= start), default=len(data))

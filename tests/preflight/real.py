@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.preflight.settings import Conf
-from tests.serving.programs import Program
+from tests.serving.programs import Program, StepFailed
 
 HEAP = "3g"
 """A store makes room for a record as large as its first bytes say, up to 2 GiB."""
@@ -18,6 +18,9 @@ LIFETIME = 150
 """Starts in one JVM: a store that does not load leaves some of its parts behind."""
 ROCKSDB_LIFETIME = 10
 """The same of stores with RocksDB, which go on until the JVM ends: a minute after a start they clean up, and may end it."""
+
+
+DLEDGER = "enableDLegerCommitLog"
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,15 @@ class RealStores:
             self._scratch.mkdir(parents=True, exist_ok=True)
             self._program = Program(self.release, "Start", self._scratch, HEAP)
         self._starts += 1
-        return _read(json.loads(self._program.step("start", path, path, *conf.words(), patience=120)))
+        try:
+            return _read(json.loads(self._program.step("start", path, path, *conf.words(), patience=120)))
+        except StepFailed as failed:
+            # DLedgerMmapFileStore ends the JVM where it does not start.
+            if "the program ended" not in str(failed) or DLEDGER not in conf.more:
+                raise
+            self._end()
+            self._starts = 0
+            return RealStart(False, "the node ended itself")
 
     def put(self, path: Path, seed: int, count: int, queues: Sequence[tuple[str, int]]) -> list[RealPut]:
         """Let the store in ``path`` take random messages for these queues; some are delayed, some of transactions."""

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from tests.preflight.compare import Comparison, Outcome, compare
 from tests.preflight.disk import read_disk
 from tests.preflight.log_walk import read_log
 from tests.preflight.predicted import predict
-from tests.preflight.real import RealStores
+from tests.preflight.real import LIFETIME, RealStores
 from tests.preflight.seeds import based
 from tests.preflight.spoil import Spoilt, spoil
 
@@ -104,43 +104,62 @@ def end_of(segments: list[tuple[int, bytes]], max_offset: int) -> tuple[int, boo
     return used[-1][0] + len(used[-1][1]), filler
 
 
-def sweep(version: str, seed: int, count: int) -> int:
-    """How many statements about the stores of one version do not hold; tells each."""
-    began, wrong, stores, loads, unsaid = time.monotonic(), 0, 0, 0, Counter[str]()
-    counts: Counter[str] = Counter()
-    with (
-        tempfile.TemporaryDirectory(prefix="preflight-", ignore_cleanup_errors=True) as folder,
-        RealStores(version, Path(folder)) as real,
-    ):
-        for one in judged(real, Path(folder), seed, count):
-            stores += 1
-            loads += one.loads
-            if one.unsaid:
-                unsaid[one.unsaid.split(":")[-1][:60]] += 1
-                continue
-            assert one.comparison
-            counts += one.comparison.counts
-            wrong += len(one.comparison.differences)
-            for line in one.lines(version):
-                print(line, flush=True)
-    print(
-        f"{version}: {stores} stores, of which {loads} load and {sum(unsaid.values())} are not predicted; "
-        f"{sum(counts.values())} statements, {wrong} wrong, {time.monotonic() - began:.0f} s",
-        flush=True,
-    )
-    print(f"{version}: {dict(sorted(counts.items()))} {dict(unsaid)}", flush=True)
-    return wrong
+@dataclass(frozen=True)
+class Sweep:
+    """Many spoilt stores of one kind: ``judged`` makes, spoils and judges those of a range of seeds."""
+
+    name: str
+    count: int
+    """stores of each version, unless told otherwise"""
+    versions: tuple[str, ...]
+    judged: Callable[[RealStores, Path, int, int], Iterator[Judged]]
+    lifetime: int = LIFETIME
+
+    def run(self, version: str, seed: int, count: int) -> int:
+        """How many statements about the stores of one version do not hold; tells each."""
+        began, wrong, stores, loads, unsaid = time.monotonic(), 0, 0, 0, Counter[str]()
+        counts: Counter[str] = Counter()
+        with (
+            tempfile.TemporaryDirectory(prefix="preflight-", ignore_cleanup_errors=True) as folder,
+            RealStores(version, Path(folder), self.lifetime) as real,
+        ):
+            for one in self.judged(real, Path(folder), seed, count):
+                stores += 1
+                loads += one.loads
+                if one.comparison is None:
+                    unsaid[one.unsaid.split(":")[-1][:60]] += 1
+                    continue
+                counts += one.comparison.counts
+                wrong += len(one.comparison.differences)
+                for line in one.lines(version):
+                    print(line, flush=True)
+        print(
+            f"{version}: {stores} stores, of which {loads} load and {sum(unsaid.values())} are not predicted; "
+            f"{sum(counts.values())} statements, {wrong} wrong, {time.monotonic() - began:.0f} s",
+            flush=True,
+        )
+        print(f"{version}: {dict(sorted(counts.items()))} {dict(unsaid)}", flush=True)
+        return wrong
+
+    def main(self, about: str | None, words: list[str] | None = None, more: dict[str, Sweep] | None = None) -> int:
+        """Run it as a command; each of ``more`` is run in its place by an option of that name. Return the exit status."""
+        parser = argparse.ArgumentParser(
+            prog=f"python -m tests.preflight.{self.name}", description=(about or "").splitlines()[0]
+        )
+        parser.add_argument("--count", type=int, help=f"stores of each version ({self.count})")
+        parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9), help="the first one (random)")
+        parser.add_argument("--version", help=f"of RocketMQ ({','.join(self.versions)})")
+        for option, other in (more or {}).items():
+            parser.add_argument(f"--{option}", action="store_const", dest="sweep", const=other, default=self, help=other.name)
+        args = parser.parse_args(words)
+        sweep: Sweep = getattr(args, "sweep", self)
+        count = args.count or sweep.count
+        print(f"SEED={args.seed} N={count}", flush=True)
+        versions = args.version.split(",") if args.version else sweep.versions
+        return 1 if sum(sweep.run(version, args.seed, count) for version in versions) else 0
 
 
-def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.preflight.sweep", description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=1000, help="stores of each version (1000)")
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9), help="the first one (random)")
-    parser.add_argument("--version", default=",".join(VERSIONS), help=f"of RocketMQ ({','.join(VERSIONS)})")
-    args = parser.parse_args(words)
-    print(f"SEED={args.seed} N={args.count}", flush=True)
-    return 1 if sum(sweep(version, args.seed, args.count) for version in args.version.split(",")) else 0
-
+SWEEP = Sweep("sweep", 1000, VERSIONS, judged)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(SWEEP.main(__doc__))

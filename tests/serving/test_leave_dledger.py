@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
 import re
 import shutil
-import socket
 import struct
 import time
 from collections import Counter
@@ -26,6 +24,7 @@ from tests.delayed.log import Stored, of_segment
 from tests.golden.test_to_plain import all_files
 from tests.serving.test_half_messages import EACH, LATE, SELDOM, TOPIC, checked, decisions, delivered, done, keys
 from tests.tools.local_verify import kinds, local_verify
+from tests.tools.ports import free_ports
 
 READ, GIVEN_BACK, DELAYED, TIMED = "Read", "GivenBack", "Delayed", "Timed"
 TOPICS = {TOPIC: 1, READ: 2, GIVEN_BACK: 1, DELAYED: 1, TIMED: 1}
@@ -55,18 +54,6 @@ class DLedgerLife(Life):
 
     def log(self) -> list[Stored]:
         return entries_of(self.store)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, and that no connection of another program gets meanwhile: those begin at 32768."""
-    found = list[int]()
-    with contextlib.ExitStack() as stack:
-        while len(found) < count:
-            bound, port = stack.enter_context(socket.socket()), random.SystemRandom().randrange(12_000, 32_000)
-            with contextlib.suppress(OSError):
-                bound.bind(("127.0.0.1", port))
-                found.append(port)
-    return found
 
 
 def entries_of(store: Path) -> list[Stored]:

@@ -99,8 +99,7 @@ def test_options_win(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "kind", "said"), [
     ("commitLogRecoverMaxNum=ten", UsageError, "commitLogRecoverMaxNum is ten, not a number"),
     ("mappedFileSizeTimerLog=\\u0007", UsageError, r"is \x07, not a number"),
-    ("enableDLegerCommitLog=true", InputError, "has enableDLegerCommitLog=true: preflight does not know"),
-    ("enableDLegerCommitLog=true\nduplicationEnable=true", InputError, "enableDLegerCommitLog=true, duplicationEnable=true"),
+    ("enableControllerMode=true\nenableDLegerCommitLog=true", InputError, "has enableControllerMode=true: preflight does not"),
     ("storeType=defaultRocksDB\nenableControllerMode=true", InputError, "enableControllerMode=true: preflight does not know"),
     ("storeType=defaultRocksDB\nenableLmq=true", InputError, "storeType=defaultRocksDB, enableLmq=true: preflight does not"),
     ("storeType=default;defaultRocksDB", InputError, "preflight does not know"),
@@ -113,6 +112,12 @@ def test_brokers_that_preflight_does_not_know(text: str, kind: type[ReindexError
     with pytest.raises(kind) as raised:
         parse_preflight(["s", *conf(tmp_path, text)])
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(("text", "is_node"), [("enableDLegerCommitLog=true", True), ("brokerName=b", False)])
+def test_a_conf_says_whether_dledger_has_the_log(text: str, is_node: bool, tmp_path: Path) -> None:
+    assert parse_preflight(["s", *conf(tmp_path, text)]).broker.dledger is is_node
+    assert parse_preflight(["s"]).broker.dledger is None
 
 
 def test_switches_that_are_off_are_followed(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing
-from rocketmq_reindex.storage_format.broker_start.loading import KINDS, ConfiguredSizes, Loading, load, parse_int
+from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing, parse_int
+from rocketmq_reindex.storage_format.broker_start.loading import KINDS, ConfiguredSizes, Loading, load
 
 SIZES = ConfiguredSizes(segment=1000, queue=400, batch=460, timer_log=520)
 

@@ -1,5 +1,7 @@
 package oracle;
 
+import io.openmessaging.storage.dledger.DLedgerConfig;
+import io.openmessaging.storage.dledger.DLedgerServer;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -24,6 +26,7 @@ import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.GetMessageStatus;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.dledger.DLedgerCommitLog;
 
 /** Starts stores as they stand, under any settings, and tells what came of it: of the log, of what was dispatched, of each queue. */
 final class Start {
@@ -32,6 +35,7 @@ final class Start {
     private static final long STALL = TimeUnit.SECONDS.toNanos(4);
     /** A slave tries again after five seconds. */
     private static final long FOLLOWED = TimeUnit.SECONDS.toNanos(12);
+    private static final long ELECTED = TimeUnit.SECONDS.toNanos(30);
     /** Messages that a consumer asks for at a time (DefaultMQPushConsumer.pullBatchSize). */
     private static final int PULLED = 32;
     /** In the place of a message: the store finds no unit. */
@@ -102,7 +106,12 @@ final class Start {
         Recorder recorder = new Recorder();
         OracleStore store;
         try {
-            store = begun(group, () -> begin(config, root, recorder, ofGroup), recorder);
+            // Netty's classes alone may take seconds.
+            long stall = config.isEnableDLegerCommitLog() ? 4 * STALL : STALL;
+            store = begun(group, () -> begin(config, root, recorder, ofGroup), recorder, stall);
+            if (config.isEnableDLegerCommitLog()) {
+                lead(store);
+            }
         } catch (Exception e) {
             Throwable cause = e.getCause() == null ? e : e.getCause();
             cause.printStackTrace();
@@ -123,6 +132,10 @@ final class Start {
         OracleStore store = stores.get(name).store();
         Recorder recorder = stores.get(name).recorder();
         long behind = dispatched(store, recorder);
+        if (store.getCommitLog() instanceof DLedgerCommitLog) {
+            // DLedgerRoleChangeHandler does so when all is dispatched.
+            store.recoverTopicQueueTable();
+        }
         return String.format(Locale.ROOT, "{\"loads\": true, \"min\": %d, \"max\": %d, \"behind\": %d, \"dispatched\": %s, \"queues\": [%s]}",
             store.getMinPhyOffset(), store.getMaxPhyOffset(), behind, recorder.json(), queues(store, named));
     }
@@ -165,20 +178,42 @@ final class Start {
         if (!store.load()) {
             throw new Main.Failure("load() is false");
         }
+        if (store.getCommitLog() instanceof DLedgerCommitLog) {
+            // An election of one node need not take seconds.
+            DLedgerConfig node = node(store).getdLedgerConfig();
+            node.setMinVoteIntervalMs(10);
+            node.setMaxVoteIntervalMs(20);
+        }
         store.start();
         return store;
+    }
+
+    private static DLedgerServer node(OracleStore store) {
+        return ((DLedgerCommitLog) store.getCommitLog()).getdLedgerServer();
+    }
+
+    /** Waits until the only node of a group leads it, and has committed its log. */
+    private static void lead(OracleStore store) throws Exception {
+        DLedgerServer node = node(store);
+        long begin = System.nanoTime();
+        while (!node.getMemberState().isLeader() || node.getdLedgerStore().getCommittedIndex() < node.getdLedgerStore().getLedgerEndIndex()) {
+            if (System.nanoTime() - begin > ELECTED) {
+                throw new Main.Failure("the node does not lead, or commits nothing");
+            }
+            Thread.sleep(2);
+        }
     }
 
     /**
      * A store's threads are of the group of the thread that starts it: IndexPatience looks for them there. 4.9, and 5.x with
      * recheckReputOffsetFromCq, start only when all is dispatched: on some damaged logs never.
      */
-    private static OracleStore begun(ThreadGroup group, Callable<OracleStore> task, Recorder recorder) throws Exception {
+    private static OracleStore begun(ThreadGroup group, Callable<OracleStore> task, Recorder recorder, long stall) throws Exception {
         FutureTask<OracleStore> future = new FutureTask<>(task);
         new Thread(group, future).start();
         for (long before = -1; ; before = recorder.records) {
             try {
-                return future.get(STALL, TimeUnit.NANOSECONDS);
+                return future.get(stall, TimeUnit.NANOSECONDS);
             } catch (TimeoutException e) {
                 if (recorder.records == before && !retries()) {
                     throw new Main.Failure("start() does not end");

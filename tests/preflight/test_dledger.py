@@ -1,0 +1,154 @@
+"""Stores of a node of DLedger: what a preflight says of a start is what the real node then does, alone in its group.
+
+``python -m tests.preflight.dledger_sweep`` has many more of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shlex
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketmq_reindex.jobs.cli import main
+from tests.preflight.bases import Base
+from tests.preflight.dledger_sweep import LIFETIME, VERSIONS, copied, dledger, judged, make_base
+from tests.preflight.predicted import predict
+from tests.preflight.real import RealStart, RealStores
+from tests.preflight.settings import Conf
+from tests.preflight.spoil_dledger import NODE, data_files, entries_in
+
+SEED = 3
+COUNT = 5
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_spoilt_stores(version: str, tmp_path: Path) -> None:
+    with RealStores(version, tmp_path, LIFETIME) as real:
+        found = list(judged(real, tmp_path, SEED, COUNT))
+    assert [line for one in found for line in one.lines(version)] == []
+    assert sum(one.comparison is not None for one in found) >= COUNT - 1
+
+
+@dataclass
+class World:
+    """A real node, and a store that it wrote."""
+
+    real: RealStores
+    base: Base
+    scratch: Path
+
+    def copy(self, name: str) -> Path:
+        store = self.scratch / name
+        copied(self.base.path, store)
+        return store
+
+    def said(self, store: Path, **more: str) -> dict[str, Any]:
+        answer = predict(store, self.real.release, self.conf(**more), self.scratch)
+        assert isinstance(answer, dict), answer
+        return answer
+
+    def conf(self, **more: str) -> Conf:
+        return Conf(self.base.sizes, dledger() | more)
+
+    def start(self, store: Path, **more: str) -> RealStart:
+        """Start it, and leave it."""
+        told = self.real.start(store, self.conf(**more))
+        if told.loads:
+            self.real.leave(store)
+        return told
+
+
+@pytest.fixture(scope="module", params=["5.3.3"])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    scratch = tmp_path_factory.mktemp("dledger")
+    with RealStores(request.param, scratch, LIFETIME) as real:
+        yield World(real, make_base(real, scratch / "base", 2), scratch)
+
+
+def served(told: RealStart) -> int:
+    assert told.queues is not None
+    return sum(place >= 0 for queue in told.queues.values() for place in queue.served)
+
+
+def run(command: str) -> None:
+    for one in command.split(" && "):
+        words = shlex.split(one)
+        assert words[0] == "rmq-reindex"
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert main([*words[1:], *(["--engine", "local"] if words[1] == "build" else [])]) == 0, one
+
+
+def test_an_unclean_stop_hides_the_last_messages_and_advice_brings_them_back(world: World) -> None:
+    """A node of 5.3 that was killed cuts units of the last entries (``dledgerRecoverAbnormally`` counts no headers), and
+    dispatches only what is not committed."""
+    store = world.copy("killed")
+    whole = served(world.start(world.copy("clean")))
+    (store / "abort").touch()
+    said = world.said(store)
+    hidden = next(loss for loss in said["losses"] if loss["kind"] == "records-hidden")
+    assert (said["exit"], hidden["count"] > 0) == (4, True)
+    mended = world.copy("mended")
+    (mended / "abort").touch()
+    shutil.rmtree(mended / "consumequeue")
+    assert "recheckReputOffsetFromCq=true" in hidden["advice"][-1]
+    (command,) = hidden["commands"]
+    assert served(world.start(store)) == whole - hidden["count"]
+    run(command.replace(str(store), str(mended)))
+    again = world.said(mended, recheckReputOffsetFromCq="true")
+    assert (again["exit"], again["losses"]) == (0, [])
+    assert served(world.start(mended, recheckReputOffsetFromCq="true")) == whole
+
+
+def test_a_cut_names_the_leader(world: World) -> None:
+    """An entry in the last file has another index: DLedger cuts there. No repair is advised: the leader has the bytes."""
+    store = world.copy("cut")
+    last = data_files(store)[-1]
+    entries = entries_in(last)
+    at, _ = entries[len(entries) // 2]
+    with last.open("r+b") as file:
+        file.seek(at + 8)
+        file.write((1 << 40).to_bytes(8, "big"))
+    said = world.said(store)
+    (cut,) = (loss for loss in said["losses"] if loss["kind"] == "log-cut")
+    assert (cut["count"], cut["commands"]) == (len(entries) - len(entries) // 2, [])
+    assert "copies its log from the leader" in cut["advice"][0]
+    assert said["log"]["max_offset"] == int(last.name) + at == world.start(store).max_offset
+    assert any("of one node by itself" in note and "another leader" in note for note in said["notes"])
+
+
+def test_an_index_that_is_moved_away_is_made_anew(world: World) -> None:
+    store = world.copy("index")
+    (file,) = (store / NODE / "index").iterdir()
+    with file.open("r+b") as opened:
+        opened.truncate(4096)
+    said = world.said(store)
+    (refusal,) = said["losses"]
+    assert (said["loads"], refusal["kind"]) == (False, "entry-file-size")
+    assert not world.start(store).loads
+    assert "made anew where its folder is moved away" in refusal["advice"][0]
+    shutil.move(store / NODE / "index", world.scratch / "old-index")
+    assert world.said(store)["exit"] == 0
+    assert world.start(store).loads
+
+
+def test_what_is_not_known_is_refused_by_name(world: World) -> None:
+    store = world.copy("unknown")
+    for release, more, told in (
+        ("5.5.1", {}, "preflight does not know what RocketMQ 5.5.1 does with a log of DLedger"),
+        ("5.3.3", {"enableDLegerCommitLog": "false"}, "which a broker without enableDLegerCommitLog=true does not read"),
+        ("5.3.3", {"enableControllerMode": "true"}, "enableControllerMode=true"),
+    ):
+        try:
+            answer = predict(store, release, world.conf(**more), world.scratch)
+        except Exception as error:  # noqa: BLE001  of the settings
+            answer = str(error)
+        assert told in str(answer)
+    shutil.rmtree(store / NODE)
+    assert "holds no log of DLedger" in str(predict(store, "5.3.3", world.conf(), world.scratch))
