@@ -126,7 +126,9 @@ def check_mends(roots: Sequence[str], *, to_plain: bool) -> None:
         check_plain(roots, f"{told}, for a broker without DLedger")
     elif not any(lead_of(root, entries_in(root)) for root in roots):
         where = ", ".join(map(showing.escape, roots))
-        raise errors.InputError(f"{where}: holds no log of DLedger: --to-plain makes a plain log of one: leave it out")
+        named = " or, behind a URI, name the folder: --commitlog .../dledger-<dLegerSelfId>/data"
+        left = f"leave it out{named if any(map(files.is_remote, roots)) else ''}"
+        raise errors.InputError(f"{where}: holds no log of DLedger: --to-plain makes a plain log of one: {left}")
 
 
 def check_no_store(roots: Sequence[str]) -> None:

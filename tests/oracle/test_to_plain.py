@@ -14,7 +14,8 @@ from tests.golden.stores import read_files
 from tests.golden.test_to_plain import rows_of, table_of
 from tests.oracle.first_difference import first_difference
 from tests.oracle.scenarios import FOLDER, java_home
-from tests.preflight.real import RealStores
+from tests.preflight.dledger_sweep import dledger
+from tests.preflight.real import ROCKSDB_LIFETIME, RealStores
 from tests.preflight.settings import Conf, Sizes
 from tests.tools.local_engine import InlineEngine, local_repair
 
@@ -96,3 +97,59 @@ def test_the_real_store_goes_on(version: str, plain: str, seed: int, tmp_path: P
                 assert {name: queue.max_offset for name, queue in looked.queues.items()} == ends
                 assert min(put.offset for put in puts) >= rows[-1]["commitLogOffset"]
                 stores.close(served)
+
+
+def served_by(real: RealStores, store: Path, queues: list[tuple[str, int]], **more: str) -> dict[tuple[str, int], list[int]]:
+    """Where each message lies that a real store serves, by queue, when it has started under these settings."""
+    told = real.start(store, Conf(SIZES, more))
+    assert (told.loads, told.behind) == (True, 0), told.reason
+    looked = real.look(store, queues)
+    real.leave(store)
+    assert looked.queues is not None
+    return {name: list(queue.served) for name, queue in looked.queues.items() if queue.max_offset > 0}
+
+
+def test_queues_in_rocksdb(tmp_path: Path) -> None:
+    """A node whose queues are in RocksDB leaves to files, to RocksDB or to both: each broker serves all of it."""
+    rocksdb, queues = {"storeType": "defaultRocksDB"}, [("TopicA", 0), ("TopicB", 1)]
+    with RealStores("5.3.3", tmp_path / "scratch", ROCKSDB_LIFETIME) as real:
+        store, outs = tmp_path / "store", {}
+        assert real.start(store, Conf(SIZES, dledger() | rocksdb)).loads
+        real.put(store, 5, 60, queues)
+        assert real.look(store, queues).behind == 0
+        real.close(store)
+        rows = rr.messages(store).read_all().to_pylist()
+        guarded = local_repair(store, tmp_path / "unnamed", InlineEngine(5, 3), to_plain=True, broker_version="5.3", **BUILT)
+        assert guarded.exit == 0, guarded.error
+        assert any("--consumequeue-type rocksdb" in text for text in guarded.warnings), guarded.warnings
+        for kind in ("file", "rocksdb", "both"):
+            outs[kind] = tmp_path / kind
+            told = local_repair(
+                store, outs[kind], InlineEngine(5, 3), to_plain=True, broker_version="5.3", consumequeue_type=kind,
+                named=frozenset({*BUILT, "broker_version", "consumequeue_type"}), **BUILT,
+            )  # fmt: skip
+            assert (told.exit, told.error) == (0, None)
+        moved = rr.messages(outs["file"]).read_all().to_pylist()
+        assert len(moved) == len(rows)
+        with_unit = [row for row in moved if row["sysFlag"] & 0xC in UNITS]
+        names = sorted({(row["topic"], row["queueId"]) for row in with_unit})
+        expected = {
+            name: [row["commitLogOffset"] for row in with_unit if (row["topic"], row["queueId"]) == name] for name in names
+        }
+        assert served_by(real, outs["file"], names) == expected
+        assert served_by(real, outs["rocksdb"], names, **rocksdb) == expected
+        assert served_by(real, outs["both"], names) == expected
+
+
+@pytest.mark.parametrize("plain", ["5.3.3", pytest.param("5.5.1", marks=pytest.mark.slow)])
+def test_a_store_with_controller_mode_starts_on_it(plain: str, tmp_path: Path) -> None:
+    """The store alone, without a controller: with AutoSwitchHAService it loads the new log, and has all of it."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    run("5.3.3", "DLedgerStore", store, "--put", 60, "--seed", 3, *WORDS)
+    told = local_repair(store, out, InlineEngine(2, 2), to_plain=True, broker_version=plain[:3], **BUILT)
+    assert (told.exit, told.error) == (0, None)
+    assert not (out / "epochFileCheckpoint").exists()
+    rows = [row for row in rr.messages(out).read_all().to_pylist() if row["sysFlag"] & 0xC in UNITS]
+    with RealStores(plain, tmp_path / "scratch") as real:
+        found = served_by(real, out, [], enableControllerMode="true")
+    assert sorted(place for places in found.values() for place in places) == [row["commitLogOffset"] for row in rows]

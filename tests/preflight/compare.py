@@ -35,6 +35,8 @@ class Outcome:
     index_enabled: bool
     reputs: bool
     """it dispatches once more, from where the queues end: 4.9, and with recheckReputOffsetFromCq"""
+    blank: int = 0
+    """bytes behind the last entry of a log of DLedger that fill its file: they are not cut"""
 
     @cached_property
     def kept(self) -> list[LogRecord]:
@@ -130,11 +132,11 @@ def _log(found: Comparison, said: Mapping[str, Any], real: Outcome) -> None:
     found.hold("log.max_offset", told.max_offset, said["max_offset"])
     deleted = [name for name in real.before.segments if name not in real.after.segments]
     found.hold("log.deleted_segments", deleted, list(said["deleted_segments"]))
-    cut = 0 if real.filler else max(0, real.end - told.max_offset)
+    cut = 0 if real.filler else max(0, real.end - told.max_offset - real.blank)
     if not real.before.segments:
         return
     found.hold("log.cut_bytes", cut, said["cut_bytes"])
-    found.hold("log.end", told.max_offset + cut, said["end"])
+    found.hold("log.end", told.max_offset + (cut and cut + real.blank), said["end"])
     found.hold("log.cut_reason", bool(cut), bool(said["cut_reason"]))
     if said["cut_records"] >= 0:
         behind = sum(record.offset >= told.max_offset for record in real.log) if cut else 0

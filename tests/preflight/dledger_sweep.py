@@ -112,14 +112,11 @@ def _disk(store: Path, hash_slots: int) -> Disk:
     return replace(disk, segments=(*disk.segments, *sorted(path.name for path in folder.iterdir() if path.is_file())))
 
 
-def _end_of(files: list[tuple[int, bytes]], max_offset: int, size: int) -> int:
-    """Where the last byte ends that is not zero, as seen from where the log ends: a blank behind that is not counted."""
-    used = [start + len(data) for start, data in files if data]
-    end, begin = max(used, default=0), max_offset - max_offset % size
+def _blank_at(files: list[tuple[int, bytes]], max_offset: int, size: int) -> int:
+    """The bytes of the blank that stands at ``max_offset``; 0 for none."""
+    begin = max_offset - max_offset % size
     data = next((data for start, data in files if start == begin), b"")
-    if data[max_offset - begin : max_offset - begin + 4] == b"\xff\xff\xff\xff":
-        return max_offset + max(0, end - begin - size)
-    return end
+    return begin + size - max_offset if data[max_offset - begin :][:4] == b"\xff\xff\xff\xff" else 0
 
 
 def judged(real: RealStores, scratch: Path, seed: int, count: int) -> Iterator[Judged]:
@@ -150,10 +147,11 @@ def judge(real: RealStores, store: Path, spoilt: Spoilt, scratch: Path, seed: in
     after = _disk(store, conf.sizes.hash_slots)
     real.leave(store)
     shutil.rmtree(store, ignore_errors=True)
-    end = _end_of(files, told.max_offset, conf.sizes.segment)
+    end = max((start + len(data) for start, data in files if data), default=0)
+    blank = _blank_at(files, told.max_offset, conf.sizes.segment)
     indexed = conf.flag("messageIndexEnable", True)
     # DLedger recovers entries, the broker then dispatches from elsewhere on: as if all of it was dispatched once more.
-    outcome = Outcome(real.release, spoilt.abnormal, told, before, after, log, end, False, indexed, True)
+    outcome = Outcome(real.release, spoilt.abnormal, told, before, after, log, end, False, indexed, True, blank)
     return Judged(seed, spoilt, compare(said, outcome), told.loads)
 
 

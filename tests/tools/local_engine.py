@@ -110,7 +110,7 @@ def local_build(store: Path | str, out: Path, engine: Engine | None = None, **se
     return run_build(BuildSettings(store=str(store), out=str(out), **settings).check(), single(engine or InlineEngine()))
 
 
-def local_repair(store: Path | str, out: Path, engine: Engine | None = None, **settings: Any) -> RepairResult:
+def local_repair(store: Path | str, out: Path | str, engine: Engine | None = None, **settings: Any) -> RepairResult:
     """A whole repair in this process, likewise."""
     settings.setdefault("named", frozenset((*SIZES, "broker_version")) & settings.keys())
     checked = RepairSettings(store=str(store), out=str(out), **settings).check()
