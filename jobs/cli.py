@@ -45,6 +45,7 @@ COMMANDS = {
         "lay a build out in a broker's store: checked, swapped in, the previous one kept",
     ),
     "report": ("rocketmq_reindex.jobs.commands", "one HTML page about a build or a verify"),
+    "browse": ("rocketmq_reindex.jobs.commands", "stores in the browser: their topics, queues and messages"),
 }
 """The module and the help line of each command. The module has a function of the command's name, or of the one behind ``:``.
 

@@ -1,4 +1,4 @@
-"""The commands that run no engine, from ``info`` to ``report``.
+"""The commands that run no engine, from ``info`` to ``browse``.
 
 By itself: each imports what it needs once it is called, and no other command is imported for it.
 """
@@ -80,3 +80,10 @@ def report(arguments: Sequence[str]) -> int:
     from rocketmq_reindex.jobs.reporting.make import parse_report
 
     return show(running_here.run_report(lambda: parse_report(arguments)).result, as_json=False)
+
+
+def browse(arguments: Sequence[str]) -> int:
+    """Show stores in the browser until a signal ends it. Return the exit status: that of the signal."""
+    from rocketmq_reindex.jobs.browsing.options import parse_browse
+
+    return show(running_here.run_browse(lambda: parse_browse(arguments), Interrupts()).result, as_json=False)

@@ -2,7 +2,8 @@
 
 ``import rocketmq_reindex as rr`` gives the Python API: :func:`info`, :func:`build`, :func:`verify`, :func:`query`,
 :func:`trace`, :func:`consumers`, :func:`export`, :func:`import_messages`, :func:`replay`, :func:`inspect`,
-:func:`preflight`, :func:`repair`, :func:`report`, :func:`fetch` and ``rr.sql``. Nothing of it is imported before it is used.
+:func:`preflight`, :func:`repair`, :func:`report`, :func:`fetch`, :func:`browse` and ``rr.sql``. Nothing of it is imported
+before it is used.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from rocketmq_reindex.jobs.api import sql
     from rocketmq_reindex.jobs.api.keywords import options
-    from rocketmq_reindex.jobs.api.looking import inspect, messages, query
+    from rocketmq_reindex.jobs.api.looking import browse, inspect, messages, query
     from rocketmq_reindex.jobs.api.messages import FoundMessage, QueryResult
     from rocketmq_reindex.jobs.api.with_engine import build, repair, verify
     from rocketmq_reindex.jobs.api.without_engine import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         report,
         trace,
     )  # fmt: skip
+    from rocketmq_reindex.jobs.browsing.options import BrowseResult
     from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
     from rocketmq_reindex.jobs.command.results import Result
     from rocketmq_reindex.jobs.consumers.standing import ConsumersResult, GroupEvidence, GroupOffset, OffsetChange
@@ -48,12 +50,12 @@ if TYPE_CHECKING:
     from rocketmq_reindex.version import __version__
 
 __all__ = [
-    "BuildResult", "ConsumersResult", "ExportResult", "FetchResult", "FoundMessage", "GroupEvidence", "GroupOffset",
-    "ImportResult", "InfoResult", "InputError", "InspectResult", "OffsetChange", "OffsetDifference", "PreflightResult",
-    "QueryResult", "RefusedError", "ReindexError", "RepairResult", "ReplayFailure", "ReplayResult", "ReportResult", "Result",
-    "TraceEvent", "TraceResult", "TracedMessage", "UsageError", "VerifyResult", "__version__", "build", "consumers", "export",
-    "fetch", "import_messages", "info", "inspect", "messages", "options", "preflight", "query", "repair", "replay", "report",
-    "sql", "trace", "verify",
+    "BrowseResult", "BuildResult", "ConsumersResult", "ExportResult", "FetchResult", "FoundMessage", "GroupEvidence",
+    "GroupOffset", "ImportResult", "InfoResult", "InputError", "InspectResult", "OffsetChange", "OffsetDifference",
+    "PreflightResult", "QueryResult", "RefusedError", "ReindexError", "RepairResult", "ReplayFailure", "ReplayResult",
+    "ReportResult", "Result", "TraceEvent", "TraceResult", "TracedMessage", "UsageError", "VerifyResult", "__version__",
+    "browse", "build", "consumers", "export", "fetch", "import_messages", "info", "inspect", "messages", "options",
+    "preflight", "query", "repair", "replay", "report", "sql", "trace", "verify",
 ]  # fmt: skip
 
 _MODULES = {
@@ -62,9 +64,10 @@ _MODULES = {
         ("consumers", "export", "fetch", "import_messages", "info", "preflight", "replay", "report", "trace"),
         "jobs.api.without_engine",
     ),
-    **dict.fromkeys(("inspect", "messages", "query"), "jobs.api.looking"),
+    **dict.fromkeys(("browse", "inspect", "messages", "query"), "jobs.api.looking"),
     "options": "jobs.api.keywords",
     **dict.fromkeys(("FoundMessage", "QueryResult"), "jobs.api.messages"),
+    "BrowseResult": "jobs.browsing.options",
     **dict.fromkeys(("BuildResult", "RepairResult"), "jobs.building.summary"),
     **dict.fromkeys(("ConsumersResult", "GroupEvidence", "GroupOffset", "OffsetChange"), "jobs.consumers.standing"),
     "OffsetDifference": "jobs.store.consumer_offsets",

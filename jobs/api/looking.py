@@ -1,4 +1,4 @@
-"""``query``, ``messages`` and ``inspect`` of the Python API: they look at messages and files, and write nothing."""
+"""``query``, ``messages``, ``inspect`` and ``browse`` of the Python API: they look at messages and files, and write nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.api import keywords as api_keywords, messages as results
-from rocketmq_reindex.jobs.api.running_here import run_query
+from rocketmq_reindex.jobs.api.running_here import run_browse, run_query
 from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.inspecting.options import InspectResult, inspection, look, summary_text
 from rocketmq_reindex.jobs.querying.answer import row_of, rows_text
@@ -23,6 +23,7 @@ from rocketmq_reindex.udfs.times import DELAY_LEVELS, delay_levels as parse_dela
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from rocketmq_reindex.jobs.browsing.options import BrowseResult
     from rocketmq_reindex.jobs.querying import message_rows
     from rocketmq_reindex.udfs.messages import log_rows
 
@@ -136,6 +137,42 @@ def query(
         error.result = result
         raise error
     return result
+
+
+# ----------------------------------------------------------------------------------------------------------------------- browse
+# ``browse`` of the Python API.
+
+
+@api_keywords.says_keywords
+def browse(
+    stores: api_keywords.Paths,
+    *,
+    port: api_keywords.Size | None = None,
+    commitlog: api_keywords.Paths | None = None,
+    delay_levels: str | None = None,
+) -> BrowseResult:
+    """Show stores in a browser, on 127.0.0.1 alone, as ``rmq-reindex browse`` does. Nothing is printed, and nothing waits.
+
+    The pages are served by threads of this process, until ``stop`` of the result, at the end of a ``with`` block, or until the
+    process ends. The stores are only read.
+
+    Returns:
+        Where the pages are: ``url`` has the token that lets a browser in.
+
+    Raises:
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        InputError: A store is none, the port is taken, or the extra ``browse`` is not installed (exit status 1).
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> with rr.browse("store", port=0) as pages:
+        ...     pages.url.partition(":")[0], pages.stores
+        ('http', ['store'])
+    """
+    keywords = dict(locals())
+    from rocketmq_reindex.jobs.browsing.options import browse_settings
+
+    return api_keywords.result_of(run_browse(lambda: browse_settings(api_keywords.given("browse", keywords))))
 
 
 # --------------------------------------------------------------------------------------------------------------------- messages

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from rocketmq_reindex.jobs.command.results import UNPUBLISHED, Interrupts, Result, outcome
+from rocketmq_reindex.jobs.command.results import UNPUBLISHED, Interrupts, Output, Result, outcome
 from rocketmq_reindex.jobs.store.folders import failures_as_errors
 from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError
 from rocketmq_reindex.storage_format.showing import escape
 
 if TYPE_CHECKING:
+    from rocketmq_reindex.jobs.browsing.options import BrowseResult, BrowseSettings
     from rocketmq_reindex.jobs.building.summary import BuildResult
     from rocketmq_reindex.jobs.consumers.standing import ConsumersQuestion, ConsumersResult
     from rocketmq_reindex.jobs.describing.look import InfoResult
@@ -281,3 +282,35 @@ def run_consumers(settings_of: Callable[[], ConsumersQuestion], *, quiet: bool =
         return result.lines(terminal_width())
 
     return _run_here(result, work)
+
+
+def run_browse(settings_of: Callable[[], BrowseSettings], interrupts: Interrupts | None = None) -> Ended[BrowseResult]:
+    """Serve the pages of stores. Return how that ended. ``settings_of`` may raise UsageError.
+
+    With ``interrupts`` the address is printed, and the pages are there until a signal comes. Without, they are served in
+    threads of this process until the result's ``stop`` is called.
+    """
+    from rocketmq_reindex.jobs.browsing.options import BrowseResult
+
+    result = BrowseResult()
+
+    def work() -> list[str]:
+        settings = settings_of()
+        # A usage error does not wait for the web.
+        from rocketmq_reindex.jobs.browsing.server import serve
+
+        with failures_as_errors("STORE"):
+            served = serve(settings)
+        result.serve(served, [store.name for store in settings.stores])
+        if interrupts is None:
+            return [result.url]
+        try:
+            with interrupts:
+                with Output():
+                    print("\n".join(result.lines()), flush=True)
+                served.wait()
+        finally:
+            result.stop()
+        return []
+
+    return _run_here(result, work, interrupts, "STORE")

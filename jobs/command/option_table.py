@@ -45,6 +45,7 @@ OPTIONS: Final = _of(
          shown="the build's folder, or the store that was verified", nargs="", type=o.on_disk("--store", "folder"))
     .but("trace", help="store folder or URI to look in; of several each has a name (repeatable)", metavar="NAME=STORE",
          group=INPUT, nargs="append", dest="stores", conf="", required=True),
+    stores=Option("stores to look into: folders or URIs; of several each has a name", "NAME=STORE", nargs="+"),
     files=Option("files of a store", "FILE", nargs="+",
         text="a segment, ConsumeQueue file, batch ConsumeQueue file, IndexFile, checkpoint or timer file; a path or URI"),
     source=Option("what a build wrote (with its reindex.json), or the file of verify --report", "DIR",
@@ -56,8 +57,8 @@ OPTIONS: Final = _of(
     INPUT,
     commitlog=Option("folder of segments, instead of STORE/commitlog (repeatable)", "DIR", nargs="append", dest="commitlogs",
         conf="storePathCommitLog")
-    .but("info query preflight consumers export replay", help="folder of segments; repeat it for a log spread over several",
-        shown="STORE/commitlog")
+    .but("info query preflight consumers export replay browse", shown="STORE/commitlog",
+        help="folder of segments; repeat it for a log spread over several")
     .but("fetch", help="where the broker's log lies, if not in DIR/commitlog of --to; repeat it for more folders"),
     broker_conf=Option("take sizes, folders, delay levels and LMQ from a broker.conf; options given here win", "FILE")
     .but("query", help="take sizes and folders from a broker.conf; options given here win")
@@ -274,6 +275,7 @@ OPTIONS: Final = _of(
         text="Spark master, where no session is there yet; of engine ``local``, how many processes"),
     range_size=Option("one task reads at most this many bytes of a segment", "BYTES", int, 0, "by the plan"),
     threads=Option("number of files fetched at once", "N", int, 8),
+    port=Option("port of 127.0.0.1 on which the pages are; 0 takes one that is free", "N", int, 8380),
     work=Option("folder for index items during the run; on a cluster one that all executors share", "DIR",
         shown="a temporary one"),
 ) | _of(
@@ -333,6 +335,7 @@ COMMANDS: Final = {
     "repair": f"store out to_plain replica extend majority link tombstones include_broken explain {_BESIDES} {_RUN} {_WATCH}",
     "fetch": "build to topics threads keep commitlog partial allow_empty other_log dry_run json",
     "report": "source out store summary",
+    "browse": "stores port commitlog delay_levels",
 }
 """the options of each command, in the order of ``--help``"""
 TIMERS: Final = {

@@ -125,6 +125,14 @@ ABOUT: Final = {
         "One HTML page, complete in itself, about what a build wrote or a verify found.",
         ("rmq-reindex report /data/rebuilt --out report.html",),
     ),
+    "browse": About(
+        "Show stores in a browser, on 127.0.0.1 alone and until ctrl-C. Without a broker; stores are only read.",
+        (
+            "rmq-reindex browse /data/store",
+            "rmq-reindex browse a=/data/broker-a b=/data/broker-b --port 9000",
+        ),
+        (1, 2),
+    ),
 }
 
 

@@ -25,21 +25,36 @@ class ChartBar(NamedTuple):
     bad: float = 0.0
 
 
-def bars(rows: Sequence[ChartBar], colour: str = "c0", full: float = 0) -> str:
+def bars(rows: Sequence[ChartBar], colour: str = "c0", full: float = 0, *, inline: bool = True) -> str:
     """Return a line for each bar; one of ``full``, or else the longest, is as wide as can be. Names are shown as they are:
-    escape controls before."""
+    escape controls before. Without ``inline`` their widths are classes of BAR_CLASSES: a page may forbid styles in elements."""
     largest = full or max((row.value for row in rows), default=0) or 1
     name, width = max(len(row.name) for row in rows), max(len(row.text) for row in rows)
     long = " long" if name > LONG_NAME or name + width > LONG_LINE else " tight" if name + width > LONG_ON_A_PHONE else ""
     lines = []
     for row in rows:
         parts = ((row.value - row.bad, colour), (row.bad, "bad"))
-        drawn = "".join(
-            f'<i style="--share:{size / largest:.4g};background:var(--{tone})"></i>' for size, tone in parts if size > 0
-        )
+        drawn = "".join(_bar(size / largest, tone, inline) for size, tone in parts if size > 0)
         lines.append(f"{_name(row.name)}<div>{drawn}<b>{html(row.text)}</b></div>")
     # The longest value, in the width of digits, has its room beside the longest bar.
-    return f'<div class="bars{long}" style="--text:{width + 2}ch">{"".join(lines)}</div>'
+    room = f'" style="--text:{width + 2}ch' if inline else f" text-{min(width + 2, TEXT_WIDTHS)}"
+    return f'<div class="bars{long}{room}">{"".join(lines)}</div>'
+
+
+SHARES: Final = 200
+TEXT_WIDTHS: Final = 60
+BAR_CLASSES: Final = (
+    "".join(f".share-{k} {{ --share: {k / SHARES:g} }}\n" for k in range(SHARES + 1))
+    + "".join(f".text-{k} {{ --text: {k}ch }}\n" for k in range(2, TEXT_WIDTHS + 1))
+    + "".join(f".bars i.{tone} {{ background: var(--{tone}) }}\n" for tone in (*(f"c{k}" for k in range(8)), "bad"))
+)
+"""the part of a stylesheet that bars need which are not ``inline``"""
+
+
+def _bar(share: float, tone: str, inline: bool) -> str:
+    if inline:
+        return f'<i style="--share:{share:.4g};background:var(--{tone})"></i>'
+    return f'<i class="{tone} share-{min(SHARES, max(1, round(share * SHARES)))}"></i>'
 
 
 def legend(names: Sequence[str]) -> str:

@@ -66,7 +66,7 @@ def trace_settings(given: Mapping[str, Any]) -> Trace:
         raise UsageError("rmq-reindex trace: name a store: --store STORE, or --store NAME=STORE for each of several")
     if commitlogs and len(named) > 1:
         raise UsageError("rmq-reindex trace: --commitlog goes with one --store")
-    stores = [_store(text, commitlogs) for text in named]
+    stores = [store_named(text, commitlogs) for text in named]
     if len({store.name for store in stores}) < len(stores):
         raise UsageError("rmq-reindex trace: two stores have one name: give each its own, as --store a=STORE")
     levels = values.pop("delay_levels", option_table.default_of("delay_levels"))
@@ -77,22 +77,23 @@ parse_trace: Final = options.reader("trace", trace_settings)
 """Return what the words behind ``trace`` ask for. Raises UsageError."""
 
 
-def _store(text: str, commitlogs: tuple[str, ...]) -> TracedStore:
+def store_named(text: str, commitlogs: tuple[str, ...], option: str = "--store ") -> TracedStore:
+    """Return the store that NAME=STORE, or STORE alone, stands for. ``option`` begins the line of a UsageError."""
     name, equals, path = text.partition("=")
     if not equals or "/" in name:
         # A path may hold an equals sign.
         path = text
         name = files.base(text.rstrip("/")) or "store"
     if not path or not name:
-        raise UsageError(f"--store {escape(text)}: give NAME=STORE, or STORE alone")
-    return TracedStore(name, _place(path), commitlogs)
+        raise UsageError(f"{option}{escape(text)}: give NAME=STORE, or STORE alone")
+    return TracedStore(name, _place(path, option), commitlogs)
 
 
-def _place(path: str) -> str:
+def _place(path: str, option: str = "--store ") -> str:
     try:
         return files.checked(files.plain(path))
     except InputError as error:
-        raise UsageError(f"--store {error}") from None
+        raise UsageError(f"{option}{error}") from None
 
 
 def _checked(trace: Trace) -> Trace:

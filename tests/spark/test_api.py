@@ -31,6 +31,7 @@ FUNCTIONS = (
     "export",
     "import_messages",
     "replay",
+    "browse",
 )
 """in an order in which each finds what it needs"""
 

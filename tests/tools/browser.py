@@ -25,7 +25,7 @@ addEventListener("load", () => {
     width: innerWidth, scroll: document.documentElement.scrollWidth, dark: matchMedia("(prefers-color-scheme: dark)").matches,
     paper: colour(document.body, "backgroundColor"), ink: colour(document.body, "color"),
     card: colour(document.querySelector("section"), "backgroundColor"),
-    muted: colour(document.querySelector("figcaption, dt, .note"), "color"),
+    muted: colour(document.querySelector("figcaption, dt, .note, .sub"), "color"),
     svgs: all.map(r => [r.width, r.height]), columns: new Set(cards.map(r => Math.round(r.left))).size,
     outside: [...document.querySelectorAll("section, svg, dl, h1, .bars, .legend, .bars div, .bars b")].filter(
       e => !inside(e)).length,

@@ -43,6 +43,7 @@ COMMANDS = {
     "fetch": Command(rr.fetch, parser_of("fetch"), "build"),
     "info": Command(rr.info, parser_of("info"), "store"),
     "preflight": Command(rr.preflight, parser_of("preflight"), "store"),
+    "browse": Command(rr.browse, parser_of("browse"), "stores"),
 }
 NAMES = {"inspect": {"files": "file"}}
 """arguments that the function calls otherwise: it takes one file"""
@@ -64,6 +65,7 @@ DEFAULTS: dict[str, tuple[str, ...]] = {
     "report": ("out",),
     "fetch": ("threads", "keep"),
     "preflight": ("broker_version", "count_limit"),
+    "browse": ("port", "delay_levels"),
 }
 """options with a default that the docstring names"""
 

@@ -1,0 +1,1 @@
+"""Stores in the browser: pages that show what lies in them, on loopback alone."""

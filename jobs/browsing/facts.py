@@ -1,0 +1,356 @@
+"""What the pages show of a store, as plain values: the same that ``info`` and ``query`` say, and what lies around it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from rocketmq_reindex import files
+from rocketmq_reindex.jobs.describing.look import InfoResult, StoreLook
+from rocketmq_reindex.jobs.querying import answer, shown
+from rocketmq_reindex.jobs.querying.options import Query, parse_query
+from rocketmq_reindex.jobs.querying.search import Search
+from rocketmq_reindex.jobs.store.contents import BLOCK, FILLER, IndexFiles, StoreLog
+from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors
+from rocketmq_reindex.jobs.store.lock import read_times
+from rocketmq_reindex.jobs.store.queue import ServedMessage, StoreQueue
+from rocketmq_reindex.jobs.store.settings import StoreSettings
+from rocketmq_reindex.jobs.tracing.timeline import TracedStore
+from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format.queue.lookup import EMPTY, MISSING, PRE_BLANK, UNIT, Unit
+from rocketmq_reindex.storage_format.record import meaning
+from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.showing import escape, redacted, shell
+from rocketmq_reindex.udfs.times import show_time
+
+ROWS: Final = 50
+"""rows of a page"""
+FOUND_MAX: Final = 100
+"""messages that a search shows"""
+FILES_SHOWN: Final = 20
+LOOKED_AT: Final = 20_000
+"""positions without a unit that one page passes at most: a hostile file's name makes a gap of any length"""
+BODY_SHOWN: Final = 64 << 10
+HEX_SHOWN: Final = 1 << 10
+BODY_MAX: Final = 64 << 20
+"""bytes of a body that is handed out whole"""
+LOST_TAG: Final = "__LOST__"
+"""the tag of a tombstone, as ``repair`` writes it"""
+Facts = dict[str, Any]
+
+
+@contextlib.contextmanager
+def looking(store: TracedStore, warnings: list[str]) -> Iterator[tuple[Search, Notes]]:
+    """Yield a search of a store; ``warnings`` gets what it notes. Raises InputError."""
+    notes = Notes(warnings.append, warnings.append)
+    with failures_as_errors("STORE"), Search(store.path, store.roots, notes) as search:
+        yield search, notes
+        notes.close()
+
+
+def command(name: str, store: TracedStore, words: Sequence[str] = ()) -> str:
+    """Return the command line that says the same, without passwords."""
+    return shell(["rmq-reindex", name, redacted(store.path), *words, *map(redacted, _roots(store))])
+
+
+def _roots(store: TracedStore) -> list[str]:
+    return [word for root in store.commitlogs for word in ("--commitlog", root)]
+
+
+# --------------------------------------------------------------------------------------------------------------------- overview
+
+
+def overview(store: TracedStore) -> Facts:
+    """Return what ``info`` says of a store, and its newest segments, IndexFiles and checkpoint. Raises InputError."""
+    result = InfoResult()
+    with failures_as_errors("STORE"):
+        StoreLook(StoreSettings(store.path, commitlogs=store.commitlogs), result).run()
+        found = {name: value for name, value in result.to_dict().items() if name not in ("seconds", "exit", "error")}
+        return {
+            "info": found,
+            "segments": _segments(store),
+            "indexFiles": _index_files(store),
+            "checkpoint": _checkpoint(store),
+            "command": command("info", store),
+        }
+
+
+def _segments(store: TracedStore) -> list[Facts]:
+    with contextlib.closing(StoreLog(store.roots, Notes.silent())) as log:
+        rows = []
+        for segment in log.segments[-FILES_SHOWN:]:
+            first = log.message(segment.start)
+            is_record = isinstance(first, Message)
+            rows.append({
+                "file": escape(files.base(segment.path)), "bytes": segment.size, "firstOffset": segment.start,
+                "firstRecord": first.phy_offset if isinstance(first, Message) else None,
+                "firstTime": show_time(first.store_time) if isinstance(first, Message) else None,
+                "wrong": None if is_record else first,
+            })  # fmt: skip
+        return rows
+
+
+def _index_files(store: TracedStore) -> list[Facts]:
+    notes, rows = Notes.silent(), []
+    with contextlib.closing(IndexFiles(files.join(store.path, layouts.INDEX), None, notes, newest=FILES_SHOWN)) as index:
+        for file in index.files:
+            with contextlib.suppress(OSError, ValueError):
+                header, sizes = file.header, file.sizes
+                rows.append({
+                    "file": escape(files.base(file.path)), "bytes": file.pages.size, "items": max(0, header.index_count - 1),
+                    "room": None if sizes is None else sizes.items - 1, "slotsUsed": header.slot_count,
+                    "slots": None if sizes is None else sizes.slots, "firstOffset": header.begin_place,
+                    "lastOffset": header.end_place, "firstTime": show_time(header.begin_time),
+                    "lastTime": show_time(header.end_time),
+                })  # fmt: skip
+    return rows
+
+
+def _checkpoint(store: TracedStore) -> list[Facts] | None:
+    """Return the fields of the checkpoint, each with what it says; None where there is none that can be read."""
+    path = files.join(store.path, layouts.CHECKPOINT)
+    try:
+        if files.entry_of(path).kind != files.FILE:
+            return None
+        told = read_times(path)
+    except (OSError, ValueError):
+        return None
+
+    def row(name: str, value: int, says: str, of_none: str) -> Facts:
+        return {"field": name, "value": value, "text": says if value else of_none}
+
+    return [
+        row("physicMsgTimestamp", told.physic, f"the log is on disk up to {show_time(told.physic)}", "says nothing of the log"),
+        row("logicsMsgTimestamp", told.logics, f"the queues are on disk up to {show_time(told.logics)}",
+            "says nothing of the queues"),
+        row("indexMsgTimestamp", told.index, f"full IndexFiles are on disk up to {show_time(told.index)}",
+            "says nothing of the index"),
+        row("masterFlushedOffset", told.master_flushed, f"the master had flushed up to {told.master_flushed}", "not set"),
+        row("confirmPhyOffset", told.confirm_offset, f"the last good record begins at {told.confirm_offset}", "not set"),
+        row("logicsPhysicalOffset", told.logics_offset, f"the last one with a unit begins at {told.logics_offset}", "not set"),
+    ]  # fmt: skip
+
+
+# ----------------------------------------------------------------------------------------------------------------------- queues
+
+
+def topics(store: TracedStore, first: str) -> Facts:
+    """Return the topics from a name on, in order of their names. Raises InputError."""
+    warnings = list[str]()
+    with looking(store, warnings) as (search, _):
+        names = search.queues.topics()
+        at = bisect_left(names, first)
+        shown_names = names[at : at + ROWS]
+        rows = [{"topic": n, "kind": meaning.kind_of(n), "queues": len(search.queues.ids(n))} for n in shown_names]
+        unread = [search.queues.unread] if search.queues.unread else []
+    return {
+        "topics": rows, "count": len(names), "next": names[at + ROWS] if at + ROWS < len(names) else None,
+        "previous": names[max(0, at - ROWS)] if at > 0 else None, "warnings": unread + warnings,
+        "command": command("info", store, ["--json"]),
+    }  # fmt: skip
+
+
+def queues(store: TracedStore, topic: str, first: int) -> Facts:
+    """Return the queues of a topic from a number on, with the offsets that they hold. Raises InputError."""
+    warnings, rows = list[str](), list[Facts]()
+    with looking(store, warnings) as (search, notes):
+        ids = search.queues.ids(topic)
+        at = bisect_left(ids, first)
+        for number in ids[at : at + ROWS]:
+            queue = search.queues.open(topic, number, search.log, notes)
+            if queue is None:
+                rows.append({"queue": number, "first": None, "end": None, "lastTime": None, "part": None})
+                continue
+            with contextlib.closing(queue):
+                span, last = queue.span(), queue.last_unit()
+                message = None if last is None else search.log.message(last.phy_offset)
+                rows.append({
+                    "queue": number, "first": span.first if span else None, "end": span.end if span else None,
+                    "lastTime": show_time(message.store_time) if isinstance(message, Message) else None,
+                    "part": escape(queue.part),
+                })  # fmt: skip
+        if not ids:
+            search.say_what_is_unknown(topic, None, None)
+    return {
+        "topic": topic, "kind": meaning.kind_of(topic), "queues": rows, "count": len(ids),
+        "next": ids[at + ROWS] if at + ROWS < len(ids) else None, "previous": ids[max(0, at - ROWS)] if at > 0 else None,
+        "warnings": warnings, "command": command("info", store, ["--json"]),
+    }  # fmt: skip
+
+
+def units(store: TracedStore, topic: str, number: int, first: int | None, time: int | None) -> Facts:
+    """Return the units of a queue from an offset on, or from the first record stored at ``time`` or later (milliseconds).
+
+    Positions without a unit are rows, too, a run of one kind is one row. Raises InputError for a queue without files.
+    """
+    warnings = list[str]()
+    with looking(store, warnings) as (search, _):
+        queue = search.queue(topic, number)
+        held = queue.units
+        begin, end = held.begin, held.end
+        if time is not None:
+            at = queue.position_at_time(time, False)
+        else:
+            at = begin if first is None else max(begin, held.find(first))
+        rows, behind = _rows(queue, (topic, number), search.log, at)
+        span = queue.span()
+        previous = max(begin, min(at, end) - ROWS)
+        offset = rows[0]["offset"] if rows else first or 0
+        found = {
+            "topic": topic, "queue": number, "kind": meaning.kind_of(topic), "first": span.first if span else None,
+            "end": span.end if span else None, "units": rows, "next": _offset(held.at(behind)) if behind < end else None,
+            "previous": _offset(held.at(previous)) if at > begin else None,
+        }  # fmt: skip
+    words = ["--topic", topic, "--queue", str(number), "--offset", str(offset), "--max", str(ROWS), "--json"]
+    return found | {"warnings": warnings, "command": command("query", store, words)}
+
+
+def _offset(unit: Unit) -> int:
+    """Return the queue offset of a unit; the position of one that is not there, which is the same but for batches."""
+    return unit.base if unit.kind == UNIT else unit.position
+
+
+def _rows(queue: StoreQueue, name: tuple[str, int], log: StoreLog, position: int) -> tuple[list[Facts], int]:
+    """Return the rows of a page from a position on, and the position behind them."""
+    rows, end, looked = list[Facts](), queue.units.end, 0
+    while position < end and len(rows) < ROWS and looked < LOOKED_AT:
+        unit = queue.units.at(position)
+        if unit.kind == UNIT:
+            rows.append(_row(unit, log, name))
+            position += 1
+            continue
+        stop = position
+        while stop < end and looked < LOOKED_AT and queue.units.at(stop).kind == unit.kind:
+            stop, looked = min(end, queue.units.behind_gap(stop)), looked + 1
+        text = _WITHOUT.get(unit.kind, "what stands there is no unit")
+        rows.append({"what": "gap", "offset": position, "last": stop - 1, "text": text})
+        position = stop
+    return rows, position
+
+
+_WITHOUT: Final = {
+    PRE_BLANK: "stands before the queue's first message (pre-blank)",
+    EMPTY: "has no unit (zeros stand there)",
+    MISSING: "lies in a part of the queue that is missing",
+}
+
+
+def _row(unit: Unit, log: StoreLog, queue: tuple[str, int]) -> Facts:
+    message = log.message(unit.phy_offset)
+    row: Facts = {
+        "what": "message", "offset": unit.base, "last": unit.base + unit.messages - 1, "physicalOffset": unit.phy_offset,
+        "size": unit.size, "tagsCode": unit.tags_code, "storeTime": None, "keys": [], "tags": None, "uniqueKey": None,
+    }  # fmt: skip
+    if isinstance(message, str):
+        return row | {"what": "no record", "text": message}
+    text = ""
+    # A light queue is not the one that its records name.
+    if message.queue_offset > unit.base and (message.topic, message.queue_id) == queue and unit.messages == 1:
+        row["what"], text = "fill", f"repeats the message at {message.queue_offset}: none has this offset"
+    elif message.tags == LOST_TAG:
+        row["what"], text = "tombstone", "stands for a message that is lost: a repair put it there"
+    elif message.queue_offset != unit.base and unit.messages == 1:
+        text = f"the record says {escape(message.topic)}/{message.queue_id} at {message.queue_offset}"
+    if message.size != unit.size:
+        text += f"{'; ' if text else ''}the record has {message.size} bytes"
+    return row | {
+        "storeTime": show_time(message.store_time), "keys": message.keys, "tags": message.tags,
+        "uniqueKey": message.unique_key, "text": text,
+    }  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------------------------- messages
+
+
+def search(store: TracedStore, words: Sequence[str], delay_levels: str) -> Facts:
+    """Return what ``query`` finds for these words; of very many messages the newest. Raises UsageError and InputError."""
+    asked = parse_query([store.path, *words, *_roots(store), "--delay-levels", delay_levels])
+    warnings, several = list[str](), asked.key is not None
+    with looking(store, warnings) as (found, notes):
+        more = replace(asked, max=FOUND_MAX + 1 if several else None, body="text", body_max=BLOCK)
+        rows = [answer.row_of(served, found.log, more, notes) for served in answer.answer(more, found)]
+    cut = len(rows) > FOUND_MAX
+    told = [*words, *(["--max", str(FOUND_MAX)] if cut else [])]
+    return {
+        "store": store.name, "messages": rows[-FOUND_MAX:], "more": cut, "unread": bool(notes.lost and not rows),
+        "warnings": warnings, "command": command("query", store, told),
+    }  # fmt: skip
+
+
+def message(store: TracedStore, words: Sequence[str], delay_levels: str) -> Facts:
+    """Return a message and what lies around it; ``message`` is None where there is none, and ``warnings`` say why.
+
+    ``words`` are those of ``query`` for one message: ``--physical``, or ``--topic``, ``--queue`` and ``--offset``.
+    """
+    asked = parse_query([store.path, *words, *_roots(store), "--delay-levels", delay_levels, "--body-max", str(BODY_SHOWN)])
+    warnings = list[str]()
+    with looking(store, warnings) as (found, notes):
+        served = next(iter(answer.answer(asked, found)), None)
+        told: Facts = {"store": store.name, "warnings": warnings, "command": command("query", store, words), "message": None}
+        if served is not None:
+            record = served.message
+            body = shown.read_body(record, found.log, BODY_SHOWN, Notes.silent())
+            told |= {
+                "message": answer.row_of(served, found.log, asked, notes),
+                "json": _as_json(body), "hex": body.data[:HEX_SHOWN].hex(), "bytesShown": len(body.data), "whole": body.whole,
+                "inLog": _in_log(found.log, record), "inQueue": _in_queue(found, served, asked, notes),
+            }  # fmt: skip
+    return told
+
+
+def _as_json(body: shown.Body) -> str | None:
+    """Return a whole body that is a JSON object or list, laid out; None for others."""
+    how, value = shown.body_value(body.data, "json") if body.whole else ("hex", None)
+    return json.dumps(value, indent=2, ensure_ascii=False) if how == "json" and isinstance(value, dict | list) else None
+
+
+def _in_log(log: StoreLog, record: Message) -> Facts:
+    """Return the offsets of the records before and behind one; None where none is found."""
+    before = log.around(record.phy_offset - 1) if record.phy_offset > log.start else None
+    at = record.phy_offset + record.size
+    behind = log.message(at)
+    if behind == FILLER:
+        start = next((segment.start for segment in log.segments if segment.start > at), None)
+        behind = "" if start is None else log.message(start)
+    return {
+        "previous": None if before is None else before.phy_offset,
+        "next": behind.phy_offset if isinstance(behind, Message) else None,
+    }
+
+
+def _in_queue(found: Search, served: ServedMessage, asked: Query, notes: Notes) -> Facts:
+    """Return whether the queue leads to a message, and the offsets before and behind it that have a unit."""
+    record = served.message
+    offset = record.queue_offset if served.queue_offset is None else served.queue_offset
+    # A light queue is not the one that its records name.
+    topic, number = (record.topic, record.queue_id) if asked.queue is None else (asked.topic or record.topic, asked.queue)
+    facts: Facts = {
+        "topic": topic, "queue": number, "queueOffset": offset, "leadsHere": None, "previous": None, "next": None,
+    }  # fmt: skip
+    queue = found.queues.open(topic, number, found.log, notes)
+    if queue is None:
+        return facts
+    with contextlib.closing(queue):
+        held = queue.units
+        at = held.find(offset)
+        here = held.at(at)
+        facts["leadsHere"] = here.kind == UNIT and here.phy_offset == record.phy_offset
+        for name, step in (("previous", at - 1), ("next", at + 1)):
+            unit = held.at(step) if held.begin <= step < held.end else None
+            facts[name] = unit.base if unit is not None and unit.kind == UNIT else None
+    return facts
+
+
+def whole_body(store: TracedStore, phy_offset: int) -> bytes | str:
+    """Return the whole body of the message at an offset of the log, unpacked, or why it cannot be had. Raises InputError."""
+    warnings = list[str]()
+    with looking(store, warnings) as (found, notes):
+        record = found.log.message(phy_offset)
+        if isinstance(record, str):
+            return f"offset {phy_offset}: {record}"
+        body = shown.read_body(record, found.log, BODY_MAX, notes)
+    return body.data if body.whole else body.fault or f"the body has more than {BODY_MAX:,} bytes"

@@ -1,0 +1,108 @@
+"""Who may see the pages: the owner of the token, from this machine, by asking alone. Everybody else gets a short refusal.
+
+A page of somebody else in the same browser can send requests to 127.0.0.1, and by DNS rebinding under a name of its own. It
+knows neither token nor cookie, its name is not this host's, and it may not read or frame what it gets.
+"""
+
+import re
+import secrets
+from typing import Final
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+TARGET_MAX: Final = 8192
+"""bytes of path and query: two of the longest topics and a key, percent-encoded, have room"""
+METHODS: Final = ("GET", "HEAD")
+POLICY: Final = (
+    "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; object-src 'none'"
+)
+HEADERS: Final = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "x-robots-tag": "noindex",
+}
+"""of every answer; a page that sets one of them itself keeps it"""
+_HOST: Final = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?", re.IGNORECASE)
+"""Any port: ``ssh -L`` may have another one on its side."""
+
+
+class Guard:
+    """Lets requests with the token, or with its cookie, through to ``app``, and gives each answer its headers.
+
+    The token comes in the first address, and is taken out of it at once. The cookie has another secret, and a name with the
+    port: cookies of one host are shared by all its ports.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+        self._app, self._token, self._session = app, token, secrets.token_urlsafe(32)
+        self._cookie = f"rmq-reindex-{port}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request (ASGI)."""
+        if scope["type"] != "http":
+            # No page opens a socket; there is no lifespan.
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                _add_headers(message)
+            await send(message)
+
+        answer = self._answer(scope)
+        await (self._app if answer is None else answer)(scope, receive, with_headers)
+
+    def _answer(self, scope: Scope) -> Response | None:
+        """Return what is answered in place of a page; None where the page may be seen."""
+        headers = Headers(scope=scope)
+        if not _HOST.fullmatch(headers.get("host", "")):
+            return _refused(403, "this host is named 127.0.0.1 or localhost")
+        origin = headers.get("origin")
+        foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate"
+        if foreign or (origin is not None and origin != f"http://{headers['host']}"):
+            return _refused(403, "another site's page asks")
+        if scope["method"] not in METHODS:
+            return _refused(405, "nothing can be changed here", {"allow": ", ".join(METHODS)})
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > TARGET_MAX:
+            return _refused(414, f"the address is longer than {TARGET_MAX} bytes")
+        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+            return _refused(413, "a question has no body", {"connection": "close"})
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        if given and scope["path"] == "/":
+            return self._let_in(given)
+        cookie = cookie_parser(headers.get("cookie", "")).get(self._cookie, "")
+        kind, _, bearer = headers.get("authorization", "").partition(" ")
+        if _same(cookie, self._session) or (kind.lower() == "bearer" and _same(bearer.strip(), self._token)):
+            return None
+        return _refused(403, "open the address that rmq-reindex browse has printed: it has the token")
+
+    def _let_in(self, given: list[str]) -> Response:
+        if len(given) != 1 or not _same(given[0], self._token):
+            return _refused(403, "the token is another one: open the address that rmq-reindex browse has printed")
+        response = RedirectResponse("/", 303)
+        response.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
+        return response
+
+
+def _same(given: str, secret: str) -> bool:
+    return secrets.compare_digest(given.encode("utf-8", "surrogateescape"), secret.encode())
+
+
+def _refused(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
+    return PlainTextResponse(f"refused: {why}\n", status, headers)
+
+
+def _add_headers(message: Message) -> None:
+    there = {name.lower() for name, _ in message["headers"]}
+    more = [(name.encode(), value.encode()) for name, value in HEADERS.items() if name.encode() not in there]
+    message["headers"] = [*message["headers"], *more]

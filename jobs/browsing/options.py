@@ -1,0 +1,102 @@
+"""The options of ``rmq-reindex browse``, and what it returns while its pages are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, Protocol
+
+from rocketmq_reindex import files
+from rocketmq_reindex.jobs.command import option, option_table, options
+from rocketmq_reindex.jobs.command.results import Result
+from rocketmq_reindex.jobs.tracing.timeline import TracedStore, store_named
+from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.showing import escape
+
+PORT_MAX: Final = 65535
+
+
+class BrowseSettings(NamedTuple):
+    """Which stores are shown, and on which port. All places are absolute."""
+
+    stores: tuple[TracedStore, ...]
+    port: int = option_table.default_of("port", "browse")
+    delay_levels: str = option_table.default_of("delay_levels", "browse")
+    delays: tuple[int, ...] = ()
+    """milliseconds of each delay level, from 1 on"""
+
+
+def browse_settings(given: Mapping[str, Any]) -> BrowseSettings:
+    """Return what options ask for, by the parser's names. Raises UsageError."""
+
+    def refuse(what: str) -> UsageError:
+        return UsageError(f"rmq-reindex browse: {what}: see --help")
+
+    values = dict(given)
+    named = list(values.pop("stores", ()))
+    commitlogs = tuple(files.absolute(files.plain(path)) for path in values.pop("commitlogs", ()))
+    if commitlogs and len(named) > 1:
+        raise refuse("--commitlog goes with one store")
+    stores = tuple(store_named(text, commitlogs, "") for text in named)
+    names = [store.name for store in stores]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise refuse(f"two stores have the name {escape(twice)}: give each its own, as a={escape(stores[0].path)}")
+    settings = BrowseSettings(tuple(replace(store, path=files.absolute(store.path)) for store in stores), **values)
+    if not 0 <= settings.port <= PORT_MAX:
+        raise refuse(f"--port {settings.port} is none: take 0 to {PORT_MAX}")
+    return settings._replace(delays=option.parse_delay_levels(settings.delay_levels))
+
+
+parse_browse: Final = options.reader("browse", browse_settings)
+"""Return what the words behind ``browse`` ask for. Raises UsageError."""
+
+
+class Serving(Protocol):
+    """What serves the pages."""
+
+    url: str
+    """the first address, with the token that lets a browser in"""
+    port: int
+
+    def stop(self) -> None:
+        """End it."""
+
+
+@dataclass(repr=False)
+class BrowseResult(Result):
+    """Pages of stores, served by threads of this process until ``stop``, or until the process ends."""
+
+    exit: int = 0
+    error: str | None = None
+    url: str = ""
+    """the address to open: it has the token"""
+    port: int = 0
+    stores: list[str] = field(default_factory=list)
+    """names of the stores"""
+
+    def serve(self, serving: Serving, stores: list[str]) -> None:
+        """Take over what serves the pages."""
+        object.__setattr__(self, "_serving", serving)
+        self.url, self.port, self.stores = serving.url, serving.port, stores
+
+    def lines(self) -> list[str]:
+        """Return what the command prints once the pages are there."""
+        return [
+            f"browse   {self.url}",
+            f"         on this host alone, until ctrl-C; from another: ssh -L {self.port}:127.0.0.1:{self.port} THIS-HOST",
+        ]
+
+    def stop(self) -> None:
+        """End the pages; also more than once."""
+        serving: Serving | None = getattr(self, "_serving", None)
+        if serving is not None:
+            serving.stop()
+
+    def __enter__(self) -> BrowseResult:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _facts(self) -> dict[str, str]:
+        return {"pages": self.url, "stores": ", ".join(map(escape, self.stores))}

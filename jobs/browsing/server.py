@@ -1,0 +1,104 @@
+"""Serve the pages of stores on 127.0.0.1, by threads of this process: no other interface can be asked for."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import secrets
+import socket
+import threading
+from typing import Final
+
+from rocketmq_reindex.jobs.browsing.options import BrowseSettings
+from rocketmq_reindex.jobs.querying.search import Search
+from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.showing import reason
+
+HOST: Final = "127.0.0.1"
+_MISSING: Final = "pages are served with starlette, jinja2 and uvicorn"
+_INSTALL: Final = "pip install 'rocketmq-reindex[browse]'"
+_STARTED_IN: Final = 20.0
+"""seconds"""
+_ENDED_IN: Final = 3.0
+CONNECTIONS_MAX: Final = 64
+HEAD_MAX: Final = 32 << 10
+"""bytes of a request's first line and headers"""
+
+
+class Served:
+    """Pages that are served. ``url`` has the token."""
+
+    def __init__(self, settings: BrowseSettings, listening: socket.socket) -> None:
+        import uvicorn
+
+        from rocketmq_reindex.jobs.browsing.guard import Guard
+        from rocketmq_reindex.jobs.browsing.pages import application
+
+        token = secrets.token_urlsafe(32)
+        self.port = int(listening.getsockname()[1])
+        self.url = f"http://{HOST}:{self.port}/?token={token}"
+        config = uvicorn.Config(
+            Guard(application(settings), token, self.port), log_config=None, log_level="error", access_log=False, ws="none",
+            http="h11", loop="asyncio", lifespan="off", proxy_headers=False, server_header=False,
+            limit_concurrency=CONNECTIONS_MAX, h11_max_incomplete_event_size=HEAD_MAX, timeout_graceful_shutdown=1,
+        )  # fmt: skip
+        self._server, self._listening = uvicorn.Server(config), listening
+        self._thread = threading.Thread(target=self._run, name="browse", daemon=True)
+
+    def start(self) -> None:
+        """Begin. A connection waits in the socket's queue until the first one is taken."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        # Not in the first thread: there uvicorn would put up handlers of its own for signals.
+        self._server.run([self._listening])
+
+    def wait(self) -> None:
+        """Return once the pages are no longer there. A signal's exception comes through."""
+        while self._thread.is_alive():
+            self._thread.join(_STARTED_IN)
+
+    def stop(self) -> None:
+        """End the pages: who still reads one has a second."""
+        self._server.should_exit = True
+        self._thread.join(_ENDED_IN)
+        self._listening.close()
+
+
+def serve(settings: BrowseSettings) -> Served:
+    """Begin to serve, and return what does.
+
+    Raises InputError where a store is none, where the port is taken, and where the extra is not installed.
+    """
+    try:
+        for package in ("starlette", "jinja2", "uvicorn"):
+            importlib.import_module(package)
+    except ImportError as error:
+        raise InputError(f"{_MISSING}, and {error.name} is not here: {_INSTALL}") from None
+    for store in settings.stores:
+        with failures_as_errors("STORE"), Search(store.path, store.roots, Notes.silent()):
+            pass
+    listening = _listen(settings.port)
+    try:
+        served = Served(settings, listening)
+    except BaseException:
+        listening.close()
+        raise
+    served.start()
+    return served
+
+
+def _listen(port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # A port whose last connections are still being closed may be taken.
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port))
+        listening.listen(CONNECTIONS_MAX)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise InputError(f"--port {port}: is taken on {HOST}: name another, or 0 for a free one") from None
+        raise InputError(f"--port {port}: {reason(error)}: name another, or 0 for a free one") from None
+    return listening

@@ -1,0 +1,242 @@
+"""The templates of the pages, and what their stylesheet has beside that of ``report``. They need no script.
+
+Each ``{{ }}`` is escaped twice: control characters, marks of direction and the like become visible (``pages.finalize``), then
+what HTML takes for itself (autoescape). What a template calls by ``ui`` is a macro.
+"""
+
+from typing import Final
+
+STYLE: Final = """
+a { color: var(--c0) } a:focus-visible, input:focus-visible, select:focus-visible, button:focus-visible, summary:focus-visible {
+  outline: 2px solid var(--c0); outline-offset: 2px }
+@media (prefers-color-scheme: light) { a { color: #235d86 } }
+.skip { position: absolute; left: -99rem } .skip:focus { left: 1rem; top: .5rem; background: var(--card); padding: .4rem .8rem }
+nav ul { list-style: none; margin: 0 0 1rem; padding: 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem }
+nav li { overflow-wrap: anywhere } nav [aria-current] { color: var(--ink); font-weight: 600; text-decoration: none }
+h1 + section, .sub + form { margin-top: 1.25rem } .facts { margin-top: 1.25rem; --some: 2; --many: 4 }
+form { display: flex; flex-wrap: wrap; gap: .6rem .9rem; align-items: end; margin: 0 }
+form + form { margin-top: .9rem }
+label { display: grid; gap: .15rem; font-size: .85rem; color: var(--muted); min-width: 0 }
+input, select, button { font: inherit; color: var(--ink); background: var(--paper); border: 1px solid var(--muted);
+  border-radius: .35rem; padding: .3rem .5rem; max-width: 100%; min-width: 0 }
+button { background: var(--card); cursor: pointer } input.short { width: 9rem }
+.error { border-left: .35rem solid var(--bad) } .row-gap td, .row-wrong td { color: var(--muted) }
+.what { font-weight: 600 } .pages { display: flex; gap: 1.2rem; margin: .6rem 0 0 }
+pre.body { max-height: 30rem; overflow: auto; overflow-wrap: anywhere }
+td code { font-size: .8rem } th[scope=row] { font-weight: 500; padding-right: 1rem; overflow-wrap: anywhere; max-width: 18rem }
+.pairs td { width: 100% }
+"""
+
+_UI: Final = """
+{% macro warnings(texts) %}{% if texts %}<section><h2>Warnings</h2><ul class="note">
+{% for text in texts %}<li>{{ text }}</li>{% endfor %}</ul></section>{% endif %}{% endmacro %}
+{% macro same(command) %}{% if command %}<section><h2>The same on the command line</h2>
+<pre><code>{{ command }}</code></pre></section>{% endif %}{% endmacro %}
+{% macro turn(before, behind) %}{% if before or behind %}<p class="pages">
+{% if before %}<a rel="prev" href="{{ before }}">Before</a>{% endif %}
+{% if behind %}<a rel="next" href="{{ behind }}">Next</a>{% endif %}</p>{% endif %}{% endmacro %}
+{% macro num(value) %}<td class="num">{{ "-" if value is none else "{:,}".format(value) }}</td>{% endmacro %}
+{% macro offset(value) %}<td class="num">{{ "-" if value is none else value }}</td>{% endmacro %}
+{% macro opt(value) %}<td>{{ "-" if value is none else value }}</td>{% endmacro %}
+"""
+
+_BASE: Final = """{% import "ui" as ui with context %}<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{ title }} - rmq-reindex</title><link rel="stylesheet" href="/style.css"></head><body>
+<a class="skip" href="#main">To the content</a><main id="main">
+<nav aria-label="Pages"><ul><li><a href="/">Stores</a></li>
+{% if store %}<li><a href="{{ url("store", store=store) }}">{{ store }}</a></li>
+<li><a href="{{ url("topics", store=store) }}">Topics</a></li>{% endif %}
+<li><a href="{{ url("search", store=store) }}">Search</a></li></ul></nav>
+<h1>{{ title }}</h1><p class="sub">{{ sub }}{% if json %} &middot; <a href="{{ json }}">as JSON</a>{% endif %}</p>
+{% block content %}{% endblock %}</main></body></html>
+"""
+
+_ERROR: Final = """{% extends "base" %}{% block content %}
+<section class="error"><h2>{{ kind }}</h2><p>{{ text }}</p></section>{% endblock %}"""
+
+_STORES: Final = """{% extends "base" %}{% block content %}
+<section><h2>Stores</h2><div class="scroll"><table><thead><tr><th scope="col">store</th><th scope="col">place</th>
+<th scope="col">log</th><th scope="col">topics</th><th scope="col">messages</th><th scope="col">fits</th>
+<th scope="col">problems</th></tr></thead><tbody>
+{% for each in stores %}<tr><td><a href="{{ url("store", store=each.store) }}">{{ each.store }}</a></td><td>{{ each.place }}
+</td>
+{% if each.info %}{{ ui.opt(each.info.log.first_offset ~ " to " ~ each.info.log.end_offset) }}
+{{ ui.num(each.info.topics|length) }}{{ ui.num(each.info.messages) }}{{ ui.opt(each.info.fits.versions|join(" or ") or "-") }}
+{{ ui.num(each.info.problems|length) }}{% else %}<td colspan="5" class="bad">{{ each.error }}</td>{% endif %}</tr>
+{% endfor %}</tbody></table></div></section>{% endblock %}"""
+
+_STORE: Final = """{% extends "base" %}{% block content %}
+<section class="verdict {{ "bad" if info.problems else "good" }}"><h2>{{ info.next.why }}</h2>
+<ul class="steps">{% for each in info.next.commands %}<li><pre><code>{{ each }}</code></pre></li>{% endfor %}</ul></section>
+{% if info.problems %}<section><h2>Missing, stale or unread</h2><ul class="note">
+{% for text in info.problems %}<li>{{ text }}</li>{% endfor %}</ul></section>{% endif %}
+<dl class="facts"><div><dt>log</dt><dd>{{ size(info.log.bytes) }}</dd></div>
+<div><dt>offsets</dt><dd>{{ info.log.first_offset }} to {{ info.log.end_offset }}</dd></div>
+<div><dt>first stored</dt><dd>{{ info.log.first_time or "not known" }}</dd></div>
+<div><dt>last stored</dt><dd>{{ info.log.last_time or "not known" }}</dd></div>
+<div><dt>segments</dt><dd>{{ "{:,}".format(info.log.segments) }}</dd></div>
+<div><dt>topics, queues</dt><dd>{{ "{:,}, {:,}".format(info.topics|length, info.queues) }}</dd></div>
+<div><dt>{{ "messages in a sample" if info.sampled else "messages" }}</dt><dd>{{ "{:,}".format(info.messages) }}</dd></div>
+<div><dt>fits RocketMQ</dt><dd>{{ info.fits.versions|join(" or ") or "not known" }}</dd></div></dl>
+<div class="grid"><section><h2>Topics</h2>{% if bars.topics %}<figure>{{ bars.topics }}
+<figcaption>messages by topic{% if info.sampled %} in a sample of {{ "{:,}".format(info.sampled) }} records{% endif %}: the
+{{ bars.shown }} largest of {{ "{:,}".format(info.topics|length) }}</figcaption></figure>{% else %}
+<p class="note">no topic was found</p>{% endif %}
+{% if info.queues_looked_into < info.queues and not info.sampled %}<p
+class="note">{{ "{:,}".format(info.queues_looked_into) }} of
+{{ "{:,}".format(info.queues) }} queues were looked into</p>{% endif %}
+<p><a href="{{ url("topics", store=store) }}">All topics</a></p></section>
+<section><h2>Index</h2>{% if bars.index %}<figure>{{ bars.index }}
+<figcaption>items of the room in each IndexFile: the newest {{ indexFiles|length }} of {{ "{:,}".format(info.index_files) }}
+</figcaption></figure>{% else %}<p class="note">no IndexFile can be read</p>{% endif %}</section>
+<section><h2>The last stop</h2><p>{% if info.clean_stop %}It was clean: there is no file abort.{% else %}It was not clean: there
+is a file abort, and the next start recovers as after a crash.{% endif %} {{ info.broker or "No broker runs here." }}</p>
+</section>
+<section><h2>Checkpoint</h2>{% if checkpoint %}<table><tbody>{% for each in checkpoint %}<tr><th scope="row">{{ each.field }}
+</th>
+<td>{{ each.text }}</td></tr>{% endfor %}</tbody></table>{% else %}<p>There is none that can be read.</p>{% endif %}</section>
+</div>
+<section><h2>Segments</h2><div class="scroll"><table><thead><tr><th scope="col">file</th><th scope="col">bytes</th>
+<th scope="col">first offset</th><th scope="col">first record stored</th></tr></thead><tbody>
+{% for each in segments %}<tr><td><code>{{ each.file }}</code></td>{{ ui.num(each.bytes) }}{{ ui.offset(each.firstOffset) }}
+<td>{% if each.firstTime %}<a href="{{ url("message", store=store, physical=each.firstRecord) }}">{{ each.firstTime }}</a>
+{% else %}{{ each.wrong }}{% endif %}</td></tr>{% endfor %}</tbody></table></div>
+<p class="note">the newest {{ segments|length }} of {{ "{:,}".format(info.log.segments) }}</p></section>
+{% if indexFiles %}<section><h2>IndexFiles</h2><div class="scroll"><table><thead><tr><th scope="col">file</th>
+<th scope="col">items</th><th scope="col">room</th><th scope="col">slots used</th><th scope="col">slots</th>
+<th scope="col">first</th><th scope="col">last</th></tr></thead><tbody>
+{% for each in indexFiles %}<tr><td><code>{{ each.file }}</code></td>{{ ui.num(each["items"]) }}{{ ui.num(each.room) }}
+{{ ui.num(each.slotsUsed) }}{{ ui.num(each.slots) }}<td>{{ each.firstTime }}</td><td>{{ each.lastTime }}</td></tr>{% endfor %}
+</tbody></table></div></section>{% endif %}{{ ui.same(command) }}{% endblock %}"""
+
+_TOPICS: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
+<section><h2>{{ "{:,}".format(count) }} in all</h2><div class="scroll"><table><thead><tr><th scope="col">topic</th>
+<th scope="col">kind</th><th scope="col">queues</th></tr></thead><tbody>{% for each in topics %}<tr>
+<td>{% if each.queues %}<a href="{{ url("topic", store=store, topic=each.topic) }}">{{ each.topic }}</a>{% else %}
+{{ each.topic }}{% endif %}</td><td>{{ each.kind }}</td>
+{{ ui.num(each.queues) }}</tr>{% endfor %}</tbody></table></div>
+{{ ui.turn(previous is not none and url("topics", store=store, **{"from": previous}),
+           next is not none and url("topics", store=store, **{"from": next})) }}</section>{{ ui.same(command) }}
+{% endblock %}"""
+
+_TOPIC: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
+<section><h2>{{ "{:,}".format(count) }} queues</h2><div class="scroll"><table><thead><tr><th scope="col">queue</th>
+<th scope="col">first offset</th><th scope="col">end</th><th scope="col">last stored</th><th scope="col">in</th></tr></thead>
+<tbody>
+{% for each in queues %}<tr><td><a href="{{ url("queue", store=store, topic=topic, queue=each.queue) }}">{{ each.queue }}</a>
+</td>
+{{ ui.offset(each.first) }}{{ ui.offset(each.end) }}{{ ui.opt(each.lastTime) }}{{ ui.opt(each.part) }}</tr>{% endfor %}
+</tbody></table></div>
+{{ ui.turn(previous is not none and url("topic", store=store, topic=topic, **{"from": previous}),
+           next is not none and url("topic", store=store, topic=topic, **{"from": next})) }}</section>
+{{ ui.same(command) }}{% endblock %}"""
+
+_QUEUE: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
+<section><h2>Offsets {% if first is none %}: none{% else %}{{ first }} to {{ end - 1 }}{% endif %}</h2>
+<form action="/queue"><input type="hidden" name="store" value="{{ store }}"><input type="hidden" name="topic"
+value="{{ raw_topic }}">
+<input type="hidden" name="queue" value="{{ queue }}"><label>From offset<input class="short" name="from" inputmode="numeric"
+required pattern="[0-9]+"></label><button>Go to the offset</button></form>
+<form action="/queue"><input type="hidden" name="store" value="{{ store }}"><input type="hidden" name="topic"
+value="{{ raw_topic }}">
+<input type="hidden" name="queue" value="{{ queue }}"><label>Stored at or after (ISO with zone, or milliseconds)
+<input name="time" required placeholder="2026-11-20T08:00:00Z"></label><button>Go to the time</button></form></section>
+<section><h2>Units</h2><div class="scroll"><table><thead><tr><th scope="col">offset</th><th scope="col">stored</th>
+<th scope="col">tags</th><th scope="col">keys</th><th scope="col">unique key</th><th scope="col">in the log</th>
+<th scope="col">bytes</th><th scope="col">remark</th></tr></thead><tbody>
+{% for each in units %}{% set range = each.offset if each.offset == each.last else each.offset ~ " to " ~ each.last %}
+{% if each.what == "gap" %}<tr class="row-gap"><td class="num">{{ range }}</td><td colspan="6">-</td>
+<td><span class="what">gap</span>: {{ each.text }}</td></tr>
+{% else %}<tr{% if each.what != "message" %} class="row-wrong"{% endif %}><td class="num">
+{% if each.what == "no record" %}{{ range }}
+{% else %}<a href="{{ url("message", store=store, topic=topic, queue=queue, offset=each.offset) }}">{{ range }}</a>{% endif %}
+</td>
+{{ ui.opt(each.storeTime) }}{{ ui.opt(each.tags) }}<td>{{ each["keys"]|join(" ") }}</td>{{ ui.opt(each.uniqueKey) }}
+{{ ui.offset(each.physicalOffset) }}{{ ui.num(each.size) }}
+<td>{% if each.what != "message" %}<span class="what">{{ each.what }}</span>: {% endif %}{{ each.text }}</td></tr>{% endif %}
+{% endfor %}</tbody></table></div>
+{{ ui.turn(previous is not none and url("queue", store=store, topic=topic, queue=queue, **{"from": previous}),
+           next is not none and url("queue", store=store, topic=topic, queue=queue, **{"from": next})) }}
+</section>{{ ui.same(command) }}{% endblock %}"""
+
+_MESSAGE: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
+{% if not message %}<section class="error"><h2>Nothing found</h2><p>The warnings say what stands there.</p></section>{% else %}
+<section><h2>What it is</h2><p>{{ message.meaning.text }}</p><p class="pages">
+{% if inLog.previous is not none %}<a href="{{ url("message", store=store, physical=inLog.previous) }}">Before it in the log</a>
+{% endif %}{% if inLog.next is not none %}<a href="{{ url("message", store=store, physical=inLog.next) }}">Behind it in the log
+</a>
+{% endif %}{% if inQueue.previous is not none %}<a href="{{ at_offset(inQueue, inQueue.previous) }}">Before it in the queue</a>
+{% endif %}
+{% if inQueue.next is not none %}<a href="{{ at_offset(inQueue, inQueue.next) }}">Behind it in the queue</a>{% endif %}</p>
+<p class="note">{% if inQueue.leadsHere is none %}The store has no files of its queue.
+{% elif inQueue.leadsHere %}Its queue leads here:
+<a href="{{ url("queue", store=store, topic=inQueue.topic, queue=inQueue.queue, **{"from": inQueue.queueOffset}) }}">offset
+{{ inQueue.queueOffset }} of queue {{ inQueue.queue }}</a>.
+{% else %}The unit at offset {{ inQueue.queueOffset }} of its queue does not
+lead here, or there is none.{% endif %}</p></section>
+<section><h2>Fields</h2><div class="scroll"><table class="pairs"><tbody>{% for name, value in fields %}<tr><th
+scope="row">{{ name }}</th>
+<td>{{ value }}</td></tr>{% endfor %}</tbody></table></div></section>
+<section><h2>Properties</h2><div class="scroll"><table class="pairs"><tbody>{% for name, value in message.properties.items() %}
+<tr>
+<th scope="row">{{ name }}</th><td>{{ value }}</td></tr>{% endfor %}</tbody></table></div></section>
+{% if meant %}<section><h2>What it means, field by field</h2><div class="scroll"><table class="pairs"><tbody>
+{% for name, value in meant %}<tr><th scope="row">{{ name }}</th><td>{{ value }}</td></tr>{% endfor %}</tbody></table></div>
+</section>
+{% endif %}<section><h2>Body</h2><p class="note">{{ body_note }}
+{% if whole or bytesShown %}<a
+href="{{ url("body", store=store, physical=message.physicalOffset) }}">The whole body, uncompressed</a>{% endif %}</p>
+{% if body_lines %}<h2>{{ "JSON" if json_body else "Text" }}</h2>
+<pre class="body" tabindex="0"><code>{% for line in body_lines %}{{ line }}
+{% endfor %}</code></pre>{% endif %}
+{% if hex_lines %}<details{% if not body_lines %} open{% endif %}><summary>Hex, the first {{ hex_bytes }} bytes</summary>
+<pre class="body" tabindex="0"><code>{% for line in hex_lines %}{{ line }}
+{% endfor %}</code></pre></details>{% endif %}</section>{% endif %}{{ ui.same(command) }}{% endblock %}"""
+
+_SEARCH: Final = """{% extends "base" %}{% block content %}
+{% macro stores_field(all) %}<label>Store<select name="store">{% if all %}<option value="">all</option>{% endif %}
+{% for each in names %}<option value="{{ each }}"{% if each == store %} selected{% endif %}>{{ each }}</option>{% endfor %}
+</select></label>{% endmacro %}
+<section><h2>By key</h2><form action="/search">{{ stores_field(true) }}
+<label>Topic<input name="topic" required value="{{ asked.topic }}"></label>
+<label>Key or unique key<input name="key" required value="{{ asked.key }}"></label>
+<label>Stored from<input class="short" name="begin" value="{{ asked.begin }}"></label>
+<label>until<input class="short" name="end" value="{{ asked.end }}"></label><button>Search by key</button></form></section>
+<section><h2>By id</h2><form action="/search">{{ stores_field(true) }}
+<label>Message id or unique key<input name="id" required value="{{ asked.id }}"></label><button>Search by id</button></form>
+</section>
+<section><h2>By place</h2><form action="/search">{{ stores_field(true) }}
+<label>Topic<input name="topic" required value="{{ asked.topic }}"></label>
+<label>Queue<input class="short" name="queue" required inputmode="numeric" value="{{ asked.queue }}"></label>
+<label>Offset<input class="short" name="offset" inputmode="numeric" value="{{ asked.offset }}"></label>
+<label>or stored at or after<input name="time" value="{{ asked.time }}"></label><button>Search the queue</button></form>
+<form action="/search">{{ stores_field(false) }}
+<label>Offset in the log<input class="short" name="physical" required inputmode="numeric" value="{{ asked.physical }}"></label>
+<button>Search the log</button></form>
+<p class="note">A search without the index, by tag or by what is in a body reads the log: <code>rmq-reindex query --scan</code>,
+<code>query --tag</code> and <code>export --text</code> do that.</p></section>
+{% for found in results %}<section{% if found.error %} class="error"{% endif %}><h2>{{ found.store }}:
+{% if found.error %}not searched{% elif found.more %}the newest {{ found.messages|length }}, and there are more{% else %}
+{{ found.messages|length }} found{% endif %}</h2>{% if found.error %}<p>{{ found.error }}</p>{% endif %}
+{% if found.unread %}<p class="bad">Some of the store could not be read: it may have the message all the same.</p>{% endif %}
+{% if found.warnings %}<ul class="note">{% for text in found.warnings %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
+{% if found.messages %}<div class="scroll"><table><thead><tr><th scope="col">store</th><th scope="col">in the log</th>
+<th scope="col">topic</th><th scope="col">queue</th><th scope="col">offset</th><th scope="col">stored</th><th scope="col">tags
+</th>
+<th scope="col">keys</th><th scope="col">body</th></tr></thead><tbody>{% for each in found.messages %}<tr><td>{{ found.store }}
+</td>
+<td class="num"><a href="{{ url("message", store=found.store, physical=each.physicalOffset) }}">{{ each.physicalOffset }}</a>
+</td>
+<td>{{ each.topic }}</td>{{ ui.offset(each.queueId) }}{{ ui.offset(each.servedAt if "servedAt" in each else each.queueOffset) }}
+<td>{{ each.storeTime }}</td>{{ ui.opt(each.tags) }}<td>{{ each["keys"]|join(" ") }}</td><td>{{ preview(each) }}</td></tr>
+{% endfor %}
+</tbody></table></div>{% endif %}{% if found.command %}<pre><code>{{ found.command }}</code></pre>{% endif %}</section>
+{% endfor %}
+{% endblock %}"""
+
+TEMPLATES: Final = {
+    "ui": _UI, "base": _BASE, "error": _ERROR, "stores": _STORES, "store": _STORE, "topics": _TOPICS, "topic": _TOPIC,
+    "queue": _QUEUE, "message": _MESSAGE, "search": _SEARCH,
+}  # fmt: skip
+"""by their names"""

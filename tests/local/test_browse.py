@@ -1,0 +1,107 @@
+"""The command ``browse`` as a process: its address, who gets in, ctrl-C, and what stands in its way."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
+
+import pytest
+
+import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.cli import main
+from tests.golden.stores import GoldenStore
+
+Stores = Callable[[str], GoldenStore]
+COMMAND = [sys.executable, "-m", "rocketmq_reindex", "browse"]
+PATIENCE = 60
+
+
+@contextlib.contextmanager
+def running(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Give the process, and the address that it has printed."""
+    with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            match = re.fullmatch(r"browse   (http://127\.0\.0\.1:\d+/\?token=[\w-]{43})\n", line)
+            assert match, (line, process.communicate(timeout=PATIENCE))
+            yield process, match[1]
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_from_its_address_to_its_end(number: signal.Signals, status: int, golden_store: Stores) -> None:
+    store = golden_store("basic-5.3").path
+    with running(f"a={store}", "--port", "0") as (process, url):
+        place = url.partition("?")[0]
+        with pytest.raises(HTTPError, match="403"):
+            urlopen(place, timeout=PATIENCE)
+        browser = build_opener(HTTPCookieProcessor())
+        with browser.open(url, timeout=PATIENCE) as answer:
+            assert answer.url == place, "the token is out of the address"
+            assert 'href="/store?store=a"' in answer.read().decode()
+        with browser.open(f"{place}store?store=a&format=json", timeout=PATIENCE) as answer:
+            assert b'"segments"' in answer.read()
+        with pytest.raises(HTTPError, match="403"):
+            browser.open(Request(place, headers={"Host": "evil.example"}), timeout=PATIENCE)
+        ports = [line.split() for line in Path(f"/proc/{process.pid}/net/tcp").read_text().splitlines()[1:]]
+        hexed = f"0100007F:{int(place.rpartition(':')[2].strip('/')):04X}"
+        assert [row[1] for row in ports if row[1].endswith(hexed[-5:]) and row[3] == "0A"] == [hexed], "loopback alone"
+        process.send_signal(number)
+        assert process.communicate(timeout=PATIENCE)[1] == "error: interrupted\n"
+        assert process.returncode == status
+
+
+def test_it_brings_no_spark_and_no_plots(golden_store: Stores) -> None:
+    """Neither the start nor a page imports what takes long."""
+    script = (
+        "import sys, urllib.request, rocketmq_reindex as rr\n"
+        "with rr.browse(sys.argv[1], port=0) as pages:\n"
+        "    token = pages.url.partition('token=')[2]\n"
+        "    asked = urllib.request.Request(pages.url.partition('?')[0], headers={'Authorization': 'Bearer ' + token})\n"
+        "    print(urllib.request.urlopen(asked).status, pages.stores)\n"
+        "print(sorted({'pyspark', 'py4j', 'matplotlib', 'pandas'} & set(sys.modules)))"
+    )
+    store = golden_store("basic-5.3").path
+    done = subprocess.run([sys.executable, "-c", script, store], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.stdout, done.stderr) == ("200 ['basic-5.3']\n[]\n", "")
+
+
+def test_a_port_that_is_taken(golden_store: Stores, capsys: pytest.CaptureFixture[str]) -> None:
+    store = str(golden_store("basic-5.3").path)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main(["browse", store, "--port", str(port)]) == 1
+        assert capsys.readouterr() == ("", f"error: --port {port}: is taken on 127.0.0.1: name another, or 0 for a free one\n")
+        with pytest.raises(rr.InputError, match="is taken"):
+            rr.browse(store, port=port)
+
+
+def test_stop_frees_the_port(golden_store: Stores) -> None:
+    store = golden_store("basic-5.3").path
+    with rr.browse(store, port=0) as pages:
+        port = pages.port
+        assert pages.exit_status == 0
+    pages.stop()
+    with rr.browse(store, port=port) as again:
+        assert (again.port, again.url == pages.url) == (port, False)
+
+
+def test_without_the_extra(golden_store: Stores, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["browse", str(golden_store("basic-5.3").path), "--port", "0"]) == 1
+    told = (
+        "pages are served with starlette, jinja2 and uvicorn, and uvicorn is not here: pip install 'rocketmq-reindex[browse]'"
+    )
+    assert capsys.readouterr() == ("", f"error: {told}\n")

@@ -1,0 +1,118 @@
+"""A store that somebody made up to do harm: nothing of it is more than text in the pages of ``browse``."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from rocketmq_reindex.jobs.browsing import facts
+from tests.tools.browsing import Pages, check
+from tests.tools.derived_store import write_store
+from tests.tools.encode import Message
+
+SCRIPT = "\"'><script>alert(1)</script>{{7*7}}{%x%}"
+BIDI = "a\u202eb\u2066c\x1b[31m\x07\u200b"
+JSON = json.dumps({SCRIPT: BIDI}).encode()
+MESSAGES = [
+    Message("T", body=SCRIPT.encode(), properties={"KEYS": f"{SCRIPT} k", "TAGS": SCRIPT, SCRIPT: SCRIPT, "UNIQ_KEY": SCRIPT}),
+    Message("T", body=BIDI.encode(), properties={"KEYS": f"{BIDI} k", "TAGS": BIDI, BIDI: BIDI}),
+    Message("T", body=JSON, properties={"KEYS": "k"}),
+    Message("T", body=b"\xff\xfe\x00" * 50, properties=b"KEYS\x01k\x02\xc0\xaf\x01\xed\xa0\x80\x02"),
+    Message(
+        "T", body=b"<html><script>alert(1)</script>", properties={"KEYS": "k", "javascript:alert(1)": "javascript:alert(1)"}
+    ),
+]
+NAMES = ("<script>alert(1)<", "a\u202eb", "x\x1b[31m", b"\xff\xfe", "{{7*7}}", "\"onmouseover='x'", "a&b=c#d?e%2f")
+
+
+pytestmark = pytest.mark.usefixtures("inline_local")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """The messages, and queues, IndexFiles and a store whose names are no better."""
+    made = write_store(tmp_path / "made", MESSAGES, 1 << 16)
+    store = tmp_path / "<b>\u202e"
+    made.rename(store)
+    for name in NAMES:
+        folder = bytes(store / "consumequeue") + b"/" + (name if isinstance(name, bytes) else name.encode())
+        Path(folder.decode("utf-8", "surrogateescape"), "0").mkdir(parents=True)
+    source = next((store / "consumequeue" / "T" / "0").iterdir())
+    for name in ("{{7*7}}", "a&b=c#d?e%2f"):
+        (store / "consumequeue" / name / "0" / source.name).write_bytes(source.read_bytes())
+    (store / "index" / "<script>alert(1)<").write_bytes(b"x" * 100)
+    (store / "commitlog" / "<script>\u202e").write_bytes(b"x")
+    return store
+
+
+def test_every_page_shows_it_as_text(store: Path) -> None:
+    pages = Pages(f"<i>\u202e={store}")
+    left, seen, shown = ["/"], {"/"}, ""
+    while left:
+        link = left.pop()
+        answer = pages.client.get(link)
+        assert answer.status_code in (200, 422), (link, answer.text)
+        if link.startswith("/body"):
+            assert answer.headers["content-type"] == "application/octet-stream"
+            assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
+            assert answer.headers["content-disposition"].startswith("attachment")
+            continue
+        if "format=json" in link:
+            assert answer.text.isascii()
+            answer.json()
+            continue
+        page = check(answer.text)
+        shown += unescape(answer.text)
+        new = [found for found in page.links if found.startswith("/") and found not in seen]
+        seen |= set(new)
+        left += new
+    assert "49" not in re.findall(r"\{\{7\*7\}\}|\b49\b", shown)
+    for told in ("<script>alert(1)</script>", r"\u202e", r"\x1b[31m", r"\x07", r"\udcff"):
+        assert told in shown, told
+    topics = pages.json("topics", store="<i>\u202e")["topics"]
+    assert len(topics) == len(NAMES) + 1
+    # What no folder of a topic can be called is named, and leads nowhere.
+    linked = [link for link in seen if link.startswith("/topic?") and "format=json" not in link]
+    assert len(linked) == sum(row["queues"] > 0 for row in topics) > 3
+    assert len([link for link in seen if link.startswith("/message?")]) > 2 * len(MESSAGES)
+
+
+def test_a_search_for_it(store: Path) -> None:
+    pages = Pages(f"s={store}")
+    for key in ("<script>", "--topic", "-x", "\u202e"):
+        assert pages.both("search", topic="T", key=key)[1]["results"][0]["messages"] == []
+    raw = pages.client.get("/search?topic=%ff&key=%00%ff%1b")
+    assert raw.status_code == 200
+    check(raw.text)
+    assert pages.client.get("/search?topic=T&queue=0&offset=0&id=%3Cscript%3E").status_code == 400
+
+
+def test_a_body_that_unpacks_to_very_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page shows its beginning; a download is whole, or refused."""
+    monkeypatch.setattr(facts, "BODY_MAX", 1 << 20)
+    bomb = zlib.compress(b"x" * (8 << 20))
+    store = write_store(tmp_path / "store", [Message("T", body=bomb, sysflag=1)], 1 << 20)
+    pages = Pages(store)
+    page, found = pages.both("message", store="store", physical=0)
+    assert (found["whole"], found["bytesShown"], found["message"]["bodyTruncated"]) == (False, facts.BODY_SHOWN, True)
+    assert len(page) < 4 * facts.BODY_SHOWN
+    answer = pages.client.get("/body?store=store&physical=0")
+    assert answer.status_code == 422
+    assert "more than 1,048,576 bytes" in answer.text
+
+
+def test_a_file_name_that_makes_a_gap_without_end(tmp_path: Path) -> None:
+    """A page passes so many positions, and the next one goes on."""
+    store = write_store(tmp_path / "store", [Message("T")], 1 << 16)
+    (queue,) = (store / "consumequeue" / "T" / "0").iterdir()
+    far = 20 * 10**14
+    queue.with_name(f"{far:020d}").write_bytes(queue.read_bytes())
+    found = Pages(store).json("queue", store="store", topic="T", queue=0)
+    gaps = [row for row in found["units"] if row["what"] == "gap"]
+    assert sum(row["last"] - row["offset"] + 1 for row in gaps) <= facts.LOOKED_AT
+    assert found["next"] == gaps[-1]["last"] + 1
