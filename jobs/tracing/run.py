@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.store import consumer_offsets, pop_in_order
-from rocketmq_reindex.jobs.store.consumer_offsets import QueueOfGroup
+from rocketmq_reindex.jobs.store import consumer_offsets
+from rocketmq_reindex.jobs.store.consumer_offsets import OrderedMessage, QueueOfGroup
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.jobs.store.pop_in_order import OrderedMessage
 from rocketmq_reindex.jobs.store.queue import OffsetSpan
 from rocketmq_reindex.jobs.tracing.finding import Belonging, OwnRecords, StoreTracer
 from rocketmq_reindex.jobs.tracing.telling import Telling, event_of
@@ -128,7 +127,7 @@ def run(asked: Trace, result: TraceResult, notes: Notes, progress: ProgressListe
             own = tracer.own_records([one for each in belonging.values() for one in each]) if some else OwnRecords([], [])
             offset_files = consumer_offsets.of_store(tracer.store.path, notes) if some else []
             offsets = {f"{CONFIG}/{files.base(file.path)}": file.offsets(notes) for file in offset_files}
-            evidence, taken = pop_in_order.of_store(tracer.store.path, notes) if some else ("", {})
+            evidence, taken = consumer_offsets.taken_in_order(tracer.store.path, notes) if some else ("", {})
             for each in named:
                 telling = Telling(tracer, belonging[each.name], own)
                 records[each.name] += telling.events()
