@@ -5,13 +5,21 @@ replica's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.publishing.layout import TIMER_CHECK, TIMERS
 from rocketmq_reindex.jobs.store import contents, group
 from rocketmq_reindex.jobs.verifying.summary import PartFindings
 from rocketmq_reindex.storage_format import epochs, layouts
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.showing import counted
+from rocketmq_reindex.storage_format.timer import layout as timer_layout
+from rocketmq_reindex.storage_format.timer.files import beyond
+
+_UNITS_READ: Final = 20_000
+"""units of timerlog that are read at a time: 1 MB"""
+_UNIT: Final = timer_layout.LOG_LAYOUT.size
 
 
 def _wrong(epoch: epochs.Epoch, log: contents.StoreLog, log_end: int) -> str:
@@ -49,6 +57,36 @@ def check_epochs(store: str, roots: Sequence[str]) -> PartFindings:
         text = f"{name}: {counted(len(taken), 'epoch')}, the last one is {last.epoch}, from offset {last.start} on"
         findings.notes.append(text)
     findings.notes += suspected
+    return findings
+
+
+def check_timers(store: str, roots: Sequence[str]) -> PartFindings:
+    """Return which units of ``timerlog`` lead behind the end of the log in ``roots``, as where that was cut, and they were not.
+
+    Of units that a broker has read nothing is said, nor of those that lead to other records by now. Raises OSError, and
+    InputError.
+    """
+    findings, folder = PartFindings(), files.join(store, TIMERS[0])
+    if files.entry_of(folder).kind != files.FOLDER:
+        return findings
+    path = files.join(store, TIMER_CHECK)
+    check = timer_layout.TimerCheckpoint()
+    if files.entry_of(path).kind == files.FILE:
+        check = timer_layout.TimerCheckpoint.from_bytes(files.head(path, timer_layout.SIZE))
+    with group.opened(roots) as log:
+        log_end = group.log_end(log)
+    for name in sorted(files.names(folder)):
+        shown = f"{TIMERS[0]}/{name}"
+        if layouts.first_byte(name) is None or files.entry_of(files.join(folder, name)).kind != files.FILE:
+            continue
+        with files.Reader(files.join(folder, name)) as reader:
+            at, part = 0, _UNITS_READ
+            while part == _UNITS_READ:
+                part, found = beyond(reader.read(at, _UNITS_READ * _UNIT), log_end, check.read_time)
+                if len(found):
+                    text = f"{counted(len(found), 'unit')} of messages behind the log's end at {log_end}"
+                    findings.tally.add("timer-beyond-log", len(found), shown, at + int(found[0]) * _UNIT, text)
+                at += part * _UNIT
     return findings
 
 

@@ -155,6 +155,7 @@ class Verify:
         if LOG in settings.only:
             self._take(verifying_parts.check_log(settings, log, chain, unread))
             self._take(beside_log.check_epochs(settings.store, settings.roots))
+            self._take(beside_log.check_timers(settings.store, settings.roots))
         wrong = list[int]()
         if self._decides_order and not unread:
             with self._timed("order"):

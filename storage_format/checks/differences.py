@@ -62,6 +62,12 @@ KINDS: Final = {
         (),
         "compare the log with the master's by --against",
     ),
+    "timer-beyond-log": Kind(
+        LOG,
+        "unit of timerlog that is still to be read, and whose message lies behind the log's end",
+        (),
+        "move timerlog, timerwheel and config/timercheck away, and build with --write-delay, which makes them from the log",
+    ),
     "queue-unit-missing": Kind(QUEUES, "record without a unit at its queue offset", _QUEUE),
     "queue-unit-extra": Kind(QUEUES, "unit where the log has none for the queue", _QUEUE),
     "queue-unit-no-record": Kind(QUEUES, "unit that points to no good record", _QUEUE),

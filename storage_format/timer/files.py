@@ -278,6 +278,20 @@ class _Log:
             )
 
 
+def beyond(data: bytes, log_end: int, read_time: int) -> tuple[int, npt.NDArray[np.int64]]:
+    """Return how many units stand at the start of ``data``, a part of a file of ``timerlog``, and the numbers, int64 (n,), of
+    those whose record reaches behind ``log_end`` and whose slot is read from ``read_time`` (milliseconds since 1970) on.
+
+    The units end as for ``TimerMessageStore.recoverAndRevise``.
+    """
+    units = np.frombuffer(data, layout.LOG_UNIT, len(data) // layout.LOG_UNIT.itemsize)
+    good = (units["size"] == layout.LOG_UNIT.itemsize) & ((units["magic"] | layout.MAGIC_BITS) == layout.MAGIC_BITS)
+    count = len(units) if good.all() else int(np.argmin(good))
+    some = units[:count]
+    is_behind = some["phy_offset"].astype(np.int64) + some["record_size"] > log_end
+    return count, np.flatnonzero(is_behind & (some["written"].astype(np.int64) + some["delayed"] >= read_time))
+
+
 def _wheel_parts(slots: npt.NDArray[np.void]) -> Iterator[tuple[int, bytes]]:
     """Yield the wheel's stretches of _PART_SLOTS that have a slot (``TimerWheel.getSlotIndex``)."""
     indexes = slots["time"].astype(np.int64) % layout.WHEEL_SLOTS
