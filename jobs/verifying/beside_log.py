@@ -80,13 +80,15 @@ def check_timers(store: str, roots: Sequence[str]) -> PartFindings:
         if layouts.first_byte(name) is None or files.entry_of(files.join(folder, name)).kind != files.FILE:
             continue
         with files.Reader(files.join(folder, name)) as reader:
-            at, part = 0, _UNITS_READ
-            while part == _UNITS_READ:
-                part, found = beyond(reader.read(at, _UNITS_READ * _UNIT), log_end, check.read_time)
+            at, asked, read = 0, 1, 1
+            # Behind the last unit lie zeros, or a blank unit that closes the file.
+            while asked and read == asked:
+                asked = min(_UNITS_READ, (reader.size() - at) // _UNIT)
+                read, found = beyond(reader.read(at, asked * _UNIT), log_end, check.read_time)
                 if len(found):
                     text = f"{counted(len(found), 'unit')} of messages behind the log's end at {log_end}"
                     findings.tally.add("timer-beyond-log", len(found), shown, at + int(found[0]) * _UNIT, text)
-                at += part * _UNIT
+                at += read * _UNIT
     return findings
 
 
