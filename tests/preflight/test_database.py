@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.storage_format.queue import rocksdb as pairs
 from rocketmq_reindex.storage_format.queue.rocksdb import QueueName
 from tests.preflight.database_sweep import ROCKSDB, VERSIONS, ends_in, judged, start_copy
+from tests.preflight.predicted import predict
 from tests.preflight.real import ROCKSDB_LIFETIME, RealStart, RealStores
 from tests.preflight.settings import Conf, Sizes
 from tests.preflight.spoil_database import changed, folder_of
@@ -122,6 +124,33 @@ def test_an_older_database(world: World) -> None:
         said, _ = world.start(name, conf)
         assert the_queue(said)["gap_at"] == gap
         assert kinds(said) == ({"records-hidden": 1, "rocksdb-gap": 1} if gap >= 0 else {})
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "older"])
+@pytest.mark.usefixtures("inline_local")
+def test_the_advised_build_ends_it(lost: bool, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """The other way of the advice than to look again: a build of the database, and a fetch. The real start hides nothing."""
+    name = f"advised-{lost}"
+    store, out, conf = world.copy(name), world.scratch / f"{name}.built", world.scratch / f"{name}.conf"
+    if lost:
+        shutil.rmtree(folder_of(store))
+    else:
+        prefix = pairs.unit_prefix(QueueName(QUEUE[0].encode(), 0))
+        changed(folder_of(store), {pairs.unit_key(prefix, 50): None}, {})
+    conf.write_text("\n".join(CONF.words()))
+    said = predict(store, world.real.release, CONF, world.scratch)
+    assert isinstance(said, dict)
+    advised = [text for loss in said["losses"] for text in loss["advice"] if text.startswith("build with --consumequeue-type")]
+    assert advised, said["losses"]
+    assert "build with --consumequeue-type rocksdb, and fetch that" in advised[0]
+    words = ["build", store, "--broker-conf", conf, "--consumequeue-type", "rocksdb", "--engine", "local", "--out", out]
+    version = ["--broker-version", ".".join(world.real.release.split(".")[:2])]
+    assert main([str(word) for word in (*words, *version)]) == 0, capsys.readouterr().err
+    assert main(["fetch", str(out), "--to", str(store)]) == 0, capsys.readouterr().err
+    said, told = world.start(name, CONF)
+    assert said["losses"] == []
+    assert told.queues is not None
+    assert list(told.queues[QUEUE].served) == [put.offset for put in world.puts]
 
 
 @pytest.mark.parametrize("at", [35, 40])
