@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo-setup test-setup oracles full-setup by-maven without-maven dist demo docs test test-random test-rest test-all oracle preflight repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint house format matrix versions mutants slow clean distclean
+.PHONY: help setup demo-setup test-setup oracles full-setup by-maven without-maven dist demo docs test test-random test-rest test-all oracle preflight rocksdb repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint house format matrix versions mutants slow clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 # Bytecode is kept, as in scripts/setup.
@@ -103,6 +103,10 @@ preflight: oracles ## spoilt stores started by the real ones, beside what prefli
 	$(ENV) $(PY) -m tests.preflight.database_sweep --count $(or $(N),300) $(SEEDED)
 	$(ENV) $(PY) -m tests.preflight.database_sweep --count $(or $(N),300) $(SEEDED) --both
 	$(ENV) $(PY) -m tests.preflight.dledger_sweep --count $(or $(N),300) $(SEEDED)
+
+rocksdb: oracles ## random logs built as queues in RocksDB, beside real stores and served by them: N=20 of each version and setting, SEED=
+	@export REINDEX_SEED=$(or $(SEED),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')); echo "REINDEX_SEED=$$REINDEX_SEED"; \
+	$(ENV) $(PY) -m pytest -m random --seeds $(or $(N),20) tests/oracle/test_rocksdb_built.py
 
 repair: oracles ## damaged real stores repaired, then started by the real ones: N=500 of each version, SEED=
 	$(ENV) $(PY) -m tests.repair.sweep --count $(or $(N),500) $(SEEDED)
