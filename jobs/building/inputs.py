@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.building.planning import check_range_size
 from rocketmq_reindex.jobs.building.store_signs import check_broker, look_at_sizes, names_lost_segments
 from rocketmq_reindex.jobs.command.tables_place import check_place
 from rocketmq_reindex.jobs.publishing import layout, output
-from rocketmq_reindex.jobs.store import first_bytes, settings as store_settings
+from rocketmq_reindex.jobs.store import config_databases, first_bytes, settings as store_settings
 from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog, message_at
 from rocketmq_reindex.jobs.store.fitting import Sign, fit, index_files, newest_index_sizes, of_store
 from rocketmq_reindex.jobs.store.folders import Notes
@@ -167,7 +167,8 @@ def _of_topics(settings: BuildSettings) -> tuple[BuildSettings, list[str]]:
         return settings, [*told, f"{error}: batch topics are not known"]
     if not topics:
         return settings, told
-    note = f"the topics in config/: {counted(len(topics), 'batch topic')}, of the store: --topics-config names another file"
+    where = config_databases.topics_named(store)
+    note = f"config/{where}: {counted(len(topics), 'batch topic')}, taken from the store: --topics-config names another file"
     return dataclasses.replace(settings, batch_topics=topics), [*told, note]
 
 

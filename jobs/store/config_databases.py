@@ -71,9 +71,15 @@ def _named(database: Database, part: Part, family: str) -> Decoded:
 
 
 def places(store: str, part: Part) -> list[str]:
-    """Return the databases of a store that may hold a part: that of all parts, that of this one, that of v2."""
-    named = (files.join(store, layouts.CONFIG, name) for name in (SHARED, part.folder, NUMBERED))
-    return [folder for folder in named if is_database(folder)]
+    """Return the databases of a store that may hold a part: that of all parts, that of this one, that of v2.
+
+    None where nobody may look into ``config``: who reads its files of JSON says so.
+    """
+    named = [files.join(store, layouts.CONFIG, name) for name in (SHARED, part.folder, NUMBERED)]
+    try:
+        return [folder for folder in named if is_database(folder)]
+    except OSError:
+        return []
 
 
 def kept(store: str, part: Part, own: Kept | None, notes: Notes) -> Kept | None:
@@ -167,6 +173,12 @@ def topics(store: str, notes: Notes) -> Kept | None:
     own = _topics_file(store)
     found = kept(store, TOPICS, own, notes)
     return None if found is own else found
+
+
+def topics_named(store: str) -> str:
+    """Return which file or folder of ``config/`` has the topics that count, or would have them."""
+    found = topics(store, Notes.silent())
+    return TOPICS.file if found is None else files.base(found.path)
 
 
 def _topics_file(store: str) -> Kept | None:
