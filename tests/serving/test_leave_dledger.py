@@ -22,7 +22,7 @@ from rocketmq_reindex.jobs.cli import main
 from tests.delayed.life import Life, queues
 from tests.delayed.log import Stored, of_segment
 from tests.golden.test_to_plain import all_files
-from tests.serving.test_half_messages import EACH, LATE, SELDOM, TOPIC, checked, decisions, delivered, done, keys
+from tests.serving.test_half_messages import EACH, HALF, LATE, OP, SELDOM, TOPIC, checked, decisions, delivered, done, keys
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.ports import free_ports
 
@@ -36,8 +36,6 @@ WAITS = 35_000
 SETTINGS = {"messageDelayLevel": LEVELS}
 WRITTEN = 7
 """Seconds after which a node has written its checkpoint: it does so every three"""
-ELECTED = 12
-"""Seconds after which the preferred node leads, and says so to its name server"""
 ENTRY = 48
 
 
@@ -99,22 +97,33 @@ def until(path: Path, count: int) -> Counter[str]:
     return told(path)
 
 
-def until_stored(store: Path, *queues: str) -> None:
-    """Wait until consumerOffset.json says of each topic and group that all is consumed. Clients tell a broker now and then."""
-    path, end, found = store / "config" / "consumerOffset.json", time.monotonic() + 120, dict[str, int]()
-    while found != dict.fromkeys(queues, COUNT):
-        assert time.monotonic() < end, found
+def until_stored(life: Life, *queues: str) -> None:
+    """Wait until consumerOffset.json says of each topic and group that all is consumed. Clients tell a broker now and then.
+
+    A client that is given no answer in time gives a message back once more: a topic may have more than was sent.
+    """
+    path, end = life.store / "config" / "consumerOffset.json", time.monotonic() + 120
+    found, stored = dict[str, int](), Counter[str]()
+    while any(found.get(name, 0) < max(COUNT, stored[name.split("@")[0]]) for name in queues):
+        assert time.monotonic() < end, (found, stored)
         time.sleep(0.2)
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, struct.error):
             # RocketMQ writes numbers as names, without quotes.
             table = json.loads(re.sub(r"(\d+):(?=\d)", r'"\1":', path.read_text()))["offsetTable"]
+            stored = Counter(record.topic for record in life.log())
             found = {name: sum(table.get(name, {}).values()) for name in queues}
+
+
+def ended(log: Sequence[Stored]) -> set[str]:
+    """The keys of half messages that an op message ends: it names their queue offsets (TransactionalMessageUtil)."""
+    halves = {record.queue_offset: record.key for record in log if record.topic == HALF}
+    named = (number for record in log if record.topic == OP for number in record.body.split(b",") if number)
+    return {halves[int(number)] for number in named}
 
 
 @pytest.mark.parametrize(
     ("version", "plain"),
     [
-        # Beside four other processes something did not come within two minutes, once.
         pytest.param("4.9.8", "4.9.8", marks=pytest.mark.slow),
         ("5.3.3", "5.5.1"),
         pytest.param("5.3.3", "5.3.3", marks=pytest.mark.slow),
@@ -133,10 +142,13 @@ def test_clients_go_on(version: str, plain: str, tmp_path: Path) -> None:
         life.step("again", "back", GIVEN_BACK, 1, 1, tmp_path / "back")
         until(tmp_path / "read", COUNT)
         until(tmp_path / "back", 2 * COUNT)
-        until_stored(old, f"{READ}@readers", f"{GIVEN_BACK}@back", "%RETRY%back@back")
+        until_stored(life, f"{READ}@readers", f"{GIVEN_BACK}@back", "%RETRY%back@back")
         life.send(decisions(("commit", "rollback", "unknow")), "transact")
         life.step("sent")
-        life.wait(lambda log: done(log) == 2 * EACH, "an op message for all that was decided")
+        # A producer decides by a message without an answer. Where a put takes longer than DLedger waits for (2.5 s), or a
+        # queue of the broker longer than 3 s, the decision is lost, and these brokers ask for it after ten minutes only.
+        with contextlib.suppress(AssertionError):
+            life.wait(lambda log: done(log) == 2 * EACH, "an op message for all that was decided", 30)
         life.send(lines(DELAYED, 0x30000, "DELAY=2"))
         if timed:
             due = int(time.time() * 1000) + WAITS
@@ -145,6 +157,9 @@ def test_clients_go_on(version: str, plain: str, tmp_path: Path) -> None:
         life.stop()
     before = entries_of(old)
     assert not [record for record in before if record.topic in (DELAYED, TIMED)]
+    half = {*keys("commit"), *keys("rollback"), *keys("unknow")} - ended(before)
+    assert half >= set(keys("unknow"))
+    assert len(half) < 2 * EACH
 
     words = ["repair", str(old), "--to-plain", "--out", str(out), "--engine", "local", "--broker-version", plain[:3]]
     assert main([*words, "--segment-size", str(1 << 17), "--delay-levels", LEVELS, "--write-delay"]) == 0
@@ -164,13 +179,13 @@ def test_clients_go_on(version: str, plain: str, tmp_path: Path) -> None:
         life.step("answer", TOPIC, "commit")
         life.step("sent")
         assert until(tmp_path / "read-on", COUNT).keys() == {f"{0x50000 + number:032X}\t0\tdone" for number in range(COUNT)}
-        decided = Counter(keys("commit") + keys("unknow"))
+        decided = delivered(before) + Counter(half)
         life.wait(lambda log: delivered(log) == decided, "what was half")
         waiting = COUNT * (2 if timed else 1)
         life.wait(lambda log: sum(record.topic in (DELAYED, TIMED) for record in log) >= waiting, "what was delayed")
         life.settle()
         log = life.log()
-        assert checked(life).keys() == set(keys("unknow"))
+        assert checked(life).keys() == half
         assert delivered(log) == decided
         came = Counter(record.key for record in log if record.topic in (DELAYED, TIMED))
         prefixes = (0x30000, 0x40000) if timed else (0x30000,)
@@ -188,10 +203,7 @@ def test_clients_go_on(version: str, plain: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["4.9.8", "5.3.3"])
 def test_a_group_of_three(version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A node that was killed is behind: it is told, and gives no store. The others have the same bytes, and the whole log.
-
-    Nobody tells when the preferred node leads: three brokers on a busy machine may take longer than what is waited for.
-    """
+    """A node that was killed is behind: it is told, and gives no store. The others have the same bytes, and the whole log."""
     stores, ports = [tmp_path / f"store-{node}" for node in range(3)], free_ports(3)
 
     def boot(node: int) -> DLedgerLife:
@@ -201,7 +213,8 @@ def test_a_group_of_three(version: str, tmp_path: Path, capsys: pytest.CaptureFi
 
     with ThreadPoolExecutor(3) as pool, contextlib.ExitStack() as stack:
         lives = [stack.enter_context(life) for life in pool.map(boot, range(3))]
-        time.sleep(ELECTED)
+        # Another node may lead first, and hand over then.
+        lives[0].step("leads")
         lives[0].send(lines(READ, 0x10000))
         lives[0].step("sent")
         for life in lives:

@@ -24,17 +24,19 @@ final class Delayed {
     private ServTransactions transactions;
     private final List<Thread> sending = new ArrayList<>();
     private volatile Throwable failed;
+    private NamesrvController nameServers;
 
     private Delayed() {
     }
 
     public static void main(String[] argv) {
-        Main.run("usage: Delayed   (steps on stdin: boot, send, traced, transact, sent, answer, checked, again, pull, traces, stop)", () -> {
+        Main.run("usage: Delayed   (steps on stdin: boot, leads, send, traced, transact, sent, answer, checked, again, pull, traces, stop)", () -> {
             System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
             System.setProperty(TlsSystemConfig.TLS_SERVER_MODE, "disabled");
             Delayed delayed = new Delayed();
             CrashSteps.run(Map.ofEntries(
                 entry("boot", words -> delayed.boot(words.get(0), Path.of(words.get(1)), words.subList(2, words.size()))),
+                entry("leads", words -> delayed.leads()),
                 entry("send", words -> delayed.send(Files.readAllLines(Path.of(words.get(0))), false)),
                 entry("traced", words -> delayed.send(Files.readAllLines(Path.of(words.get(0))), true)),
                 entry("transact", words -> delayed.transact(Files.readAllLines(Path.of(words.get(0))))),
@@ -50,7 +52,7 @@ final class Delayed {
 
     /** Answers where the broker sees the log's end. */
     private String boot(String brokerName, Path root, List<String> options) throws Exception {
-        NamesrvController nameServers = ServBroker.nameServer(scratch);
+        nameServers = ServBroker.nameServer(scratch);
         Args args = new Args(options.toArray(new String[0]),
             Set.of("segment-size", "cq-file-size", "hash-slots", "index-items", "set"), Set.of("timer-wheel"));
         name = brokerName;
@@ -59,6 +61,14 @@ final class Delayed {
             Thread.sleep(5);
         }
         return String.valueOf(broker.end());
+    }
+
+    /** Waits until the broker leads its group of DLedger. */
+    private String leads() throws Exception {
+        while (!broker.leads(nameServers)) {
+            Thread.sleep(20);
+        }
+        return "leads";
     }
 
     /** Sends the messages of {@code lines} in a thread of its own, as {@link ServProducer#sendLines} says. */

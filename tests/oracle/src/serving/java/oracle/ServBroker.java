@@ -20,9 +20,11 @@ import org.apache.rocketmq.common.topic.TopicValidator;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
+import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.MessageStore;
 import org.apache.rocketmq.store.config.BrokerRole;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.dledger.DLedgerCommitLog;
 
 /** A name server, and a broker that serves a store as it stands; both on free ports of the loopback, in this JVM. */
 final class ServBroker {
@@ -174,6 +176,15 @@ final class ServBroker {
 
     long behind() {
         return broker.getMessageStore().dispatchBehindBytes();
+    }
+
+    /** Whether it leads its group of DLedger, and its name server tells clients so. */
+    boolean leads(NamesrvController nameServer) {
+        DLedgerCommitLog log = (DLedgerCommitLog) ((DefaultMessageStore) broker.getMessageStore()).getCommitLog();
+        // BrokerController.changeToMaster says so to its name server after it has taken the role.
+        return log.getdLedgerServer().getMemberState().isLeader() && broker.getMessageStoreConfig().getBrokerRole() == BrokerRole.SYNC_MASTER
+            && topics.stream().allMatch(topic -> nameServer.getRouteInfoManager().pickupTopicRouteData(topic).getBrokerDatas().stream()
+                .allMatch(data -> broker.getBrokerAddr().equals(data.getBrokerAddrs().get(MixAll.MASTER_ID))));
     }
 
     boolean isSlave() {
