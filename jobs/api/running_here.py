@@ -290,7 +290,7 @@ def run_browse(settings_of: Callable[[], BrowseSettings], interrupts: Interrupts
     With ``interrupts`` the address is printed, and the pages are there until a signal comes. Without, they are served in
     threads of this process until the result's ``stop`` is called.
     """
-    from rocketmq_reindex.jobs.browsing.options import BrowseResult
+    from rocketmq_reindex.jobs.browsing.options import BrowseResult, take_over
 
     result = BrowseResult()
 
@@ -301,7 +301,7 @@ def run_browse(settings_of: Callable[[], BrowseSettings], interrupts: Interrupts
 
         with failures_as_errors("STORE"):
             served = serve(settings)
-        result.serve(served, [store.name for store in settings.stores])
+        take_over(result, served, [store.name for store in settings.stores])
         if interrupts is None:
             return [result.url]
         try:

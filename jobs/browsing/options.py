@@ -74,11 +74,6 @@ class BrowseResult(Result):
     stores: list[str] = field(default_factory=list)
     """names of the stores"""
 
-    def serve(self, serving: Serving, stores: list[str]) -> None:
-        """Take over what serves the pages."""
-        object.__setattr__(self, "_serving", serving)
-        self.url, self.port, self.stores = serving.url, serving.port, stores
-
     def lines(self) -> list[str]:
         """Return what the command prints once the pages are there."""
         return [
@@ -100,3 +95,9 @@ class BrowseResult(Result):
 
     def _facts(self) -> dict[str, str]:
         return {"pages": self.url, "stores": ", ".join(map(escape, self.stores))}
+
+
+def take_over(result: BrowseResult, serving: Serving, stores: list[str]) -> None:
+    """Let the result say where the pages are, and end them."""
+    object.__setattr__(result, "_serving", serving)
+    result.url, result.port, result.stores = serving.url, serving.port, stores

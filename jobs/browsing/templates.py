@@ -23,8 +23,9 @@ button { background: var(--card); cursor: pointer } input.short { width: 9rem }
 .error { border-left: .35rem solid var(--bad) } .row-gap td, .row-wrong td { color: var(--muted) }
 .what { font-weight: 600 } .pages { display: flex; gap: 1.2rem; margin: .6rem 0 0 }
 pre.body { max-height: 30rem; overflow: auto; overflow-wrap: anywhere }
-td code { font-size: .8rem } th[scope=row] { font-weight: 500; padding-right: 1rem; overflow-wrap: anywhere; max-width: 18rem }
-.pairs td { width: 100% }
+td code { font-size: .8rem } .when { white-space: nowrap } th[scope=row] { font-weight: 500; overflow-wrap: anywhere }
+.pairs { table-layout: fixed } .pairs th { width: 13rem }
+@media (max-width: 44rem) { .pairs th { width: 9.5rem } }
 """
 
 _UI: Final = """
@@ -37,6 +38,7 @@ _UI: Final = """
 {% if behind %}<a rel="next" href="{{ behind }}">Next</a>{% endif %}</p>{% endif %}{% endmacro %}
 {% macro num(value) %}<td class="num">{{ "-" if value is none else "{:,}".format(value) }}</td>{% endmacro %}
 {% macro offset(value) %}<td class="num">{{ "-" if value is none else value }}</td>{% endmacro %}
+{% macro when(value) %}<td class="when">{{ value|replace("T", " ") if value else "-" }}</td>{% endmacro %}
 {% macro opt(value) %}<td>{{ "-" if value is none else value }}</td>{% endmacro %}
 """
 
@@ -73,8 +75,8 @@ _STORE: Final = """{% extends "base" %}{% block content %}
 {% for text in info.problems %}<li>{{ text }}</li>{% endfor %}</ul></section>{% endif %}
 <dl class="facts"><div><dt>log</dt><dd>{{ size(info.log.bytes) }}</dd></div>
 <div><dt>offsets</dt><dd>{{ info.log.first_offset }} to {{ info.log.end_offset }}</dd></div>
-<div><dt>first stored</dt><dd>{{ info.log.first_time or "not known" }}</dd></div>
-<div><dt>last stored</dt><dd>{{ info.log.last_time or "not known" }}</dd></div>
+<div><dt>first stored</dt><dd>{{ (info.log.first_time or "not known")|replace("T", " ") }}</dd></div>
+<div><dt>last stored</dt><dd>{{ (info.log.last_time or "not known")|replace("T", " ") }}</dd></div>
 <div><dt>segments</dt><dd>{{ "{:,}".format(info.log.segments) }}</dd></div>
 <div><dt>topics, queues</dt><dd>{{ "{:,}, {:,}".format(info.topics|length, info.queues) }}</dd></div>
 <div><dt>{{ "messages in a sample" if info.sampled else "messages" }}</dt><dd>{{ "{:,}".format(info.messages) }}</dd></div>
@@ -93,8 +95,8 @@ class="note">{{ "{:,}".format(info.queues_looked_into) }} of
 <section><h2>The last stop</h2><p>{% if info.clean_stop %}It was clean: there is no file abort.{% else %}It was not clean: there
 is a file abort, and the next start recovers as after a crash.{% endif %} {{ info.broker or "No broker runs here." }}</p>
 </section>
-<section><h2>Checkpoint</h2>{% if checkpoint %}<table><tbody>{% for each in checkpoint %}<tr><th scope="row">{{ each.field }}
-</th>
+<section><h2>Checkpoint</h2>{% if checkpoint %}<table class="pairs"><tbody>{% for each in checkpoint %}<tr>
+<th scope="row">{{ each.field }}</th>
 <td>{{ each.text }}</td></tr>{% endfor %}</tbody></table>{% else %}<p>There is none that can be read.</p>{% endif %}</section>
 </div>
 <section><h2>Segments</h2><div class="scroll"><table><thead><tr><th scope="col">file</th><th scope="col">bytes</th>
@@ -107,7 +109,7 @@ is a file abort, and the next start recovers as after a crash.{% endif %} {{ inf
 <th scope="col">items</th><th scope="col">room</th><th scope="col">slots used</th><th scope="col">slots</th>
 <th scope="col">first</th><th scope="col">last</th></tr></thead><tbody>
 {% for each in indexFiles %}<tr><td><code>{{ each.file }}</code></td>{{ ui.num(each["items"]) }}{{ ui.num(each.room) }}
-{{ ui.num(each.slotsUsed) }}{{ ui.num(each.slots) }}<td>{{ each.firstTime }}</td><td>{{ each.lastTime }}</td></tr>{% endfor %}
+{{ ui.num(each.slotsUsed) }}{{ ui.num(each.slots) }}{{ ui.when(each.firstTime) }}{{ ui.when(each.lastTime) }}</tr>{% endfor %}
 </tbody></table></div></section>{% endif %}{{ ui.same(command) }}{% endblock %}"""
 
 _TOPICS: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
@@ -126,7 +128,7 @@ _TOPIC: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warning
 <tbody>
 {% for each in queues %}<tr><td><a href="{{ url("queue", store=store, topic=topic, queue=each.queue) }}">{{ each.queue }}</a>
 </td>
-{{ ui.offset(each.first) }}{{ ui.offset(each.end) }}{{ ui.opt(each.lastTime) }}{{ ui.opt(each.part) }}</tr>{% endfor %}
+{{ ui.offset(each.first) }}{{ ui.offset(each.end) }}{{ ui.when(each.lastTime) }}{{ ui.opt(each.part) }}</tr>{% endfor %}
 </tbody></table></div>
 {{ ui.turn(previous is not none and url("topic", store=store, topic=topic, **{"from": previous}),
            next is not none and url("topic", store=store, topic=topic, **{"from": next})) }}</section>
@@ -152,7 +154,7 @@ value="{{ raw_topic }}">
 {% if each.what == "no record" %}{{ range }}
 {% else %}<a href="{{ url("message", store=store, topic=topic, queue=queue, offset=each.offset) }}">{{ range }}</a>{% endif %}
 </td>
-{{ ui.opt(each.storeTime) }}{{ ui.opt(each.tags) }}<td>{{ each["keys"]|join(" ") }}</td>{{ ui.opt(each.uniqueKey) }}
+{{ ui.when(each.storeTime) }}{{ ui.opt(each.tags) }}<td>{{ each["keys"]|join(" ") }}</td>{{ ui.opt(each.uniqueKey) }}
 {{ ui.offset(each.physicalOffset) }}{{ ui.num(each.size) }}
 <td>{% if each.what != "message" %}<span class="what">{{ each.what }}</span>: {% endif %}{{ each.text }}</td></tr>{% endif %}
 {% endfor %}</tbody></table></div>
@@ -229,7 +231,7 @@ _SEARCH: Final = """{% extends "base" %}{% block content %}
 <td class="num"><a href="{{ url("message", store=found.store, physical=each.physicalOffset) }}">{{ each.physicalOffset }}</a>
 </td>
 <td>{{ each.topic }}</td>{{ ui.offset(each.queueId) }}{{ ui.offset(each.servedAt if "servedAt" in each else each.queueOffset) }}
-<td>{{ each.storeTime }}</td>{{ ui.opt(each.tags) }}<td>{{ each["keys"]|join(" ") }}</td><td>{{ preview(each) }}</td></tr>
+{{ ui.when(each.storeTime) }}{{ ui.opt(each.tags) }}<td>{{ each["keys"]|join(" ") }}</td><td>{{ preview(each) }}</td></tr>
 {% endfor %}
 </tbody></table></div>{% endif %}{% if found.command %}<pre><code>{{ found.command }}</code></pre>{% endif %}</section>
 {% endfor %}

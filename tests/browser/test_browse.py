@@ -37,6 +37,7 @@ def test_it_fits_and_can_be_read(name: str, copies: Path, tmp_path: Path) -> Non
         assert (seen["width"], seen["dark"], seen["loaded"], seen["scripts"]) == (width, dark, [], 1), "the probe's own"
         assert (seen["scroll"] <= width, seen["outside"]) == (True, 0), name
         assert seen["apart"] is None or seen["apart"] >= 8, "cards that touch"
+        assert seen["heads"] < 110, "a name that is cut into letters"
         for paper in (seen["paper"], seen["card"]):
             assert contrast(seen["ink"], paper) >= 7
             assert contrast(seen["muted"], paper) >= 4.5

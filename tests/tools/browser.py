@@ -37,6 +37,7 @@ addEventListener("load", () => {
       b => Math.max(b.top - a.bottom, a.top - b.bottom)))),
     bars: [...document.querySelectorAll(".bars")].map(e => (e.querySelector("div").getBoundingClientRect().width
       - Math.max(...[...e.querySelectorAll("b")].map(b => b.getBoundingClientRect().width))) / e.getBoundingClientRect().width),
+    heads: Math.max(0, ...[...document.querySelectorAll("th")].map(e => e.getBoundingClientRect().height)),
     names: Math.max(0, ...[...document.querySelectorAll(".bars span, .legend span")].map(
       e => e.getBoundingClientRect().height)),
     facts: [...document.querySelectorAll(".facts > div")].map(e => e.getBoundingClientRect()).map(r => [r.top, r.left]),
