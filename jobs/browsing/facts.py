@@ -21,6 +21,7 @@ from rocketmq_reindex.jobs.store.queue import ServedMessage, StoreQueue
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.queue.lookup import EMPTY, MISSING, PRE_BLANK, UNIT, Unit
 from rocketmq_reindex.storage_format.record import meaning
 from rocketmq_reindex.storage_format.record.message import Message
@@ -193,6 +194,7 @@ def units(store: TracedStore, topic: str, number: int, first: int | None, time: 
         held = queue.units
         begin, end = held.begin, held.end
         if time is not None:
+            _check_near(queue)
             at = queue.position_at_time(time, False)
         else:
             at = begin if first is None else max(begin, held.find(first))
@@ -207,6 +209,14 @@ def units(store: TracedStore, topic: str, number: int, first: int | None, time: 
         }  # fmt: skip
     words = ["--topic", topic, "--queue", str(number), "--offset", str(offset), "--max", str(ROWS), "--json"]
     return found | {"warnings": warnings, "command": command("query", store, words)}
+
+
+def _check_near(queue: StoreQueue) -> None:
+    """Raise InputError where so many positions of a queue lie in no file that a search for a time would pass them for ever."""
+    if queue.missing() > LOOKED_AT:
+        raise InputError(
+            f"{queue.place}: {queue.missing():,} positions between its files are missing: go to an offset instead of a time"
+        )
 
 
 def _offset(unit: Unit) -> int:
@@ -271,6 +281,8 @@ def search(store: TracedStore, words: Sequence[str], delay_levels: str) -> Facts
     asked = parse_query([store.path, *words, *_roots(store), "--delay-levels", delay_levels])
     warnings, several = list[str](), asked.key is not None
     with looking(store, warnings) as (found, notes):
+        if asked.topic is not None and asked.queue is not None and asked.time is not None:
+            _check_near(found.queue(asked.topic, asked.queue))
         more = replace(asked, max=FOUND_MAX + 1 if several else None, body="text", body_max=BLOCK)
         rows = [answer.row_of(served, found.log, more, notes) for served in answer.answer(more, found)]
     cut = len(rows) > FOUND_MAX

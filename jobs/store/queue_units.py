@@ -28,6 +28,10 @@ class UnitSource(Protocol):
     missing: str
     """what is said of a unit that is not there"""
 
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of each file."""
+
     def close(self) -> None:
         """Close what is open for this queue alone."""
 
@@ -113,6 +117,7 @@ class DatabaseUnits:
         stop, first = database.stop(queue), database.first(queue)
         self._first = stop if first is None else min(first, stop)
         span = [(self._first * UNIT_SIZE, (stop - self._first) * UNIT_SIZE)] if stop > self._first else []
+        self.sizes = [size for _, size in span]
         self.units = QueueUnits(span, self._read, behind_gap=self._behind_gap)
 
     def _read(self, _number: int, at: int, count: int) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 from rocketmq_reindex.jobs.browsing import facts
 from tests.tools.browsing import Pages, check
 from tests.tools.derived_store import write_store
-from tests.tools.encode import Message
+from tests.tools.encode import EPOCH, Message
 
 SCRIPT = "\"'><script>alert(1)</script>{{7*7}}{%x%}"
 BIDI = "a\u202eb\u2066c\x1b[31m\x07\u200b"
@@ -116,3 +116,6 @@ def test_a_file_name_that_makes_a_gap_without_end(tmp_path: Path) -> None:
     gaps = [row for row in found["units"] if row["what"] == "gap"]
     assert sum(row["last"] - row["offset"] + 1 for row in gaps) <= facts.LOOKED_AT
     assert found["next"] == gaps[-1]["last"] + 1
+    told = "positions between its files are missing: go to an offset instead of a time"
+    assert told in Pages(store).json("queue", 422, store="store", topic="T", queue=0, time=EPOCH + 1)["error"]
+    assert told in Pages(store).json("search", store="store", topic="T", queue=0, time=EPOCH + 1)["results"][0]["error"]
