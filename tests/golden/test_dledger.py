@@ -309,7 +309,6 @@ def test_what_does_not_read_it_says_so(store: Path, tmp_path: Path) -> None:
     log = data_of(store)
     for run in (
         lambda: rr.repair(store, out=tmp_path / "out", engine="local", broker_version="5.3"),
-        lambda: rr.preflight(store, broker_version="5.3.3"),
         lambda: rr.verify(store, against=tmp_path, engine="local"),
     ):
         with pytest.raises(rr.InputError, match=f"{log}: is a log of DLedger, "):
@@ -352,7 +351,7 @@ def test_a_leftover_log_is_told_by_where_it_begins(golden_store: Stores, tmp_pat
     store = Path(shutil.copytree(golden_store("dledger-mixed-5.3").path, tmp_path / "store"))
     log, data = store / "commitlog", data_of(store)
     with pytest.raises(rr.InputError, match=f'{data}: is a log of DLedger, .*name the plain log: commitlog="{log}"'):
-        rr.preflight(store, broker_version="5.3.3")
+        rr.preflight(store, broker_version="5.5")
     first = min(data.iterdir())
     start = int(first.name)
     first.unlink()
