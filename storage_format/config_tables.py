@@ -82,8 +82,9 @@ def by_names(part: Part, pairs: Pairs, version: bytes | None, forbidden: Pairs =
 
     ``version`` is the value of ``VERSION_KEY``; ``forbidden`` are pairs of that family.
     """
-    said: dict[str, Any] = {part.table: {}, "dataVersion": _json(version or b"{}") or {}}
-    decoded = Decoded(said, [])
+    stamp = _json(version or b"{}")
+    said: dict[str, Any] = {part.table: {}, "dataVersion": stamp if isinstance(stamp, dict) else {}}
+    decoded = Decoded(said, [] if isinstance(stamp, dict) else [VERSION_KEY.decode()])
     for key, value in pairs:
         name, entry = java_string.java_text(key), _json(value)
         if part is OFFSETS:

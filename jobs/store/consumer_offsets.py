@@ -221,7 +221,9 @@ def made(offset_files: Sequence[OffsetFile], offsets: Mapping[QueueOfGroup, int]
     if any(file.in_rocksdb for file in offset_files):
         # RocksDBConsumerOffsetManager.merge: a broker takes a file into its database only if its counter is higher.
         counter = 1 + max(stamp_of(file.said, "counter") for file in offset_files)
-        said["dataVersion"] = {"stateVersion": 0, "timestamp": 0, **said.get("dataVersion", {}), "counter": counter}
+        version = said.get("dataVersion")
+        version = version if isinstance(version, dict) else {}
+        said["dataVersion"] = {"stateVersion": 0, "timestamp": 0, **version, "counter": counter}
     said[TABLE] = {name: table for name, table in said.get(TABLE, {}).items() if not name.partition("@")[2]}
     if light:
         said[LMQ_TABLE] = {}

@@ -160,15 +160,36 @@ def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "the consumer offsets in it are not known" in note
 
 
+def with_queue(store: Path, queues: bool = True) -> Path:
+    """A store whose one queue is T/0, as a file; without it, what is a store of RocksDB alone."""
+    (store / "commitlog").mkdir(parents=True)
+    if queues:
+        (store / "consumequeue/T/0").mkdir(parents=True)
+        (store / "consumequeue/T/0" / f"{0:020}").write_bytes(bytes(20))
+    return store
+
+
 def test_a_new_file_is_taken_in(tmp_path: Path) -> None:
     """What ``consumers --out`` writes has a higher counter than the database: a broker takes in no other file."""
-    store, named = tmp_path / "store", tmp_path / "named"
+    store, named = with_queue(tmp_path / "store"), tmp_path / "named"
     write(named, alone("T@g", {"offsetTable": {"0": 7}}, 5))
-    (store / "commitlog").mkdir(parents=True)
-    (store / "consumequeue/T/0").mkdir(parents=True)
-    (store / "consumequeue/T/0" / f"{0:020}").write_bytes(bytes(20))
     out = tmp_path / "new.json"
     assert consumers([str(store), "--consumer-offsets", str(named), "--out", str(out)]) in (0, 4)
     said = json.loads(out.read_text())
     assert said["dataVersion"]["counter"] == 6
     assert "T@g" in said["offsetTable"]
+
+
+def test_a_data_version_that_is_none(tmp_path: Path) -> None:
+    """It counts as 0, and where a database has it, it is named."""
+    folder = tmp_path / "config/consumerOffsets"
+    families = alone("T@g", {"offsetTable": {"0": 7}}, 5)
+    families["kvDataVersion"][config_tables.VERSION_KEY] = b"[1,2]"
+    write(folder, families)
+    notes: list[str] = []
+    files = consumer_offsets.of_store(str(tmp_path), Notes(notes.append))
+    assert consumer_offsets.made(files, {})["dataVersion"] == {"stateVersion": 0, "timestamp": 0, "counter": 1}
+    assert "1 entry cannot be read, such as kvDataVersionKey" in notes[0]
+    for version in (None, [1], "x"):
+        named = consumer_offsets.OffsetFile("named", {"offsetTable": {}, "dataVersion": version})
+        assert consumer_offsets.made([named, *files], {})["dataVersion"]["counter"] == 1
