@@ -146,6 +146,7 @@ def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, prog
     check_is_store(question.store)
     if question.out is not None:
         _check_out(question.out)
+    databases = [] if question.out is None else _databases(question.store)
     paths = question.consumer_offsets
     offset_files = consumer_offsets.named(paths, notes) if paths else consumer_offsets.of_store(question.store, notes)
     if not paths and len(offset_files) > 1:
@@ -172,8 +173,8 @@ def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, prog
         result.groups += [_row(place, merged, evidence, queues) for place in asked]
         result.differences += [each for each in merged.differences if question.is_asked(each.group, each.topic)]
         if question.out is not None:
-            _write(question, result, offset_files, merged, queues, asked)
-            _tell_of_database(offset_files, notes)
+            _write(question, result, offset_files, databases, merged, queues, asked)
+            _tell_of_database([*offset_files, *databases], notes)
 
 
 def _evidence(question: ConsumersQuestion, notes: Notes, progress: ProgressListener) -> dict[QueueOfGroup, GroupEvidence]:
@@ -266,9 +267,20 @@ def _check_out(path: str) -> None:
     check_writable("--out", path, b"", "offsets")
 
 
+def _databases(store: str) -> list[OffsetFile]:
+    """Return the store's own databases of offsets: a new file must have a higher counter. Raises InputError."""
+    try:
+        return consumer_offsets.in_databases(store)
+    except InputError as error:
+        raise InputError(
+            f"{error}: --out: which offsets count, and which counter a broker takes in, is not known: nothing is written: mend "
+            "it, or take it out of STORE where the broker does without it"
+        ) from None
+
+
 def _write(
-    question: ConsumersQuestion, result: ConsumersResult, offset_files: Sequence[OffsetFile], merged: MergedOffsets,
-    queues: _Queues, asked: Sequence[QueueOfGroup],
+    question: ConsumersQuestion, result: ConsumersResult, offset_files: Sequence[OffsetFile],
+    databases: Sequence[OffsetFile], merged: MergedOffsets, queues: _Queues, asked: Sequence[QueueOfGroup],
 ) -> None:  # fmt: skip
     assert question.out is not None
     offsets = dict(merged.offsets)
@@ -290,18 +302,18 @@ def _write(
         offsets[place] = after
         if after != before:
             result.changes.append(OffsetChange(*place, before, after, why))
-    write_new("--out", question.out, json.dumps(consumer_offsets.made(offset_files, offsets), indent=1))
+    write_new("--out", question.out, json.dumps(consumer_offsets.made(offset_files, offsets, databases), indent=1))
     result.out = question.out
 
 
 def _tell_of_database(offset_files: Sequence[OffsetFile], notes: Notes) -> None:
     """Say whether a broker that keeps offsets in RocksDB takes a new file in (``RocksDBConsumerOffsetManager.merge``)."""
-    for file in offset_files:
+    for file in {file.path: file for file in offset_files}.values():
         if file.in_rocksdb and files.base(file.path) == NUMBERED:
             text = f"{escape(file.path)}: a broker with configManagerVersion=v2 takes no file in: set its offsets by mqadmin"
             notes.add("in RocksDB", text, lost=False)
         elif file.in_rocksdb:
-            notes.say(f"note: a broker that keeps offsets in {escape(file.path)} takes the new file in when it starts")
+            notes.say(f"{escape(file.path)}: a broker that keeps offsets there takes the new file in when it starts")
 
 
 def _within(offset: int, known: KnownQueue | None) -> tuple[int, str]:

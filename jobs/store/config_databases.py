@@ -82,6 +82,36 @@ def places(store: str, part: Part) -> list[str]:
         return []
 
 
+def databases_of(store: str, part: Part) -> list[Kept]:
+    """Return a part from each database of a store that a broker may read. Raises InputError for one that cannot be read.
+
+    With ConsumeQueue files alone, and a file of JSON, that is none but the one of v2, as in ``kept``.
+    """
+    has_file = files.entry_of(broker_config(store, part.file)).kind == files.FILE
+    folders = places(store, part)
+    if folders and has_file and _has_files_alone(store):
+        folders = [folder for folder in folders if files.base(folder) == NUMBERED]
+    tables = ((folder, _decoded(folder, part)) for folder in folders)
+    return [Kept(folder, decoded.said, True) for folder, decoded in tables if decoded is not None]
+
+
+def unread(store: str, part: Part) -> str:
+    """Return why a database of a store that may count for a part cannot be read; "" where there is none such."""
+    try:
+        databases_of(store, part)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _decoded(folder: str, part: Part) -> Decoded | None:
+    """Return a part of a database; None where it does not have it. Raises InputError where it cannot be read."""
+    try:
+        return (read_folder(folder) or {}).get(part)
+    except OSError as error:
+        raise InputError(f"{escape(folder)}: {error}") from None
+
+
 def kept(store: str, part: Part, own: Kept | None, notes: Notes) -> Kept | None:
     """Return what counts of a part: ``own``, its file of JSON, or a database; None where there is neither.
 
@@ -99,10 +129,9 @@ def kept(store: str, part: Part, own: Kept | None, notes: Notes) -> Kept | None:
 
 def _read(folder: str, part: Part, notes: Notes) -> Kept | None:
     try:
-        decoded = (read_folder(folder) or {}).get(part)
-    except (InputError, OSError) as error:
-        text = str(error) if isinstance(error, InputError) else f"{escape(folder)}: {error}"
-        notes.add("in RocksDB", f"{text}: the {part.named} in it are not known", lost=False)
+        decoded = _decoded(folder, part)
+    except InputError as error:
+        notes.add("in RocksDB", f"{error}: the {part.named} in it are not known", lost=False)
         return None
     if decoded is None:
         return None

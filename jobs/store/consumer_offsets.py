@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option import Merge
-from rocketmq_reindex.jobs.store.config_databases import Kept, is_database, kept, places, read_folder
+from rocketmq_reindex.jobs.store.config_databases import Kept, databases_of, is_database, kept, places, read_folder
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.config_tables import OFFSETS, stamp_of
 from rocketmq_reindex.storage_format.errors import InputError
@@ -128,6 +128,11 @@ def _of_database(folder: str) -> OffsetFile | None:
     return None if decoded is None else OffsetFile(folder, decoded.said, True)
 
 
+def in_databases(store: str) -> list[OffsetFile]:
+    """Return the consumer offsets of a store's databases that a broker may read. Raises InputError for one that is broken."""
+    return [OffsetFile(table.path, table.said, True) for table in databases_of(store, OFFSETS)]
+
+
 def of_store(store: str, notes: Notes) -> list[OffsetFile]:
     """Return the consumer offsets of a store, of its files and databases; what is broken in them, or elsewhere, is a note."""
     named = (files.join(store, CONFIG, name) for name in OFFSET_FILES)
@@ -211,16 +216,20 @@ def merged(offset_files: Sequence[OffsetFile], merge: Merge, notes: Notes) -> Me
     return result
 
 
-def made(offset_files: Sequence[OffsetFile], offsets: Mapping[QueueOfGroup, int]) -> dict[str, Any]:
+def made(
+    offset_files: Sequence[OffsetFile], offsets: Mapping[QueueOfGroup, int], databases: Sequence[OffsetFile] = ()
+) -> dict[str, Any]:
     """Return the JSON object of a file with some offsets. What else the files say, such as their version, is the first one's.
 
-    A group that some file has in its table of light queues stays there. A name that is none of a group stays, too.
+    Its counter is above that of each database, of ``databases`` as well, so that their broker takes it in. A group that some
+    file has in its table of light queues stays there. A name that is none of a group stays, too.
     """
     light = {entry.queue for file in offset_files for entry in OffsetFile(file.path, {TABLE: {}, **_light(file)}).entries()}
     said: dict[str, Any] = dict(offset_files[0].said) if offset_files else {}
-    if any(file.in_rocksdb for file in offset_files):
+    among = (*offset_files, *databases)
+    if any(file.in_rocksdb for file in among):
         # RocksDBConsumerOffsetManager.merge: a broker takes a file into its database only if its counter is higher.
-        counter = 1 + max(stamp_of(file.said, "counter") for file in offset_files)
+        counter = 1 + max(stamp_of(file.said, "counter") for file in among)
         version = said.get("dataVersion")
         version = version if isinstance(version, dict) else {}
         said["dataVersion"] = {"stateVersion": 0, "timestamp": 0, **version, "counter": counter}

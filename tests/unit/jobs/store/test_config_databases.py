@@ -180,6 +180,37 @@ def test_a_new_file_is_taken_in(tmp_path: Path) -> None:
     assert "T@g" in said["offsetTable"]
 
 
+def test_a_new_file_is_above_the_database_of_the_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where the offsets are those of another file."""
+    store, replica, out = with_queue(tmp_path / "store"), tmp_path / "replica", tmp_path / "new.json"
+    write(store / "config/consumerOffsets", alone("T@g", {"offsetTable": {"0": 7}}, 100))
+    offsets_json(replica, 0, 5)
+    named = str(replica / "config/consumerOffset.json")
+    assert consumers([str(store), "--consumer-offsets", named, "--out", str(out)]) in (0, 4)
+    assert json.loads(out.read_text())["dataVersion"]["counter"] == 101
+    errors = capsys.readouterr().err
+    assert "config/consumerOffsets: a broker that keeps offsets there takes the new file in" in errors
+    assert "note: " not in errors
+
+
+def test_no_new_file_beside_a_broken_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Which offsets count there is not known. A broker with ConsumeQueue files alone does not read it."""
+    store, out = with_queue(tmp_path / "store", queues=False), tmp_path / "new.json"
+    folder = store / "config/consumerOffsets"
+    write(folder, alone("T@g", {"offsetTable": {"0": 7}}, 5))
+    next(folder.glob("MANIFEST-*")).write_bytes(b"broken")
+    offsets_json(store, 0, 4)
+    own = str(store / "config/consumerOffset.json")
+    for options in ([], ["--consumer-offsets", own]):
+        assert consumers([str(store), *options, "--out", str(out)]) == 1
+        assert "--out: which offsets count, and which counter" in capsys.readouterr().err
+        assert not out.exists()
+    (store / "consumequeue/T/0").mkdir(parents=True)
+    (store / "consumequeue/T/0" / f"{0:020}").write_bytes(bytes(20))
+    assert consumers([str(store), "--out", str(out)]) in (0, 4)
+    assert json.loads(out.read_text())["dataVersion"]["counter"] == 4
+
+
 def test_a_data_version_that_is_none(tmp_path: Path) -> None:
     """It counts as 0, and where a database has it, it is named."""
     folder = tmp_path / "config/consumerOffsets"
