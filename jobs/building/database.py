@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.store_signs import end_of
 from rocketmq_reindex.jobs.publishing.output import entries, few_parts, joined
-from rocketmq_reindex.jobs.store.config_databases import lite_topics
+from rocketmq_reindex.jobs.store.config_databases import lite_topics, unread_topics
 from rocketmq_reindex.jobs.store.settings import RocksDBQueues, rocksdb_queues
 from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
@@ -63,6 +63,10 @@ def as_store_shows(settings: BuildSettings) -> Told:
         kinds = "as files, light ones in RocksDB, too" if settings.rocksdb_light else _KINDS[settings.consumequeue_type]
         notes.append(f"--broker-conf: has {listed(settings.rocksdb)}: ConsumeQueues are built {kinds}")
         if settings.rocksdb_light:
+            if settings.store_folder and (unread := unread_topics(settings.store_folder)):
+                raise errors.InputError(
+                    f"{unread}: which topics are lite, whose queues RocksDB has, is not known: mend it, or take it out of STORE"
+                )
             lite = lite_topics(settings.store_folder) if settings.store_folder else []
             told = f"{counted(len(lite), 'lite topic')} in config/: their queues are in RocksDB, too" if lite else ""
             # CombineConsumeQueueStore.shouldDoubleWriteForTopic asks the topic's config.

@@ -280,8 +280,10 @@ def _unrecorded(*_: object) -> Unrecorded:
 def _with_own_topics(path: str, store: str, topics: Iterable[str]) -> list[str]:
     """Put the store's own entries into a draft of topics.json: types of messages, and queues without a message among these."""
     own, known = own_topics(store)
+    unread = config_databases.unread_topics(store) if store else ""
+    told = [f"{unread}: {TOPICS} of the new store has nothing that it says"] if unread else []
     if not own:
-        return []
+        return told
     try:
         if known is None:
             raise ValueError(own)
@@ -292,10 +294,10 @@ def _with_own_topics(path: str, store: str, topics: Iterable[str]) -> list[str]:
             most = max(int(known[name]["readQueueNums"]), int(table.get(name, known[name])["readQueueNums"]))
             table[name] = {**known[name], "topicName": name, "readQueueNums": most}
     except (OSError, InputError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
-        return [f"{escape(own)}: cannot be read: {TOPICS} of the new store is a draft"]
+        return [*told, f"{escape(own)}: cannot be read: {TOPICS} of the new store is a draft"]
     with open(path, "w", encoding="utf-8") as file:
         json.dump(draft, file, indent=1)
-    return []
+    return told
 
 
 def own_topics(store: str) -> tuple[str, Mapping[str, Any] | None]:

@@ -95,10 +95,10 @@ def databases_of(store: str, part: Part) -> list[Kept]:
     return [Kept(folder, decoded.said, True) for folder, decoded in tables if decoded is not None]
 
 
-def unread(store: str, part: Part) -> str:
-    """Return why a database of a store that may count for a part cannot be read; "" where there is none such."""
+def unread_topics(store: str) -> str:
+    """Return why a database that may count for the topics of a store cannot be read; "" where there is none such."""
     try:
-        databases_of(store, part)
+        databases_of(store, TOPICS)
     except InputError as error:
         return str(error)
     return ""
@@ -223,6 +223,8 @@ def _topics_file(store: str) -> Kept | None:
 
 def lite_topics(store: str) -> list[str]:
     """Return the topics of a store whose messages are for light queues, sorted (``message.type`` LITE, 5.5); none where a
-    store has no topics that can be read."""
+    store has no topics that can be read: ``unread_topics`` says why."""
     table = topics(store, Notes.silent()) or _topics_file(store)
-    return sorted(name for name, config in _table(table, TOPICS).items() if is_lite(config)) if table is not None else []
+    entries = _table(table, TOPICS).items() if table is not None else ()
+    # No record is of a name that is no Unicode: String.getBytes makes "?" of half a surrogate pair.
+    return sorted(name for name, config in entries if is_lite(config) and name == name.encode("utf-8", "ignore").decode())

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building.options import batch_topics_of
+from rocketmq_reindex.jobs.building import database
+from rocketmq_reindex.jobs.building.options import BuildSettings, batch_topics_of
 from rocketmq_reindex.jobs.commands import consumers
+from rocketmq_reindex.jobs.exporting import new_store
 from rocketmq_reindex.jobs.inspect_files import inspect
-from rocketmq_reindex.jobs.store import consumer_offsets
+from rocketmq_reindex.jobs.store import config_databases, consumer_offsets
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format import config_tables
+from rocketmq_reindex.storage_format.errors import InputError
 
 rocksdict = pytest.importorskip("rocksdict")
 Families = dict[str, dict[bytes, bytes]]
@@ -147,6 +150,33 @@ def test_what_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     (note,) = notes
     assert "RocksDB cannot read it" in note
     assert "the consumer offsets in it are not known" in note
+
+
+def test_topics_of_a_broken_database(tmp_path: Path) -> None:
+    """A new store does without them with a warning; a build that needs the lite ones ends."""
+    store, draft = tmp_path / "store", tmp_path / "topics.json"
+    write(store / "config/topics", alone("B", {"topicName": "B", "readQueueNums": 16}, 5))
+    draft.write_bytes(dump({"topicConfigTable": {"B": {"topicName": "B", "readQueueNums": 4}}}))
+    assert new_store._with_own_topics(str(draft), str(store), []) == []
+    assert json.loads(draft.read_text())["topicConfigTable"]["B"]["readQueueNums"] == 16
+    light = BuildSettings(
+        out=str(tmp_path / "out"), store=str(store), consumequeue_type="both", rocksdb=("x",), rocksdb_light=True
+    )
+    assert "no lite topic is known by config/" in database.as_store_shows(light)[1][1]
+    next((store / "config/topics").glob("MANIFEST-*")).write_bytes(b"broken")
+    (told,) = new_store._with_own_topics(str(draft), str(store), [])
+    assert "RocksDB cannot read it" in told
+    assert "topics.json of the new store has nothing that it says" in told
+    with pytest.raises(InputError, match="which topics are lite"):
+        database.as_store_shows(light)
+
+
+def test_a_lite_topic_that_no_record_is_of(tmp_path: Path) -> None:
+    """Half a surrogate pair has no bytes in a record."""
+    (tmp_path / "config").mkdir()
+    lite = {"attributes": {"message.type": "LITE"}}
+    (tmp_path / "config/topics.json").write_bytes(dump({"topicConfigTable": {"\ud800": lite, "L": lite}}))
+    assert config_databases.lite_topics(str(tmp_path)) == ["L"]
 
 
 def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
