@@ -98,10 +98,11 @@ def by_names(part: Part, pairs: Pairs, version: bytes | None, forbidden: Pairs =
 
 
 def _add(decoded: Decoded, table: str, name: str, entry: object) -> None:
+    # Keys that are no UTF-8 may become one name: the later one counts.
+    if not isinstance(entry, dict) or name in decoded.said[table]:
+        decoded.broken.append(name)
     if isinstance(entry, dict):
         decoded.said[table][name] = entry
-    else:
-        decoded.broken.append(name)
 
 
 def numbered_range(table_id: int) -> tuple[bytes, bytes]:

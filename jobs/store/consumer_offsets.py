@@ -307,11 +307,12 @@ def _messages(batch: object) -> list[OrderedMessage] | None:
     """Return the messages of a batch (``ConsumerOrderInfoManager.OrderInfo``); None for what is none.
 
     Of its offsets all but the first are distances to the first. Bit i of ``cm`` is set when message i is acknowledged.
+    fastjson reads null as 0.
     """
     if not isinstance(batch, dict) or not isinstance(distances := batch.get("o"), list):
         return None
     numbers = [as_offset(distance) for distance in distances]
-    pop_time, bits = as_offset(batch.get("popTime")), as_offset(batch.get("cm", 0))
+    pop_time, bits = as_offset(batch.get("popTime")), as_offset(0 if batch.get("cm") is None else batch["cm"])
     if pop_time is None or bits is None or None in numbers:
         return None
     offsets = [number for number in numbers if number is not None]

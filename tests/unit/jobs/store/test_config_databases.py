@@ -179,6 +179,24 @@ def test_a_lite_topic_that_no_record_is_of(tmp_path: Path) -> None:
     assert config_databases.lite_topics(str(tmp_path)) == ["L"]
 
 
+def test_two_keys_of_one_name() -> None:
+    """Keys that are no UTF-8: the later one counts, and the name is told."""
+    pairs = [(key, dump({"offsetTable": {"0": at}})) for at, key in enumerate((b"\xfe@g", b"\xff@g"))]
+    said, broken = config_tables.by_names(config_tables.OFFSETS, pairs, None)
+    assert said["offsetTable"] == {"\ufffd@g": {"0": 1}}
+    assert broken == ["\ufffd@g"]
+
+
+def test_acknowledged_bits_that_are_null(tmp_path: Path) -> None:
+    """They are 0, as fastjson reads a long."""
+    (tmp_path / "config").mkdir()
+    batch = {"popTime": 1, "o": [5], "cm": None}
+    (tmp_path / "config/consumerOrderInfo.json").write_bytes(dump({"table": {"T@g": {"0": batch}}}))
+    notes: list[str] = []
+    _, taken = consumer_offsets.taken_in_order(str(tmp_path), Notes(notes.append))
+    assert (len(taken), notes) == (1, [])
+
+
 def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line says what to install."""
     write(tmp_path / "config/consumerOffsets", alone("T@g", {"offsetTable": {"0": 7}}, 5))
