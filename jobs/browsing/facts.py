@@ -21,7 +21,6 @@ from rocketmq_reindex.jobs.store.queue import ServedMessage, StoreQueue
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import layouts
-from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.queue.lookup import EMPTY, MISSING, PRE_BLANK, UNIT, Unit
 from rocketmq_reindex.storage_format.record import meaning
 from rocketmq_reindex.storage_format.record.message import Message
@@ -35,6 +34,8 @@ FOUND_MAX: Final = 100
 FILES_SHOWN: Final = 20
 LOOKED_AT: Final = 20_000
 """positions without a unit that one page passes at most: a hostile file's name makes a gap of any length"""
+SLOTS_MAX: Final = 5 * LOOKED_AT
+"""slots of one queue that a page looks at: a search for a time passes those whose records cannot be read"""
 BODY_SHOWN: Final = 64 << 10
 HEX_SHOWN: Final = 1 << 10
 BODY_MAX: Final = 64 << 20
@@ -48,7 +49,7 @@ Facts = dict[str, Any]
 def looking(store: TracedStore, warnings: list[str]) -> Iterator[tuple[Search, Notes]]:
     """Yield a search of a store; ``warnings`` gets what it notes. Raises InputError."""
     notes = Notes(warnings.append, warnings.append)
-    with failures_as_errors("STORE"), Search(store.path, store.roots, notes) as search:
+    with failures_as_errors("STORE"), Search(store.path, store.roots, notes, slots_max=SLOTS_MAX) as search:
         yield search, notes
         notes.close()
 
@@ -167,6 +168,7 @@ def queues(store: TracedStore, topic: str, first: int) -> Facts:
                 rows.append({"queue": number, "first": None, "end": None, "lastTime": None, "part": None})
                 continue
             with contextlib.closing(queue):
+                queue.units.left = SLOTS_MAX
                 span, last = queue.span(), queue.last_unit()
                 message = None if last is None else search.log.message(last.phy_offset)
                 rows.append({
@@ -194,7 +196,6 @@ def units(store: TracedStore, topic: str, number: int, first: int | None, time: 
         held = queue.units
         begin, end = held.begin, held.end
         if time is not None:
-            _check_near(queue)
             at = queue.position_at_time(time, False)
         else:
             at = begin if first is None else max(begin, held.find(first))
@@ -209,14 +210,6 @@ def units(store: TracedStore, topic: str, number: int, first: int | None, time: 
         }  # fmt: skip
     words = ["--topic", topic, "--queue", str(number), "--offset", str(offset), "--max", str(ROWS), "--json"]
     return found | {"warnings": warnings, "command": command("query", store, words)}
-
-
-def _check_near(queue: StoreQueue) -> None:
-    """Raise InputError where so many positions of a queue lie in no file that a search for a time would pass them for ever."""
-    if queue.missing() > LOOKED_AT:
-        raise InputError(
-            f"{queue.place}: {queue.missing():,} positions between its files are missing: go to an offset instead of a time"
-        )
 
 
 def _offset(unit: Unit) -> int:
@@ -281,8 +274,6 @@ def search(store: TracedStore, words: Sequence[str], delay_levels: str) -> Facts
     asked = parse_query([store.path, *words, *_roots(store), "--delay-levels", delay_levels])
     warnings, several = list[str](), asked.key is not None
     with looking(store, warnings) as (found, notes):
-        if asked.topic is not None and asked.queue is not None and asked.time is not None:
-            _check_near(found.queue(asked.topic, asked.queue))
         more = replace(asked, max=FOUND_MAX + 1 if several else None, body="text", body_max=BLOCK)
         rows = [answer.row_of(served, found.log, more, notes) for served in answer.answer(more, found)]
     cut = len(rows) > FOUND_MAX
@@ -348,6 +339,7 @@ def _in_queue(found: Search, served: ServedMessage, asked: Query, notes: Notes) 
         return facts
     with contextlib.closing(queue):
         held = queue.units
+        held.left = SLOTS_MAX
         at = held.find(offset)
         here = held.at(at)
         facts["leadsHere"] = here.kind == UNIT and here.phy_offset == record.phy_offset

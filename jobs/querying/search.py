@@ -97,8 +97,10 @@ class Search:
 
     def __init__(
         self, store: str, roots: Sequence[str], notes: folders.Notes, *, sizes: IndexSizes | None = None, scan: bool = False,
-        progress: ProgressListener | None = None,
+        progress: ProgressListener | None = None, slots_max: int | None = None,
     ) -> None:  # fmt: skip
+        """Open a store. At most ``slots_max`` slots of a queue are looked at, if given."""
+        self._slots_max = slots_max
         self._store, self._sizes, self._scan, self._notes = store, sizes, scan, notes
         self._roots: Sequence[str] = ()
         self._progress = progress or NoListener()
@@ -346,6 +348,7 @@ class Search:
     def _opened_queue(self, topic: str, number: int) -> StoreQueue | None:
         queue = self.queues.open(topic, number, self.log, self._notes)
         if queue is not None:
+            queue.units.left = self._slots_max
             self._opened.callback(queue.close)
         return queue
 

@@ -56,10 +56,6 @@ class StoreQueue:
             return None
         return OffsetSpan(self.units.at(first).base, unit.base + unit.messages) if self.batch else OffsetSpan(first, end)
 
-    def missing(self) -> int:
-        """Return how many positions from the queue's first to its last one lie in no file."""
-        return self.units.stop - self.units.first - sum(size // self.units.unit_size for size in self._source.sizes)
-
     def last_unit(self) -> Unit | None:
         """Return the queue's last unit, of any kind; None where it has none."""
         return self.units.at(self.units.end - 1) if self.units.end > self.units.begin else None

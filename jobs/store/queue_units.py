@@ -132,8 +132,9 @@ class DatabaseUnits:
         try:
             found = self._database.first(self._queue, position + 1)
         except errors.InputError:
-            found = None
-        return position + 1 if found is None else found
+            return position + 1
+        # The end that the database names may be far behind its last unit.
+        return max(position + 1, self.units.stop) if found is None else found
 
     def close(self) -> None:
         """Do nothing: other queues are in the same database."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, BATCH_UNIT_SIZE, PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 
 Read = Callable[[int, int, int], bytes]
@@ -41,14 +42,17 @@ class QueueUnits:
     """The units of a queue, by position.
 
     ``files`` are (first logical byte, bytes), ascending; ``batch`` whether it is a batch ConsumeQueue. ``behind_gap`` gives a
-    position behind one without a unit, up to which none has one: the next, where nothing is known.
+    position behind one without a unit, up to which none has one; without it, what lies in no file is passed at once.
     """
+
+    left: int | None = None
+    """slots that may still be looked at; None for any number. Behind them InputError is raised."""
 
     def __init__(
         self, files: Sequence[tuple[int, int]], read: Read, batch: bool = False,
-        behind_gap: Callable[[int], int] = lambda position: position + 1,
+        behind_gap: Callable[[int], int] | None = None,
     ) -> None:  # fmt: skip
-        self.behind_gap = behind_gap
+        self.behind_gap = behind_gap or self._next_in_files
         self.unit_size = BATCH_UNIT_SIZE if batch else UNIT_SIZE
         self._batch = batch
         self._files = files
@@ -66,7 +70,11 @@ class QueueUnits:
         return sum(self._files[-1]) // self.unit_size if self._files else 0
 
     def at(self, position: int) -> Unit:
-        """Return what stands in the slot at a position."""
+        """Return what stands in the slot at a position. Raises InputError where no more slots may be looked at."""
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise InputError(f"the queue has too many slots without a message: none was found up to position {position}")
         logical = position * self.unit_size
         number = bisect_right(self._starts, logical) - 1
         if number < 0:
@@ -88,6 +96,15 @@ class QueueUnits:
             return Unit(PRE_BLANK, position)
         kind = UNIT if phy_offset >= 0 and size > 0 and base >= 0 and count > 0 else BAD
         return Unit(kind, position, phy_offset, size, tags_code, base, count)
+
+    def _next_in_files(self, position: int) -> int:
+        """Return the position behind one without a unit; behind one in no file, the first of the next file."""
+        logical = position * self.unit_size
+        number = bisect_right(self._starts, logical) - 1
+        inside = number >= 0 and logical + self.unit_size <= sum(self._files[number])
+        if inside or number + 1 == len(self._files):
+            return position + 1
+        return max(position + 1, -(-self._starts[number + 1] // self.unit_size))
 
     @cached_property
     def end(self) -> int:
@@ -114,10 +131,12 @@ class QueueUnits:
         unit = self.at(position)
         if unit.kind == UNIT and unit.base <= offset < unit.base + unit.messages:
             return position
-        for number in range(self.first, self.stop):
+        number = self.first
+        while number < self.stop:
             unit = self.at(number)
             if unit.kind == UNIT and unit.base <= offset < unit.base + unit.messages:
                 return number
+            number = number + 1 if unit.kind == UNIT else self.behind_gap(number)
         return position
 
     def first_where(self, reached: Callable[[Unit], bool | None]) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.browsing import facts
 from tests.tools.browsing import Pages, check
 from tests.tools.derived_store import write_store
@@ -107,15 +108,16 @@ def test_a_body_that_unpacks_to_very_much(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_file_name_that_makes_a_gap_without_end(tmp_path: Path) -> None:
-    """A page passes so many positions, and the next one goes on."""
+    """It is passed at once, by pages and commands."""
     store = write_store(tmp_path / "store", [Message("T")], 1 << 16)
     (queue,) = (store / "consumequeue" / "T" / "0").iterdir()
     far = 20 * 10**14
     queue.with_name(f"{far:020d}").write_bytes(queue.read_bytes())
     found = Pages(store).json("queue", store="store", topic="T", queue=0)
-    gaps = [row for row in found["units"] if row["what"] == "gap"]
-    assert sum(row["last"] - row["offset"] + 1 for row in gaps) <= facts.LOOKED_AT
-    assert found["next"] == gaps[-1]["last"] + 1
-    told = "positions between its files are missing: go to an offset instead of a time"
-    assert told in Pages(store).json("queue", 422, store="store", topic="T", queue=0, time=EPOCH + 1)["error"]
-    assert told in Pages(store).json("search", store="store", topic="T", queue=0, time=EPOCH + 1)["results"][0]["error"]
+    assert [row["what"] for row in found["units"]] == ["message", "gap", "gap", "message"]
+    assert (found["units"][2]["last"], found["next"]) == (far // 20 - 1, None)
+    assert Pages(store).json("queue", store="store", topic="T", queue=0, time=EPOCH)["units"] == found["units"]
+    assert Pages(store).json("search", store="store", topic="T", queue=0, time=EPOCH)["results"][0]["messages"]
+    assert Pages(store).json("store", store="store")["info"]["queues"] == 1
+    assert rr.info(store).queues == 1
+    assert len(rr.query(store=store, topic="T", queue=0, time=EPOCH)) == 1
