@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -66,14 +67,19 @@ def _roots(store: TracedStore) -> list[str]:
 # --------------------------------------------------------------------------------------------------------------------- overview
 
 
-def overview(store: TracedStore) -> Facts:
-    """Return what ``info`` says of a store, and its newest segments, IndexFiles and checkpoint. Raises InputError."""
+def info(store: TracedStore) -> Facts:
+    """Return what ``info`` says of a store. Raises InputError."""
     result = InfoResult()
     with failures_as_errors("STORE"):
         StoreLook(StoreSettings(store.path, commitlogs=store.commitlogs), result).run()
-        found = {name: value for name, value in result.to_dict().items() if name not in ("seconds", "exit", "error")}
+    return {name: value for name, value in result.to_dict().items() if name not in ("seconds", "exit", "error")}
+
+
+def overview(store: TracedStore) -> Facts:
+    """Return what ``info`` says of a store, and its newest segments, IndexFiles and checkpoint. Raises InputError."""
+    with failures_as_errors("STORE"):
         return {
-            "info": found,
+            "info": info(store),
             "segments": _segments(store),
             "indexFiles": _index_files(store),
             "checkpoint": _checkpoint(store),
@@ -185,13 +191,16 @@ def queues(store: TracedStore, topic: str, first: int) -> Facts:
     }  # fmt: skip
 
 
-def units(store: TracedStore, topic: str, number: int, first: int | None, time: int | None) -> Facts:
+def units(store: TracedStore, topic: str, number: int, first: int | None, time: int | None) -> Facts | None:
     """Return the units of a queue from an offset on, or from the first record stored at ``time`` or later (milliseconds).
 
-    Positions without a unit are rows, too, a run of one kind is one row. Raises InputError for a queue without files.
+    Positions without a unit are rows, too, a run of one kind is one row. None for a queue that is not there. Raises InputError
+    for one without files.
     """
     warnings = list[str]()
     with looking(store, warnings) as (search, _):
+        if not search.queues.unread and number not in search.queues.ids(topic):
+            return None
         queue = search.queue(topic, number)
         held = queue.units
         begin, end = held.begin, held.end
@@ -208,7 +217,8 @@ def units(store: TracedStore, topic: str, number: int, first: int | None, time: 
             "end": span.end if span else None, "units": rows, "next": _offset(held.at(behind)) if behind < end else None,
             "previous": _offset(held.at(previous)) if at > begin else None,
         }  # fmt: skip
-    words = ["--topic", topic, "--queue", str(number), "--offset", str(offset), "--max", str(ROWS), "--json"]
+    named = [f"--topic={topic}"] if topic.startswith("-") else ["--topic", topic]
+    words = [*named, "--queue", str(number), "--offset", str(offset), "--max", str(ROWS), "--json"]
     return found | {"warnings": warnings, "command": command("query", store, words)}
 
 
@@ -275,11 +285,14 @@ def search(store: TracedStore, words: Sequence[str], delay_levels: str) -> Facts
     warnings, several = list[str](), asked.key is not None
     with looking(store, warnings) as (found, notes):
         more = replace(asked, max=FOUND_MAX + 1 if several else None, body="text", body_max=BLOCK)
-        rows = [answer.row_of(served, found.log, more, notes) for served in answer.answer(more, found)]
-    cut = len(rows) > FOUND_MAX
-    told = [*words, *(["--max", str(FOUND_MAX)] if cut else [])]
+        # Bodies are read of those alone that are shown.
+        newest = deque(answer.answer(more, found), FOUND_MAX + 1)
+        cut = len(newest) > FOUND_MAX
+        rows = [answer.row_of(served, found.log, more, notes) for served in [*newest][-FOUND_MAX:]]
+    # An id has no --max: its command gives all.
+    told = [*words, *(["--max", str(FOUND_MAX)] if cut and several else [])]
     return {
-        "store": store.name, "messages": rows[-FOUND_MAX:], "more": cut, "unread": bool(notes.lost and not rows),
+        "store": store.name, "messages": rows, "more": cut, "unread": bool(notes.lost and not rows),
         "warnings": warnings, "command": command("query", store, told),
     }  # fmt: skip
 

@@ -30,7 +30,7 @@ HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
     "x-robots-tag": "noindex",
 }
-"""of every answer; a page that sets one of them itself keeps it"""
+"""of every answer but uvicorn's own 400 and 503; a page that sets one of them itself keeps it"""
 _HOST: Final = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?", re.IGNORECASE)
 """Any port: ``ssh -L`` may have another one on its side."""
 
@@ -67,9 +67,9 @@ class Guard:
         headers = Headers(scope=scope)
         if not _HOST.fullmatch(headers.get("host", "")):
             return _refused(403, "this host is named 127.0.0.1 or localhost")
-        origin = headers.get("origin")
+        origins = headers.getlist("origin")
         foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate"
-        if foreign or (origin is not None and origin != f"http://{headers['host']}"):
+        if foreign or any(origin != f"http://{headers['host']}" for origin in origins):
             return _refused(403, "another site's page asks")
         if scope["method"] not in METHODS:
             return _refused(405, "nothing can be changed here", {"allow": ", ".join(METHODS)})

@@ -28,6 +28,7 @@ from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError, UsageError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.showing import counted, escape, printable
+from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.udfs.times import parse_time
 from rocketmq_reindex.version import __version__
 
@@ -185,7 +186,7 @@ class Pages:
         for store in self._settings.stores:
             told: facts.Facts = {"store": store.name, "place": escape(store.path), "info": None, "error": None}
             try:
-                told["info"] = facts.overview(store)["info"]
+                told["info"] = facts.info(store)
             except ReindexError as error:
                 told["error"] = str(error)
             stores.append(told)
@@ -216,10 +217,14 @@ class Pages:
         store, topic, queue = self._named(asked), asked.text("topic"), asked.number("queue")
         if queue is None:
             raise UsageError("queue: is missing")
+        if path_component(topic) is None:
+            raise UsageError(f"topic: {escape(topic)} is not a name that a folder can have")
         time = parse_time(asked.given["time"], "time") if "time" in asked.given else None
         if time is not None and "from" in asked.given:
             raise UsageError("take one of from and time")
         found = facts.units(store, topic, queue, asked.number("from"), time)
+        if found is None:
+            raise NotFound(f"{escape(topic)}, queue {queue}: the store has no such queue, or its files are lost")
         return Page(f"{topic}, queue {queue}", {"store": store.name, **found}, {"raw_topic": _hidden(topic)})
 
     def _message(self, asked: Asked) -> Page:
@@ -255,6 +260,8 @@ class Pages:
         """Hand out a body as bytes that no browser shows or runs."""
         try:
             asked = Asked(request.scope["query_string"], ("store", "physical"))
+            if asked.as_json:
+                raise UsageError("format: is no field of this page: it gives the bytes alone")
             at = asked.number("physical")
             if at is None:
                 raise UsageError("physical: is missing")

@@ -136,14 +136,15 @@ _TOPIC: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warning
 
 _QUEUE: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
 <section><h2>Offsets {% if first is none %}: none{% else %}{{ first }} to {{ end - 1 }}{% endif %}</h2>
-<form action="/queue"><input type="hidden" name="store" value="{{ store }}"><input type="hidden" name="topic"
+{% if raw_topic %}<form action="/queue"><input type="hidden" name="store" value="{{ store }}"><input type="hidden" name="topic"
 value="{{ raw_topic }}">
 <input type="hidden" name="queue" value="{{ queue }}"><label>From offset<input class="short" name="from" inputmode="numeric"
 required pattern="[0-9]+"></label><button>Go to the offset</button></form>
 <form action="/queue"><input type="hidden" name="store" value="{{ store }}"><input type="hidden" name="topic"
 value="{{ raw_topic }}">
 <input type="hidden" name="queue" value="{{ queue }}"><label>Stored at or after (ISO with zone, or milliseconds)
-<input name="time" required placeholder="2026-11-20T08:00:00Z"></label><button>Go to the time</button></form></section>
+<input name="time" required placeholder="2026-11-20T08:00:00Z"></label><button>Go to the time</button></form>
+{% endif %}</section>
 <section><h2>Units</h2><div class="scroll"><table><thead><tr><th scope="col">offset</th><th scope="col">stored</th>
 <th scope="col">tags</th><th scope="col">keys</th><th scope="col">unique key</th><th scope="col">in the log</th>
 <th scope="col">bytes</th><th scope="col">remark</th></tr></thead><tbody>

@@ -86,6 +86,7 @@ def test_other_origins(inside: TestClient) -> None:
     assert inside.get("/", headers={"origin": BASE}).status_code == 200
     for origin in ("http://evil.example", "null", "https://127.0.0.1:8380", "http://127.0.0.1:3000", ""):
         assert inside.get("/", headers={"origin": origin}).status_code == 403, origin
+    assert inside.get("/", headers=[("origin", BASE), ("origin", "http://evil.example")]).status_code == 403
     assert inside.get("/", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}).status_code == 403
     assert inside.get("/", headers={"sec-fetch-site": "same-site", "sec-fetch-mode": "cors"}).status_code == 403
     assert inside.get("/", headers={"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}).status_code == 200

@@ -164,6 +164,19 @@ def test_of_very_many_messages_the_newest(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("inline_local")
+def test_of_very_many_messages_of_an_id_the_newest(tmp_path: Path) -> None:
+    """Its command has no ``--max``: ``query --id`` gives all."""
+    count = facts.FOUND_MAX + 5
+    messages = [Message("-x", body=b"%d" % k, properties={"UNIQ_KEY": "one"}) for k in range(count)]
+    store = write_store(tmp_path / "store", messages, 1 << 16)
+    (only,) = Pages(store).json("search", id="one")["results"]
+    assert (only["more"], len(only["messages"]), only["messages"][-1]["body"]) == (True, facts.FOUND_MAX, str(count - 1))
+    assert only["command"].endswith("--id one")
+    assert " --topic=-x " in Pages(store).json("queue", store="store", topic="-x", queue=0)["command"]
+    assert Pages(store).client.get("/body?store=store&physical=0&format=json").status_code == 400
+
+
+@pytest.mark.usefixtures("inline_local")
 def test_fills_gaps_and_tombstones_are_marked(tmp_path: Path) -> None:
     lost = Message("T", properties={"TAGS": "__LOST__"}, queue_offset=5)
     messages = [Message("T", queue_offset=0), Message("T", queue_offset=3), lost, *[Message("U")] * 120]
@@ -229,7 +242,7 @@ def test_an_empty_store(tmp_path: Path) -> None:
     assert pages.both("store", store="store")[1]["info"] == without_times(rr.info(store))
     assert pages.both("topics", store="store")[1]["topics"] == []
     pages.both("topic", 404, store="store", topic="T")
-    pages.both("queue", 422, store="store", topic="T", queue=0)
+    pages.both("queue", 404, store="store", topic="T", queue=0)
     pages.both("message", 404, store="store", physical=0)
 
 
@@ -243,8 +256,9 @@ def test_an_empty_store(tmp_path: Path) -> None:
         ("queue", {"store": "a", "topic": "TopicA", "queue": "-1"}, 400, "queue: -1 is no number"),
         ("queue", {"store": "a", "topic": "TopicA", "queue": "9" * 19}, 400, "is no number"),
         ("queue", {"store": "a", "topic": "TopicA", "queue": "1", "from": "1", "time": "0"}, 400, ""),
-        ("queue", {"store": "a", "topic": "../commitlog", "queue": "0"}, 422, "no such queue"),
-        ("queue", {"store": "a", "topic": "TopicA", "queue": "99"}, 422, "no such queue"),
+        ("queue", {"store": "a", "topic": "../commitlog", "queue": "0"}, 400, "not a name that a folder can have"),
+        ("queue", {"store": "a", "topic": "TopicA", "queue": "99"}, 404, "no such queue"),
+        ("queue", {"store": "a", "topic": "..", "queue": "0"}, 400, "not a name that a folder can have"),
         ("message", {"store": "a"}, 400, "name a message by physical"),
         ("message", {"store": "a", "physical": "5"}, 404, None),
         ("message", {"store": "a", "physical": "x"}, 400, ""),
