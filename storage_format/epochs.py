@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from rocketmq_reindex.storage_format.findings import Finding
@@ -108,6 +109,20 @@ def write_epochs(entries: Sequence[Epoch]) -> bytes:
     return b"%d\n%d\n%b" % (len(entries), _crc(lines), lines)
 
 
+def in_order(entries: Sequence[Epoch]) -> list[Epoch]:
+    """Return entries as a broker keeps them: by their number, each number once (``EpochFileCache``, a TreeMap)."""
+    return sorted(Epoch(*entry) for entry in dict(entries).items())
+
+
+def parted_at(mine: Sequence[Epoch], other: Sequence[Epoch]) -> int:
+    """Return the first offset of which two files say different masters; the largest int64 where they say the same.
+
+    A file that ends earlier says its last master of all that follows: the caller knows up to where its log goes.
+    """
+    pairs = zip_longest(in_order(mine), in_order(other))
+    return min((entry.start for pair in pairs if pair[0] != pair[1] for entry in pair if entry), default=INT64_MAX)
+
+
 def same_up_to(mine: Sequence[Epoch], my_end: int, other: Sequence[Epoch], other_end: int) -> int:
     """Return the offset up to which two logs are the same by their epochs, which end at the ends of the logs; -1 for none.
 
@@ -122,6 +137,6 @@ def same_up_to(mine: Sequence[Epoch], my_end: int, other: Sequence[Epoch], other
 
 def _ends(entries: Sequence[Epoch], log_end: int) -> dict[Epoch, int]:
     """Return where each epoch ends: at the next one, or with the log; the last one that begins behind it never."""
-    known = sorted(Epoch(*entry) for entry in dict(entries).items())
+    known = in_order(entries)
     last = [log_end if known[-1].start <= log_end else INT64_MAX] if known else []
     return dict(zip(known, [*(entry.start for entry in known[1:]), *last], strict=True))

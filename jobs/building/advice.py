@@ -107,12 +107,16 @@ def options(settings: StoreSettings, topics_config: str = "") -> list[str]:
     return words
 
 
-def repair(settings: StoreSettings, topics_config: str = "", out: str = DIR) -> str:
-    """Return the repair of this store's log, with places for a replica and for the result."""
+def repair(
+    settings: StoreSettings, topics_config: str = "", out: str = DIR, *, replica: bool = True, more: Sequence[str] = ()
+) -> str:  # fmt: skip
+    """Return the repair of this store's log, with places for a ``replica`` and for the result, and ``more`` options."""
     # A repair refuses --crc none: the start behind it verifies body CRCs.
     settings = replace(settings, crc="body") if settings.crc == "none" and settings.crc_on_recover else settings
     opened = opening("repair", settings, out)
-    return shell(map(redacted, [*opened, "--replica", REPLICA, *options(settings, topics_config)]))
+    return shell(
+        map(redacted, [*opened, *(["--replica", REPLICA] if replica else []), *more, *options(settings, topics_config)])
+    )
 
 
 def stopped(offset: int) -> str:

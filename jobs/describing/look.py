@@ -224,7 +224,7 @@ class StoreLook:
             self._wrong.update({_DLEDGER} if any(segment.lead for segment in log.segments) else ())
             self._look_at_queues(log)
             self._look_at_index(log)
-            result.problems += group.suspected(store, log)
+            result.problems += group.problems(store, log)
         self._look_at_checkpoint()
         if not files.is_remote(store):
             record = fetching_record.Record.read(store)

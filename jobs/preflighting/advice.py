@@ -140,9 +140,18 @@ class Commands:
             self._places[build_key, ending] = building_advice.place_beside(self._settings.store, ending, self._places.values())
         return self._places[build_key, ending]
 
-    def repaired(self) -> str:
-        """Return a repair of the log, with the files derived from it; the replica is a placeholder."""
-        return building_advice.repair(self._read, out=building_advice.place_beside(self._settings.store, ".repaired"))
+    def repaired(self, *, extend: bool = False) -> str:
+        """Return a repair of the log, with the files derived from it; the replica is a placeholder.
+
+        ``extend``: with what the replica has behind the log's end.
+        """
+        out = building_advice.place_beside(self._settings.store, ".repaired")
+        return building_advice.repair(self._read, out=out, more=("--extend",) if extend else ())
+
+    def cut_to_log(self) -> str:
+        """Return a repair of the log without a replica, which cuts the epochs of a controller group to it."""
+        out = building_advice.place_beside(self._settings.store, ".cut")
+        return building_advice.repair(self._read, out=out, replica=False)
 
     def mended(self) -> Advised:
         """Return what to do about a damaged log."""

@@ -50,7 +50,8 @@ class StoreGroup:
                 f"{counted(len(behind), 'epoch')}, from {behind[0].epoch} at offset {behind[0].start} on, behind the log's end "
                 f"at {end}: as slave of a master with the same epochs the broker copies nothing"
             )
-            lost.append(Loss("epoch-behind-log", len(behind), text, (_BEHIND, _CUT), (commands.repaired(),)))
+            either = commands.repaired(extend=True), commands.cut_to_log()
+            lost.append(Loss("epoch-behind-log", len(behind), text, (_BEHIND, _CUT), either))
         with group.opened(self._settings.roots) as log:
             tail = group.suspect_tail(self._settings.store, log, end)
         if tail is not None and self._taken.entries:
@@ -62,7 +63,7 @@ class StoreGroup:
         entries = self._taken.entries
         if not entries:
             return f"controller group: no epoch: as master the broker begins its first one at offset {end}"
-        last = entries[-1]
+        last = epochs.in_order(entries)[-1]
         return (
             f"controller group: {counted(len(entries), 'epoch')} in {self._taken.name}, the last one is {last.epoch}, from "
             f"offset {last.start} on: as master the broker keeps the log up to {end}; as slave it cuts what lies behind the "

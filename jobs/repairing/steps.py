@@ -18,6 +18,7 @@ from rocketmq_reindex.jobs.building.planning import check_free, scan_settings
 from rocketmq_reindex.jobs.engines.engine import task_count
 from rocketmq_reindex.jobs.repairing import changes as repair_changes
 from rocketmq_reindex.jobs.repairing.changes import gaps, located, record_ends, with_tombstones, wrong_offsets
+from rocketmq_reindex.jobs.repairing.epochs import GroupEpochs
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
 from rocketmq_reindex.jobs.repairing.replicas import (
     Differing,
@@ -29,10 +30,7 @@ from rocketmq_reindex.jobs.repairing.replicas import (
     log_bytes,
     look_behind,
 )
-from rocketmq_reindex.jobs.store import group
 from rocketmq_reindex.jobs.watching.progress import Reporter
-from rocketmq_reindex.storage_format import epochs
-from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
 from rocketmq_reindex.storage_format.layouts import COMMITLOG, INT64_MAX
@@ -61,6 +59,11 @@ class RepairSteps(FullBuild):
         """The segments of each replica. Raises OSError, and InputError for one that has none."""
         return list_replicas(self.settings.replicas, self.log)
 
+    @functools.cached_property
+    def _epochs(self) -> GroupEpochs:
+        """The epochs of the store and of its replicas. Raises OSError, and InputError."""
+        return GroupEpochs.read(self.settings, self.warnings)
+
     def check_room(
         self, staging: StagingFolder, accepted: list[RangeSummary] | None = None, plans: list[IndexFilePlan] | None = None,
         extra_units: int = 0,
@@ -75,6 +78,8 @@ class RepairSteps(FullBuild):
     def staged(self, staging: StagingFolder) -> None:
         # A place without a segment is an error on a sound log, too, which takes nothing from it.
         _ = self._replicas
+        # Before hours of a scan, and before any byte of a replica is used.
+        _ = self._epochs
         for folder in (COMMITLOG, repair_segments.QUARANTINE):
             files.make_folder(files.join(staging.tree, folder), below=staging.tree)
 
@@ -113,6 +118,8 @@ class RepairSteps(FullBuild):
             to_mend = damaged(holes)
             self._last = last_record(chain.accepted)
             behind = look_behind(scan, self._replicas, self.settings.extend, chain, whole, ends)
+            if behind.damage:
+                self._epochs.take(behind.taken, behind.damage[0].offset, behind.damage[-1].end, self.warnings)
             whole += behind.new
             check_room(scan.staging, self.settings, whole, self._last, [*behind.others(to_mend), *behind.damage])
         with reporter.step("mend"):
@@ -160,42 +167,9 @@ class RepairSteps(FullBuild):
         last = last_record(chain.accepted)
         # What a broker has made ahead is empty.
         starts = [segment.start for segment in segments if segment.start <= max(last, segments[0].start)]
-        self._write_epochs(scan.staging, record_ends(chain.accepted, segments).get(starts[-1], starts[-1]))
+        log_end = record_ends(chain.accepted, segments).get(starts[-1], starts[-1])
+        self.entries += self._epochs.written(scan.staging, log_end, self.warnings)
         return segments, chain
-
-    def _write_epochs(self, staging: StagingFolder, log_end: int) -> None:
-        """Write the epochs of a store of a controller group beside its new log, as far as they begin in it."""
-        store = self.settings.store
-        if not store or all(group.read_epoch_file(store, name) is None for name in (epochs.FILE, epochs.BACKUP)):
-            return
-        with group.opened(self.settings.roots) as log:
-            for text in group.suspected(store, log):
-                self.warnings.warn(f"{text}. The new log keeps them, and by its checkpoint they are confirmed")
-        taken = group.taken(store)
-        behind = taken.behind(log_end)
-        kept = [epoch for epoch in taken.entries if epoch not in behind]
-        if not kept:
-            why = (
-                "the store has none that a broker reads"
-                if not taken.entries
-                else f"all begin behind the log's end at {log_end}"
-            )
-            self.warnings.warn(
-                f"{epochs.FILE}: is left out, since {why}: a broker without it begins its first epoch where the log ends, and "
-                "a slave that has epochs does not join it: put back a backup, or move the epochs of the whole group away"
-            )
-            return
-        if behind:
-            self.warnings.warn(
-                f"{epochs.FILE}: {counted(len(behind), 'epoch')}, from {behind[0].epoch} at offset {behind[0].start} on, left "
-                f"out: the new log ends at {log_end}"
-            )
-        if taken.name != epochs.FILE:
-            self.warnings.warn(f"{epochs.FILE}: is made of {taken.name}, as a broker does: the last change is missing")
-        data = epochs.write_epochs(kept)
-        files.write_bytes(staging.temporary, files.join(staging.tree, epochs.FILE), [data])
-        size, digest = len(data), new_digest([data]).digest().hex()
-        self.entries.append({"path": epochs.FILE, "size": size, "used": size, "digest": digest})
 
     def _differing(
         self, scan: scanning.Scan, chain: Chain, segments: list[Segment], mended: list[mend.Mended]

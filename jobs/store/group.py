@@ -10,7 +10,9 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store import contents, folders
 from rocketmq_reindex.storage_format import epochs, layouts
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT, read_checkpoint
-from rocketmq_reindex.storage_format.showing import counted
+from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.findings import Finding
+from rocketmq_reindex.storage_format.showing import counted, reason
 
 _MOST: Final = 1 << 20
 """bytes of a file of epochs that are read at most: a broker's has some 20 for each epoch"""
@@ -43,16 +45,24 @@ def read_epoch_file(store: str, name: str = epochs.FILE) -> epochs.EpochFile | N
     return epochs.read_epochs(files.read_bytes(path, _MOST)) if files.entry_of(path).kind == files.FILE else None
 
 
-def taken(store: str) -> Taken:
-    """Return the epochs that a broker has when it starts (``CheckpointFile.read``). Raises OSError, and InputError."""
-    for name in (epochs.FILE, epochs.BACKUP):
+def taken(store: str, names: Sequence[str] = (epochs.FILE, epochs.BACKUP)) -> Taken:
+    """Return the epochs that a broker has when it starts (``CheckpointFile.read``), of these files.
+
+    Raises OSError, and InputError.
+    """
+    for name in names:
         read = read_epoch_file(store, name)
         if read is not None and read.stops:
-            finding = read.findings[0]
-            return Taken(name=name, stops=f"line {finding.at}: {finding.text}")
+            return Taken(name=name, stops=in_words(read.findings[0]))
         if read is not None and read.is_read and read.entries:
             return Taken(read.entries, name)
     return Taken()
+
+
+def in_words(finding: Finding) -> str:
+    """Return what is wrong with a file of epochs, with the line as an editor counts them, from 1 on."""
+    text = finding.text.removesuffix(" (at: line)")
+    return f"line {finding.at + 1}: {text}" if finding.at >= 0 else text
 
 
 def opened(roots: Sequence[str]) -> contextlib.closing[contents.StoreLog]:
@@ -115,3 +125,11 @@ def suspected(store: str, log: contents.StoreLog) -> list[str]:
     """
     tail = suspect_tail(store, log, log_end(log)) if taken(store).entries else None
     return [] if tail is None else [f"suspect: {tail}: {SUSPECT}"]
+
+
+def problems(store: str, log: contents.StoreLog) -> list[str]:
+    """Return the same, or why the epochs or the checkpoint cannot be read."""
+    try:
+        return suspected(store, log)
+    except (OSError, InputError) as error:
+        return [f"records that are not confirmed: not looked for: {reason(error)}"]

@@ -42,8 +42,7 @@ def check_epochs(store: str, roots: Sequence[str]) -> PartFindings:
     if read is None:
         findings.tally.add("epoch-file", 1, epochs.FILE, 0, f"is not there: {so}")
     for finding in read.findings if read is not None else ():
-        text = f"line {finding.at}: {finding.text}" if finding.at >= 0 else finding.text
-        findings.tally.add("epoch-file", finding.count, epochs.FILE, max(0, finding.at), f"{text}: {so}")
+        findings.tally.add("epoch-file", finding.count, epochs.FILE, max(0, finding.at), f"{group.in_words(finding)}: {so}")
     with group.opened(roots) as log:
         log_end = group.log_end(log)
         for epoch in taken:
@@ -53,7 +52,7 @@ def check_epochs(store: str, roots: Sequence[str]) -> PartFindings:
                 findings.tally.add("epoch-offset", 1, name, epoch.start, text)
         suspected = group.suspected(store, log)
     if taken:
-        last = taken[-1]
+        last = epochs.in_order(taken)[-1]
         text = f"{name}: {counted(len(taken), 'epoch')}, the last one is {last.epoch}, from offset {last.start} on"
         findings.notes.append(text)
     findings.notes += suspected

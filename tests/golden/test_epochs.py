@@ -58,9 +58,9 @@ def test_epochs_that_begin_nowhere(store: Path, places: list[int]) -> None:
 @pytest.mark.parametrize(
     ("data", "backup", "told"),
     [
-        (b"", True, "line 0: line that is no number where one should be (at: line): a broker does not start"),
-        (b"2\n7\n1-0\n2-5\n", True, f"line 1: CRC that is not that of the entries (at: line): a broker takes {BACKUP}"),
-        (b"2\n7\n1-0\n2-5\n", False, "line 1: CRC that is not that of the entries (at: line): a broker takes no epoch"),
+        (b"", True, "line 1: line that is no number where one should be: a broker does not start"),
+        (b"2\n7\n1-0\n2-5\n", True, f"line 2: CRC that is not that of the entries: a broker takes {BACKUP}"),
+        (b"2\n7\n1-0\n2-5\n", False, "line 2: CRC that is not that of the entries: a broker takes no epoch"),
         (None, True, f"is not there: a broker takes {BACKUP}"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.storage_format.epochs import Epoch, read_epochs, same_up_to, write_epochs
+from rocketmq_reindex.storage_format.epochs import Epoch, parted_at, read_epochs, same_up_to, write_epochs
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 
 EPOCHS = (Epoch(1, 0), Epoch(3, 4000), Epoch(7, 4001))
@@ -49,3 +49,10 @@ def test_up_to_where_two_logs_are_the_same() -> None:
     assert same_up_to(EPOCHS, 5000, (Epoch(1, 10),), 4800) == -1
     assert same_up_to((), 5000, EPOCHS, 5000) == -1
     assert same_up_to(EPOCHS, 10, EPOCHS, 20) == INT64_MAX, "an epoch behind the log's end has none"
+
+
+def test_from_where_on_two_files_say_other_masters() -> None:
+    assert parted_at(EPOCHS, EPOCHS[::-1]) == INT64_MAX, "the order of the lines says nothing"
+    assert parted_at(EPOCHS[:2], EPOCHS) == parted_at(EPOCHS, EPOCHS[:2]) == 4001
+    assert parted_at(EPOCHS, (Epoch(1, 0), Epoch(3, 3900), Epoch(7, 4001))) == 3900
+    assert parted_at((), EPOCHS) == 0
