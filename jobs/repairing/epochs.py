@@ -63,23 +63,15 @@ class GroupEpochs:
             beside = "" if store else next((_store_of(root) for root in settings.roots if _has_file(_store_of(root))), "")
             if beside:
                 warnings.warn(
-                    f"{epochs.FILE}: is left out, since no STORE is named, and {escape(beside)} has one: name this as STORE, too"
+                    f"{epochs.FILE}: is left out, since no STORE is named, and {escape(beside)} has one: name it as STORE, too"
                 )
         else:
             own = cls(True, _own(store, warnings), ())
             with group.opened(settings.roots) as log:
                 for text in group.suspected(store, log):
                     warnings.warn(f"{text}. The new log keeps them, and by its checkpoint they are confirmed")
-        read = list[Sequence[epochs.Epoch] | None]()
-        for number, place in enumerate(settings.replicas, 1):
-            # What is wrong with a replica is no error.
-            try:
-                read.append(group.taken(_store_of(place)).entries or None)
-            except (OSError, InputError) as error:
-                warnings.warn(f"--replica: replica {number}: its epochs cannot be read: {reason(error)}")
-                read.append(None)
-        own.replicas = read
-        if own.entries and any(read):
+        own.replicas = [_of_replica(number, place, warnings) for number, place in enumerate(settings.replicas, 1)]
+        if own.entries and any(own.replicas):
             own._warn_of_parted(settings, warnings)
         return own
 
@@ -116,8 +108,8 @@ class GroupEpochs:
         mine = epochs.in_order(self.entries)
         if parted < low or mine != epochs.in_order(others)[: len(mine)]:
             raise RefusedError(
-                f"--replica: replica {replica} goes on behind the log's end, and by its epochs another master wrote what it has "
-                f"from offset {parted} on than what the store has: {_COMPARE}; a repair without this replica takes nothing of it"
+                f"--replica: replica {replica} goes on behind the log's end, and by its epochs another master wrote what it "
+                f"has from offset {parted} on than what the store has: {_COMPARE}; without this replica nothing of it is taken"
             )
         self.entries = [*self.entries, *(epoch for epoch in others if epoch not in mine)]
         warnings.warn(
@@ -147,6 +139,15 @@ class GroupEpochs:
         files.write_bytes(staging.temporary, files.join(staging.tree, epochs.FILE), [data])
         size, digest = len(data), new_digest([data]).digest().hex()
         return [{"path": epochs.FILE, "size": size, "used": size, "digest": digest}]
+
+
+def _of_replica(number: int, place: str, warnings: Warnings) -> Sequence[epochs.Epoch] | None:
+    """Return the epochs of a replica; None for one without any. What is wrong with a replica is no error."""
+    try:
+        return group.taken(_store_of(place)).entries or None
+    except (OSError, InputError) as error:
+        warnings.warn(f"--replica: replica {number}: its epochs cannot be read: {reason(error)}")
+        return None
 
 
 def _own(store: str, warnings: Warnings) -> Sequence[epochs.Epoch]:

@@ -180,7 +180,7 @@ def test_a_file_that_ends_the_start_of_a_broker(store: Path, tmp_path: Path) -> 
 
 def test_a_file_that_is_too_large_ends_it_before_the_log_is_copied(store: Path, tmp_path: Path) -> None:
     (store / FILE).write_bytes(bytes(2 << 20))
-    told = local_repair(store, tmp_path / "out", segment_size=SEGMENT, **SIZES)
+    told = local_repair(store, tmp_path / "out", None, segment_size=SEGMENT, **SIZES)
     assert told.error is not None
     assert "has 2,097,152 bytes where at most" in told.error
     assert told.records == 0
