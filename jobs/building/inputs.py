@@ -114,7 +114,7 @@ def look_at(settings: BuildSettings) -> Inputs:
     if settings.store and settings.commitlogs and not files.is_flat(settings.store):
         store_settings.check_is_folder(settings.store)
     if settings.mends:
-        store_settings.check_mends(settings.roots, to_plain=settings.to_plain)
+        store_settings.check_mends(settings.roots, to_plain=settings.to_plain, named=bool(settings.commitlogs))
     log = store_settings.list_segments(settings.roots, settings.segment_size, may_be_short=settings.mends)
     # An incremental run may know what it left in DIR.
     inputs, known = list(settings.inputs), settings.incremental

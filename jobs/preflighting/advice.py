@@ -169,7 +169,7 @@ class Commands:
         settings, sizes = self._settings, self._sizes
         return StoreSettings(
             settings.store,
-            commitlogs=settings.commitlogs,
+            commitlogs=settings.commitlogs or (settings.roots if settings.broker.dledger_node else ()),
             broker_version=line_of(settings.release),
             named=frozenset(["broker_version"] if settings.named else ()),
             cq_file_size=sizes.files.queue,

@@ -18,15 +18,12 @@ from rocketmq_reindex import files
 from rocketmq_reindex.files.entries import MADV_POPULATE_READ, open_regular
 from rocketmq_reindex.files.systems import naming
 from rocketmq_reindex.jobs.store import config_databases
-from rocketmq_reindex.jobs.store.folders import Notes, entries_in
+from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.lock import LOCK, holder
-from rocketmq_reindex.jobs.store.settings import check_plain
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing, QueueColumns
-from rocketmq_reindex.storage_format.broker_start.loading import LogOutcome
 from rocketmq_reindex.storage_format.broker_start.store import IndexFileData, StoreFile
 from rocketmq_reindex.storage_format.text import java_string
-from rocketmq_reindex.udfs.scan.segments import committed_index, is_of_dledger, lead_of
 
 # ------------------------------------------------------------------------------------------------------------------------ spool
 # Room for what a preflight keeps of each record: a little of it in memory, then a file without a name in TMPDIR.
@@ -243,6 +240,7 @@ class StoreFolders:
         (``enableConsumeQueueExt``) those in consumequeue_ext. ``entries`` is the folder with the log of a node of DLedger."""
         self._store, self._timers, self._ext, self._of_dledger = store, timers, ext, entries
         self._roots = [root for root in roots if root != entries]
+        self._entry_index = os.path.join(os.path.dirname(entries), "index") if entries else ""
         self._left = ENTRIES_MAX
         self.notes: list[str] = []
 
@@ -266,7 +264,7 @@ class StoreFolders:
             abort=self._place("abort"),
             queue_types=self._queue_types(),
             entries=self._all_of(self._of_dledger),
-            entry_index=self._all_of(os.path.join(os.path.dirname(self._of_dledger), "index") if self._of_dledger else ""),
+            entry_index=self._all_of(self._entry_index),
         )
 
     def has_abort(self) -> bool:
@@ -337,7 +335,7 @@ class StoreFolders:
         """Raise InputError for a folder of the store that is none: a broker starts, and fails later."""
         for place in (
             *self._roots,
-            *filter(None, [self._of_dledger]),
+            *filter(None, [self._of_dledger, self._entry_index]),
             *(os.path.join(self._store, part) for part in layouts.FOLDERS),
         ):
             if os.path.lexists(place) and files.entry_of(place).kind != files.FOLDER:
@@ -356,43 +354,3 @@ class StoreFolders:
             if isinstance(attributes, dict) and topics.QUEUE_TYPE in attributes:
                 types[name] = str(attributes[topics.QUEUE_TYPE])
         return types
-
-
-# ---------------------------------------------------------------------------------------------------------------------- dledger
-# The log of a node of DLedger, whose index and checkpoint lie beside it.
-
-
-def log_of_node(roots: Sequence[str], is_node: bool | None) -> str:
-    """Return which of the folders of segments holds a log of DLedger; "" for none.
-
-    ``is_node`` says whether the broker is one, None where that is not known. Raises InputError where the log is not that of
-    such a broker, or its index is not beside it.
-    """
-    if is_node is False:
-        check_plain(roots, "which a broker without enableDLegerCommitLog=true does not read")
-        return ""
-    for root in roots:
-        if is_of_dledger(root):
-            return root
-        if lead_of(root, entries_in(root)):
-            raise errors.InputError(
-                f"{showing.escape(root)}: is a log of DLedger, but no dledger-<dLegerSelfId>/data: preflight needs its index "
-                "and checkpoint beside it, and does not look for them elsewhere (storePathDLedgerCommitLog)"
-            )
-    if is_node:
-        raise errors.InputError(
-            f"{', '.join(map(showing.escape, roots))}: holds no log of DLedger: with enableDLegerCommitLog=true a start begins "
-            "one, and copies that of its leader, if there is one: preflight does not know that"
-        )
-    return ""
-
-
-def uncommitted(root: str, log: LogOutcome | None) -> str:
-    """Return a note on what a start of this node by itself leaves open: its group may know more, or less."""
-    committed = committed_index(root)
-    known = f"its checkpoint calls entries up to index {committed} committed" if committed >= 0 else "no checkpoint says more"
-    end = f", up to offset {log.max_offset}" if log is not None else ""
-    return (
-        f"{showing.escape(root)}: a log of DLedger, of one node by itself: {known}, and this is the start of a node that leads "
-        f"and commits all that it has{end}; behind another leader it drops what that one lacks, and copies what it has more"
-    )

@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.showing import counted
 
 _GROUPS_FROM: Final = (5,)
 """the release that has ``enableControllerMode``"""
-_BEHIND: Final = "make the log whole from the store of another broker of the group: repair --replica --extend"
+_BEHIND: Final = "make the log whole by a repair with --extend: the store of another broker of the group is the replica"
 _CUT: Final = "or repair without a replica, which also writes the epochs cut to the log: look first what the group then lacks"
 _COMPARE: Final = "verify this store --against that of the broker that is, or will be, master: it says where the two part"
 
@@ -26,11 +26,12 @@ _COMPARE: Final = "verify this store --against that of the broker that is, or wi
 class StoreGroup:
     """What one store has of a controller group."""
 
-    def __init__(self, settings: PreflightSettings) -> None:
+    def __init__(self, settings: PreflightSettings, is_node: bool = False) -> None:
+        """``is_node``: the log is that of a node of DLedger, and no broker is in a controller group, too."""
         self._settings = settings
         has_epochs = any(group.read_epoch_file(settings.store, name) is not None for name in (epochs.FILE, epochs.BACKUP))
         is_new = versions.numbers_of(settings.release) >= _GROUPS_FROM
-        self._is_one = is_new and (has_epochs if settings.broker.group is None else settings.broker.group)
+        self._is_one = is_new and not is_node and (has_epochs if settings.broker.group is None else settings.broker.group)
         self._taken = group.taken(settings.store) if self._is_one else group.Taken()
         self._is_unread = has_epochs and not self._is_one
 

@@ -48,6 +48,7 @@ KINDS: Final = {
     "ext-short": "queues whose units lead behind the end of consumequeue_ext: units of new messages take their places there",
     "ext-unreadable": "queues with a unit in consumequeue_ext that a broker cannot read: no consumer gets past it",
     "rocksdb-gap": "queues in RocksDB with an offset between their ends that has no unit: no consumer gets past it",
+    "entries-committed-lost": "entries of DLedger that the node's own checkpoint calls committed, and its log lacks",
     "epoch-behind-log": "epochs of a controller group that begin behind the log's end: replicas cannot be compared by them",
     "timer-lost": "timer messages that were not delivered yet, and never will be",
 }

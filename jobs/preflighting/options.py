@@ -69,6 +69,10 @@ class BrokerSettings:
     """``combineCQMaxExtraSearchCommitLogFiles``"""
     dledger: bool | None = None
     """``enableDLegerCommitLog``; None without a broker.conf"""
+    dledger_node: str = ""
+    """``dLegerSelfId`` of such a broker; "" where it is not given: the node that the store is of"""
+    dledger_elsewhere: str = ""
+    """``storePathDLedgerCommitLog``"""
     notes: tuple[str, ...] = ()
     """what the broker.conf has that matters, and is not taken into account"""
 
@@ -126,8 +130,11 @@ class PreflightSettings:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The folders of segments."""
-        return roots_of(self.store, self.commitlogs)
+        """The folders of segments. Of DLedger a node reads only its own log (``DLedgerConfig.getDefaultPath``)."""
+        if self.commitlogs or not self.broker.dledger_node:
+            return roots_of(self.store, self.commitlogs)
+        log, own = files.join(self.store, layouts.COMMITLOG), files.join(self.store, f"dledger-{self.broker.dledger_node}/data")
+        return (log, own) if files.entry_of(log).kind == files.FOLDER else (own,)
 
 
 # -------------------------------------------------------------------------------------------------------------- broker_settings
@@ -223,8 +230,8 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     if both:
         not_known = {_DOUBLE: is_on, **_NOT_KNOWN, **_WITH_BOTH}
     if is_on(conf.get(_DLEDGER, "")):
-        # BrokerStartup ends at once.
-        not_known[_GROUP] = is_on
+        # With a controller BrokerStartup ends at once; of the others nothing is proven.
+        not_known |= dict.fromkeys((_GROUP, "enableLmq", "enableConsumeQueueExt"), is_on)
     odd = [name for name, matters in not_known.items() if matters(conf.get(name, ""))]
     if odd and odd != ([_DOUBLE] if both else ["storeType"] if rocksdb else []):
         shown = ", ".join(f"{name}={escape(conf[name].strip(), 60)}" for name in odd)
@@ -242,7 +249,7 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
         group=is_on(conf.get(_GROUP, "")),
         start=start,
         timer_wheel=is_on(conf.get("timerWheelEnable", "true")),
-        dledger=is_on(conf.get(_DLEDGER, "")),
+        **(_node(conf) if is_on(conf.get(_DLEDGER, "")) else {"dledger": False}),
         simple_queues=_is_set(conf.get("storeType", "")) and not rocksdb,
         rocksdb=rocksdb,
         combined=_PREFERRED[conf.get("combineCQPreferCQType", "").lower()] if both else None,
@@ -255,6 +262,11 @@ def broker_settings(text: str, path: str) -> tuple[BrokerSettings, dict[str, Any
     if "timerPrecisionMs" in conf:
         settings = dataclasses.replace(settings, timer_precision=precision_ms(_number(conf, "timerPrecisionMs", path)))
     return settings, _those(sizes, "store", "commitlogs")
+
+
+def _node(conf: Mapping[str, str]) -> dict[str, Any]:
+    node, elsewhere = (conf.get(name, "").strip() for name in ("dLegerSelfId", "storePathDLedgerCommitLog"))
+    return {"dledger": True, "dledger_node": node, "dledger_elsewhere": elsewhere}
 
 
 def _number(conf: Mapping[str, str], name: str, path: str) -> int:
@@ -288,7 +300,8 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
         if not place:
             raise errors.UsageError("--commitlog: is empty: name a folder")
         checked_paths(place)
-    if "store" in given and passed_over not in ((), roots_of(files.absolute(store))):
+    _check_place(files.absolute(store), broker, escape(given.get("broker_conf", "")))
+    if "store" in given and passed_over and passed_over != PreflightSettings(files.absolute(store), broker=broker).roots:
         note = f"storePathCommitLog={escape(','.join(passed_over), 200)} is passed over for STORE: name it with --commitlog"
         broker = dataclasses.replace(broker, notes=(*broker.notes, f"{escape(given['broker_conf'])}: {note}"))
     if given.get("count_limit", 0) < 0:
@@ -301,6 +314,16 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
         named="broker_version" in given,
         **_those(given, "broker_version", "broker_conf", "count_limit", "json"),
     )
+
+
+def _check_place(store: str, broker: BrokerSettings, path: str) -> None:
+    """Raise InputError where the log of DLedger is not below the store: its index and checkpoint are."""
+    elsewhere = broker.dledger_elsewhere
+    if elsewhere and files.absolute(elsewhere) != files.join(store, f"dledger-{broker.dledger_node or 'n0'}/data"):
+        raise errors.InputError(
+            f"{path}: has storePathDLedgerCommitLog={escape(elsewhere, 200)}: preflight knows a log of DLedger only in "
+            "STORE/dledger-<dLegerSelfId>/data"
+        )
 
 
 def _those(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:

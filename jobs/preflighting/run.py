@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.jobs.command.results import Result
-from rocketmq_reindex.jobs.preflighting import folders
+from rocketmq_reindex.jobs.preflighting import folders, node
 from rocketmq_reindex.jobs.preflighting.advice import READ_FILES, RECHECK, Commands
 from rocketmq_reindex.jobs.preflighting.database import StoreDatabase
 from rocketmq_reindex.jobs.preflighting.group import StoreGroup
@@ -25,7 +25,6 @@ from rocketmq_reindex.jobs.preflighting.losses import (
 from rocketmq_reindex.jobs.preflighting.model import Delivery, StoreFiles, StoreSizes, release_from, sizes_of, start_settings
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes
-from rocketmq_reindex.jobs.store.first_bytes import no_record
 from rocketmq_reindex.jobs.store.settings import check_no_store, committed_index, meant_by
 from rocketmq_reindex.storage_format import topics
 from rocketmq_reindex.storage_format.broker_start import listing as start_listing, loading as start_loading, on_demand
@@ -254,8 +253,8 @@ class Preflight:
         self._settings, self._result, self._progress = settings, result, progress
         self._maps = folders.Maps()
         self._files = StoreFiles(settings.store, self._maps)
-        self._of_dledger = folders.log_of_node(settings.roots, settings.broker.dledger)
-        self._folders, self._group = self._folders_of(), StoreGroup(settings)
+        self._of_dledger = node.log_of_node(settings)
+        self._folders, self._group = self._folders_of(), StoreGroup(settings, bool(self._of_dledger))
         result.store, result.release = escape(settings.store), settings.release
 
     def run(self) -> None:
@@ -300,11 +299,11 @@ class Preflight:
                 prediction = predict(store, start, settings.count_limit, spool, self._progress)
             if not prediction.loads:
                 self._refuse(prediction.refusals, loading, commands, sizes)
-            self._check_is_log(listing, prediction)
+            node.check_is_log(settings.store, listing, prediction.log, bool(self._of_dledger))
             ext_sizes = start.cq_file_size, start.cq_ext_file_size
             delivery = Delivery(self._folders, self._files, listing, loading, store, settings, delays, ext_sizes)
             self._fill(prediction, delivery, commands, start.message_index)
-            result.notes += [folders.uncommitted(self._of_dledger, prediction.log)] if self._of_dledger else []
+            result.notes += [node.uncommitted(self._of_dledger, prediction)] if self._of_dledger else []
         result.notes += self._folders.notes
         self._check_unchanged(listing, database.in_rocksdb)
         result.exit = ExitStatus.FOUND if result.losses else ExitStatus.DONE
@@ -312,14 +311,6 @@ class Preflight:
     def _folders_of(self) -> folders.StoreFolders:
         settings = self._settings
         return folders.StoreFolders(settings.store, settings.roots, settings.has_timers, settings.has_ext, self._of_dledger)
-
-    def _check_is_log(self, listing: start_listing.Listing, prediction: start_loading.Prediction) -> None:
-        """Raise InputError where a start keeps nothing of the log, and its first segment is none of RocketMQ."""
-        log, segments = prediction.log, [segment for segment in listing.segments if segment.kind == start_listing.FILE]
-        if log is None or log.max_offset > log.min_offset or log.cut_records > 0 or not segments:
-            return
-        if fault := no_record(os.path.join(self._settings.store, min(segments, key=lambda segment: segment.name).path)):
-            raise InputError(f"{fault}: put the commitlog in its place")
 
     def _note(self, loading: start_loading.Loading) -> None:
         notes = self._result.notes
@@ -376,6 +367,7 @@ class Preflight:
             commands.take_timers(delivery.timer_files)
         mend = "" if not delivery.reads_database else RECHECK if delivery.store.database is not None else READ_FILES
         lost = losses(prediction, commands, keeps_index, len(delivery.store.segments), mend)
+        lost += node.committed_lost(self._of_dledger, prediction, commands)
         lost_delayed, warned = delivered(levels, timers, commands)
         of_group, suspect, notes = self._group.found(prediction, commands)
         result.notes += notes

@@ -119,15 +119,16 @@ def check_plain(roots: Sequence[str], told: str) -> None:
         raise errors.InputError(f"{showing.escape(of_dledger[0])}: is a log of DLedger, {told}{left}")
 
 
-def check_mends(roots: Sequence[str], *, to_plain: bool) -> None:
-    """Raise InputError for a log that a repair does not take: one of DLedger is laid anew (``to_plain``), others are mended."""
+def check_mends(roots: Sequence[str], *, to_plain: bool, named: bool = False) -> None:
+    """Raise InputError for a log that a repair does not take: one of DLedger is laid anew (``to_plain``), others are mended.
+    ``named``: by --commitlog."""
     if not to_plain:
         told = "which repair does not mend: its node copies it from the leader; --to-plain makes a plain log of it"
         check_plain(roots, f"{told}, for a broker without DLedger")
     elif not any(lead_of(root, entries_in(root)) for root in roots):
         where = ", ".join(map(showing.escape, roots))
-        named = " or, behind a URI, name the folder: --commitlog .../dledger-<dLegerSelfId>/data"
-        left = f"leave it out{named if any(map(files.is_remote, roots)) else ''}"
+        folder = " or, behind a URI, name the folder: --commitlog .../dledger-<dLegerSelfId>/data"
+        left = f"leave it out{folder if not named and any(map(files.is_remote, roots)) else ''}"
         raise errors.InputError(f"{where}: holds no log of DLedger: --to-plain makes a plain log of one: {left}")
 
 

@@ -106,6 +106,8 @@ class EntriesLeft:
     end: recovery.End
     last_end: int
     """behind the last entry; -1 where none was read"""
+    last: int
+    """the index of the last entry; -1 where none was read"""
     committed_end: int
     """behind the last entry that the node itself knows as committed; -1 where it knows none"""
 
@@ -142,9 +144,10 @@ class EntryRecovery:
         if self._state[_NUMBER] == -1:
             # The node takes its log for empty, and serves nothing of what lies in it.
             begin = self._files[0].start
-            return EntriesLeft(self._first + start, recovery.End(self._first, begin, code), -1, -1)
+            return EntriesLeft(self._first + start, recovery.End(self._first, begin, code), -1, -1, -1)
         end = recovery.End(self._first + number, process, code)
-        return EntriesLeft(self._first + start, end, int(self._state[_END]), self._committed_end())
+        last_end, last_index = int(self._state[_END]), int(self._state[_NUMBER])
+        return EntriesLeft(self._first + start, end, last_end, last_index, self._committed_end())
 
     def _begin(self) -> int:
         """Return the number of the file to begin with: the last but two, or one before it, which begins as the index says."""
@@ -222,7 +225,23 @@ class EntryRecovery:
         part = self._part_of(self._committed)
         if part is None:
             raise queue_state.LoadFailure("entry-index", f"it has no entry {self._committed}, the last committed one")
+        if not self._is_true(*part):
+            raise InputError(
+                f"the index of DLedger has another place for entry {self._committed}, the last committed one, than that of an "
+                f"entry: {_UNKNOWN}"
+            )
         return int(int64_at(part[0], part[1] + 4)) + int(int32_at(part[0], part[1] + 12))
+
+    def _is_true(self, index: Bytes, slot: int) -> bool:
+        """Return whether an entry lies where the index says, and is as it says; or the index says nothing."""
+        if not index[slot : slot + _UNIT].any():
+            return True
+        position = int(int64_at(index, slot + 4))
+        for file in self._files:
+            at = position - file.start
+            if 0 <= at <= file.size - r.ENTRY_HEAD:
+                return bool(same_in_index(file.data, at, position, index, slot))
+        return False
 
 
 _CHECKS: Final = "the node ends itself"
@@ -251,6 +270,7 @@ class DLedgerStart(one_start.OneStart):
         settings, entries, segments = self._settings, self._store.entries, self._store.segments
         assert entries is not None
         left = EntryRecovery(segments, entries, settings.segment_size).left()
+        self.last_entry = left.last
         is_kept = [number < entries.first or file.start <= left.end.offset for number, file in enumerate(segments)]
         kept = [file for file, keeps in zip(segments, is_kept, strict=True) if keeps]
         cut = left.end.offset

@@ -140,6 +140,8 @@ class Prediction:
     """queues with a unit in ``consumequeue_ext`` that a broker cannot read"""
     set_back: tuple[str, ...] = ()
     """queues in files and in RocksDB whose ends differ, with both, in words: the start lets RocksDB's begin at that of files"""
+    last_entry: int | None = None
+    """the index of the last entry of DLedger that is kept, -1 for none; None without a log of DLedger"""
     in_order: bool | None = None
     """the offsets of each queue in the kept log count up by one, or begin again at 0 where its units do: a build refuses none
     of them; None: not looked at"""

@@ -57,6 +57,8 @@ class OneStart:
         self.ext_unreadable: list[str] = []
         self.set_back: list[str] = []
         """of queues in files and in RocksDB, those whose ends differ"""
+        self.last_entry: int | None = None
+        """index of the last entry of DLedger that is kept"""
 
     def _states(self) -> dict[tuple[str, int], start_outcome.AnyQueueState]:
         """Return the queues that the store has."""

@@ -51,8 +51,9 @@ def predict(
         return loading.Prediction(settings.release, False, (loading.Refusal(e.kind, e.path, e.detail),))
     outcome = start_outcome.outcome(store, settings, started, count_limit, progress)
     return dataclasses.replace(
-        outcome, ext_short=tuple(run.ext_short), ext_unreadable=tuple(run.ext_unreadable), set_back=tuple(run.set_back)
-    )
+        outcome, ext_short=tuple(run.ext_short), ext_unreadable=tuple(run.ext_unreadable), set_back=tuple(run.set_back),
+        last_entry=run.last_entry,
+    )  # fmt: skip
 
 
 def _kind_of(store: start_store.Store, settings: start_store.StartSettings) -> type[OneStart]:
