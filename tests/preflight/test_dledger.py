@@ -142,7 +142,7 @@ def test_an_index_that_is_moved_away_is_made_anew(world: World) -> None:
 def test_what_is_not_known_is_refused_by_name(world: World) -> None:
     store = world.copy("unknown")
     for release, more, told in (
-        ("5.5.1", {}, "preflight does not know what RocketMQ 5.5.1 does with a log of DLedger"),
+        ("5.5.1", {}, "preflight knows the start of such a node of RocketMQ 4.9.8 and 5.3.3 alone"),
         ("5.3.3", {"enableDLegerCommitLog": "false"}, "which a broker without enableDLegerCommitLog=true does not read"),
         ("5.3.3", {"enableControllerMode": "true"}, "enableControllerMode=true"),
     ):
