@@ -26,8 +26,7 @@ from tests.preflight.predicted import predict
 from tests.preflight.real import ROCKSDB_LIFETIME, RealStores
 from tests.preflight.seeds import based
 from tests.preflight.settings import Conf, Sizes, random_flags
-from tests.preflight.spoil import LAST, Deed, Spoilt
-from tests.preflight.spoiling import Spoiler, Stores
+from tests.preflight.spoil import Deed, Spoilt, befall
 from tests.preflight.sweep import PER_BASE, Judged, Sweep, end_of, last_bytes
 
 VERSIONS = ("5.3.3", "5.4.0", "5.5.0", "5.5.1")
@@ -62,20 +61,13 @@ def base_of_both(real: RealStores, path: Path, seed: int) -> Base:
 def spoil(path: Path, sizes: Sizes, seed: int, both: bool = False) -> Spoilt:
     """Spoil the store in ``path``; one seed, the same deeds."""
     rng = random.Random(seed)
-    spoiler = Spoiler(Stores(path, sizes), rng)
-    weighted = OF_BOTH if both else KINDS
-    kinds = rng.choices([deeds for _, deeds in weighted], [weight for weight, _ in weighted], k=rng.choice((1, 1, 1, 2, 2, 3)))
-    drawn = [rng.choice(deeds) for deeds in kinds]
-    told = [deed(spoiler) for deed in sorted(drawn, key=lambda deed: deed in LAST)]
-    abnormal = rng.random() < 0.5
-    if abnormal:
-        (path / "abort").write_bytes(b"")
+    told, abnormal = befall(path, sizes, rng, OF_BOTH if both else KINDS)
     preferred = {"combineCQPreferCQType": rng.choice(("default", "default", "defaultRocksDB"))}
     flags = random_flags(rng)
     if both:
         flags.pop("enableAcceleratedRecovery", None)
     conf = Conf(sizes, flags | (BOTH | preferred if both else ROCKSDB))
-    return Spoilt(path, conf, tuple(words for words in told if words), abnormal)
+    return Spoilt(path, conf, told, abnormal)
 
 
 def ends_in(store: Path) -> dict[Queue, int]:

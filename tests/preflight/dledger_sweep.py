@@ -24,9 +24,8 @@ from tests.preflight.predicted import predict
 from tests.preflight.real import DLEDGER, RealStores
 from tests.preflight.seeds import based
 from tests.preflight.settings import Conf, Sizes, random_flags
-from tests.preflight.spoil import Deed, Spoilt
+from tests.preflight.spoil import Deed, Spoilt, befall
 from tests.preflight.spoil_dledger import INDEX_FILE, NODE
-from tests.preflight.spoiling import Spoiler, Stores
 from tests.preflight.sweep import Judged, Sweep
 from tests.tools.ports import free_ports
 
@@ -82,15 +81,9 @@ def copied(base: Path, store: Path) -> None:
 def spoil(path: Path, sizes: Sizes, seed: int) -> Spoilt:
     """Spoil the store in ``path``; one seed, the same deeds."""
     rng = random.Random(seed)
-    spoiler = Spoiler(Stores(path, sizes), rng)
-    kinds = rng.choices([deeds for _, deeds in KINDS], [weight for weight, _ in KINDS], k=rng.choice((1, 1, 1, 2, 2, 3)))
-    drawn = [rng.choice(deeds) for deeds in kinds]
-    told = [deed(spoiler) for deed in sorted(drawn, key=lambda deed: deed in LAST)]
-    abnormal = rng.random() < 0.5
-    if abnormal:
-        (path / "abort").write_bytes(b"")
+    told, abnormal = befall(path, sizes, rng, KINDS, LAST)
     flags = {name: value for name, value in random_flags(rng).items() if name in FLAGS}
-    return Spoilt(path, Conf(sizes, flags | dledger()), tuple(words for words in told if words), abnormal)
+    return Spoilt(path, Conf(sizes, flags | dledger()), told, abnormal)
 
 
 def read_log(store: Path, release: str, crc: bool) -> list[LogRecord]:

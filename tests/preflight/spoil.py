@@ -31,14 +31,26 @@ LAST = (spoil_log.wrong_name, *spoil_rest.FILES)
 """The others know no files with such names."""
 
 
-def spoil(path: Path, sizes: Sizes, seed: int) -> Spoilt:
-    """Spoil the store in ``path``; one seed, the same deeds."""
-    rng = random.Random(seed)
+def befall(
+    path: Path, sizes: Sizes, rng: random.Random, weighted: Sequence[tuple[float, Sequence[Deed]]] = KINDS,
+    last: Sequence[Deed] = LAST,
+) -> tuple[tuple[str, ...], bool]:  # fmt: skip
+    """Spoil the store in ``path`` by deeds that ``rng`` draws, those of ``last`` at the end.
+
+    Returns what befell it, and whether its stop was not clean.
+    """
     spoiler = Spoiler(Stores(path, sizes), rng)
-    kinds = rng.choices([deeds for _, deeds in KINDS], [weight for weight, _ in KINDS], k=rng.choice((1, 1, 1, 2, 2, 3)))
+    kinds = rng.choices([deeds for _, deeds in weighted], [weight for weight, _ in weighted], k=rng.choice((1, 1, 1, 2, 2, 3)))
     drawn = [rng.choice(deeds) for deeds in kinds]
-    told = [deed(spoiler) for deed in sorted(drawn, key=lambda deed: deed in LAST)]
+    told = [deed(spoiler) for deed in sorted(drawn, key=lambda deed: deed in last)]
     abnormal = rng.random() < 0.5
     if abnormal:
         (path / "abort").write_bytes(b"")
-    return Spoilt(path, Conf(sizes, random_flags(rng)), tuple(words for words in told if words), abnormal)
+    return tuple(words for words in told if words), abnormal
+
+
+def spoil(path: Path, sizes: Sizes, seed: int) -> Spoilt:
+    """Spoil the store in ``path``; one seed, the same deeds."""
+    rng = random.Random(seed)
+    told, abnormal = befall(path, sizes, rng)
+    return Spoilt(path, Conf(sizes, random_flags(rng)), told, abnormal)
