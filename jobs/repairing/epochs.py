@@ -12,6 +12,7 @@ from typing import Any, Final
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.summary import Warnings
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
+from rocketmq_reindex.jobs.repairing.replicas import log_folder
 from rocketmq_reindex.jobs.store import group
 from rocketmq_reindex.storage_format import epochs
 from rocketmq_reindex.storage_format.digest import new_digest
@@ -31,11 +32,6 @@ def _has_file(store: str) -> bool:
 def _store_of(place: str) -> str:
     """Return the store of a folder of segments, or of a store."""
     return files.parent(place) if files.base(place) == COMMITLOG else place
-
-
-def _log_of(place: str) -> str:
-    inner = files.join(place, COMMITLOG)
-    return inner if files.entry_of(inner).kind == files.FOLDER else place
 
 
 def _log_end(roots: Sequence[str]) -> int:
@@ -80,7 +76,7 @@ class GroupEpochs:
         end = _log_end(settings.roots)
         for number, (place, entries) in enumerate(zip(settings.replicas, self.replicas, strict=True), 1):
             parted = epochs.parted_at(self.entries, entries) if entries else INT64_MAX
-            if parted < end and parted < _log_end([_log_of(place)]):
+            if parted < end and parted < _log_end([log_folder(place)]):
                 warnings.warn(
                     f"--replica: replica {number}: by its epochs another master wrote what it has from offset {parted} on than "
                     f"what the store has: {_COMPARE}"

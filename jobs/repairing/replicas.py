@@ -99,9 +99,14 @@ def list_replicas(places: Sequence[str], log: Commitlog) -> list[list[Segment]]:
     return [_list(place, size) for place in places]
 
 
-def _list(place: str, size: int) -> list[Segment]:
+def log_folder(place: str) -> str:
+    """Return the folder of segments that a place stands for."""
     inner = files.join(place, layouts.COMMITLOG)
-    root = inner if files.entry_of(inner).kind == files.FOLDER else place
+    return inner if files.entry_of(inner).kind == files.FOLDER else place
+
+
+def _list(place: str, size: int) -> list[Segment]:
+    root = log_folder(place)
     if files.entry_of(root).kind != files.FOLDER:
         raise errors.InputError(f"{escape(place)}: is no folder: --replica is a store, or a folder of segments")
     segments = []

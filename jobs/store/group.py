@@ -123,7 +123,11 @@ def suspected(store: str, log: contents.StoreLog) -> list[str]:
     """Return what to say of records that are not confirmed in a store with epochs; none where there are none. Raises OSError,
     and InputError.
     """
-    tail = suspect_tail(store, log, log_end(log)) if taken(store).entries else None
+    return told_of(suspect_tail(store, log, log_end(log))) if taken(store).entries else []
+
+
+def told_of(tail: Tail | None) -> list[str]:
+    """Return what to say of records that are not confirmed."""
     return [] if tail is None else [f"suspect: {tail}: {SUSPECT}"]
 
 

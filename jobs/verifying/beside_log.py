@@ -50,7 +50,7 @@ def check_epochs(store: str, roots: Sequence[str]) -> PartFindings:
             if wrong:
                 text = f"epoch {epoch.epoch} begins at offset {epoch.start}, {wrong}"
                 findings.tally.add("epoch-offset", 1, name, epoch.start, text)
-        suspected = group.suspected(store, log)
+        suspected = group.told_of(group.suspect_tail(store, log, log_end)) if taken else []
     if taken:
         last = epochs.in_order(taken)[-1]
         text = f"{name}: {counted(len(taken), 'epoch')}, the last one is {last.epoch}, from offset {last.start} on"
