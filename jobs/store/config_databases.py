@@ -149,13 +149,7 @@ def _named_or_before(store: str, part: Part, table: Kept, before: Kept, notes: N
     """
     counters = stamp_of(table.said, "counter"), stamp_of(before.said, "counter")
     if not before.in_rocksdb and _has_files_alone(store):
-        _tell(
-            part,
-            before,
-            table,
-            "its ConsumeQueues are files: a broker with storeType=default reads no such database",
-            notes,
-        )
+        _tell(part, before, table, "its ConsumeQueues are files: a broker with storeType=default reads no such database", notes)
         return before
     if counters[1] <= counters[0]:
         _tell(part, table, before, f"its data version is {counters[0]}, and the other's {counters[1]} is not higher", notes)

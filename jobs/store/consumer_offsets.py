@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option import Merge
@@ -28,6 +28,7 @@ LMQ_TABLE: Final = "lmqOffsetTable"
 _ELSEWHERE: Final = "kvStore"
 """``PopConsumerKVStore``: POP in RocksDB"""
 _BYTES_MAX: Final = 256 << 20
+_T = TypeVar("_T")
 _QUEUE_ID: Final = re.compile("[0-9]{1,10}")
 _OFFSET: Final = re.compile("-?[0-9]{1,19}")
 
@@ -108,18 +109,30 @@ def read_or_copy(path: str, notes: Notes) -> OffsetFile | None:
 
     So does a broker that starts (``ConfigManager.load``). What is wrong is a note. None where neither can be read.
     """
+    return _first_sound(path, _of_place, "consumer offsets", "is no file of consumer offsets", notes)
+
+
+def _first_sound(path: str, read_one: Callable[[str], _T | None], kind: str, wrong: str, notes: Notes) -> _T | None:
+    """Return what ``read_one`` makes of a file or of its copy PATH.bak: the first that is there and is not None.
+
+    ``wrong`` is said of one that is None.
+    """
     for place in (path, f"{path}.bak"):
         try:
             if files.entry_of(place).kind == files.ABSENT:
                 continue
-            found = _of_database(place) if is_database(place) else read(place)[0]
-        except (OSError, InputError) as error:
-            notes.add("consumer offsets", f"{escape(place)}: {reason(error)}", lost=False)
+            found = read_one(place)
+        except (OSError, InputError, ValueError, RecursionError) as error:
+            notes.add(kind, f"{escape(place)}: {reason(error)}", lost=False)
             continue
         if found is not None:
             return found
-        notes.add("consumer offsets", f"{escape(place)}: is no file of consumer offsets", lost=False)
+        notes.add(kind, f"{escape(place)}: {wrong}", lost=False)
     return None
+
+
+def _of_place(place: str) -> OffsetFile | None:
+    return _of_database(place) if is_database(place) else read(place)[0]
 
 
 def _of_database(folder: str) -> OffsetFile | None:
@@ -275,20 +288,18 @@ def taken_in_order(store: str, notes: Notes) -> tuple[str, dict[QueueOfGroup, li
 
     A broker reads its copy FILE.bak where the file itself is not there, cut short, or no such file (``ConfigManager.load``).
     """
-    for name in (ORDER_FILE, f"{ORDER_FILE}.bak"):
-        path = files.join(store, CONFIG, name)
-        try:
-            if files.entry_of(path).kind == files.ABSENT:
-                continue
-            said = java_string.loads(files.read_bytes(path, _BYTES_MAX).decode("utf-8", "replace"))
-        except (OSError, InputError, ValueError, RecursionError) as error:
-            notes.add("what was taken in order", f"{escape(path)}: {reason(error)}", lost=False)
-            continue
+
+    def table_of(path: str) -> tuple[str, dict[str, Any]] | None:
+        said = java_string.loads(files.read_bytes(path, _BYTES_MAX).decode("utf-8", "replace"))
         table = said.get("table") if isinstance(said, dict) else None
-        if isinstance(table, dict):
-            return f"{CONFIG}/{name}", dict(_batches(table, path, notes))
-        notes.add("what was taken in order", f"{escape(path)}: does not say what groups have taken in order", lost=False)
-    return f"{CONFIG}/{ORDER_FILE}", {}
+        return (path, table) if isinstance(table, dict) else None
+
+    wrong = "does not say what groups have taken in order"
+    found = _first_sound(files.join(store, CONFIG, ORDER_FILE), table_of, "what was taken in order", wrong, notes)
+    if found is None:
+        return f"{CONFIG}/{ORDER_FILE}", {}
+    path, table = found
+    return f"{CONFIG}/{files.base(path)}", dict(_batches(table, path, notes))
 
 
 def _batches(table: dict[str, Any], path: str, notes: Notes) -> Iterator[tuple[QueueOfGroup, list[OrderedMessage]]]:
