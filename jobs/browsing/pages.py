@@ -6,11 +6,9 @@ No address names a file: a store is one of those that were named at the start, a
 from __future__ import annotations
 
 import json
-import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, urlencode
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import jinja2
 from markupsafe import Markup
@@ -20,13 +18,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rocketmq_reindex.jobs.browsing import facts
+from rocketmq_reindex.jobs.browsing.asked import Asked, NotFound, OpenedStores, Page, Shown, url
 from rocketmq_reindex.jobs.browsing.options import BrowseSettings
 from rocketmq_reindex.jobs.browsing.templates import STYLE, TEMPLATES
 from rocketmq_reindex.jobs.querying.shown import cell, preview
 from rocketmq_reindex.jobs.reporting import parts
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError, UsageError
-from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.showing import counted, escape, printable
 from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.udfs.times import parse_time
@@ -34,9 +32,7 @@ from rocketmq_reindex.version import __version__
 
 AT_ONCE: Final = 4
 """pages that are made at the same time: each may hold some MiB"""
-FIELDS_MAX: Final = 16
 BARS: Final = 12
-_NUMBER: Final = re.compile(r"\d{1,19}", re.ASCII)
 _HEX_LINE: Final = 16
 _ASKED: Final = ("topic", "key", "begin", "end", "id", "queue", "offset", "time", "physical")
 
@@ -46,78 +42,11 @@ def finalize(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def url(page: str, **given: object) -> str:
-    """Return the address of a page. Names of a store need not be text: their bytes are kept."""
-    words = {name: str(value) for name, value in given.items() if value is not None and value != ""}
-    query = urlencode(words, encoding="utf-8", errors="surrogateescape") if words else ""
-    return f"/{page}{'?' if query else ''}{query}"
-
-
-class NotFound(InputError):
-    """What an address names is not there."""
-
-
-class Asked:
-    """What an address asks for beside the page. Each name stands there once, and is one that the page takes."""
-
-    def __init__(self, query: bytes, known: Sequence[str]) -> None:
-        try:
-            pairs = parse_qsl(
-                query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape", max_num_fields=FIELDS_MAX
-            )
-        except ValueError:
-            raise UsageError(f"an address has at most {FIELDS_MAX} fields") from None
-        self.given = {name: value for name, value in pairs if value}
-        if len(pairs) > len({name for name, _ in pairs}):
-            raise UsageError("an address names a field once")
-        if wrong := sorted({name for name, _ in pairs} - {*known, "format"}):
-            raise UsageError(f"{escape(wrong[0])}: is no field of this page: it takes {', '.join([*known, 'format'])}")
-        if self.given.get("format", "json") != "json":
-            raise UsageError("format: takes json, or is left out")
-
-    @property
-    def as_json(self) -> bool:
-        """Whether the answer is JSON."""
-        return "format" in self.given
-
-    def text(self, name: str) -> str:
-        """Return a field. Raises UsageError where it is missing."""
-        if name not in self.given:
-            raise UsageError(f"{name}: is missing")
-        return self.given[name]
-
-    def number(self, name: str) -> int | None:
-        """Return a field that is a whole number from 0 on; None where it is left out. Raises UsageError."""
-        value = self.given.get(name)
-        if value is None:
-            return None
-        if not _NUMBER.fullmatch(value) or int(value) > INT64_MAX // 64:
-            raise UsageError(f"{name}: {escape(value, 40)} is no number that it can have")
-        return int(value)
-
-    def words(self, names: Sequence[str]) -> list[str]:
-        """Return these fields, as far as they are given, as options of ``query``."""
-        chosen = [(name, self.given[name]) for name in names if name in self.given]
-        return [word for name, value in chosen for word in ([f"--{name}={value}"] if value[0] == "-" else [f"--{name}", value])]
-
-
-class Page(NamedTuple):
-    """What is shown: facts for JSON, and beside them what the template alone needs."""
-
-    title: str
-    facts: facts.Facts
-    more: Mapping[str, Any] = {}
-    status: int = 200
-
-
-Make = Callable[[Asked], Page]
-
-
 class Pages:
     """The pages of the stores that were named."""
 
     def __init__(self, settings: BrowseSettings) -> None:
-        self._settings, self._stores = settings, {store.name: store for store in settings.stores}
+        self._settings, self._stores = settings, OpenedStores(settings)
         self._at_once = threading.BoundedSemaphore(AT_ONCE)
         environment = jinja2.Environment(
             loader=jinja2.DictLoader(TEMPLATES), autoescape=True, finalize=finalize, undefined=jinja2.ChainableUndefined
@@ -127,40 +56,40 @@ class Pages:
 
     def routes(self) -> list[Route]:
         """Return the addresses. Each takes GET and HEAD."""
-        pages: list[tuple[str, str, tuple[str, ...], Make]] = [
-            ("/", "stores", (), self._all_stores),
-            ("/store", "store", ("store",), self._store),
-            ("/topics", "topics", ("store", "from"), self._topics),
-            ("/topic", "topic", ("store", "topic", "from"), self._topic),
-            ("/queue", "queue", ("store", "topic", "queue", "from", "time"), self._queue),
-            ("/message", "message", ("store", "physical", "topic", "queue", "offset"), self._message),
-            ("/search", "search", ("store", *_ASKED), self._search),
+        pages = [
+            Shown("/", "stores", (), self._all_stores),
+            Shown("/store", "store", ("store",), self._store),
+            Shown("/topics", "topics", ("store", "from"), self._topics),
+            Shown("/topic", "topic", ("store", "topic", "from"), self._topic),
+            Shown("/queue", "queue", ("store", "topic", "queue", "from", "time"), self._queue),
+            Shown("/message", "message", ("store", "physical", "topic", "queue", "offset"), self._message),
+            Shown("/search", "search", ("store", *_ASKED), self._search),
         ]
-        made = [Route(path, self._shown(template, known, make)) for path, template, known, make in pages]
+        made = [Route(page.path, self._shown(page)) for page in pages]
         return [*made, Route("/body", self._body), Route("/style.css", _style)]
 
-    def _shown(self, template: str, known: tuple[str, ...], make: Make) -> Callable[[Request], Response]:
+    def _shown(self, shown: Shown) -> Callable[[Request], Response]:
         """Return what answers requests for a page. Starlette calls it in a thread."""
 
         def answer(request: Request) -> Response:
             query = request.scope["query_string"]
             as_json = b"format=json" in query
             try:
-                asked = Asked(query, known)
+                asked = Asked(query, shown.fields)
                 as_json = asked.as_json
                 with self._at_once:
-                    page = make(asked)
+                    page = shown.make(asked)
             except (ReindexError, OSError, ValueError) as error:
                 return self._failed(error, as_json)
             if as_json:
                 return _json(page.facts, page.status)
             given = {name: value for name, value in asked.given.items() if name != "format"}
-            return self._html(template, page, url(request.url.path[1:], **given, format="json"), given.get("store", ""))
+            return self._html(shown.template, page, url(request.url.path[1:], **given, format="json"), given.get("store", ""))
 
         return answer
 
     def _html(self, template: str, page: Page, as_json: str, store: str) -> Response:
-        place = escape(self._stores[store].path) if store in self._stores else "stores on this host, read only"
+        place = escape(self._stores.by_name[store].path) if store in self._stores.by_name else "stores on this host, read only"
         values = {**page.facts, **page.more}
         frame = {"title": page.title, "sub": f"{place} - rmq-reindex {__version__}", "json": as_json, "store": store}
         return Response(self._templates[template].render(values | frame), page.status, media_type="text/html")
@@ -175,12 +104,6 @@ class Pages:
         kind = {400: "That is no question", 404: "Not there", 422: "The store has no answer"}[status]
         return self._html("error", Page(kind, {"kind": kind, "text": text}, {}, status), "", "")
 
-    def _named(self, asked: Asked) -> TracedStore:
-        name = asked.text("store")
-        if name not in self._stores:
-            raise NotFound(f"store {escape(name, 80)}: was not named when this was started")
-        return self._stores[name]
-
     def _all_stores(self, _: Asked) -> Page:
         stores = []
         for store in self._settings.stores:
@@ -193,7 +116,7 @@ class Pages:
         return Page(counted(len(stores), "store"), {"version": __version__, "stores": stores})
 
     def _store(self, asked: Asked) -> Page:
-        store = self._named(asked)
+        store = self._stores.named(asked)
         found = facts.overview(store)
         largest = [each for each in found["info"]["topics"] if each["messages"]][:BARS]
         rows = [parts.ChartBar(printable(t["topic"]), t["messages"], f"{t['messages']:,}") for t in largest]
@@ -205,16 +128,16 @@ class Pages:
         return Page(f"Store {store.name}", {"store": store.name, **found}, {"bars": bars})
 
     def _topics(self, asked: Asked) -> Page:
-        store = self._named(asked)
+        store = self._stores.named(asked)
         return Page(f"Topics of {store.name}", {"store": store.name, **facts.topics(store, asked.given.get("from", ""))})
 
     def _topic(self, asked: Asked) -> Page:
-        store, topic = self._named(asked), asked.text("topic")
+        store, topic = self._stores.named(asked), asked.text("topic")
         found = facts.queues(store, topic, asked.number("from") or 0)
         return Page(f"Topic {topic}", {"store": store.name, **found}, {}, 200 if found["count"] else 404)
 
     def _queue(self, asked: Asked) -> Page:
-        store, topic, queue = self._named(asked), asked.text("topic"), asked.number("queue")
+        store, topic, queue = self._stores.named(asked), asked.text("topic"), asked.number("queue")
         if queue is None:
             raise UsageError("queue: is missing")
         if path_component(topic) is None:
@@ -228,7 +151,7 @@ class Pages:
         return Page(f"{topic}, queue {queue}", {"store": store.name, **found}, {"raw_topic": _hidden(topic)})
 
     def _message(self, asked: Asked) -> Page:
-        store = self._named(asked)
+        store = self._stores.named(asked)
         names = ("physical",) if "physical" in asked.given else ("topic", "queue", "offset")
         words = asked.words([name for name in _ASKED if name in asked.given])
         if not all(name in asked.given for name in names):
@@ -240,11 +163,11 @@ class Pages:
         return Page(f"Message at {row['physicalOffset']}", found, _message_parts(store.name, found))
 
     def _search(self, asked: Asked) -> Page:
-        stores = [self._named(asked)] if "store" in asked.given else list(self._settings.stores)
+        stores = self._stores.wanted(asked)
         words = asked.words(_ASKED)
         results = [self._searched(store, words) for store in stores] if words else []
         values = {name: _hidden(asked.given.get(name, "")) for name in _ASKED}
-        return Page("Search", {"results": results}, {"names": [*self._stores], "asked": values})
+        return Page("Search", {"results": results}, {"names": [*self._stores.by_name], "asked": values})
 
     def _searched(self, store: TracedStore, words: Sequence[str]) -> facts.Facts:
         """Return what a store has; of one that cannot be searched why: another one may have the message. Raises UsageError."""
@@ -266,7 +189,7 @@ class Pages:
             if at is None:
                 raise UsageError("physical: is missing")
             with self._at_once:
-                body = facts.whole_body(self._named(asked), at)
+                body = facts.whole_body(self._stores.named(asked), at)
             if isinstance(body, str):
                 raise InputError(body)
         except (ReindexError, OSError, ValueError) as error:
