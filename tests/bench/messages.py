@@ -1,13 +1,18 @@
-"""How fast ``rr.messages`` reads a log of 1 KiB records: all columns, and headers without bodies.
+"""How fast ``rr.messages`` and the SQL source read a log of 1 KiB records: all columns, and headers without bodies.
 
 ``python -m tests.bench.messages [--gib 8]`` makes the log in .bench/ once, and prints MB of log a second, the best of three.
+``--sql`` reads by ``rocketmq-commitlog`` in a session with Spark's own settings: the first of five rounds compiles.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
+import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +33,12 @@ WAYS: dict[str, dict[str, Any]] = {
     },
 }
 
+SQL: dict[str, dict[str, str]] = {
+    "SQL, all columns": {},
+    "SQL, with bodies": {"body": "true"},
+    "SQL, topic alone": {"columns": "topic"},
+}
+
 
 def made(gib: int) -> Path:
     """The store, with ``gib`` segments of 1 GiB."""
@@ -40,20 +51,49 @@ def made(gib: int) -> Path:
     return store
 
 
+def by_arrow(store: Path) -> dict[str, Callable[[], int]]:
+    """Each way of ``rr.messages``: it returns the number of rows."""
+
+    def read(keywords: dict[str, Any]) -> int:
+        return sum(batch.num_rows for batch in rr.messages(store, **keywords))
+
+    return {name: partial(read, keywords) for name, keywords in WAYS.items()}
+
+
+def by_sql(store: Path) -> dict[str, Callable[[], int]]:
+    """Each way of the SQL source: Spark takes every value of every row, and keeps none."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    rr.sql.register(spark)
+
+    def read(options: dict[str, str]) -> int:
+        rows = spark.read.format("rocketmq-commitlog").options(**options).load(str(store))
+        rows.write.format("noop").mode("overwrite").save()
+        return 0
+
+    return {name: partial(read, options) for name, options in SQL.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gib", type=int, default=8)
-    store = made(parser.parse_args().gib)
+    parser.add_argument("--sql", action="store_true")
+    given = parser.parse_args()
+    store = made(given.gib)
     size = log_bytes(store)
     warm_page_cache(store)
-    for name, keywords in WAYS.items():
+    for name, read in (by_sql if given.sql else by_arrow)(store).items():
         best, rows = float("inf"), 0
-        for _ in range(3):
+        for _ in range(5 if given.sql else 3):
             began = time.perf_counter()
-            rows = sum(batch.num_rows for batch in rr.messages(store, **keywords))
+            rows = read()
             best = min(best, time.perf_counter() - began)
+        counted = f"{rows:,} rows, " if rows else ""
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-        print(f"{name:14} {rows:,} rows, {size / best / 1e6:,.0f} MB/s, {best:.1f} s, peak memory {peak:,} MiB")
+        print(f"{name:16} {counted}{size / best / 1e6:,.0f} MB/s, {best:.1f} s, peak memory {peak:,} MiB")
 
 
 if __name__ == "__main__":
