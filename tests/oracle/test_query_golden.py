@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,6 +27,7 @@ from tests.reference import java
 from tests.reference.log import read_segments, walk
 from tests.reference.records import Record
 from tests.reference.settings import Settings
+from tests.tools.browsing import Pages
 
 BATCH_STORES = ("batch-5.3", "batch-odd-5.3")
 STORES = (*NAMES, *BATCH_STORES)
@@ -180,6 +181,41 @@ def test_times(name: str, asked: dict[str, Asked]) -> None:
             assert _offset(queue, time, True) == first_of_all
         queue.close()
     assert (risen == 0) == (name == "wide-keys")
+
+
+PAGED = 120
+"""units of a queue, and questions for keys, that are looked up in the pages of a store"""
+
+
+@pytest.mark.parametrize("name", ORDERLY)
+def test_pages(name: str, asked: dict[str, Asked]) -> None:
+    """The pages of ``browse``: getMessage's offsets unit by unit, getOffsetInQueueByTime's, queryMessage's."""
+    store = asked[name]
+    pages = Pages(f"s={store.path / 'rebuilt'}", commitlogs=[str(store.path / "commitlog")])
+    for (topic, number), (first, places, times) in list(store.queues.items())[:4]:
+        question: dict[str, Any] = {"store": "s", "topic": topic, "queue": number}
+        seen, at = dict[int, int](), cast("int | None", first)
+        while at is not None and len(seen) < PAGED:
+            page = pages.json("queue", **question, from_=at)
+            units = [row for row in page["units"] if row["what"] != "gap"]
+            seen |= {offset: row["physicalOffset"] for row in units for offset in range(row["offset"], row["last"] + 1)}
+            at = page["next"]
+        assert [seen[offset] for offset in sorted(seen)] == places[: len(seen)], (topic, number)
+        assert (page["first"], page["end"]) == ((first, first + len(places)) if places else (None, None))
+        stored = [store.records[place].store_timestamp for place in places]
+        rises = stored == sorted(stored) and not any(unit["offset"] < unit["last"] for unit in units)
+        for time, offset in times[:: max(1, len(times) // 3)] if rises else []:
+            found = pages.json("queue", **question, time=time)["units"]
+            assert (found[0]["offset"] if found else first + len(places)) == offset
+        for offset, place in list(seen.items())[:: max(1, len(seen) // 3)]:
+            told = pages.json("message", **question, offset=offset)["message"]
+            record = store.records[place]
+            assert (told["physicalOffset"], told["topic"], told["size"]) == (place, java.python_text(record.topic), record.size)
+    questions = list(store.keys.items())
+    for (topic, key), places in questions[:: max(1, len(questions) // PAGED)]:
+        (result,) = pages.json("search", store="s", topic=topic, key=key)["results"]
+        mine = sorted(row["physicalOffset"] for row in result["messages"])
+        assert mine == sorted({place for place in places if _has(store.records.get(place), topic, key)}), (topic, key)
 
 
 def _offset(queue: StoreQueue, time: int, every: bool) -> int:

@@ -74,8 +74,9 @@ def check(text: str) -> Html:
 class Pages:
     """The pages of some stores: ``html`` and ``json`` give one, which has to have that status."""
 
-    def __init__(self, *stores: str | Path) -> None:
-        self.client = TestClient(application(browse_settings({"stores": [str(store) for store in stores]})))
+    def __init__(self, *stores: str | Path, **options: Any) -> None:
+        settings = browse_settings({"stores": [str(store) for store in stores]} | options)
+        self.client = TestClient(application(settings))
 
     def html(self, page: str, status: int = 200, **fields: object) -> str:
         answer = self.client.get(f"/{page}", params={name.rstrip("_"): str(value) for name, value in fields.items()})
