@@ -50,6 +50,7 @@ DISPATCHED: Final = (
 _NODE_ALONE: Final = (
     "if no other node has these entries, rmq-reindex repair --to-plain makes a log without DLedger of all that is whole"
 )
+CONFIRMED: Final = "start once with enableControllerMode=false: the broker then confirms all in front of its last record"
 OF_REFUSAL: Final = {
     "log-file-size": "give the broker.conf of this store; a short last segment starts when zeros fill it up: keep a copy of it",
     "log-file-name": "move it out of the commitlog",
@@ -74,6 +75,7 @@ OF_REFUSAL: Final = {
     "combine-too-far": "start with combineCQPreferCQType=default: the broker then reads the files",
     "epoch-file": "move it away where epochFileCheckpoint.bak is sound, which the broker then takes; else put back a backup",
     "rocksdb-check-point": "start once with enableAcceleratedRecovery=false",
+    "confirmed-offset": CONFIRMED,
     "entry-file-size": f"give the broker.conf of this store; an index is made anew where its folder is moved away; else "
     f"{building_advice.COPIED}",
     "entry-file-name": "move it out of the folder of DLedger",

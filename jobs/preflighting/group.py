@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rocketmq_reindex.jobs.preflighting.advice import Commands
+from rocketmq_reindex.jobs.preflighting.advice import CONFIRMED, Commands
 from rocketmq_reindex.jobs.preflighting.losses import Loss
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store import group
@@ -31,9 +31,10 @@ class StoreGroup:
         self._settings = settings
         has_epochs = any(group.read_epoch_file(settings.store, name) is not None for name in (epochs.FILE, epochs.BACKUP))
         is_new = versions.numbers_of(settings.release) >= _GROUPS_FROM
-        self._is_one = is_new and not is_node and (has_epochs if settings.broker.group is None else settings.broker.group)
-        self._taken = group.taken(settings.store) if self._is_one else group.Taken()
-        self._is_unread = has_epochs and not self._is_one
+        self.is_one = is_new and not is_node and (has_epochs if settings.broker.group is None else settings.broker.group)
+        """the broker is one of a controller group"""
+        self._taken = group.taken(settings.store) if self.is_one else group.Taken()
+        self._is_unread = has_epochs and not self.is_one
 
     def refusals(self) -> tuple[Refusal, ...]:
         """Return why the broker does not start: ``CheckpointFile.read`` throws what nobody catches."""
@@ -43,7 +44,7 @@ class StoreGroup:
         """Return the losses, the warnings and the notes of a start. Raises OSError, and InputError."""
         if self._is_unread:
             return [], [], [f"{epochs.FILE}: a broker without enableControllerMode, or of 4.9, does not read it"]
-        if not self._is_one or prediction.log is None:
+        if not self.is_one or prediction.log is None:
             return [], [], []
         end, lost, warned = prediction.log.max_offset, list[Loss](), list[Loss]()
         if behind := self._taken.behind(end):
@@ -53,6 +54,11 @@ class StoreGroup:
             )
             either = commands.repaired(extend=True), commands.cut_to_log()
             lost.append(Loss("epoch-behind-log", len(behind), text, (_BEHIND, _CUT), either))
+        if 0 <= prediction.cut_as_master < end:
+            at, size = prediction.cut_as_master, counted(end - prediction.cut_as_master, "byte")
+            text = f"no record begins at offset {at}, which is not confirmed: a master may cut its log there: {size}"
+            mended = commands.mended()
+            lost.append(Loss("log-cut-as-master", 1, text, (CONFIRMED, *mended.advice), mended.commands))
         with group.opened(self._settings.roots) as log:
             tail = group.suspect_tail(self._settings.store, log, end)
         if tail is not None and self._taken.entries:

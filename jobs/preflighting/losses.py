@@ -50,6 +50,7 @@ KINDS: Final = {
     "rocksdb-gap": "queues in RocksDB with an offset between their ends that has no unit: no consumer gets past it",
     "entries-committed-lost": "entries of DLedger that the node's own checkpoint calls committed, and its log lacks",
     "epoch-behind-log": "epochs of a controller group that begin behind the log's end: replicas cannot be compared by them",
+    "log-cut-as-master": "an offset of a controller group at which no record begins: a master may cut its log there",
     "timer-lost": "timer messages that were not delivered yet, and never will be",
 }
 """Kinds of loss: with one of them the exit status is 4."""

@@ -205,8 +205,10 @@ class StoreFiles:
         )
 
 
-def start_settings(settings: PreflightSettings, abnormal: bool, sizes: StoreSizes) -> start_store.StartSettings:
-    """Return the settings of the start, from those of the broker."""
+def start_settings(
+    settings: PreflightSettings, abnormal: bool, sizes: StoreSizes, *, in_group: bool = False
+) -> start_store.StartSettings:
+    """Return the settings of the start, from those of the broker; ``in_group``: it is one of a controller group."""
     return start_store.StartSettings(
         settings.release,
         abnormal,
@@ -216,6 +218,7 @@ def start_settings(settings: PreflightSettings, abnormal: bool, sizes: StoreSize
         cq_ext_file_size=sizes.files.ext,
         hash_slots=sizes.hash_slots,
         index_items=sizes.index_items,
+        in_group=in_group,
         **settings.broker.start,  # type: ignore[arg-type]  # by the names of StartSettings
     )
 

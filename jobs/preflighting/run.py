@@ -280,7 +280,7 @@ class Preflight:
             meant = meant_by(settings.store) or ": name the broker's store"
             raise InputError(f"{result.store}: has no commitlog, no queue and no IndexFile{meant}")
         loading = start_loading.load(listing, sizes.files, settings.release)
-        start = start_settings(settings, result.abort, sizes)
+        start = start_settings(settings, result.abort, sizes, in_group=self._group.is_one)
         result.sizes = {
             "segment_size": start.segment_size, "cq_file_size": start.cq_file_size,
             "batch_cq_file_size": start.batch_cq_file_size, "hash_slots": start.hash_slots,

@@ -143,8 +143,8 @@ class Prediction:
     last_entry: int | None = None
     """the index of the last entry of DLedger that is kept, -1 for none; None without a log of DLedger"""
     in_order: bool | None = None
-    """the offsets of each queue in the kept log count up by one, or begin again at 0 where its units do: a build refuses none
-    of them; None: not looked at"""
+    """queue offsets in the kept log count up by one, or begin again at 0 where units do, as builds ask; None: not looked at"""
+    cut_as_master: int = -1  # where a broker of a controller group cuts its log once it is master; -1 for nowhere
     notes: tuple[str, ...] = field(default=())
 
 

@@ -22,7 +22,7 @@ from rocketmq_reindex.storage_format.broker_start import (
 )
 from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
 from rocketmq_reindex.storage_format.errors import ProgressListener
-from rocketmq_reindex.storage_format.record.layout import CRC_NONE
+from rocketmq_reindex.storage_format.record.layout import CRC_BODY, CRC_NONE
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.versions import START_RULES
 
@@ -53,10 +53,14 @@ class OneStart:
         self._index = index_state.IndexState(store.indexes, settings, self._times.index, spool)
         self._dispatched: list[tuple[int, int]] = []
         self._stopped_at = -1
+        self._confirmed = self._times.confirm_offset
+        """of a controller group: up to where its records are confirmed (``CommitLog.confirmOffset``)"""
         self.ext_short: list[str] = []
         self.ext_unreadable: list[str] = []
         self.set_back: list[str] = []
         """of queues in files and in RocksDB, those whose ends differ"""
+        self.cut_as_master = -1
+        """where a master cuts its log"""
         self.last_entry: int | None = None
         """index of the last entry of DLedger that is kept"""
 
@@ -110,8 +114,17 @@ class OneStart:
         if self._store.segments:
             start = self._segment_choice().start(before)
 
+            confirmed_end = self._store.segments[start.index].start + start.at
+
             def recovered(chunk: record_loop.LogRows) -> None:
-                if settings.abnormal:
+                nonlocal confirmed_end
+                if settings.abnormal and settings.in_group:
+                    # Until it has a role, a broker takes the checkpoint's word for what is confirmed.
+                    confirmed = start_store.chosen(chunk, chunk.phy_offset + chunk.size <= self._confirmed)
+                    if len(confirmed.at):
+                        confirmed_end = int(confirmed.phy_offset[-1]) + int(confirmed.size[-1])
+                    self._dispatch(confirmed)
+                elif settings.abnormal:
                     self._dispatch(chunk)
                 elif rules.dispatches_while_recovering:
                     # CommitLog.recoverNormally compares what the record says, and leaves out the one that begins there.
@@ -124,6 +137,7 @@ class OneStart:
             self._append_kept()
             self._cut(before, end.offset)
             log = self._kept(end.offset)
+            self._confirmed = max(log.min_offset, min(self._confirmed, confirmed_end if settings.abnormal else end.offset))
         else:
             for queue in self._queues.values():
                 queue.destroy()
@@ -136,10 +150,18 @@ class OneStart:
         return [*below, (segments[start.index], 0, start.at)] if start.at else below
 
     def _dispatch_rest(self, log: recovery.KeptLog) -> None:
-        """Dispatch what the recovery did not, where the broker does. Raises LoadFailure."""
-        if not self._rules.dispatches_while_recovering or self._settings.recheck_reput:
-            self._reput(log, self._reput_from(log))
+        """Dispatch what the recovery did not, where the broker does. Raises LoadFailure.
+
+        A broker of a controller group goes on from the confirmed offset, wherever the recovery began, and once it is master
+        to the log's end (``DefaultMessageStore.start``).
+        """
+        rechecks = not self._rules.dispatches_while_recovering or self._settings.recheck_reput
+        if rechecks or self._settings.in_group:
+            self._reput(log, self._reput_from(log) if rechecks else self._confirmed)
             self._correct_min(log)
+        if self._settings.in_group:
+            # AutoSwitchHAService.truncateInvalidMsg walks from where the dispatch is to the first bytes that are no record.
+            self.cut_as_master = self._reader.refused_at
 
     def _reput(self, log: recovery.KeptLog, first: int) -> int:
         """Dispatch the log from ``first`` on. Return up to where that comes. Raises LoadFailure."""
@@ -176,8 +198,12 @@ class OneStart:
                     queue.cut(end)
 
     def _recover_table(self, log: recovery.KeptLog) -> None:
-        """``recoverTopicQueueTable``."""
+        """``recoverTopicQueueTable``. Raises LoadFailure."""
         self._correct_min(log)
+        if self._settings.in_group:
+            crc = record_loop.CRC_PROPERTY if self._settings.force_verify_prop_crc else CRC_BODY
+            reading = recovery.reading_of(self._settings, self._rules)._replace(crc=crc)
+            recovery.follow_unconfirmed(log, self._confirmed, reading, self._reader)
 
     def _reput_from(self, log: recovery.KeptLog) -> int:
         """Return from where on the log is dispatched (``doRecheckReputOffsetFromCq``)."""

@@ -52,7 +52,7 @@ def predict(
     outcome = start_outcome.outcome(store, settings, started, count_limit, progress)
     return dataclasses.replace(
         outcome, ext_short=tuple(run.ext_short), ext_unreadable=tuple(run.ext_unreadable), set_back=tuple(run.set_back),
-        last_entry=run.last_entry,
+        last_entry=run.last_entry, cut_as_master=run.cut_as_master,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from rocketmq_reindex.storage_format.broker_start.database_queues import Combine
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
-from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.versions import StartRules
 
@@ -313,9 +313,42 @@ def _through(log: KeptLog, number: int, at: int, reading: record_loop.Reading, r
             break
         if code == r.FILLER:
             return at + log.segment_size - at % log.segment_size
+        reader.refused_at = at if reader.refused_at < 0 else reader.refused_at
         if code != record_loop.BAD_SUM:
             return at + (end - first) - read_bytes
         # The size is taken, but what was read is behind the sum of the parts.
         at += segment.lead + reader.refused_size(segment.data, stop + segment.lead)
         position = stop + segment.lead + reader.refused_read
     return at
+
+
+def follow_unconfirmed(log: KeptLog, start: int, reading: record_loop.Reading, reader: store.LogReader) -> None:
+    """Follow the records from ``start``, the confirmed offset of a controller group, as its broker does while it loads.
+
+    It asks them for the next offset of each queue (``ConsumeQueueStore.compensateForHA``). Where it meets bytes that are none
+    of its first format it does not load: then this raises LoadFailure. A record that is damaged in another way ends the walk.
+    """
+    at, stopped = start, f"the broker follows the records from the confirmed offset {start} on, and does not load: at offset"
+    while (number := log.find(at)) is not None:
+        segment, end, newer = log.segments[number], log.ends[number], list[int]()
+
+        def take(rows: record_loop.LogRows, segment: store.StoreFile = segment, newer: list[int] = newer) -> None:
+            places = rows.at - segment.start
+            magic = segment.data[places[:, None] + range(r.AT_MAGIC, r.AT_MAGIC + 4)]
+            newer.extend(rows.at[(magic.view(">i4")[:, 0] != r.MAGIC_V1)][:1].tolist())
+
+        with reader.handing_to(take):
+            _, stop = reader.read(segment, at - segment.start, end, reading)
+        if newer:
+            detail = f"{stopped} {newer[0]} is a record of the second format, as for topics longer than 127 bytes"
+            raise queue_state.LoadFailure("confirmed-offset", detail, "checkpoint")
+        at = segment.start + stop
+        size = int(int32_at(segment.data, stop)) if stop + 4 <= end else INT32_MAX - stop
+        if end < stop + size <= INT32_MAX:
+            return
+        magic = int32_at(segment.data, stop + r.AT_MAGIC) if r.FILLER_MIN <= size <= end - stop else 0
+        if magic not in (r.MAGIC_BLANK, r.MAGIC_V1):
+            raise queue_state.LoadFailure("confirmed-offset", f"{stopped} {at} no record begins", "checkpoint")
+        if magic == r.MAGIC_V1:
+            return
+        at += size

@@ -178,6 +178,8 @@ class StartSettings:
     """``enableLmq`` and ``enableMultiDispatch``: with both, records get units in the light queues that they name"""
     recheck_reput: bool = False
     """``recheckReputOffsetFromCq`` (5.x)"""
+    in_group: bool = False
+    """the broker is one of a controller group (``enableControllerMode``, 5.x): it has no role yet while it starts"""
 
 
 # ------------------------------------------------------------------------------------------------------------------- log reader
@@ -213,6 +215,8 @@ class LogReader:
         self._loaded: tuple[StoreFile | None, int] = None, 0
         self.notes: list[str] = []
         """what else is to be said of the log"""
+        self.refused_at = -1
+        """where a dispatch first met no record; -1 for nowhere"""
 
     @contextlib.contextmanager
     def handing_to(self, take: Callable[[record_loop.LogRows], None]) -> Iterator[None]:

@@ -5,8 +5,10 @@ Until the controller gives a broker its role it is fenced, as here (``ReplicasMa
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -17,9 +19,14 @@ from rocketmq_reindex.jobs.preflighting.run import Preflight, PreflightResult
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.epochs import BACKUP, FILE, Epoch, write_epochs
 from rocketmq_reindex.storage_format.errors import NoListener
+from tests.preflight.bases import complete
+from tests.preflight.compare import Outcome, compare
+from tests.preflight.disk import read_disk
+from tests.preflight.log_walk import read_log
 from tests.preflight.predicted import predict
 from tests.preflight.real import RealStores
 from tests.preflight.settings import Conf, Sizes
+from tests.preflight.sweep import end_of as log_end, last_bytes
 from tests.tools.log_writer import LogWriter, Put
 from tests.tools.make_log import Message
 
@@ -34,13 +41,23 @@ def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield stores
 
 
-def write(store: Path, records: int, other_from: int = RECORDS) -> list[Put]:
-    """Records, with other bodies from one on."""
+def write(
+    store: Path, records: int, topics: Mapping[int, str] = MappingProxyType({}), *, other_from: int = RECORDS
+) -> list[Put]:
+    """Records, with other bodies from one on; some of other ``topics``."""
     with LogWriter(store / "commitlog", SEGMENT) as writer:
         for number in range(records):
             body = bytes([number >= other_from]) * 60
-            writer.append(Message(queue_offset=number, body=body, properties={"KEYS": f"k{number}"}))
+            topic = topics.get(number, "TopicA")
+            writer.append(Message(topic=topic, queue_offset=number, body=body, properties={"KEYS": f"k{number}"}))
         return writer.puts
+
+
+def confirm(store: Path, offset: int) -> None:
+    """Have the store be of a group that has confirmed its log up to ``offset``."""
+    (store / FILE).write_bytes(write_epochs([Epoch(1, 0)]))
+    checkpoint = Checkpoint.from_bytes((store / "checkpoint").read_bytes())
+    (store / "checkpoint").write_bytes(dataclasses.replace(checkpoint, confirm_offset=offset).to_bytes())
 
 
 def log_of(store: Path) -> bytes:
@@ -166,6 +183,89 @@ def test_records_that_are_not_confirmed(real: RealStores, tmp_path: Path) -> Non
     became = real.master(store, 2).said
     assert became.queues is not None
     assert became.queues["TopicA", 0].max_offset == found["queues"][0]["max_offset"] == RECORDS
+    real.leave(store)
+
+
+@pytest.mark.parametrize(("abnormal", "confirmed", "more"), [
+    (True, 30, {}), (True, 190, {}), (True, RECORDS, {}), (True, -1, {}),
+    (False, 30, {}), (False, RECORDS - 1, {}), (False, RECORDS, {}), (False, -1, {}),
+    (True, 30, {"recheckReputOffsetFromCq": "true"}), (True, 30, {"enableAcceleratedRecovery": "true"}),
+])  # fmt: skip
+def test_dispatch_goes_on_from_what_is_confirmed(
+    real: RealStores, tmp_path: Path, abnormal: bool, confirmed: int, more: dict[str, str]
+) -> None:
+    """The recovery begins in the last segment; ``confirmed`` is a record, or none."""
+    store, conf = tmp_path / "store", CONF.with_(**more)
+    puts = write(store, RECORDS)
+    complete(real, store, CONF.sizes)
+    confirm(store, 0 if confirmed < 0 else end_of(puts[:confirmed]))
+    if abnormal:
+        (store / "abort").touch()
+    found = said(store, real, **more)
+    before, log, last = read_disk(store, 50), read_log(store / "commitlog", real.release, True), last_bytes(store)
+    assert real.start(store, conf).loads
+    told = real.master(store, 2).said
+    after, end = read_disk(store, 50), log_end(last, told.max_offset)
+    # It dispatches in front of where the recovery begins.
+    outcome = Outcome(real.release, abnormal, told, before, after, log, *end, index_enabled=True, reputs=True)
+    comparison = compare(found, outcome)
+    assert comparison.differences == []
+    assert comparison.counts["dispatch.records"] == 1
+    if confirmed == 30 and "recheckReputOffsetFromCq" not in more:
+        assert found["dispatch"]["from_offset"] == puts[30].offset < SEGMENT
+        assert found["dispatch"]["records"] >= RECORDS - 30
+    real.leave(store)
+
+
+@pytest.mark.parametrize("abnormal", [True, False])
+@pytest.mark.parametrize("odd", ["inside a record", "a long topic", "a damaged record"])
+def test_what_stands_behind_the_confirmed_offset(real: RealStores, tmp_path: Path, odd: str, abnormal: bool) -> None:
+    """A broker of a group follows the records from there while it loads; one that is none of the first format ends the load.
+
+    One that it refuses for its checksum ends that, and the log where the recovery meets it.
+    """
+    store = tmp_path / "store"
+    puts = write(store, RECORDS, {120: "T" * 200} if odd == "a long topic" else {})
+    complete(real, store, CONF.sizes)
+    confirm(store, puts[30].offset + 7 * (odd == "inside a record"))
+    if odd == "a damaged record":
+        segment = store / "commitlog" / f"{0:020}"
+        data = bytearray(segment.read_bytes())
+        data[puts[50].offset + 120] ^= 1
+        segment.write_bytes(data)
+    if abnormal:
+        (store / "abort").touch()
+    found = said(store, real)
+    started = real.start(store, CONF)
+    assert (found["loads"], started.loads) == ((odd == "a damaged record",) * 2)
+    if started.loads:
+        real.leave(store)
+    else:
+        assert kinds(found) == {"confirmed-offset": 1}
+        at = puts[120].offset if odd == "a long topic" else puts[30].offset + 7
+        assert f"at offset {at} " in found["losses"][0]["text"]
+
+
+@pytest.mark.parametrize("odd", ["inside a record", "a wrong length"])
+def test_where_a_master_cuts_its_log(real: RealStores, tmp_path: Path, odd: str) -> None:
+    """Its load passes over a size that is too large, and over a record that is refused. Who becomes master cuts there."""
+    store = tmp_path / "store"
+    puts = write(store, RECORDS)
+    complete(real, store, CONF.sizes)
+    confirm(store, puts[30].offset + 8 * (odd == "inside a record"))
+    place = puts[30].offset + 8
+    if odd == "a wrong length":
+        place, segment = puts[50].offset, store / "commitlog" / f"{0:020}"
+        data = bytearray(segment.read_bytes())
+        data[place + 84 + 3] += 1
+        segment.write_bytes(data)
+    found = said(store, real)
+    assert (found["loads"], kinds(found)["log-cut-as-master"]) == (True, 1)
+    assert f"at offset {place}," in next(loss["text"] for loss in found["losses"] if loss["kind"] == "log-cut-as-master")
+    started = real.start(store, CONF)
+    assert (started.loads, started.max_offset) == (True, end_of(puts))
+    # What its thread has dispatched by then stays.
+    assert real.master(store, 2).said.max_offset in (place, end_of(puts))
     real.leave(store)
 
 
