@@ -21,6 +21,8 @@ ROCKSDB_LIFETIME = 10
 
 
 DLEDGER = "enableDLegerCommitLog"
+ENDED_ITSELF = 255
+"""The exit status of a node that ends itself."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,8 @@ class RealStores:
         try:
             return _read(json.loads(self._program.step("start", path, path, *conf.words(), patience=120)))
         except StepFailed as failed:
-            # DLedgerMmapFileStore ends the JVM where it does not start.
-            if "the program ended" not in str(failed) or DLEDGER not in conf.more:
+            # DLedgerMmapFileStore ends the JVM by System.exit(-1) where it does not start. A JVM that dies has another status.
+            if "the program ended" not in str(failed) or DLEDGER not in conf.more or self._program.status() != ENDED_ITSELF:
                 raise
             self._end()
             self._starts = 0

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shlex
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +27,7 @@ from tests.preflight.predicted import predict
 from tests.preflight.real import RealStart, RealStores
 from tests.preflight.settings import Conf
 from tests.preflight.spoil_dledger import NODE, data_files, entries_in
+from tests.serving.programs import StepFailed
 
 SEED = 3
 COUNT = 5
@@ -153,3 +157,17 @@ def test_what_is_not_known_is_refused_by_name(world: World) -> None:
         assert told in str(answer)
     shutil.rmtree(store / NODE)
     assert "holds no log of DLedger" in str(predict(store, "5.3.3", world.conf(), world.scratch))
+
+
+def test_only_a_node_that_ended_itself_did_not_start(world: World, tmp_path: Path) -> None:
+    """A JVM that died of something else says nothing of the store."""
+    store = world.copy("died")
+    with RealStores(world.real.release, tmp_path) as real:
+        assert real.start(store, world.conf()).loads
+        assert real._program is not None
+        process = real._program._process.pid
+        # It has the step, and never takes it.
+        os.kill(process, signal.SIGSTOP)
+        threading.Timer(0.5, os.kill, (process, signal.SIGKILL)).start()
+        with pytest.raises(StepFailed):
+            real.start(world.copy("other"), world.conf())

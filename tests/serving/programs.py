@@ -65,6 +65,10 @@ class Program:
             raise StepFailed(f"{words[0]}: {answer or 'the program ended'}\n{self._log.read_text()[-2000:]}")
         return value
 
+    def status(self) -> int:
+        """The exit status of the program, which has ended by itself."""
+        return self._process.wait(PATIENCE)
+
     def halt(self) -> None:
         """The program ends itself at once, by Runtime.halt: no hook runs, nothing is closed."""
         assert self._process.stdin is not None
