@@ -26,7 +26,7 @@ Link = Literal["reflink", "hard", "none"]
 Merge = Literal["highest", "lowest"]
 Progress = Literal["lines", "json"]
 LogFormat = Literal["text", "json"]
-ExportFormat = Literal["jsonl", "csv", "parquet", "delta", "store"]
+ExportFormat = Literal["jsonl", "csv", "parquet", "delta", "iceberg", "store"]
 ExportBody = Literal["unpacked", "stored", "none"]
 RecordKind = Literal[
     "message", "retry", "dead_letter", "half", "op", "given_up", "scheduled", "timer", "pop", "trace", "system", "all"

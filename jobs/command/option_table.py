@@ -227,8 +227,8 @@ OPTIONS: Final = _of(
     .but("report", help="file for the page; replaced if it is there", metavar="FILE", default="report.html", required=False,
          type=o.on_disk("--out", "file")),
     to=Option(f"{_STORE}; DIR/commitlog is never touched", "DIR", required=True)
-    .but("export", help="new file, or with --format parquet, delta and store new folder, for the messages", metavar="PATH",
-         required=False, type=o.on_disk("--to", "file or folder"))
+    .but("export", help="new file, or with --format parquet, delta, iceberg and store new folder, for the messages",
+         metavar="PATH", required=False, type=o.on_disk("--to", "file or folder"))
     .but("import", help="new folder for the store", type=o.on_disk("--to", "folder"))
     .but("replay", help="gRPC endpoint of a RocketMQ 5 proxy of the cluster", metavar="HOST:PORT", required=False,
          type=o.as_java_reads),
@@ -244,7 +244,7 @@ OPTIONS: Final = _of(
     credentials=Option("file with accessKey=KEY and secretKey=KEY in lines; or the variables RMQ_REINDEX_ACCESS_KEY "
         "and RMQ_REINDEX_SECRET_KEY", "FILE", o.on_disk("--credentials", "file")),
     format=Option("what is written: a file of JSON lines or CSV, a folder of Parquet files by topic and day, alone or as a "
-        "Delta table, or a store that a broker starts on",
+        "Delta or Iceberg table, or a store that a broker starts on",
         default="jsonl", choices=get_args(o.ExportFormat)),
     overwrite=Option("replace what an earlier build wrote to DIR"),
     keep=Option("of the copies PART.previous that fetches made keep the newest N of each part", "N", int, 1),

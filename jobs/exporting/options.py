@@ -25,7 +25,7 @@ KINDS: Final = tuple(kind for kind in get_args(option.RecordKind) if kind != _AL
 BODY_MOST: Final = 256 << 20
 """Bytes of an unpacked body: Arrow has offsets of 32 bits into the bodies of a batch."""
 _STORE: Final = "store"
-_FOLDERS: Final = ("parquet", "delta", _STORE)
+_FOLDERS: Final = ("parquet", "delta", "iceberg", _STORE)
 """formats whose export is a folder"""
 
 

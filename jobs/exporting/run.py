@@ -359,7 +359,7 @@ class Export:
         tree, new = staging.tree, None
         if settings.is_store:
             new = new_store.sink_like(tree, settings.store, settings.commitlogs, self.segments)
-        sink: sinks.Sink = new or sinks.sink_of(settings.format, self._schema, tree if settings.is_folder else file)
+        sink: sinks.Sink = new or sinks.sink_of(settings.format, self._schema, tree if settings.is_folder else file, target)
         try:
             with files.naming(target):
                 self.take(batches, sink, "export", self.extent)

@@ -1,4 +1,4 @@
-"""Where an export writes to: a file, a folder of Parquet files with a part for each topic and day, or such a Delta table."""
+"""Where an export writes to: a file, a folder of Parquet files with a part for each topic and day, or such a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rocketmq_reindex.jobs.exporting import delta
+from rocketmq_reindex.jobs.exporting import delta, iceberg
 from rocketmq_reindex.jobs.exporting.formats import csv_head
 from rocketmq_reindex.storage_format.showing import escape
 
@@ -136,7 +136,7 @@ class ParquetSink:
         """Write the rows of a part that wait, as one row group."""
         waiting = self._waiting.pop(part)
         self._size -= waiting.size
-        table = pa.Table.from_batches(waiting.batches)
+        table = self._table(part[0], waiting.batches)
         writer, written = self._open.pop(part) if part in self._open else (self._begin(part, table.schema), 0)
         writer.write_table(table, row_group_size=max(1, len(table)))
         if written + waiting.size > FILE_BYTES:
@@ -145,6 +145,10 @@ class ParquetSink:
             self._open[part] = (writer, written + waiting.size)
         while len(self._open) > OPEN_MAX:
             self._open.popitem(last=False)[1][0].close()
+
+    def _table(self, _topic: str, batches: list[pa.RecordBatch]) -> pa.Table:
+        """Return rows of one topic as they are written."""
+        return pa.Table.from_batches(batches)
 
     def _begin(self, part: Part, schema: pa.Schema) -> pq.ParquetWriter:
         topic, day = part
@@ -205,8 +209,34 @@ class DeltaSink(ParquetSink):
         return []
 
 
-def sink_of(kind: str, schema: pa.Schema, place: str) -> Sink:
-    """Return what writes a format to a file, or a folder. Raises InputError where a package for it is missing."""
+class IcebergSink(ParquetSink):
+    """Writes the files of ``ParquetSink``, with the topic as a column, and the metadata of an Iceberg table that has them."""
+
+    def __init__(self, root: str, schema: pa.Schema, target: str) -> None:
+        """Raises InputError where the library of Iceberg tables is missing: before the log is read."""
+        super().__init__(os.path.join(root, iceberg.DATA))
+        self._new = iceberg.NewTable(root, target, schema)
+
+    def _table(self, topic: str, batches: list[pa.RecordBatch]) -> pa.Table:
+        rows = pa.Table.from_batches(batches)
+        topics = pa.repeat(pa.scalar(topic), len(rows))
+        columns = [topics if name == delta.TOPIC else rows.column(name) for name in self._new.schema.names]
+        return pa.table(columns, self._new.schema.names).cast(self._new.schema)
+
+    def finish(self) -> list[str]:
+        """Write all rows that wait, close the files, and make them a table. Return nothing odd: its rows have whole topics."""
+        super().finish()
+        self._new.write(self._written)
+        return []
+
+
+def sink_of(kind: str, schema: pa.Schema, place: str, target: str) -> Sink:
+    """Return what writes a format to a file, or a folder, that will lie at ``target``.
+
+    Raises InputError where a package for it is missing, UsageError where it cannot lie there.
+    """
     if kind == "delta":
         return DeltaSink(place, schema)
+    if kind == "iceberg":
+        return IcebergSink(place, schema, target)
     return ParquetSink(place) if kind == "parquet" else FileSink(place, csv_head(schema) if kind == "csv" else b"")

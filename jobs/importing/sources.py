@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rocketmq_reindex.jobs.exporting import delta, sinks
+from rocketmq_reindex.jobs.exporting import delta, iceberg, sinks
 from rocketmq_reindex.jobs.importing.rows import BYTES, READERS, SCHEMA, Rows, check_columns, read_texts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape, listed
@@ -40,7 +40,8 @@ def open_source(path: str, schema: pa.Schema = SCHEMA) -> Source:
     if os.path.isdir(path):
         if os.path.isdir(os.path.join(path, delta.LOG)):
             return _parquet([(file.path, file.topic) for file in delta.table_files(path)], path, schema)
-        return _parquet([(found, None) for found in sorted(_below(path))], path, schema)
+        found = iceberg.table_files(path) if iceberg.is_table(path) else sorted(_below(path))
+        return _parquet([(each, None) for each in found], path, schema)
     if not os.path.isfile(path):
         raise InputError(f"{escape(path)}: there is no such file or folder")
     if os.path.splitext(path)[1].lower() == ".parquet":
@@ -110,6 +111,8 @@ def _below(folder: str) -> Iterator[str]:
     for root, folders, names in os.walk(folder, onerror=unread):
         if delta.LOG in folders:
             raise InputError(f"{escape(root)}: is a Delta table, whose log says which files count: name this folder")
+        if iceberg.METADATA in folders and iceberg.is_table(root):
+            raise InputError(f"{escape(root)}: is an Iceberg table, whose metadata say which files count: name this folder")
         folders[:] = sorted(name for name in folders if name[0] not in "_.")
         for path in (os.path.join(root, name) for name in folders if os.path.islink(os.path.join(root, name))):
             raise InputError(f"{escape(path)}: is a link to a folder: name that one")

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
-from rocketmq_reindex.jobs.exporting import delta, formats
+from rocketmq_reindex.jobs.exporting import delta, formats, iceberg
 from rocketmq_reindex.jobs.exporting.run import Chooser, Chosen, Export
 from rocketmq_reindex.jobs.importing import rows as importing_rows, sources
 from rocketmq_reindex.jobs.querying import message_rows
@@ -157,6 +157,8 @@ def _is_export(place: str) -> bool:
     if not os.path.isdir(place):
         return os.path.splitext(place)[1].lower() in (*importing_rows.READERS, ".parquet")
     names = [] if os.path.lexists(files.join(place, layouts.COMMITLOG)) else os.listdir(place)
+    if iceberg.is_table(place):
+        return True
     return any(name.startswith("topic=") or name.endswith(".parquet") or name == delta.LOG for name in names)
 
 

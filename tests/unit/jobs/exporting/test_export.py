@@ -408,7 +408,7 @@ def test_nothing_is_written_over(mixed: Path, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["file", "folder", "link"]
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "delta"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "delta", "iceberg"])
 def test_a_failure_leaves_nothing(mixed: Path, tmp_path: Path, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> Any:
         raise OSError(28, "No space left on device")
@@ -421,7 +421,7 @@ def test_a_failure_leaves_nothing(mixed: Path, tmp_path: Path, kind: Any, monkey
 
 
 def test_an_export_of_nothing_is_asked_for(mixed: Path, tmp_path: Path) -> None:
-    for kind in ("jsonl", "csv", "parquet", "delta"):
+    for kind in ("jsonl", "csv", "parquet", "delta", "iceberg"):
         with pytest.raises(InputError, match="allow_empty"):
             rr.export(mixed, topic="none", to=tmp_path / kind, format=kind)
         assert not os.listdir(tmp_path)

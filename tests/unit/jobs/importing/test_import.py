@@ -60,7 +60,7 @@ def store(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a", "table"])
 def test_what_was_exported_is_imported(store: Path, tmp_path: Path, name: str) -> None:
-    forms: dict[str, Any] = {"a.jsonl": "jsonl", "a.csv": "csv", "a": "parquet", "table": "delta"}
+    forms: dict[str, Any] = {"a.jsonl": "jsonl", "a.csv": "csv", "a": "parquet", "table": "delta", "ice": "iceberg"}
     exported = rr.export(store, to=tmp_path / name, format=forms[name])
     done = rr.import_messages(tmp_path / name, to=tmp_path / "new", segment_size=1 << 15)
     assert (done.messages, done.topics, done.warnings) == (exported.messages, exported.topics, [])

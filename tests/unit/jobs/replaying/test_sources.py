@@ -21,7 +21,7 @@ from rocketmq_reindex.storage_format.errors import InputError, NoListener
 from tests.tools.encode import COMMIT, EPOCH, PREPARED, Message
 from tests.tools.log_writer import LogWriter
 
-FORMS: dict[str, Any] = {"a.jsonl": "jsonl", "a.csv": "csv", "a": "parquet", "table": "delta"}
+FORMS: dict[str, Any] = {"a.jsonl": "jsonl", "a.csv": "csv", "a": "parquet", "table": "delta", "ice": "iceberg"}
 LATE = EPOCH + 10**12
 
 
