@@ -174,6 +174,8 @@ _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _RUN_DIGITS = 12
 """A staging folder is named after DIR and so many random hexadecimal digits."""
+_REPLACES_NOTHING = "replaces-nothing"
+"""in a staging folder: its run takes the place of no earlier build, so that all in its trees is its own, whatever the names"""
 
 
 def _prefix(target: str) -> str:
@@ -224,7 +226,9 @@ def _clear(remains: StagingFolder, target: str) -> None:
             os.rename(remains.replaced, target)
         elif os.path.isdir(remains.sealed):
             return  # somebody else made DIR meanwhile: the earlier build is still the only one
-    if not all(_give_back(tree, remains, target) for tree in (remains.sealed, remains.replaced)):
+    # An export's names are none of a build's: they would go into what somebody else made there, piece by piece.
+    is_all_its_own = os.path.isdir(os.path.join(remains.root, _REPLACES_NOTHING))
+    if not is_all_its_own and not all(_give_back(tree, remains, target) for tree in (remains.sealed, remains.replaced)):
         return
     # A task of a killed run may go on for a while: under another name it finds the folder no more.
     gone = remains.root[:-_RUN_DIGITS] + _new_run()
@@ -286,6 +290,8 @@ def staging(target: str, overwrite: bool = True) -> Iterator[StagingFolder]:
     staging = StagingFolder(f"{_prefix(target)}-{_new_run()}")
     try:
         staging.make()
+        if not overwrite:
+            os.mkdir(os.path.join(staging.root, _REPLACES_NOTHING))
         yield staging
     finally:
         # What cannot be removed now, the next run removes. An interrupt does not keep the second from being tried.

@@ -9,6 +9,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.exporting import formats, sinks
+from rocketmq_reindex.jobs.publishing import local
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from tests.tools.encode import EPOCH, Message
@@ -418,6 +421,45 @@ def test_a_failure_leaves_nothing(mixed: Path, tmp_path: Path, kind: Any, monkey
     with pytest.raises(InputError, match="No space left"):
         rr.export(mixed, to=tmp_path / "out", format=kind)
     assert not os.listdir(tmp_path)
+
+
+KILLED = """
+import os, sys, rocketmq_reindex as rr
+rename = os.rename
+def dies(old, new):
+    if str(old).endswith("sealed"):
+        os._exit(9)
+    rename(old, new)
+os.rename = dies
+rr.export(sys.argv[1], to=sys.argv[2], format="parquet")
+"""
+
+
+def test_an_export_that_was_killed_while_it_was_published(mixed: Path, tmp_path: Path) -> None:
+    """The next one clears what it left."""
+    target = tmp_path / "out"
+    assert subprocess.run([sys.executable, "-c", KILLED, mixed, target]).returncode == 9
+    (left,) = tmp_path.glob(".out.rmq-reindex-*/sealed")
+    assert any(left.rglob("*.parquet"))
+    done = rr.export(mixed, to=target, format="parquet")
+    assert ds.dataset(target, partitioning=None).count_rows() == done.messages > 0
+    assert not list(tmp_path.glob(".out*"))
+
+
+def test_a_folder_that_somebody_fills_meanwhile(mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the export gets into it."""
+    target, sync = tmp_path / "out", local.files.sync
+
+    def filled(folder: str) -> None:
+        sync(folder)
+        target.mkdir()
+        (target / "other").touch()
+
+    monkeypatch.setattr(local.files, "sync", filled)
+    with pytest.raises(InputError, match="out: holds other, which no build writes: name an empty folder"):
+        rr.export(mixed, to=target, format="parquet")
+    assert [path.name for path in target.iterdir()] == ["other"]
+    assert not list(tmp_path.glob(".out*"))
 
 
 def test_an_export_of_nothing_is_asked_for(mixed: Path, tmp_path: Path) -> None:
