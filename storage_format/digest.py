@@ -6,14 +6,16 @@ They tell changed files apart; they are no defence against someone who wants two
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import mmh3
-import numpy as np
-import numpy.typing as npt
 import xxhash
 
 from rocketmq_reindex.storage_format.layouts import EARLIER_KIND as EARLIER_KIND, KIND as KIND
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 CHUNK: Final = 64 << 20
 """Bytes of a segment under one digest, counted from the segment's start."""
@@ -39,7 +41,7 @@ def new_digest(parts: Iterable[bytes | memoryview | npt.NDArray[np.uint8]] = (),
     """
     hasher = KINDS[kind]()
     for part in parts:
-        hasher.update(part.data if isinstance(part, np.ndarray) else part)
+        hasher.update(part if isinstance(part, bytes | bytearray | memoryview) else part.data)
     return hasher
 
 

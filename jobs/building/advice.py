@@ -3,18 +3,22 @@
 And what to say of a log of DLedger whose last entries are not committed.
 """
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option_table import ADVISED, default_of
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.storage_format import errors, layouts
-from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.showing import escape, redacted, shell
+
+if TYPE_CHECKING:
+    from rocketmq_reindex.storage_format.scan.chain import Chain
 
 DIR: Final = "DIR"
 """stands for the folder of the result"""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.files.digests import digest_of
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.fitting import (
@@ -85,6 +84,9 @@ def end_of(segment: Segment, record: int) -> int:
 
 
 def _sample(segment: Segment, high: int, low: int) -> dict[str, Any]:
+    # Brings numpy, which a look at a store does not need.
+    from rocketmq_reindex.files.digests import digest_of
+
     with files.Reader(segment.path) as reader:
         return {"offset": low, "length": high - low, "digest": digest_of(reader, segment.start, low, high)}
 

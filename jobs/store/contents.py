@@ -32,8 +32,9 @@ BLOCK: Final = 4096
 WALKED: Final = 5000
 """records that are passed at most from a known one on, in search of the last"""
 _OPEN_MAX: Final = 64
-_LOOK_BACK: Final = (1 << 16, 1 << 20, 1 << 23)
+_LOOK_BACK: Final = (1 << 16, *range(1 << 20, (1 << 23) + 1, 1 << 20))
 """bytes before an offset in which the record around it is looked for: a body has 4 MiB at most by default"""
+_MAGIC_SIZE: Final = 4
 _MAGIC: Final = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (r.MAGIC_V1, r.MAGIC_V2)))
 
 
@@ -143,12 +144,12 @@ class StoreLog:
         segment = self.segment_of(phy_offset)
         if isinstance(segment, str):
             return None
+        # The offset may be one of the record's first bytes.
+        end = min(phy_offset + r.AT_BODY_CRC, segment.start + segment.size)
         for length in _LOOK_BACK:
             low = max(segment.start, phy_offset - length)
             try:
                 pages = self.pages(segment)
-                # The offset may be one of the record's first bytes.
-                end = min(phy_offset + r.AT_BODY_CRC, segment.start + segment.size)
                 for magic in [*_MAGIC.finditer(pages.read(low - segment.start, end - low))][::-1]:
                     begin = low + magic.start() - r.AT_MAGIC
                     record = message_at(pages, segment.start, begin) if segment.start <= begin < phy_offset else None
@@ -156,8 +157,7 @@ class StoreLog:
                         return record
             except (OSError, InputError):
                 return None
-            if low == segment.start:
-                break
+            end = low + _MAGIC_SIZE - 1
         return None
 
     def body(self, message: Message, size_max: int) -> bytes:

@@ -1,15 +1,20 @@
 """Look at the first bytes of a log: refuse what is no commitlog, and name what it is, instead of a torn tail.
 
-By itself: it imports compiled loops, which few commands need.
+By itself: what looks at a store needs it, and no compiled loops.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.scan.chain import Chain, misnamed
 from rocketmq_reindex.storage_format.scan.ranges import HEAD, Segment, foreign, has_entry
 from rocketmq_reindex.storage_format.showing import escape
+
+if TYPE_CHECKING:
+    from rocketmq_reindex.storage_format.scan.chain import Chain
 
 
 def no_record(path: str, lead: int = 0) -> str:
@@ -29,6 +34,9 @@ def foreign_log(segments: Sequence[Segment], chain: Chain) -> str:
     The records of a segment with the name of another are sound: its damage says so, and how to mend it.
     """
     first = segments[0] if segments else None
+    # Brings numba, which no look at a store needs.
+    from rocketmq_reindex.storage_format.scan.chain import misnamed
+
     wrong = misnamed(chain.holes)
     known = [*_good(chain), *([wrong.offset] if wrong else [])]
     if first is None or any(first.start <= offset < first.segment_end for offset in known):

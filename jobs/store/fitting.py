@@ -1,11 +1,12 @@
 """How a store was made, as its files show: the sizes of derived files, and the versions of RocketMQ that fit."""
 
+from __future__ import annotations
+
+import contextlib
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from typing import Final, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store import contents, folders, lock, tag_items
@@ -13,11 +14,12 @@ from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions as storage_format_versions
 from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
-from rocketmq_reindex.storage_format.index.file import guess_sizes
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, quick_sizes
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, first_items_fit, quick_sizes
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.udfs.verify.tags import TagsFound
+
+if TYPE_CHECKING:
+    from rocketmq_reindex.udfs.verify.tags import TagsFound
 
 # ------------------------------------------------------------------------------------------------------------------------ sizes
 # The sizes that the derived files were made with, as a bounded number of them show.
@@ -44,7 +46,7 @@ class UsualSizes:
                 sizes[entry.size] += 1
                 starts.append(start)
         whole = {size: count for size, count in sizes.items() if size and size % unit == 0}
-        step = int(np.gcd.reduce(np.array(starts, np.int64))) if starts else 0
+        step = math.gcd(*starts)
         fitting = {size: count for size, count in whole.items() if step % size == 0} or whole
         self.usual = max(fitting, key=lambda size: (fitting[size], size), default=0)
         self.is_certain = sizes[self.usual] > 1
@@ -82,34 +84,47 @@ def index_sizes(entries: list[files.Entry], look_into: bool = True) -> tuple[int
     """
     votes = Counter[tuple[int, int]]()
     for entry in entries[:INDEX_ASKED]:
-        guess = _whole(entry) if look_into or not files.is_remote(entry.path) else _quick(entry)
+        guess = _quick(entry) or (_whole(entry) if look_into or not files.is_remote(entry.path) else None)
         if guess:
             votes[guess] += 1
     return votes.most_common(1)[0][0] if votes else None
 
 
 def newest_index_sizes(entries: list[files.Entry]) -> IndexSizes | None:
-    """Return the sizes of the newest IndexFile with bytes, as ``index_sizes`` gives them."""
-    sizes = index_sizes([entry for entry in entries if entry.size][-1:], look_into=False)
-    return IndexSizes(*sizes) if sizes else None
+    """Return the sizes of the newest IndexFile with bytes, as ``index_sizes`` gives them; None where they are not shown.
+
+    A file that is not full shows them only as a whole. Those before it are full, and alike: theirs are tried first.
+    """
+    named = [entry for entry in entries if entry.size]
+    for entry in [entry for entry in named if entry.size == named[-1].size][: -INDEX_ASKED - 1 : -1]:
+        if (sizes := _quick(entry)) and (entry is named[-1] or _may_have(named[-1], sizes)):
+            return IndexSizes(*sizes)
+    whole = index_sizes(named[-1:], look_into=False)
+    return IndexSizes(*whole) if whole else None
 
 
 def _whole(entry: files.Entry) -> tuple[int, int] | None:
     if entry.size > files.MAPPED_MAX:
         return None
+    # Brings numba; few files need it.
+    from rocketmq_reindex.storage_format.index.file import guess_sizes
+
     with files.Reader(entry.path) as reader:
         return guess_sizes(reader.whole())
 
 
 def _quick(entry: files.Entry) -> tuple[int, int] | None:
-    try:
-        pages = files.Pages(entry.path)
-    except (OSError, errors.InputError):
+    if entry.size > files.MAPPED_MAX:
         return None
-    try:
+    with contextlib.suppress(OSError, errors.InputError), contextlib.closing(files.Pages(entry.path)) as pages:
         return quick_sizes(pages.read, pages.size)
-    finally:
-        pages.close()
+    return None
+
+
+def _may_have(entry: files.Entry, sizes: tuple[int, int]) -> bool:
+    with contextlib.suppress(OSError, errors.InputError), contextlib.closing(files.Pages(entry.path)) as pages:
+        return first_items_fit(pages.read, *sizes)
+    return False
 
 
 def without_items(entries: list[files.Entry]) -> bool:
@@ -173,7 +188,9 @@ def of_store(store: str, log: contents.StoreLog, sizes: contents.IndexSizes | No
     signs = of_files(store, log, {})
     if sizes is None:
         return signs
-    with closing(contents.IndexFiles(files.join(store, "index"), sizes, folders.Notes.silent(), newest=NEWEST_FILES)) as index:
+    with contextlib.closing(
+        contents.IndexFiles(files.join(store, "index"), sizes, folders.Notes.silent(), newest=NEWEST_FILES)
+    ) as index:
         put = tag_items.are_put(index, log)
     if put is not None:
         signs.append(Sign(f"{'' if put else 'no '}items of TAGS", **({"oldest": "5.4"} if put else {"newest": "5.3"})))

@@ -124,6 +124,8 @@ Int64s = npt.NDArray[np.int64]
 
 FILE_MAX: Final = INT32_MAX
 """A broker maps a file as a whole, and the size of a map is a Java int."""
+_TRIED_AT_ONCE: Final = 1 << 18
+"""numbers of slots that are tried together: some MiB, however large the file is"""
 _CHUNK_ITEMS: Final = 1 << 20
 
 
@@ -240,13 +242,14 @@ def guess_sizes(data: Bytes | bytes | memoryview) -> tuple[int, int] | None:
     step = ITEM_SIZE // SLOT_SIZE
     highest = (room - ITEM_SIZE * count) // SLOT_SIZE
     first = (room // SLOT_SIZE) % step or step
-    tried = np.arange(first, highest + 1, step, dtype=np.int64)
     words = np.frombuffer(raw, ">i4")
-    hashes = words[HEADER_SIZE // SLOT_SIZE + tried + step * (count - 1)].astype(np.int64)
-    fits = hashes >= 0
-    fits[fits] = words[HEADER_SIZE // SLOT_SIZE + hashes[fits] % tried[fits]] == count - 1
-    for slots in tried[fits].tolist():
-        items = (room - SLOT_SIZE * slots) // ITEM_SIZE
-        if first_items_fit(lambda at, length: raw[at : at + length].tobytes(), slots, items):
-            return slots, items
+    for low in range(first, highest + 1, step * _TRIED_AT_ONCE):
+        tried = np.arange(low, min(low + step * _TRIED_AT_ONCE, highest + 1), step, dtype=np.int64)
+        hashes = words[HEADER_SIZE // SLOT_SIZE + tried + step * (count - 1)].astype(np.int64)
+        fits = hashes >= 0
+        fits[fits] = words[HEADER_SIZE // SLOT_SIZE + hashes[fits] % tried[fits]] == count - 1
+        for slots in tried[fits].tolist():
+            items = (room - SLOT_SIZE * slots) // ITEM_SIZE
+            if first_items_fit(lambda at, length: raw[at : at + length].tobytes(), slots, items):
+                return slots, items
     return None

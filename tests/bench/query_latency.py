@@ -8,6 +8,7 @@ JSON object of seconds.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -17,8 +18,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -61,20 +63,41 @@ def records(first: int, places: npt.NDArray[np.int64]) -> bytes:
     return rows.tobytes()
 
 
+def write_small(file: BinaryIO, low: int, stop: int, base: int) -> None:
+    """Records ``low`` to ``stop`` at the beginning of the segment at ``base``."""
+    size = len(template())
+    for first in range(low, stop, _AT_ONCE):
+        numbers = np.arange(first, min(first + _AT_ONCE, stop), dtype=np.int64)
+        file.write(records(first, base + size * (numbers - low)))
+
+
 def write_log(folder: Path, count: int) -> None:
     """The log of ``count`` records."""
     folder.mkdir(parents=True)
-    size = len(template())
-    per_segment = (SEGMENT - 8) // size
+    per_segment = (SEGMENT - 8) // len(template())
     for number, start in enumerate(range(0, count, per_segment)):
         base, stop = number * SEGMENT, min(start + per_segment, count)
         with (folder / f"{base:020d}").open("wb") as file:
-            for low in range(start, stop, _AT_ONCE):
-                high = min(low + _AT_ONCE, stop)
-                file.write(records(low, base + size * (np.arange(low, high, dtype=np.int64) - start)))
+            write_small(file, start, stop, base)
             if stop < count:
                 file.write(blank(SEGMENT - file.tell()))
             file.truncate(SEGMENT)
+
+
+@contextlib.contextmanager
+def built_store(folder: Path, write: Callable[[Path, int], None] = write_log) -> Iterator[tuple[Path, Any]]:
+    """Give a store in ``folder``, a new one, and the summary of its build; it is removed at the end."""
+    store = folder / "store"
+    folder.mkdir(parents=True)
+    try:
+        write(store / "commitlog", RECORDS)
+        summary = local_build(store, folder / "built", None)
+        assert summary.exit == 0, summary.error
+        for part in ("consumequeue", "index", "checkpoint"):
+            (folder / "built" / part).rename(store / part)
+        yield store, summary
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def forget(store: Path) -> None:
@@ -128,14 +151,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    store = asked.folder / "store"
-    asked.folder.mkdir()
-    try:
-        write_log(store / "commitlog", RECORDS)
-        summary = local_build(store, asked.folder / "built", None)
-        assert summary.exit == 0, summary.error
-        for part in ("consumequeue", "index", "checkpoint"):
-            (asked.folder / "built" / part).rename(store / part)
+    with built_store(asked.folder) as (store, summary):
         took: dict[str, list[Took]] = {}
         for cold in (False, True):
             for what, words, wanted in questions(random.Random(asked.seed + cold), asked.runs):
@@ -145,8 +161,6 @@ def main() -> int:
         empty = [_seconds([sys.executable, "-c", "pass"]) for _ in range(asked.runs)]
         told = {name: _figures(values) for name, values in took.items()}
         print(json.dumps({"items": summary.items, "bytes": summary.bytes, "python alone": _figures(empty), **told}, indent=1))
-    finally:
-        shutil.rmtree(asked.folder, ignore_errors=True)
     return 0
 
 

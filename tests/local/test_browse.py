@@ -69,7 +69,7 @@ def test_it_brings_no_spark_and_no_plots(golden_store: Stores) -> None:
         "    token = pages.url.partition('token=')[2]\n"
         "    asked = urllib.request.Request(pages.url.partition('?')[0], headers={'Authorization': 'Bearer ' + token})\n"
         "    print(urllib.request.urlopen(asked).status, pages.stores)\n"
-        "print(sorted({'pyspark', 'py4j', 'matplotlib', 'pandas'} & set(sys.modules)))"
+        "print(sorted({'pyspark', 'py4j', 'matplotlib', 'pandas', 'numba', 'numpy'} & set(sys.modules)))"
     )
     store = golden_store("basic-5.3").path
     done = subprocess.run([sys.executable, "-c", script, store], capture_output=True, text=True, timeout=PATIENCE, check=False)

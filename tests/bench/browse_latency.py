@@ -1,0 +1,248 @@
+"""How long the pages of ``rmq-reindex browse`` take on a store of 8 GiB with 20 million index items, and with how much memory:
+python -m tests.bench.browse_latency FOLDER
+
+The store is that of ``query_latency``, spread over eight segments: between its records lie some of 4 MiB, whose bodies of zeros
+take no disk. A process serves it, and is asked over HTTP, one connection after another; cold: the store's pages are dropped
+from memory before each request (POSIX_FADV_DONTNEED). FOLDER must be new; its 3 GB are removed at the end. Prints a table, and
+ends with status 1 where a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from html import unescape
+from pathlib import Path
+from typing import NamedTuple
+from urllib.request import Request, urlopen
+
+from tests.bench.query_latency import QUEUES, RECORDS, SEGMENT, UNIQUE, built_store, forget, template, write_small
+from tests.bench.steps import own_memory
+from tests.tools.encode import EPOCH, Message, blank, body_start, encode
+
+SEGMENTS = 8
+COLD, WARM = 0.3, 0.1
+"""seconds that any page may take"""
+MEMORY = 300 << 20
+"""bytes: of the process and its children, mapped files counted"""
+START = 2.0
+"""seconds from the start of the process to the first page"""
+_BIG = (4 << 20) - 1024
+_AT_ONCE = 8
+PATIENCE = 60
+
+
+def write_sparse_log(folder: Path, count: int) -> None:
+    """``count`` small records in eight segments of 1 GiB, each filled up by records with bodies of zeros, which are holes."""
+    share, made = -(-count // SEGMENTS), 0
+    folder.mkdir(parents=True)
+    for number in range(SEGMENTS):
+        low, high, base = number * share, min((number + 1) * share, count), number * SEGMENT
+        with (folder / f"{base:020d}").open("wb") as file:
+            write_small(file, low, high, base)
+            while file.tell() + _BIG + 1024 < SEGMENT:
+                message = Message("archive", body=bytes(_BIG), store_timestamp=EPOCH + high)
+                record, head = encode(message, base + file.tell(), made), body_start(message)
+                file.write(record[:head])
+                file.seek(_BIG, os.SEEK_CUR)
+                file.write(record[head + _BIG :])
+                made += 1
+            file.write(blank(SEGMENT - file.tell()))
+            file.truncate(SEGMENT)
+
+
+class Asked(NamedTuple):
+    """A question, and what must stand in its answer."""
+
+    kind: str
+    path: str
+    told: str
+
+
+def questions(rng: random.Random, count: int, size: int) -> Iterator[Asked]:
+    """Yield pages at random places. ``size``: bytes of a small record."""
+    share = -(-RECORDS // SEGMENTS)
+    for _ in range(count):
+        k = rng.randrange(RECORDS)
+        queue, offset, key = k % QUEUES, k // QUEUES, f"{UNIQUE}{k:08d}"
+        at = k // share * SEGMENT + k % share * size
+        yield Asked("stores", "/", "store?store=s")
+        yield Asked("store", "/store?store=s", "IndexFiles")
+        yield Asked("topics", "/topics?store=s", "orders")
+        yield Asked("topic", "/topic?store=s&topic=orders", "last stored")
+        yield Asked("queue by offset", f"/queue?store=s&topic=orders&queue={queue}&from={offset}", key)
+        yield Asked("queue by time", f"/queue?store=s&topic=orders&queue={queue}&time={EPOCH + k}", key)
+        yield Asked("message by its place", f"/message?store=s&physical={at}", key)
+        yield Asked("message by its queue", f"/message?store=s&topic=orders&queue={queue}&offset={offset}", key)
+        yield Asked("message of 4 MiB", f"/message?store=s&topic=archive&queue=0&offset={k % 1000}", "archive")
+        yield Asked("search by key", f"/search?topic=orders&key=order-{k:08d}", "orders")
+        yield Asked("search by unique key", f"/search?id={key}", "orders")
+        yield Asked("search by time", f"/search?topic=orders&queue={queue}&time={EPOCH + k}", "orders")
+        yield Asked("message as JSON", f"/message?store=s&physical={at}&format=json", key)
+
+
+class Browser:
+    """Asks for pages, with the token."""
+
+    def __init__(self, url: str) -> None:
+        self.place, _, self._token = url.partition("/?token=")
+
+    def get(self, path: str) -> str:
+        asked = Request(self.place + path, headers={"Authorization": f"Bearer {self._token}"})
+        with urlopen(asked, timeout=PATIENCE) as answer:
+            return str(answer.read().decode())
+
+    def seconds(self, asked: Asked) -> float:
+        """What a page took. Raises AssertionError for a wrong one."""
+        began = time.perf_counter()
+        text = self.get(asked.path)
+        took = time.perf_counter() - began
+        assert asked.told in text, (asked, text[:2000])
+        return took
+
+    def others(self, known: set[str]) -> list[Asked]:
+        """Return one address of each further kind of page that the pages lead to."""
+        found = dict[str, str]()
+        for page in ("/", "/store?store=s", "/topics?store=s", "/message?store=s&physical=0", "/search?store=s"):
+            for link in map(unescape, re.findall(r'href="(/[^"]*)"', self.get(page))):
+                path = link.partition("?")[0]
+                if path not in known and path != "/body" and "format=json" not in link:
+                    found.setdefault(path, link)
+        return [Asked(path.strip("/"), link, "") for path, link in sorted(found.items())]
+
+
+class Memory:
+    """The most memory of a process and its children, looked at every few milliseconds."""
+
+    def __init__(self, process: int) -> None:
+        self._process, self._ended = process, threading.Event()
+        self.own = self.resident = 0
+        self._thread = threading.Thread(target=self._watch)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.005):
+            processes = [self._process, *self._children()]
+            self.own = max(self.own, sum(map(own_memory, processes)))
+            self.resident = max(self.resident, sum(map(_resident, processes)))
+
+    def _children(self) -> list[int]:
+        found = list[int]()
+        for path in Path(f"/proc/{self._process}/task").glob("*/children"):
+            # A thread may end while it is looked at.
+            with contextlib.suppress(OSError):
+                found += map(int, path.read_text().split())
+        return found
+
+    def __enter__(self) -> Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.resident = max(self.resident, _status(self._process, "VmHWM:"))
+
+
+def _status(process: int, field: str) -> int:
+    with contextlib.suppress(OSError):
+        text = Path(f"/proc/{process}/status").read_text(encoding="ascii", errors="replace")
+        return int((text.partition(field)[2].split() or ["0"])[0]) << 10
+    return 0
+
+
+def _resident(process: int) -> int:
+    return _status(process, "VmRSS:")
+
+
+def proportional(process: int) -> int:
+    """Bytes of memory of a process, pages that others map shared out among them."""
+    return int(Path(f"/proc/{process}/smaps_rollup").read_text().partition("Pss:")[2].split()[0]) << 10
+
+
+@contextlib.contextmanager
+def served(store: Path, *, bytecode: bool = True) -> Iterator[tuple[subprocess.Popen[str], Browser, float]]:
+    """Give a process that serves ``store``, and the seconds from its start to its first page."""
+    words = [sys.executable, "-m", "rocketmq_reindex", "browse", f"s={store}", "--port", "0"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    began = time.perf_counter()
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env=environment if bytecode else environment | {"PYTHONDONTWRITEBYTECODE": "1"},
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout is not None
+            browser = Browser(process.stdout.readline().split()[1])
+            browser.get("/")
+            yield process, browser, time.perf_counter() - began
+        finally:
+            process.terminate()
+
+
+def measured(store: Path, runs: int, seed: int) -> bool:
+    """Print what the pages of a store take. Return whether each target is met."""
+    with served(store):
+        pass
+    starts = {name: [_start(store, bytecode) for _ in range(5)] for name, bytecode in (("kept", True), ("not written", False))}
+    size, took = len(template()), dict[str, dict[str, list[float]]]()
+    with served(store) as (process, browser, _), Memory(process.pid) as memory:
+        known = {asked.path.partition("?")[0] for asked in questions(random.Random(0), 1, size)}
+        others = browser.others(known | {"/style.css"})
+        for how in ("cold", "warm"):
+            for asked in [*questions(random.Random(f"{seed} {how}"), runs, size), *(others * runs)]:
+                if how == "cold":
+                    forget(store)
+                took.setdefault(asked.kind, {}).setdefault(how, []).append(browser.seconds(asked))
+        alone = memory.resident, memory.own
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            together = [*pool.map(browser.seconds, [*questions(random.Random(seed), runs, size)])]
+        shared = proportional(process.pid)
+    good = True
+    print(f"{'page':24}{'cold, p50':>12}{'worst':>9}{'warm, p50':>12}{'worst':>9}  seconds")
+    for kind, by in took.items():
+        good &= (met := max(by["cold"]) < COLD and max(by["warm"]) < WARM)
+        cells = [f"{statistics.median(by[how]):{width}.3f}{max(by[how]):9.3f}" for how, width in (("cold", 12), ("warm", 12))]
+        print(f"{kind:24}{''.join(cells)}{'' if met else '  MISSED'}")
+    for name, seconds in starts.items():
+        good &= (met := max(seconds) < START)
+        figures = f"p50 {statistics.median(seconds):.3f}, worst {max(seconds):.3f} s{'' if met else '  MISSED'}"
+        print(f"start to the first page, bytecode {name}: {figures}")
+    print(f"{_AT_ONCE} at once, warm: p50 {statistics.median(together):.3f}, worst {max(together):.3f} s")
+    met = max(memory.resident, alone[0]) < MEMORY
+    print(
+        f"memory, MiB: resident {alone[0] >> 20} one by one, {memory.resident >> 20} with {_AT_ONCE} at once; of its own "
+        f"{alone[1] >> 20} and {memory.own >> 20}; proportional at the end {shared >> 20}{'' if met else '  MISSED'}"
+    )
+    return good and met
+
+
+def _start(store: Path, bytecode: bool) -> float:
+    with served(store, bytecode=bytecode) as (_, _, seconds):
+        return seconds
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--runs", type=int, default=15)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    with built_store(asked.folder, write_sparse_log) as (store, summary):
+        disk = sum(path.stat().st_blocks for path in store.rglob("*")) * 512
+        print(
+            f"{summary.items:,} index items, {SEGMENTS * SEGMENT:,} bytes of log; on the disk {disk:,}; {asked.runs} runs each"
+        )
+        return 0 if measured(store, asked.runs, asked.seed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
