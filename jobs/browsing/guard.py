@@ -33,6 +33,10 @@ HEADERS: Final = {
 """of every answer but uvicorn's own 400 and 503; a page that sets one of them itself keeps it"""
 _HOST: Final = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?", re.IGNORECASE)
 """Any port: ``ssh -L`` may have another one on its side."""
+_GO_ON: Final = (
+    '<!doctype html><html lang="en"><head><title>rmq-reindex browse</title></head><body><p><a href="/">Go on to the stores</a>'
+    "</p></body></html>\n"
+)
 
 
 class Guard:
@@ -67,29 +71,34 @@ class Guard:
         headers = Headers(scope=scope)
         if not _HOST.fullmatch(headers.get("host", "")):
             return _refused(403, "this host is named 127.0.0.1 or localhost")
-        origins = headers.getlist("origin")
-        foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate"
-        if foreign or any(origin != f"http://{headers['host']}" for origin in origins):
+        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > TARGET_MAX:
+            return _refused(414, f"the address is longer than {TARGET_MAX} bytes")
+        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
+        enters = bool(given) and scope["path"] == "/"
+        # A link elsewhere leads in with the token alone: without it a foreign page could begin what takes long.
+        foreign = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
+        allowed = enters and headers.get("sec-fetch-mode") == "navigate"
+        if (foreign and not allowed) or any(origin != f"http://{headers['host']}" for origin in headers.getlist("origin")):
             return _refused(403, "another site's page asks")
         if scope["method"] not in METHODS:
             return _refused(405, "nothing can be changed here", {"allow": ", ".join(METHODS)})
-        if len(scope.get("raw_path") or b"") + len(scope["query_string"]) > TARGET_MAX:
-            return _refused(414, f"the address is longer than {TARGET_MAX} bytes")
         if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-            return _refused(413, "a question has no body", {"connection": "close"})
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
-        if given and scope["path"] == "/":
-            return self._let_in(given)
+            return _refused(413, "a question has no body")
+        if enters:
+            return self._let_in(given, foreign)
         cookie = cookie_parser(headers.get("cookie", "")).get(self._cookie, "")
         kind, _, bearer = headers.get("authorization", "").partition(" ")
         if _same(cookie, self._session) or (kind.lower() == "bearer" and _same(bearer.strip(), self._token)):
             return None
         return _refused(403, "open the address that rmq-reindex browse has printed: it has the token")
 
-    def _let_in(self, given: list[str]) -> Response:
+    def _let_in(self, given: list[str], foreign: bool) -> Response:
         if len(given) != 1 or not _same(given[0], self._token):
             return _refused(403, "the token is another one: open the address that rmq-reindex browse has printed")
-        response = RedirectResponse("/", 303)
+        # A redirect would still be the other site's navigation, which has no cookie: this page's own one has it.
+        response = Response(_GO_ON, media_type="text/html") if foreign else RedirectResponse("/", 303)
+        if foreign:
+            response.headers["refresh"] = "0; url=/"
         response.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
         return response
 
@@ -99,7 +108,8 @@ def _same(given: str, secret: str) -> bool:
 
 
 def _refused(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
-    return PlainTextResponse(f"refused: {why}\n", status, headers)
+    """Return a refusal. It closes the connection: who is not let in holds none."""
+    return PlainTextResponse(f"refused: {why}\n", status, {**(headers or {}), "connection": "close"})
 
 
 def _add_headers(message: Message) -> None:

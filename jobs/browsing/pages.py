@@ -6,7 +6,6 @@ No address names a file: a store is one of those that were named at the start, a
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rocketmq_reindex.jobs.browsing import facts
+from rocketmq_reindex.jobs.browsing import facts, limits
 from rocketmq_reindex.jobs.browsing.asked import Asked, NotFound, OpenedStores, Page, Shown, url
 from rocketmq_reindex.jobs.browsing.options import BrowseSettings
 from rocketmq_reindex.jobs.browsing.templates import STYLE, TEMPLATES
@@ -30,10 +29,10 @@ from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.udfs.times import parse_time
 from rocketmq_reindex.version import __version__
 
-AT_ONCE: Final = 4
-"""pages that are made at the same time: each may hold some MiB"""
 BARS: Final = 12
 _HEX_LINE: Final = 16
+_STATUS: Final = ((UsageError, 400), (NotFound, 404), (limits.BusyError, 503))
+_SAID: Final = {400: "That is no question", 404: "Not there", 422: "The store has no answer", 503: "Not now"}
 _ASKED: Final = ("topic", "key", "begin", "end", "id", "queue", "offset", "time", "physical")
 
 
@@ -47,7 +46,6 @@ class Pages:
 
     def __init__(self, settings: BrowseSettings) -> None:
         self._settings, self._stores = settings, OpenedStores(settings)
-        self._at_once = threading.BoundedSemaphore(AT_ONCE)
         environment = jinja2.Environment(
             loader=jinja2.DictLoader(TEMPLATES), autoescape=True, finalize=finalize, undefined=jinja2.ChainableUndefined
         )
@@ -65,11 +63,11 @@ class Pages:
             Shown("/message", "message", ("store", "physical", "topic", "queue", "offset"), self._message),
             Shown("/search", "search", ("store", *_ASKED), self._search),
         ]
-        made = [Route(page.path, self._shown(page)) for page in pages]
-        return [*made, Route("/body", self._body), Route("/style.css", _style)]
+        made = [Route(page.path, limits.in_turn(self._shown(page), self._busy)) for page in pages]
+        return [*made, Route("/body", limits.in_turn(self._body, self._busy, 1)), Route("/style.css", _style)]
 
     def _shown(self, shown: Shown) -> Callable[[Request], Response]:
-        """Return what answers requests for a page. Starlette calls it in a thread."""
+        """Return what answers requests for a page. It is called in threads."""
 
         def answer(request: Request) -> Response:
             query = request.scope["query_string"]
@@ -77,8 +75,7 @@ class Pages:
             try:
                 asked = Asked(query, shown.fields)
                 as_json = asked.as_json
-                with self._at_once:
-                    page = shown.make(asked)
+                page = shown.make(asked)
             except (ReindexError, OSError, ValueError) as error:
                 return self._failed(error, as_json)
             if as_json:
@@ -94,14 +91,20 @@ class Pages:
         frame = {"title": page.title, "sub": f"{place} - rmq-reindex {__version__}", "json": as_json, "store": store}
         return Response(self._templates[template].render(values | frame), page.status, media_type="text/html")
 
+    def _busy(self, request: Request) -> Response:
+        error = limits.BusyError("too many requests for such a page are waiting: ask again in some seconds")
+        response = self._failed(error, b"format=json" in request.scope["query_string"])
+        response.headers["retry-after"] = str(limits.RETRY_AFTER)
+        return response
+
     def _failed(self, error: Exception, as_json: bool) -> Response:
-        """Return the page of an error: wrong questions are 400, what is not there 404, what cannot be read 422."""
-        status = 400 if isinstance(error, UsageError) else 404 if isinstance(error, NotFound) else 422
+        """Return the page of an error: wrong questions are 400, what is not there 404, what cannot be read 422; 503 is busy."""
+        status = next((code for kind, code in _STATUS if isinstance(error, kind)), 422)
         text = str(error) if isinstance(error, ReindexError) else escape(str(error))
         text = text.replace("rmq-reindex query: ", "").removesuffix(": see --help")
         if as_json:
             return _json({"error": text, "status": status}, status)
-        kind = {400: "That is no question", 404: "Not there", 422: "The store has no answer"}[status]
+        kind = _SAID[status]
         return self._html("error", Page(kind, {"kind": kind, "text": text}, {}, status), "", "")
 
     def _all_stores(self, _: Asked) -> Page:
@@ -188,8 +191,7 @@ class Pages:
             at = asked.number("physical")
             if at is None:
                 raise UsageError("physical: is missing")
-            with self._at_once:
-                body = facts.whole_body(self._stores.named(asked), at)
+            body = facts.whole_body(self._stores.named(asked), at)
             if isinstance(body, str):
                 raise InputError(body)
         except (ReindexError, OSError, ValueError) as error:

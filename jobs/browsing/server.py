@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import logging
 import secrets
 import socket
 import threading
@@ -21,9 +22,8 @@ _INSTALL: Final = "pip install 'rocketmq-reindex[browse]'"
 _STARTED_IN: Final = 20.0
 """seconds"""
 _ENDED_IN: Final = 3.0
-CONNECTIONS_MAX: Final = 64
-HEAD_MAX: Final = 32 << 10
-"""bytes of a request's first line and headers"""
+_BACKLOG: Final = 64
+"""connections that wait to be taken"""
 
 
 class Served:
@@ -32,6 +32,7 @@ class Served:
     def __init__(self, settings: BrowseSettings, listening: socket.socket) -> None:
         import uvicorn
 
+        from rocketmq_reindex.jobs.browsing import limits
         from rocketmq_reindex.jobs.browsing.guard import Guard
         from rocketmq_reindex.jobs.browsing.pages import application
 
@@ -40,8 +41,9 @@ class Served:
         self.url = f"http://{HOST}:{self.port}/?token={token}"
         config = uvicorn.Config(
             Guard(application(settings), token, self.port), log_config=None, log_level="error", access_log=False, ws="none",
-            http="h11", loop="asyncio", lifespan="off", proxy_headers=False, server_header=False,
-            limit_concurrency=CONNECTIONS_MAX, h11_max_incomplete_event_size=HEAD_MAX, timeout_graceful_shutdown=1,
+            http=limits.BoundedConnection, loop="asyncio", lifespan="off", proxy_headers=False, server_header=False,
+            limit_concurrency=limits.CONNECTIONS_MAX + 1, h11_max_incomplete_event_size=limits.HEAD_MAX,
+            timeout_keep_alive=limits.IDLE_FOR, timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._server, self._listening = uvicorn.Server(config), listening
         self._thread = threading.Thread(target=self._run, name="browse", daemon=True)
@@ -61,6 +63,8 @@ class Served:
 
     def stop(self) -> None:
         """End the pages: who still reads one has a second."""
+        # A page that is cut short is no error to report.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
         self._server.should_exit = True
         self._thread.join(_ENDED_IN)
         self._listening.close()
@@ -95,7 +99,7 @@ def _listen(port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
-        listening.listen(CONNECTIONS_MAX)
+        listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:

@@ -92,6 +92,24 @@ def test_other_origins(inside: TestClient) -> None:
     assert inside.get("/", headers={"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}).status_code == 200
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "whatever"])
+def test_links_elsewhere_lead_in_with_the_token_alone(site: str, inside: TestClient) -> None:
+    """A browser that has the cookie is not sent to a page that takes long."""
+    link = {"sec-fetch-site": site, "sec-fetch-mode": "navigate"}
+    for path in ("/", "/store?store=store", "/search?topic=T&key=k", f"/store?token={TOKEN}", "/?x_token=1"):
+        assert inside.get(path, headers=link).status_code == 403, path
+    assert inside.get("/?token=x", headers=link).status_code == 403
+    assert inside.get(f"/?token={TOKEN}", headers=link | {"sec-fetch-mode": "no-cors"}).status_code == 403
+    # A redirect would be this site's navigation still, to which the browser adds no cookie.
+    answer = inside.get(f"/?token={TOKEN}", headers=link)
+    assert (answer.status_code, answer.headers["refresh"]) == (200, "0; url=/")
+    assert answer.headers["set-cookie"].startswith("rmq-reindex-8380=")
+    assert 'href="/"' in answer.text
+    assert TOKEN not in answer.text
+    for own in ("same-origin", "none"):
+        assert inside.get("/", headers=link | {"sec-fetch-site": own}).status_code == 200
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_nothing_but_get_and_head(method: str, inside: TestClient) -> None:
     answer = inside.request(method, "/")
