@@ -139,8 +139,9 @@ scale: setup ## the driver's work for 10 TB, memory in full numbers, one hot que
 	$(ENV) $(PY) -m tests.bench.memory
 	$(ENV) $(PY) -m tests.bench.skew
 
-latency: setup ## how long a query takes on 20 million index items (3 GB of disk)
+latency: setup ## how long a query and a page of browse take on 20 million index items (3 GB of disk)
 	$(ENV) $(PY) -m tests.bench.query_latency .bench/query
+	$(ENV) $(PY) -m tests.bench.browse_latency .bench/browse
 
 spoilt: setup ## stores whose derived files are spoilt at random: verify must find each, N=200 SEED=
 	$(ENV) $(PY) -m tests.tools.spoilt_stores --count $(or $(N),200) $(SEEDED)

@@ -34,8 +34,7 @@ WALKED: Final = 5000
 _OPEN_MAX: Final = 64
 _LOOK_BACK: Final = (1 << 16, *range(1 << 20, (1 << 23) + 1, 1 << 20))
 """bytes before an offset in which the record around it is looked for: a body has 4 MiB at most by default"""
-_MAGIC_SIZE: Final = 4
-_MAGIC: Final = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (r.MAGIC_V1, r.MAGIC_V2)))
+_MAGIC: Final = b"|".join(re.escape(struct.pack(">i", magic)) for magic in (r.MAGIC_V1, r.MAGIC_V2))
 
 
 @dataclass(frozen=True)
@@ -144,20 +143,21 @@ class StoreLog:
         segment = self.segment_of(phy_offset)
         if isinstance(segment, str):
             return None
-        # The offset may be one of the record's first bytes.
-        end = min(phy_offset + r.AT_BODY_CRC, segment.start + segment.size)
+        end = min(phy_offset + r.AT_SYS_FLAG, segment.start + segment.size)
         for length in _LOOK_BACK:
             low = max(segment.start, phy_offset - length)
+            # A body may be full of magic numbers: few have such a place behind them.
+            places = b"|".join(re.escape((place >> 24).to_bytes(5, "big")) for place in (low, end))
+            head = re.compile(b"(?:%b)(?=.{%d}(?:%b))" % (_MAGIC, r.AT_PHYSICAL_OFFSET - r.AT_BODY_CRC, places), re.DOTALL)
             try:
-                pages = self.pages(segment)
-                for magic in [*_MAGIC.finditer(pages.read(low - segment.start, end - low))][::-1]:
-                    begin = low + magic.start() - r.AT_MAGIC
+                data = (pages := self.pages(segment)).read(low - segment.start, end - low)
+                for begin in [low + found.start() - r.AT_MAGIC for found in head.finditer(data)][::-1]:
                     record = message_at(pages, segment.start, begin) if segment.start <= begin < phy_offset else None
                     if isinstance(record, Message) and record.phy_offset + record.size > phy_offset:
                         return record
             except (OSError, InputError):
                 return None
-            end = low + _MAGIC_SIZE - 1
+            end = low + r.AT_SYS_FLAG - r.AT_MAGIC
         return None
 
     def body(self, message: Message, size_max: int) -> bytes:

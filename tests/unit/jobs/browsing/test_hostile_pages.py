@@ -6,12 +6,15 @@ import json
 import re
 import zlib
 from html import unescape
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.browsing import facts
+from rocketmq_reindex.jobs.store import contents
 from tests.tools.browsing import Pages, check
 from tests.tools.derived_store import write_store
 from tests.tools.encode import EPOCH, Message
@@ -121,3 +124,22 @@ def test_a_file_name_that_makes_a_gap_without_end(tmp_path: Path) -> None:
     assert Pages(store).json("store", store="store")["info"]["queues"] == 1
     assert rr.info(store).queues == 1
     assert len(rr.query(store=store, topic="T", queue=0, time=EPOCH)) == 1
+
+
+def test_a_body_full_of_magic_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record before a place is found, and what is no record of it is not looked at one by one."""
+    looked, message_at = list[int](), contents.message_at
+
+    def counted(pages: Any, start: int, at: int, lead: int = 0) -> Any:
+        looked.append(at)
+        return message_at(pages, start, at, lead)
+
+    magic = (0xDAA320A7).to_bytes(4, "big")
+    bodies = [magic * 40_000, magic * 300_000, magic + b"x"]
+    store = write_store(tmp_path / "store", [Message("T", body=body) for body in bodies], 1 << 21)
+    pages = Pages(f"s={store}")
+    places = [row["physicalOffset"] for row in pages.json("queue", store="s", topic="T", queue=0)["units"]]
+    monkeypatch.setattr(contents, "message_at", counted)
+    for before, place in pairwise(places):
+        assert pages.json("message", store="s", physical=place)["inLog"]["previous"] == before
+    assert len(looked) < 100
