@@ -80,7 +80,7 @@ class StoreTracer:
         self._by_unique_key: dict[str, list[Belonging]] = {}
         # No record has the name of an LMQ as its topic. A name of the log may be no name of a folder.
         self._topics = sorted(name for name in known if path_component(name) and not name.startswith(LMQ_PREFIX))
-        if not self._topics and not asked.scan:
+        if not self._topics and not asked.scan and not self._is_empty:
             if self.search.queues.unread:
                 raise InputError(f"{self.search.queues.unread}, or add --scan to read the whole log instead")
             folder = escape(files.join(store.path, QUEUES))
@@ -88,11 +88,19 @@ class StoreTracer:
                 f"{folder}: holds no queue, and the index has keys by topic alone: add --scan to read the whole log instead"
             )
 
+    @cached_property
+    def _is_empty(self) -> bool:
+        """Return whether the log has nothing yet, as that of a broker that nobody has sent to."""
+        log = self.search.log
+        return log.message(log.start) in (NOTHING, BEYOND) and last_record(log) is None
+
     # -- by key -------------------------------------------------------------------------------------------------------
 
     def asked_for(self) -> list[Message]:
         """Return the records that the question names."""
         asked = self._asked
+        if self._is_empty:
+            return []
         if asked.key is not None:
             assert asked.topic is not None
             return self._with_key(asked.topic, asked.key)
@@ -131,6 +139,8 @@ class StoreTracer:
 
     def _searched(self, unique_key: str) -> list[Belonging]:
         found: dict[int, Belonging] = {}
+        if self._is_empty:
+            return []
         names, searched = {*self._topics, *_OWN_TOPICS}, set[str]()
         while names - searched:
             # The index has keys by topic: a record may name one that has no queue here any more.
@@ -275,10 +285,10 @@ class StoreTracer:
     def traces(self, unique_key: str) -> Iterator[tuple[Message, dict[str, object]]]:
         """Yield what clients wrote of a message into the trace topics."""
         names = [topic for topic in {*self._topics, TRACE_TOPIC} if m.kind_of(topic) == m.TRACE]
-        records = self._with_unindexed(
+        records = [] if self._is_empty else self._with_unindexed(
             self.search.with_key(sorted(names), unique_key),
             lambda record: record.topic in names and record.has_key(record.topic, unique_key),
-        )
+        )  # fmt: skip
         for record in records:
             for trace in self.belonging(record).meant.details["traces"]:
                 if trace.get("msgId") == unique_key:

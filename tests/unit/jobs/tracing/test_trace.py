@@ -313,6 +313,17 @@ def test_files_of_offsets_that_are_none(make: Make, text: str) -> None:
     assert whats(store, "A")[2:] == [("passed", "follows"), ("not reached", "follows")]
 
 
+def test_a_store_without_a_message(make: Make, tmp_path: Path) -> None:
+    """As that of one master of a cluster, to which nobody has sent: the others are asked all the same."""
+    store, empty = make(Message(properties={"UNIQ_KEY": "A"})), tmp_path / "empty"
+    (empty / "commitlog").mkdir(parents=True)
+    (empty / "commitlog" / f"{0:020}").write_bytes(bytes(SEGMENT))
+    found = rr.trace([f"a={empty}", f"b={store}"], unique_key="A")
+    assert [(event.store, event.what) for event in found[0].events] == [("b", "born"), ("b", "stored")]
+    assert "empty" not in "".join(found.warnings)
+    assert rr.trace(empty, unique_key="A").exit_status == 4
+
+
 ORDERED = {"popTime": 5000, "i": 60_000, "o": [7, 1, 2], "ot": {"8": 9000}, "oc": {"8": 2}, "cm": 5}
 """of messages 7 and 9 of a queue, which are acknowledged, and 8, which is taken the third time, and put off"""
 
