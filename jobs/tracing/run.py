@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store import consumer_offsets
@@ -22,6 +22,9 @@ from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------------- consumers
 # Where consumer groups stand, against where the message lies.
+
+_BROADCAST: Final = "@broadcast"
+"""ends the name under which a broker notes a group that broadcasts (``BroadcastOffsetManager``): no group's own has an @"""
 
 
 def _by_queue(places: Sequence[Belonging]) -> dict[tuple[str, int], list[OffsetSpan]]:
@@ -45,13 +48,23 @@ def _of_groups(
         for (group, topic, queue_id), reached in offsets.items():
             for span in by_queue.get((topic, queue_id), ()):
                 stands = f"group {group} is at {reached} of {topic}, queue {queue_id}"
-                if reached >= span.end:
+                if group.endswith(_BROADCAST):
+                    what, text = _of_broadcast(group, stands, reached >= span.end)
+                elif reached >= span.end:
                     what, text = "passed", f"{stands}: it consumed the message, skipped it, sent it back, or took it by POP"
                 elif reached > span.first:
                     what, text = "passed", f"{stands}: it is through with a part of the batch"
                 else:
                     what, text = "not reached", f"{stands}: it has not consumed the message, or not noted it yet"
                 yield TraceEvent(None, store, what, text, evidence, "follows", group=group)
+
+
+def _of_broadcast(group: str, stands: str, is_behind: bool) -> tuple[str, str]:
+    """Return what is told of a group that broadcasts, of which a broker notes how far its slowest client has asked."""
+    named = group.removesuffix(_BROADCAST)
+    if is_behind:
+        return "passed", f"{stands}: each client of {named}, which broadcasts, was given the message, or began behind it"
+    return "not reached", f"{stands}: a client of {named}, which broadcasts, was not given the message, or it is not noted yet"
 
 
 def _in_order(
@@ -85,7 +98,7 @@ def _of_traces(tracer: StoreTracer, unique_key: str) -> Iterator[TraceEvent]:
         kind, time = trace["traceType"], trace.get("timeStamp")
         told = trace.get("groupName")
         group = told if isinstance(told, str) else None
-        named = f"group {group}" if group else "an unnamed group"
+        named = f"group {group}" if group else f"an unnamed group"
         succeeded = "success" if trace.get("success") else "failure"
         if kind == "Pub":
             what, text = "sent", f"{named} sent it to {trace['topic']}: {succeeded} after {trace['costTime']} ms"

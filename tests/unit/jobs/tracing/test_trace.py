@@ -313,6 +313,21 @@ def test_files_of_offsets_that_are_none(make: Make, text: str) -> None:
     assert whats(store, "A")[2:] == [("passed", "follows"), ("not reached", "follows")]
 
 
+def test_a_group_that_broadcasts(make: Make) -> None:
+    """A broker notes how far its slowest client has asked, as ``BroadcastOffsetManager`` does: not what it consumed."""
+    store = make(Message(properties={"UNIQ_KEY": "A"}), Message(queue_offset=1, properties={"UNIQ_KEY": "B"}))
+    (store / "config").mkdir()
+    (store / "config" / "consumerOffset.json").write_text('{"offsetTable": {"TopicA@g@broadcast": {"0": 1}}}')
+    stands = "group g@broadcast is at 1 of TopicA, queue 0: "
+    for key, what, text in (
+        ("A", "passed", "each client of g, which broadcasts, was given the message, or began behind it"),
+        ("B", "not reached", "a client of g, which broadcasts, was not given the message, or it is not noted yet"),
+    ):
+        (found,) = rr.trace(store, id=key)
+        event = found.events[-1]
+        assert (event.what, event.text, event.certainty, event.group) == (what, stands + text, "follows", "g@broadcast")
+
+
 def test_a_store_without_a_message(make: Make, tmp_path: Path) -> None:
     """As that of one master of a cluster, to which nobody has sent: the others are asked all the same."""
     store, empty = make(Message(properties={"UNIQ_KEY": "A"})), tmp_path / "empty"
