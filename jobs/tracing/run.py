@@ -12,7 +12,7 @@ from rocketmq_reindex.jobs.store.consumer_offsets import OrderedMessage, QueueOf
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import OffsetSpan
 from rocketmq_reindex.jobs.tracing.finding import Belonging, OwnRecords, StoreTracer
-from rocketmq_reindex.jobs.tracing.telling import Telling, event_of
+from rocketmq_reindex.jobs.tracing.telling import Telling, client_host, event_of
 from rocketmq_reindex.jobs.tracing.timeline import Trace, TracedMessage, TraceEvent, TraceResult, in_order
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import CONFIG
@@ -95,10 +95,12 @@ def _in_order(
 
 def _of_traces(tracer: StoreTracer, unique_key: str) -> Iterator[TraceEvent]:
     for record, trace in tracer.traces(unique_key):
+        # As mqadmin has it: the client's host is that of the message with its traces (TraceView.decodeFromTraceTransData).
+        host = client_host(record)
         kind, time = trace["traceType"], trace.get("timeStamp")
         told = trace.get("groupName")
         group = told if isinstance(told, str) else None
-        named = f"group {group}" if group else f"an unnamed group"
+        named = f"group {group} on {host}" if group else f"an unnamed group on {host}"
         succeeded = "success" if trace.get("success") else "failure"
         if kind == "Pub":
             what, text = "sent", f"{named} sent it to {trace['topic']}: {succeeded} after {trace['costTime']} ms"

@@ -31,6 +31,11 @@ class PopPlace(NamedTuple):
     offset: int
 
 
+def client_host(record: Message) -> str:
+    """Return the address of the client that made a record, without its port."""
+    return host_text(record.born_host).rpartition(":")[0]
+
+
 def event_of(
     tracer: StoreTracer, record: Message, what: str, text: str, time: int | None = None, certainty: Certainty = "seen",
     group: str | None = None,
