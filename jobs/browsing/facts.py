@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.describing.look import InfoResult, StoreLook
-from rocketmq_reindex.jobs.querying import answer, shown
-from rocketmq_reindex.jobs.querying.options import Query, parse_query
 from rocketmq_reindex.jobs.querying.search import Search
-from rocketmq_reindex.jobs.store.contents import BLOCK, FILLER, IndexFiles, StoreLog
+from rocketmq_reindex.jobs.store.contents import IndexFiles, StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors
 from rocketmq_reindex.jobs.store.lock import read_times
-from rocketmq_reindex.jobs.store.queue import ServedMessage, StoreQueue
+from rocketmq_reindex.jobs.store.queue import StoreQueue
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import layouts
@@ -57,10 +52,11 @@ def looking(store: TracedStore, warnings: list[str]) -> Iterator[tuple[Search, N
 
 def command(name: str, store: TracedStore, words: Sequence[str] = ()) -> str:
     """Return the command line that says the same, without passwords."""
-    return shell(["rmq-reindex", name, redacted(store.path), *words, *map(redacted, _roots(store))])
+    return shell(["rmq-reindex", name, redacted(store.path), *words, *map(redacted, roots_words(store))])
 
 
-def _roots(store: TracedStore) -> list[str]:
+def roots_words(store: TracedStore) -> list[str]:
+    """Return the options that name the folders of segments of a store, where it was opened with some."""
     return [word for root in store.commitlogs for word in ("--commitlog", root)]
 
 
@@ -274,100 +270,3 @@ def _row(unit: Unit, log: StoreLog, queue: tuple[str, int]) -> Facts:
         "storeTime": show_time(message.store_time), "keys": message.keys, "tags": message.tags,
         "uniqueKey": message.unique_key, "text": text,
     }  # fmt: skip
-
-
-# --------------------------------------------------------------------------------------------------------------------- messages
-
-
-def search(store: TracedStore, words: Sequence[str], delay_levels: str) -> Facts:
-    """Return what ``query`` finds for these words; of very many messages the newest. Raises UsageError and InputError."""
-    asked = parse_query([store.path, *words, *_roots(store), "--delay-levels", delay_levels])
-    warnings, several = list[str](), asked.key is not None
-    with looking(store, warnings) as (found, notes):
-        more = replace(asked, max=FOUND_MAX + 1 if several else None, body="text", body_max=BLOCK)
-        # Bodies are read of those alone that are shown.
-        newest = deque(answer.answer(more, found), FOUND_MAX + 1)
-        cut = len(newest) > FOUND_MAX
-        rows = [answer.row_of(served, found.log, more, notes) for served in [*newest][-FOUND_MAX:]]
-    # An id has no --max: its command gives all.
-    told = [*words, *(["--max", str(FOUND_MAX)] if cut and several else [])]
-    return {
-        "store": store.name, "messages": rows, "more": cut, "unread": bool(notes.lost and not rows),
-        "warnings": warnings, "command": command("query", store, told),
-    }  # fmt: skip
-
-
-def message(store: TracedStore, words: Sequence[str], delay_levels: str) -> Facts:
-    """Return a message and what lies around it; ``message`` is None where there is none, and ``warnings`` say why.
-
-    ``words`` are those of ``query`` for one message: ``--physical``, or ``--topic``, ``--queue`` and ``--offset``.
-    """
-    asked = parse_query([store.path, *words, *_roots(store), "--delay-levels", delay_levels, "--body-max", str(BODY_SHOWN)])
-    warnings = list[str]()
-    with looking(store, warnings) as (found, notes):
-        served = next(iter(answer.answer(asked, found)), None)
-        told: Facts = {"store": store.name, "warnings": warnings, "command": command("query", store, words), "message": None}
-        if served is not None:
-            record = served.message
-            body = shown.read_body(record, found.log, BODY_SHOWN, Notes.silent())
-            told |= {
-                "message": answer.row_of(served, found.log, asked, notes),
-                "json": _as_json(body), "hex": body.data[:HEX_SHOWN].hex(), "bytesShown": len(body.data), "whole": body.whole,
-                "inLog": _in_log(found.log, record), "inQueue": _in_queue(found, served, asked, notes),
-            }  # fmt: skip
-    return told
-
-
-def _as_json(body: shown.Body) -> str | None:
-    """Return a whole body that is a JSON object or list, laid out; None for others."""
-    how, value = shown.body_value(body.data, "json") if body.whole else ("hex", None)
-    return json.dumps(value, indent=2, ensure_ascii=False) if how == "json" and isinstance(value, dict | list) else None
-
-
-def _in_log(log: StoreLog, record: Message) -> Facts:
-    """Return the offsets of the records before and behind one; None where none is found."""
-    before = log.around(record.phy_offset - 1) if record.phy_offset > log.start else None
-    at = record.phy_offset + record.size
-    behind = log.message(at)
-    if behind == FILLER:
-        start = next((segment.start for segment in log.segments if segment.start > at), None)
-        behind = "" if start is None else log.message(start)
-    return {
-        "previous": None if before is None else before.phy_offset,
-        "next": behind.phy_offset if isinstance(behind, Message) else None,
-    }
-
-
-def _in_queue(found: Search, served: ServedMessage, asked: Query, notes: Notes) -> Facts:
-    """Return whether the queue leads to a message, and the offsets before and behind it that have a unit."""
-    record = served.message
-    offset = record.queue_offset if served.queue_offset is None else served.queue_offset
-    # A light queue is not the one that its records name.
-    topic, number = (record.topic, record.queue_id) if asked.queue is None else (asked.topic or record.topic, asked.queue)
-    facts: Facts = {
-        "topic": topic, "queue": number, "queueOffset": offset, "leadsHere": None, "previous": None, "next": None,
-    }  # fmt: skip
-    queue = found.queues.open(topic, number, found.log, notes)
-    if queue is None:
-        return facts
-    with contextlib.closing(queue):
-        held = queue.units
-        held.left = SLOTS_MAX
-        at = held.find(offset)
-        here = held.at(at)
-        facts["leadsHere"] = here.kind == UNIT and here.phy_offset == record.phy_offset
-        for name, step in (("previous", at - 1), ("next", at + 1)):
-            unit = held.at(step) if held.begin <= step < held.end else None
-            facts[name] = unit.base if unit is not None and unit.kind == UNIT else None
-    return facts
-
-
-def whole_body(store: TracedStore, phy_offset: int) -> bytes | str:
-    """Return the whole body of the message at an offset of the log, unpacked, or why it cannot be had. Raises InputError."""
-    warnings = list[str]()
-    with looking(store, warnings) as (found, notes):
-        record = found.log.message(phy_offset)
-        if isinstance(record, str):
-            return f"offset {phy_offset}: {record}"
-        body = shown.read_body(record, found.log, BODY_MAX, notes)
-    return body.data if body.whole else body.fault or f"the body has more than {BODY_MAX:,} bytes"

@@ -6,7 +6,8 @@ No address names a file: a store is one of those that were named at the start, a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from typing import Any, Final
 
 import jinja2
@@ -16,13 +17,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rocketmq_reindex.jobs.browsing import facts, limits
+from rocketmq_reindex.jobs.browsing import facts, limits, message, search_pages, templates
 from rocketmq_reindex.jobs.browsing.asked import Asked, NotFound, OpenedStores, Page, Shown, url
 from rocketmq_reindex.jobs.browsing.options import BrowseSettings
-from rocketmq_reindex.jobs.browsing.templates import STYLE, TEMPLATES
 from rocketmq_reindex.jobs.querying.shown import cell, preview
 from rocketmq_reindex.jobs.reporting import parts
-from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError, UsageError
 from rocketmq_reindex.storage_format.showing import counted, escape, printable
 from rocketmq_reindex.storage_format.topics import path_component
@@ -30,10 +29,11 @@ from rocketmq_reindex.udfs.times import parse_time
 from rocketmq_reindex.version import __version__
 
 BARS: Final = 12
-_HEX_LINE: Final = 16
 _STATUS: Final = ((UsageError, 400), (NotFound, 404), (limits.BusyError, 503))
 _SAID: Final = {400: "That is no question", 404: "Not there", 422: "The store has no answer", 503: "Not now"}
-_ASKED: Final = ("topic", "key", "begin", "end", "id", "queue", "offset", "time", "physical")
+_TEMPLATES: Final = {**templates.TEMPLATES, **search_pages.TEMPLATES}
+_COMMAND: Final = re.compile(r"rmq-reindex (?:query|export): ")
+"""begins the errors of options: a page has no command"""
 
 
 def finalize(value: Any) -> Any:
@@ -47,10 +47,10 @@ class Pages:
     def __init__(self, settings: BrowseSettings) -> None:
         self._settings, self._stores = settings, OpenedStores(settings)
         environment = jinja2.Environment(
-            loader=jinja2.DictLoader(TEMPLATES), autoescape=True, finalize=finalize, undefined=jinja2.ChainableUndefined
+            loader=jinja2.DictLoader(_TEMPLATES), autoescape=True, finalize=finalize, undefined=jinja2.ChainableUndefined
         )
         environment.globals.update(url=url, size=bytes_text, preview=lambda row: preview(row, 60))
-        self._templates = {name: environment.get_template(name) for name in TEMPLATES}
+        self._templates = {name: environment.get_template(name) for name in _TEMPLATES}
 
     def routes(self) -> list[Route]:
         """Return the addresses. Each takes GET and HEAD."""
@@ -60,8 +60,8 @@ class Pages:
             Shown("/topics", "topics", ("store", "from"), self._topics),
             Shown("/topic", "topic", ("store", "topic", "from"), self._topic),
             Shown("/queue", "queue", ("store", "topic", "queue", "from", "time"), self._queue),
-            Shown("/message", "message", ("store", "physical", "topic", "queue", "offset"), self._message),
-            Shown("/search", "search", ("store", *_ASKED), self._search),
+            *message.MessagePages(self._stores, cell).shown(),
+            *search_pages.SearchPages(self._stores, _hidden).shown(),
         ]
         made = [Route(page.path, limits.in_turn(self._shown(page), self._busy)) for page in pages]
         return [*made, Route("/body", limits.in_turn(self._body, self._busy, 1)), Route("/style.css", _style)]
@@ -101,7 +101,7 @@ class Pages:
         """Return the page of an error: wrong questions are 400, what is not there 404, what cannot be read 422; 503 is busy."""
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 422)
         text = str(error) if isinstance(error, ReindexError) else escape(str(error))
-        text = text.replace("rmq-reindex query: ", "").removesuffix(": see --help")
+        text = _COMMAND.sub("", text).removesuffix(": see --help")
         if as_json:
             return _json({"error": text, "status": status}, status)
         kind = _SAID[status]
@@ -153,35 +153,6 @@ class Pages:
             raise NotFound(f"{escape(topic)}, queue {queue}: the store has no such queue, or its files are lost")
         return Page(f"{topic}, queue {queue}", {"store": store.name, **found}, {"raw_topic": _hidden(topic)})
 
-    def _message(self, asked: Asked) -> Page:
-        store = self._stores.named(asked)
-        names = ("physical",) if "physical" in asked.given else ("topic", "queue", "offset")
-        words = asked.words([name for name in _ASKED if name in asked.given])
-        if not all(name in asked.given for name in names):
-            raise UsageError("name a message by physical, or by topic, queue and offset")
-        found = facts.message(store, words, self._settings.delay_levels)
-        row = found["message"]
-        if row is None:
-            return Page("No message", found, {}, 404)
-        return Page(f"Message at {row['physicalOffset']}", found, _message_parts(store.name, found))
-
-    def _search(self, asked: Asked) -> Page:
-        stores = self._stores.wanted(asked)
-        words = asked.words(_ASKED)
-        results = [self._searched(store, words) for store in stores] if words else []
-        values = {name: _hidden(asked.given.get(name, "")) for name in _ASKED}
-        return Page("Search", {"results": results}, {"names": [*self._stores.by_name], "asked": values})
-
-    def _searched(self, store: TracedStore, words: Sequence[str]) -> facts.Facts:
-        """Return what a store has; of one that cannot be searched why: another one may have the message. Raises UsageError."""
-        try:
-            return facts.search(store, words, self._settings.delay_levels)
-        except UsageError:
-            raise
-        except ReindexError as error:
-            told = {"store": store.name, "error": str(error), "messages": [], "more": False, "unread": False, "warnings": []}
-            return told | {"command": facts.command("query", store, words)}
-
     def _body(self, request: Request) -> Response:
         """Hand out a body as bytes that no browser shows or runs."""
         try:
@@ -191,7 +162,7 @@ class Pages:
             at = asked.number("physical")
             if at is None:
                 raise UsageError("physical: is missing")
-            body = facts.whole_body(self._stores.named(asked), at)
+            body = message.whole_body(self._stores.named(asked), at)
             if isinstance(body, str):
                 raise InputError(body)
         except (ReindexError, OSError, ValueError) as error:
@@ -219,7 +190,7 @@ def _json(value: object, status: int) -> Response:
 
 
 def _style(_: Request) -> Response:
-    return Response(parts.STYLE + parts.BAR_CLASSES + STYLE, media_type="text/css")
+    return Response(parts.STYLE + parts.BAR_CLASSES + templates.STYLE, media_type="text/css")
 
 
 def _share(count: int, room: int) -> tuple[float, str]:
@@ -240,34 +211,3 @@ def bytes_text(size: int) -> str:
             return counted(size, "byte") if unit == "bytes" else f"{value:,.1f} {unit}"
         value /= 1024
     return f"{value:,.1f} TiB"
-
-
-_BESIDE: Final = ("properties", "meaning", "body", "bodyFormat", "bodyTruncated")
-"""fields of a message that have a section of their own"""
-
-
-def _message_parts(store: str, found: facts.Facts) -> dict[str, Any]:
-    row, raw = found["message"], bytes.fromhex(found["hex"])
-    text = row["body"] if row["bodyFormat"] == "text" else None
-    laid_out = found["json"]
-    size = f"{counted(row['bodyLength'], 'byte')} in the log"
-    packed = f", {row['compression']}: {counted(found['bytesShown'], 'byte')} uncompressed" if row["compression"] else ""
-    cut = "" if found["whole"] else f"; {counted(found['bytesShown'], 'byte')} are shown"
-    wrong = "; its CRC does not match" if row["bodyCrcMatches"] is False else ""
-    return {
-        "fields": [(name, cell(value)) for name, value in row.items() if name not in _BESIDE],
-        "meant": [(name, cell(value)) for name, value in row["meaning"].items() if name != "text"],
-        "body_lines": (laid_out or text or "").split("\n") if laid_out or text else [], "json_body": laid_out is not None,
-        "hex_lines": _hex_lines(raw), "hex_bytes": len(raw), "body_note": f"{size}{packed}{cut}{wrong}. ",
-        "at_offset": lambda where, offset: url(
-            "message", store=store, topic=where["topic"], queue=where["queue"], offset=offset
-        ),
-    }  # fmt: skip
-
-
-def _hex_lines(data: bytes) -> list[str]:
-    return [
-        f"{at:08x}  {data[at : at + _HEX_LINE].hex(' '):<{3 * _HEX_LINE}} "
-        + "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in data[at : at + _HEX_LINE])
-        for at in range(0, len(data), _HEX_LINE)
-    ]

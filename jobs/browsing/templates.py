@@ -25,7 +25,8 @@ button { background: var(--card); cursor: pointer } input.short { width: 9rem }
 pre.body { max-height: 30rem; overflow: auto; overflow-wrap: anywhere }
 td code { font-size: .8rem } .when { white-space: nowrap } th[scope=row] { font-weight: 500; overflow-wrap: anywhere }
 .pairs { table-layout: fixed } .pairs th { width: 13rem }
-@media (max-width: 44rem) { .pairs th { width: 9.5rem } }
+.facets { display: flex; flex-wrap: wrap; gap: .2rem 2.4rem } h3 { font-size: .9rem; margin: .4rem 0 .1rem }
+.pages { flex-wrap: wrap } @media (max-width: 44rem) { .pairs th { width: 9.5rem } }
 """
 
 _UI: Final = """
@@ -49,7 +50,8 @@ _BASE: Final = """{% import "ui" as ui with context %}<!doctype html>
 <nav aria-label="Pages"><ul><li><a href="/">Stores</a></li>
 {% if store %}<li><a href="{{ url("store", store=store) }}">{{ store }}</a></li>
 <li><a href="{{ url("topics", store=store) }}">Topics</a></li>{% endif %}
-<li><a href="{{ url("search", store=store) }}">Search</a></li></ul></nav>
+<li><a href="{{ url("search", store=store) }}">Search</a></li>
+<li><a href="{{ url("scan", store=store) }}">Search the log</a></li></ul></nav>
 <h1>{{ title }}</h1><p class="sub">{{ sub }}{% if json %} &middot; <a href="{{ json }}">as JSON</a>{% endif %}</p>
 {% block content %}{% endblock %}</main></body></html>
 """
@@ -163,83 +165,8 @@ value="{{ raw_topic }}">
            next is not none and url("queue", store=store, topic=topic, queue=queue, **{"from": next})) }}
 </section>{{ ui.same(command) }}{% endblock %}"""
 
-_MESSAGE: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
-{% if not message %}<section class="error"><h2>Nothing found</h2><p>The warnings say what stands there.</p></section>{% else %}
-<section><h2>What it is</h2><p>{{ message.meaning.text }}</p><p class="pages">
-{% if inLog.previous is not none %}<a href="{{ url("message", store=store, physical=inLog.previous) }}">Before it in the log</a>
-{% endif %}{% if inLog.next is not none %}<a href="{{ url("message", store=store, physical=inLog.next) }}">Behind it in the log
-</a>
-{% endif %}{% if inQueue.previous is not none %}<a href="{{ at_offset(inQueue, inQueue.previous) }}">Before it in the queue</a>
-{% endif %}
-{% if inQueue.next is not none %}<a href="{{ at_offset(inQueue, inQueue.next) }}">Behind it in the queue</a>{% endif %}</p>
-<p class="note">{% if inQueue.leadsHere is none %}The store has no files of its queue.
-{% elif inQueue.leadsHere %}Its queue leads here:
-<a href="{{ url("queue", store=store, topic=inQueue.topic, queue=inQueue.queue, **{"from": inQueue.queueOffset}) }}">offset
-{{ inQueue.queueOffset }} of queue {{ inQueue.queue }}</a>.
-{% else %}The unit at offset {{ inQueue.queueOffset }} of its queue does not
-lead here, or there is none.{% endif %}</p></section>
-<section><h2>Fields</h2><div class="scroll"><table class="pairs"><tbody>{% for name, value in fields %}<tr><th
-scope="row">{{ name }}</th>
-<td>{{ value }}</td></tr>{% endfor %}</tbody></table></div></section>
-<section><h2>Properties</h2><div class="scroll"><table class="pairs"><tbody>{% for name, value in message.properties.items() %}
-<tr>
-<th scope="row">{{ name }}</th><td>{{ value }}</td></tr>{% endfor %}</tbody></table></div></section>
-{% if meant %}<section><h2>What it means, field by field</h2><div class="scroll"><table class="pairs"><tbody>
-{% for name, value in meant %}<tr><th scope="row">{{ name }}</th><td>{{ value }}</td></tr>{% endfor %}</tbody></table></div>
-</section>
-{% endif %}<section><h2>Body</h2><p class="note">{{ body_note }}
-{% if whole or bytesShown %}<a
-href="{{ url("body", store=store, physical=message.physicalOffset) }}">The whole body, uncompressed</a>{% endif %}</p>
-{% if body_lines %}<h2>{{ "JSON" if json_body else "Text" }}</h2>
-<pre class="body" tabindex="0"><code>{% for line in body_lines %}{{ line }}
-{% endfor %}</code></pre>{% endif %}
-{% if hex_lines %}<details{% if not body_lines %} open{% endif %}><summary>Hex, the first {{ hex_bytes }} bytes</summary>
-<pre class="body" tabindex="0"><code>{% for line in hex_lines %}{{ line }}
-{% endfor %}</code></pre></details>{% endif %}</section>{% endif %}{{ ui.same(command) }}{% endblock %}"""
-
-_SEARCH: Final = """{% extends "base" %}{% block content %}
-{% macro stores_field(all) %}<label>Store<select name="store">{% if all %}<option value="">all</option>{% endif %}
-{% for each in names %}<option value="{{ each }}"{% if each == store %} selected{% endif %}>{{ each }}</option>{% endfor %}
-</select></label>{% endmacro %}
-<section><h2>By key</h2><form action="/search">{{ stores_field(true) }}
-<label>Topic<input name="topic" required value="{{ asked.topic }}"></label>
-<label>Key or unique key<input name="key" required value="{{ asked.key }}"></label>
-<label>Stored from<input class="short" name="begin" value="{{ asked.begin }}"></label>
-<label>until<input class="short" name="end" value="{{ asked.end }}"></label><button>Search by key</button></form></section>
-<section><h2>By id</h2><form action="/search">{{ stores_field(true) }}
-<label>Message id or unique key<input name="id" required value="{{ asked.id }}"></label><button>Search by id</button></form>
-</section>
-<section><h2>By place</h2><form action="/search">{{ stores_field(true) }}
-<label>Topic<input name="topic" required value="{{ asked.topic }}"></label>
-<label>Queue<input class="short" name="queue" required inputmode="numeric" value="{{ asked.queue }}"></label>
-<label>Offset<input class="short" name="offset" inputmode="numeric" value="{{ asked.offset }}"></label>
-<label>or stored at or after<input name="time" value="{{ asked.time }}"></label><button>Search the queue</button></form>
-<form action="/search">{{ stores_field(false) }}
-<label>Offset in the log<input class="short" name="physical" required inputmode="numeric" value="{{ asked.physical }}"></label>
-<button>Search the log</button></form>
-<p class="note">A search without the index, by tag or by what is in a body reads the log: <code>rmq-reindex query --scan</code>,
-<code>query --tag</code> and <code>export --text</code> do that.</p></section>
-{% for found in results %}<section{% if found.error %} class="error"{% endif %}><h2>{{ found.store }}:
-{% if found.error %}not searched{% elif found.more %}the newest {{ found.messages|length }}, and there are more{% else %}
-{{ found.messages|length }} found{% endif %}</h2>{% if found.error %}<p>{{ found.error }}</p>{% endif %}
-{% if found.unread %}<p class="bad">Some of the store could not be read: it may have the message all the same.</p>{% endif %}
-{% if found.warnings %}<ul class="note">{% for text in found.warnings %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
-{% if found.messages %}<div class="scroll"><table><thead><tr><th scope="col">store</th><th scope="col">in the log</th>
-<th scope="col">topic</th><th scope="col">queue</th><th scope="col">offset</th><th scope="col">stored</th><th scope="col">tags
-</th>
-<th scope="col">keys</th><th scope="col">body</th></tr></thead><tbody>{% for each in found.messages %}<tr><td>{{ found.store }}
-</td>
-<td class="num"><a href="{{ url("message", store=found.store, physical=each.physicalOffset) }}">{{ each.physicalOffset }}</a>
-</td>
-<td>{{ each.topic }}</td>{{ ui.offset(each.queueId) }}{{ ui.offset(each.servedAt if "servedAt" in each else each.queueOffset) }}
-{{ ui.when(each.storeTime) }}{{ ui.opt(each.tags) }}<td>{{ each["keys"]|join(" ") }}</td><td>{{ preview(each) }}</td></tr>
-{% endfor %}
-</tbody></table></div>{% endif %}{% if found.command %}<pre><code>{{ found.command }}</code></pre>{% endif %}</section>
-{% endfor %}
-{% endblock %}"""
-
 TEMPLATES: Final = {
     "ui": _UI, "base": _BASE, "error": _ERROR, "stores": _STORES, "store": _STORE, "topics": _TOPICS, "topic": _TOPIC,
-    "queue": _QUEUE, "message": _MESSAGE, "search": _SEARCH,
+    "queue": _QUEUE,
 }  # fmt: skip
 """by their names"""

@@ -140,7 +140,7 @@ class MessageQuestion:
             yield partial(self._damage, schema, holes)
 
     def _of_block(self, batches: MessageBatches, block: Block) -> Batches:
-        yield from batches.of_block(_with_keys(batches, block, self.keys) if self.keys else block)
+        yield from batches.of_block(with_keys(batches, block, self.keys) if self.keys else block)
 
     def _damage(self, schema: pa.Schema, holes: Sequence[Hole]) -> Batches:
         lost = log_rows.lost(holes)
@@ -160,7 +160,7 @@ def _made(piece: Callable[[], Batches], make: Callable[[pa.RecordBatch], Iterato
         yield from make(batch)
 
 
-def _with_keys(batches: MessageBatches, block: Block, keys: Sequence[str]) -> Block:
+def with_keys(batches: MessageBatches, block: Block, keys: Sequence[str]) -> Block:
     """Return a block with the messages that have one of the keys: as a word of KEYS, or as their unique key."""
     found = [np.empty(0, np.int64)]
     for batch in dataclasses.replace(batches, schema=_KEYED).of_block(block):

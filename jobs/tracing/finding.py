@@ -71,10 +71,15 @@ class OwnRecords(NamedTuple):
 
 
 class StoreTracer:
-    """Looks for messages in one store. Raises InputError for what is no store, and where it cannot know where to look."""
+    """Looks for messages in one store. Raises InputError for what is no store, and where it cannot know where to look.
 
-    def __init__(self, store: TracedStore, asked: Trace, notes: Notes, progress: ProgressListener) -> None:
-        self.store, self._asked, self.notes = store, asked, notes
+    At most ``slots_max`` slots of a queue of the broker's own are looked at, if given; a note says so.
+    """
+
+    def __init__(
+        self, store: TracedStore, asked: Trace, notes: Notes, progress: ProgressListener, slots_max: int | None = None
+    ) -> None:
+        self.store, self._asked, self.notes, self._slots_max = store, asked, notes, slots_max
         self.search = Search(store.path, store.roots, notes, scan=asked.scan, progress=progress)
         known = set(self.search.queues.topics()) | (self.search.topics_of_log() if asked.scan else set())
         self._by_unique_key: dict[str, list[Belonging]] = {}
@@ -210,7 +215,10 @@ class StoreTracer:
     # -- queues -------------------------------------------------------------------------------------------------------
 
     def _opened(self, topic: str, queue_id: int, notes: Notes) -> StoreQueue | None:
-        return self.search.queues.open(topic, queue_id, self.search.log, notes)
+        queue = self.search.queues.open(topic, queue_id, self.search.log, notes)
+        if queue is not None:
+            queue.units.left = self._slots_max
+        return queue
 
     def unit_of(self, record: Message) -> Unit | None:
         """Return the unit at a record's place in its queue; None where the queue has none there, or no files."""
@@ -227,6 +235,10 @@ class StoreTracer:
             try:
                 position = queue.units.first_where(lambda unit: unit.phy_offset >= since)
                 yield from (served.message for served in queue.from_position(position))
+            except InputError as error:
+                if self._slots_max is None:
+                    raise
+                notes.add("slots", f"not all of it was looked at: {error}")
             finally:
                 queue.close()
         elif self._asked.scan:

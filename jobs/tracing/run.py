@@ -127,12 +127,17 @@ class Named(NamedTuple):
     tracer: StoreTracer
 
 
-def run(asked: Trace, result: TraceResult, notes: Notes, progress: ProgressListener) -> None:
-    """Fill the result. Raises InputError for what is no store, or has no index and no ``scan``."""
+def run(
+    asked: Trace, result: TraceResult, notes: Notes, progress: ProgressListener, slots_max: int | None = None
+) -> None:  # fmt: skip
+    """Fill the result. Raises InputError for what is no store, or has no index and no ``scan``.
+
+    At most ``slots_max`` slots of each queue of a broker's own are looked at, if given; a note says so.
+    """
     with contextlib.ExitStack() as opened:
         tracers: list[StoreTracer] = []
         for store in asked.stores:
-            tracers.append(StoreTracer(store, asked, notes, progress))
+            tracers.append(StoreTracer(store, asked, notes, progress, slots_max))
             opened.enter_context(tracers[-1].search)
         named = _newest(asked, tracers, notes)
         records: dict[str, list[TraceEvent]] = {each.name: [] for each in named}

@@ -154,11 +154,14 @@ class Hits:
     ``end`` says why the lookup ended; "" before it has.
     """
 
-    def __init__(self, chain: Generator[int, None, str]) -> None:
+    def __init__(self, chain: Generator[tuple[int, int], None, str]) -> None:
         self._chain = chain
         self.end = ""
 
     def __iter__(self) -> Iterator[int]:
+        return (phy_offset for _, phy_offset in self._items())
+
+    def _items(self) -> Iterator[tuple[int, int]]:
         self.end = yield from self._chain
 
 
@@ -169,10 +172,11 @@ def all_hits(read: Read, header: LookupHeader, key_hash: int) -> Hits:
     at a negative timeDiff the broker's lookup ends, and this one goes on. Bytes that the file lacks read as zeros, as the
     broker maps it.
     """
-    return Hits(_walk_chain(read, header, key_hash))
+    return Hits(all_items(read, header, key_hash))
 
 
-def _walk_chain(read: Read, header: LookupHeader, key_hash: int) -> Generator[int, None, str]:
+def all_items(read: Read, header: LookupHeader, key_hash: int) -> Generator[tuple[int, int], None, str]:
+    """Yield the number and the physical offset of each item with the hash, as ``all_hits`` does; return why that ended."""
     size = file_size(header.slots, header.items)
 
     def bytes_at(at: int, length: int) -> bytes:
@@ -192,7 +196,7 @@ def _walk_chain(read: Read, header: LookupHeader, key_hash: int) -> Generator[in
             return OUTSIDE
         hashed, phy_offset, _time_diff, prev = ITEM_LAYOUT.unpack(bytes_at(at, ITEM_SIZE))
         if hashed == key_hash:
-            yield phy_offset
+            yield item, phy_offset
         if prev == 0:
             return FOUND_ALL
         if prev < 0 or prev > header.index_count or prev == item:

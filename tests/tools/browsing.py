@@ -60,7 +60,7 @@ def check(text: str) -> Html:
     ]
     assert [each["href"] for each in page.all("link")] == ["/style.css"]
     assert all(re.match(r"/(?!/)|#main$", link) for link in page.links), "a link leaves the pages"
-    assert {each["action"] for each in page.all("form")} <= {"/queue", "/search"}
+    assert {each["action"] for each in page.all("form")} <= {"/queue", "/search", "/scan"}
     assert all("method" not in each for each in page.all("form"))
     assert all("scope" in each for each in page.all("th"))
     assert [tag for tag, _ in page.seen].count("h1") == 1

@@ -249,7 +249,10 @@ class LogRowReader:
             yield from batches.of_block(block)
 
     def blocks(self, log_range: LogRange, holes: list[ranges.Hole]) -> Iterator[scan_settings.Block]:
-        """Yield the scanned blocks of one range, each valid until the next. At the end ``holes`` has its damage, likewise."""
+        """Yield the scanned blocks of one range, each valid until the next. At the end ``holes`` has its damage, likewise.
+
+        Who ends it early, behind a block with records, has the damage before the last of these in ``holes``.
+        """
         spec = log_range.spec
         holes += [log_range.missing] if log_range.missing else []
         with SegmentReader(spec.path, spec.segment_start, ahead=min(spec.high, spec.data_end)) as segment:
@@ -261,9 +264,11 @@ class LogRowReader:
             scanner = range_scan.RangeScanner(dataclasses.replace(self._settings, committed=log_range.committed))
             end = LogEndSearch(log_range, before)
             if end.before(spec.low):
-                for block in scanner.scan(spec, segment.read, segment.view):
-                    yield end.cut(block, scanner.summary)
-                holes += end.holes(holes_of(log_range, before, scanner.summary, self.bounds))
+                try:
+                    for block in scanner.scan(spec, segment.read, segment.view):
+                        yield end.cut(block, scanner.summary)
+                finally:
+                    holes += end.holes(holes_of(log_range, before, scanner.summary, self.bounds))
 
     @property
     def _settings(self) -> scan_settings.ScanSettings:

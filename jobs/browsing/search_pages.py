@@ -1,0 +1,255 @@
+"""The pages that search: by the IndexFiles and queues at once, and in the log itself, part by part.
+
+None shows a part as the whole: each says what was looked at, and links to where the search goes on.
+"""
+
+from __future__ import annotations
+
+import glob
+import heapq
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from rocketmq_reindex.jobs.browsing import asked, facts, search_templates
+from rocketmq_reindex.jobs.querying import answer, options, search
+from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue, tag_items
+from rocketmq_reindex.jobs.tracing.timeline import TracedStore
+from rocketmq_reindex.storage_format import errors, layouts, showing, topics
+from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits, Unit
+from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.text.java_string import string_hash
+from rocketmq_reindex.udfs.times import parse_time, show_time
+
+if TYPE_CHECKING:
+    from rocketmq_reindex.jobs.browsing.searching import KnownPlaces
+
+TEMPLATES: Final = search_templates.TEMPLATES
+ASKED: Final = ("topic", "key", "tag", "begin", "end", "id", "queue", "offset", "time", "physical")
+SCANNED: Final = ("topic", "queue", "tag", "key", "text", "regex", "since", "until")
+FACET_VALUES: Final = 12
+"""values of a facet that are shown, the most frequent ones"""
+TAG_LOG_BYTES: Final = 64 << 20
+"""bytes of the log without tag items that a search for a tag reads; of more of them the queues of the topic are asked"""
+UNITS_MAX: Final = 100_000
+"""units that such a search looks at, the newest ones"""
+_HOUR: Final = 3_600_000
+
+# ----------------------------------------------------------------------------------------------------------------------- facets
+
+
+def facets(rows: Sequence[facts.Facts]) -> facts.Facts:
+    """Return how many of some messages each store, topic, queue, tag and hour has: the most frequent values, and how many more.
+
+    Nothing for less than two messages. A store is one of several, and an hour is of UTC.
+    """
+    if len(rows) < 2:
+        return {}
+    found: dict[str, Counter[Any]] = {
+        "store": Counter(row["store"] for row in rows), "topic": Counter(row["topic"] for row in rows),
+        "queue": Counter((row["topic"], row["queueId"]) for row in rows), "tag": Counter(row["tags"] for row in rows),
+        "hour": Counter(row["storeTimestamp"] // _HOUR for row in rows),
+    }  # fmt: skip
+    told: facts.Facts = {}
+    for name, counts in found.items():
+        ordered = sorted(counts.items(), key=lambda each: (-each[1], str(each[0])))
+        values = [_facet(name, value) | {"count": count} for value, count in ordered[:FACET_VALUES]]
+        if name != "store" or len(counts) > 1:
+            told[name] = {"values": values, "more": len(counts) - len(values)}
+    return told
+
+
+def _facet(name: str, value: Any) -> facts.Facts:
+    if name == "queue":
+        return {"value": f"{value[0]}/{value[1]}", "topic": value[0], "queue": value[1]}
+    if name == "hour":
+        begin = value * _HOUR
+        return {"value": show_time(begin)[:13], "begin": begin, "end": begin + _HOUR}
+    return {"value": value}
+
+
+# ----------------------------------------------------------------------------------------------------------------------- search
+
+
+def searched(store: TracedStore, words: Sequence[str], delay_levels: str) -> facts.Facts:
+    """Return what ``query`` finds for these words; of very many messages the newest. Raises UsageError and InputError."""
+    query = options.parse_query([store.path, *words, *facts.roots_words(store), "--delay-levels", delay_levels])
+    warnings, several = list[str](), query.key is not None or query.tag is not None
+    with facts.looking(store, warnings) as (found, notes):
+        more = replace(query, max=facts.FOUND_MAX + 1 if several else None, body="text", body_max=contents.BLOCK)
+        units: facts.Facts | None = None
+        served: Iterator[store_queue.ServedMessage] | Sequence[store_queue.ServedMessage]
+        if query.tag is not None and not _is_quick(query, found):
+            served, units = _by_units(query, found, notes)
+        else:
+            served = answer.answer(more, found)
+        # Bodies are read of those alone that are shown.
+        newest = deque(served, facts.FOUND_MAX + 1)
+        cut = len(newest) > facts.FOUND_MAX
+        rows = [answer.row_of(each, found.log, more, notes) for each in [*newest][-facts.FOUND_MAX :]]
+    # An id has no --max: its command gives all.
+    told = [*words, *(["--max", str(facts.FOUND_MAX)] if cut and several else [])]
+    return {
+        "store": store.name, "messages": rows, "more": cut, "unread": bool(notes.lost and not rows), "units": units,
+        "warnings": warnings, "command": facts.command("query", store, told),
+    }  # fmt: skip
+
+
+def _is_quick(query: options.Query, found: search.Search) -> bool:
+    """Return whether tag items say where a tag is, but for a short part of the log, which is read."""
+    assert query.topic is not None
+    assert query.tag is not None
+    indexed = tag_items.parts_with_tag_items(found.index, found.log)
+    rest = search.UnindexedTag(found.log, query.topic, query.tag, tag_items.parts_without(indexed, found.log))
+    return rest.log_bytes <= TAG_LOG_BYTES
+
+
+def _by_units(
+    query: options.Query, found: search.Search, notes: folders.Notes
+) -> tuple[list[store_queue.ServedMessage], facts.Facts]:
+    """Return the newest messages of a topic with a tag, in the order of the log, by the tagsCode of its units.
+
+    And how many units were looked at: those of the newest records of the topic, whatever their queue.
+    """
+    topic, tag = query.topic or "", query.tag or ""
+    code, of_delays = string_hash(tag), topic == topics.SCHEDULE_TOPIC
+    kept: dict[int, store_queue.ServedMessage] = {}
+    looked, all_units, whole = 0, 0, True
+    opened = [
+        queue for number in found.queues.ids(topic)
+        if (queue := found.queues.open(topic, number, found.log, notes)) is not None
+    ]  # fmt: skip
+    try:
+        for queue in opened:
+            queue.units.left = UNITS_MAX
+            all_units += queue.units.end - queue.units.begin
+        for unit in heapq.merge(*(_newest(queue.units) for queue in opened), key=lambda unit: -unit.phy_offset):
+            if looked >= UNITS_MAX or len(kept) > facts.FOUND_MAX:
+                whole = False
+                break
+            looked += 1
+            # A unit of the delay topic has a time there, one with an extension its address (ConsumeQueueExt.isExtAddr).
+            if unit.tags_code != code and not of_delays and unit.tags_code >= -layouts.INT32_MAX - 1:
+                continue
+            message = found.log.message(unit.phy_offset)
+            if not isinstance(message, Message) or not message.is_indexed or not message.has_tag(topic, tag):
+                continue
+            if query.in_time(message.store_time):
+                kept[message.phy_offset] = store_queue.ServedMessage(message, None)
+    except errors.InputError as error:
+        whole = False
+        notes.add("units", str(error))
+    finally:
+        for queue in opened:
+            queue.close()
+    if not kept:
+        found.say_what_is_unknown(topic, None, tag)
+    told = {"looked": looked, "all": all_units, "whole": whole}
+    return [kept[at] for at in sorted(kept)], told
+
+
+def _newest(units: QueueUnits) -> Iterator[Unit]:
+    """Yield the units of a queue from its end on."""
+    for position in range(units.end - 1, units.begin - 1, -1):
+        unit = units.at(position)
+        if unit.kind == UNIT:
+            yield unit
+
+
+# ------------------------------------------------------------------------------------------------------------------------ pages
+
+
+class SearchPages:
+    """The pages that search in the stores that were named. ``delay_levels`` are those of the command."""
+
+    def __init__(self, stores: asked.OpenedStores, hidden: Callable[[str], str]) -> None:
+        """Take what gives the text that a form may send back by ``hidden``."""
+        self._stores, self._hidden = stores, hidden
+        self._known: KnownPlaces | None = None
+
+    def shown(self) -> list[asked.Shown]:
+        """Return the addresses."""
+        return [
+            asked.Shown("/search", "search", ("store", *ASKED), self._search),
+            asked.Shown("/scan", "scan", ("store", *SCANNED, "cursor"), self._scan),
+        ]
+
+    def _values(self, given: asked.Asked, names: Sequence[str]) -> facts.Facts:
+        values = {name: self._hidden(given.given.get(name, "")) for name in names}
+        return {"names": [*self._stores.by_name], "asked": values}
+
+    def _search(self, given: asked.Asked) -> asked.Page:
+        stores, words = self._stores.wanted(given), given.words(ASKED)
+        results = [self._searched(store, words) for store in stores] if words else []
+        rows = [{"store": each["store"], **row} for each in results for row in each["messages"]]
+
+        def narrowed(name: str, value: facts.Facts) -> str:
+            """Return the address of a search for a value of a facet; "" where this one cannot be narrowed so."""
+            if name == "tag" and value["value"] and "topic" in given.given:
+                fields = {"topic": given.given["topic"], "tag": value["value"]}
+            elif name == "hour" and {"key", "tag"} & given.given.keys():
+                fields = {**_without_format(given), "begin": value["begin"], "end": value["end"] - 1}
+            else:
+                return ""
+            return asked.url("search", **{"store": given.given.get("store"), **fields})
+
+        def deeper(store: str) -> str:
+            """Return the address of a search of the log for the same."""
+            end = given.given.get("end")
+            fields = {"topic": glob.escape(given.given.get("topic", "")), "since": given.given.get("begin")}
+            until = None if end is None else parse_time(end, "end")
+            named = {"key": given.given.get("key") or given.given.get("id"), "tag": given.given.get("tag")}
+            return asked.url("scan", store=store, **fields, **named, until=None if until is None else until + 1)
+
+        more = {"narrowed": narrowed, "deeper": deeper, "named": bool({"key", "tag", "id"} & given.given.keys())}
+        return asked.Page("Search", {"results": results, "facets": facets(rows)}, {**self._values(given, ASKED), **more})
+
+    def _searched(self, store: TracedStore, words: Sequence[str]) -> facts.Facts:
+        """Return what a store has; of one that cannot be searched why: another one may have the message. Raises UsageError."""
+        try:
+            return searched(store, words, self._stores.settings.delay_levels)
+        except errors.UsageError:
+            raise
+        except errors.ReindexError as error:
+            told = {"store": store.name, "error": str(error), "messages": [], "more": False, "unread": False, "units": None}
+            return told | {"warnings": [], "command": facts.command("query", store, words)}
+
+    def _scan(self, given: asked.Asked) -> asked.Page:
+        stores, words = self._stores.wanted(given), given.words(SCANNED)
+        more = {**self._values(given, SCANNED), "narrowed": None, "go_on": ""}
+        if not words:
+            if "cursor" in given.given:
+                raise errors.UsageError("cursor: goes with what is searched for")
+            return asked.Page("Search the log", {"part": None, "facets": {}}, more)
+        # It brings numpy, Arrow and the compiled loops.
+        from rocketmq_reindex.jobs.browsing import searching
+
+        self._known = self._known or searching.KnownPlaces()
+        asked_for = searching.LogSearch(stores, words, self._stores.settings.delay_levels, self._known)
+        part = asked_for.part(searching.read_cursor(given.given.get("cursor"), len(stores)))
+
+        def narrowed(name: str, value: facts.Facts) -> str:
+            """Return the address of the same search for a value of a facet alone, from the log's beginning on."""
+            fields: facts.Facts = {**_without_format(given), "cursor": None}
+            if name == "topic":
+                fields["topic"] = glob.escape(value["value"])
+            elif name == "queue":
+                fields |= {"topic": glob.escape(value["topic"]), "queue": value["queue"]}
+            elif name == "hour":
+                fields |= {"since": value["begin"], "until": value["end"]}
+            elif name == "store" or value["value"]:
+                fields[name] = value["value"]
+            else:
+                return ""
+            return asked.url("scan", **fields)
+
+        go_on = asked.url("scan", **{**_without_format(given), "cursor": part["next"]}) if part["next"] else ""
+        title = f"Search the log: {showing.counted(len(part['messages']), 'hit')}"
+        return asked.Page(
+            title, {"part": part, "facets": facets(part["messages"])}, more | {"narrowed": narrowed, "go_on": go_on}
+        )
+
+
+def _without_format(given: asked.Asked) -> dict[str, str]:
+    return {name: value for name, value in given.given.items() if name != "format"}

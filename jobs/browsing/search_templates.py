@@ -1,0 +1,177 @@
+"""The templates of the pages that search, of a message and of its trace. What they show is escaped as in ``templates``."""
+
+from typing import Final
+
+_PARTS: Final = """
+{% macro stores_field(names, store, all) %}<label>Store<select name="store">{% if all %}<option value="">all</option>{% endif %}
+{% for each in names %}<option value="{{ each }}"{% if each == store %} selected{% endif %}>{{ each }}</option>{% endfor %}
+</select></label>{% endmacro %}
+{% macro hits(rows, of) %}<div class="scroll"><table><thead><tr><th scope="col">store</th><th scope="col">in the log</th>
+<th scope="col">topic</th><th scope="col">queue</th><th scope="col">offset</th><th scope="col">stored</th><th scope="col">tags
+</th><th scope="col">keys</th><th scope="col">body</th></tr></thead><tbody>{% for each in rows %}
+{% set held = each.store or of %}<tr><td>{{ held }}</td>
+<td class="num"><a href="{{ url("message", store=held, physical=each.physicalOffset) }}">{{ each.physicalOffset }}</a></td>
+<td>{{ each.topic }}</td>{{ ui.offset(each.queueId) }}{{ ui.offset(each.servedAt if "servedAt" in each else each.queueOffset) }}
+{{ ui.when(each.storeTime) }}{{ ui.opt(each.tags) }}<td>{{ each["keys"]|join(" ") }}</td><td>{{ preview(each) }}</td></tr>
+{% endfor %}</tbody></table></div>{% endmacro %}
+{% macro facets(found, narrowed, of) %}{% if found %}<section><h2>{{ of }}</h2><div class="facets">
+{% for name, facet in found.items() %}<div><h3>{{ name }}{{ " (UTC)" if name == "hour" }}</h3><ul class="note">
+{% for each in facet["values"] %}{% set link = narrowed(name, each) %}
+{% set text = "none" if each.value is none else each.value|replace("T", " ") ~ ":00" if name == "hour" else each.value %}
+<li>{% if link %}<a href="{{ link }}">{{ text }}</a>{% else %}{{ text }}{% endif %}: {{ "{:,}".format(each.count) }}</li>
+{% endfor %}{% if facet.more %}<li>and {{ "{:,}".format(facet.more) }} more</li>{% endif %}</ul></div>{% endfor %}</div>
+</section>{% endif %}{% endmacro %}
+"""
+
+_SEARCH: Final = """{% extends "base" %}{% block content %}{% import "search_parts" as parts with context %}
+<section><h2>By key or tag</h2><form action="/search">{{ parts.stores_field(names, store, true) }}
+<label>Topic<input name="topic" required value="{{ asked.topic }}"></label>
+<label>Key or unique key<input name="key" required value="{{ asked.key }}"></label>
+<label>Stored from<input class="short" name="begin" value="{{ asked.begin }}"></label>
+<label>until<input class="short" name="end" value="{{ asked.end }}"></label><button>Search by key</button></form>
+<form action="/search">{{ parts.stores_field(names, store, true) }}
+<label>Topic<input name="topic" required value="{{ asked.topic }}"></label>
+<label>Tag<input name="tag" required value="{{ asked.tag }}"></label>
+<label>Stored from<input class="short" name="begin" value="{{ asked.begin }}"></label>
+<label>until<input class="short" name="end" value="{{ asked.end }}"></label><button>Search by tag</button></form></section>
+<section><h2>By id</h2><form action="/search">{{ parts.stores_field(names, store, true) }}
+<label>Message id or unique key<input name="id" required value="{{ asked.id }}"></label><button>Search by id</button></form>
+</section>
+<section><h2>By place</h2><form action="/search">{{ parts.stores_field(names, store, true) }}
+<label>Topic<input name="topic" required value="{{ asked.topic }}"></label>
+<label>Queue<input class="short" name="queue" required inputmode="numeric" value="{{ asked.queue }}"></label>
+<label>Offset<input class="short" name="offset" inputmode="numeric" value="{{ asked.offset }}"></label>
+<label>or stored at or after<input name="time" value="{{ asked.time }}"></label><button>Search the queue</button></form>
+<form action="/search">{{ parts.stores_field(names, store, false) }}
+<label>Offset in the log<input class="short" name="physical" required inputmode="numeric" value="{{ asked.physical }}"></label>
+<button>Search the log</button></form>
+<p class="note">This searches by the IndexFiles and the queues.
+<a href="{{ url("scan", store=store) }}">Search the log itself</a> where they are lost, or for what is in a body.</p></section>
+{% for found in results %}<section{% if found.error %} class="error"{% endif %}><h2>{{ found.store }}:
+{% if found.error %}not searched{% elif found.more %}the newest {{ found.messages|length }}, and there are more{% else %}
+{{ found.messages|length }} found{% endif %}</h2>{% if found.error %}<p>{{ found.error }}</p>{% endif %}
+{% if found.unread %}<p class="bad">Some of the store could not be read: it may have the message all the same.</p>{% endif %}
+{% if found.units and not found.units.whole %}<p class="bad">{{ "{:,}".format(found.units.looked) }} of
+{{ "{:,}".format(found.units["all"]) }} units of the topic were looked at, the newest ones: older messages are not among these.
+</p>{% endif %}
+{% if found.warnings %}<ul class="note">{% for text in found.warnings %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
+{% if found.messages %}{{ parts.hits(found.messages, found.store) }}{% endif %}
+{% if found.command %}<pre><code>{{ found.command }}</code></pre>{% endif %}
+{% if named %}<p class="note"><a href="{{ deeper(found.store) }}">Search the log of {{ found.store }} itself for it</a></p>
+{% endif %}</section>
+{% endfor %}{{ parts.facets(facets, narrowed, "All that were found") }}
+{% endblock %}"""
+
+_SCAN: Final = """{% extends "base" %}{% block content %}{% import "search_parts" as parts with context %}
+<section><h2>What to look for</h2><form action="/scan">{{ parts.stores_field(names, store, true) }}
+<label>Topic (a name, or a pattern with * and ?)<input name="topic" value="{{ asked.topic }}"></label>
+<label>Queue<input class="short" name="queue" inputmode="numeric" value="{{ asked.queue }}"></label>
+<label>Tag<input class="short" name="tag" value="{{ asked.tag }}"></label>
+<label>Key or unique key<input name="key" value="{{ asked.key }}"></label>
+<label>Text in the body<input name="text" value="{{ asked.text }}"></label>
+<label>Regular expression in the body (RE2)<input name="regex" value="{{ asked.regex }}"></label>
+<label>Stored from<input class="short" name="since" value="{{ asked.since }}"></label>
+<label>and before<input class="short" name="until" value="{{ asked.until }}"></label><button>Search the log</button></form>
+<p class="note">The log itself is read, from its beginning on, one part a page: no index is needed. All that is given must be
+true of a message. One that waits for a topic, as a delayed or a half message, is found by that topic, too.</p></section>
+{% if part %}<section class="verdict {{ "good" if not part.next else "" }}"><h2>
+{% if part.next %}{{ "{:,}".format(part.segments.reached) }} of {{ "{:,}".format(part.segments["all"]) }} segments,
+{{ size(part.bytes.reached) }} of {{ size(part.bytes["all"]) }} looked at{% else %}The end of the log is reached{% endif %}</h2>
+<p>{% if part.next %}This is a part, not the whole: what lies behind it is not looked at yet.
+{% elif part["from"] != "0.0" %}This is the last part: what the parts before it had is not shown here.
+{% else %}The whole was looked at.{% endif %}</p>
+<ul class="note">{% for each in part.spans %}<li>{{ each.store }}: from {{ each["from"] }} to {{ each.to }}
+{{ "passed over" if each.passed else "looked at" }}</li>{% endfor %}</ul>
+{% if part.segments.passed %}<p class="note">{{ "{:,}".format(part.segments.passed) }} passed over: the first records of these
+segments, and of those behind them, were stored more than an hour outside of the time that was asked for.</p>{% endif %}
+{% if go_on %}<p class="pages"><a rel="next" href="{{ go_on }}">Go on</a></p>{% endif %}</section>
+{% if part.damage.places %}<section class="error"><h2>Damage in this part: {{ "{:,}".format(part.damage.count) }},
+{{ size(part.damage.bytes) }}</h2><p>No message is found in it.</p><ul class="note">{% for each in part.damage.places %}
+<li>{{ each.store }}: offset {{ each.offset }}, {{ size(each.bytes) }}: {{ each.text }}</li>{% endfor %}</ul></section>
+{% endif %}{{ ui.warnings(part.warnings) }}
+<section><h2>Found in this part: {{ part.messages|length }}</h2>
+{% if part.messages %}{{ parts.hits(part.messages, "") }}{% endif %}
+{% if go_on %}<p class="pages"><a rel="next" href="{{ go_on }}">Go on behind these</a></p>{% endif %}</section>
+{{ parts.facets(facets, narrowed, "Of this part") }}
+<section><h2>The whole on the command line</h2>{% for each in part.commands %}<pre><code>{{ each }}</code></pre>{% endfor %}
+</section>{% endif %}{% endblock %}"""
+
+_MESSAGE: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
+{% macro gap(bytes) %}{% if bytes %} ({{ size(bytes) }} between are no record){% endif %}{% endmacro %}
+{% if not message %}<section class="error"><h2>Nothing found</h2><p>The warnings say what stands there.</p></section>{% else %}
+<section><h2>What it is</h2><p>{{ message.meaning.text }}</p><p class="pages">
+{% if inLog.previous is not none %}<span><a href="{{ url("message", store=store, physical=inLog.previous) }}">Before it in the
+log</a>{{ gap(inLog.bytesBefore) }}</span>{% endif %}
+{% if inLog.next is not none %}<span><a href="{{ url("message", store=store, physical=inLog.next) }}">Behind it in the log</a>
+{{ gap(inLog.bytesBehind) }}</span>{% endif %}
+{% if inQueue.previous is not none %}<a href="{{ at_offset(inQueue, inQueue.previous) }}">Before it in the queue:
+{{ inQueue.previous }}</a>{% endif %}
+{% if inQueue.next is not none %}<a href="{{ at_offset(inQueue, inQueue.next) }}">Behind it in the queue: {{ inQueue.next }}</a>
+{% endif %}</p><p><a href="{{ trace }}">What happened to it: its trace over all stores</a></p></section>
+<section><h2>What leads here</h2><ul class="note">
+<li>{% if inQueue.leadsHere is none %}The store has no files of its queue.
+{% elif inQueue.leadsHere %}Its queue leads here:
+<a href="{{ url("queue", store=store, topic=inQueue.topic, queue=inQueue.queue, **{"from": inQueue.queueOffset}) }}">offset
+{{ inQueue.queueOffset }} of queue {{ inQueue.queue }}</a>.
+{% else %}The unit at offset {{ inQueue.queueOffset }} of its queue does not
+lead here, or there is none.{% endif %}</li>
+{% for each in lightQueues %}<li>Light queue {{ each.topic }}: {% if each.leadsHere is none %}the store has no files of it, or
+the record no offset.{% elif each.leadsHere %}<a
+href="{{ url("queue", store=store, topic=each.topic, queue=0, **{"from": each.queueOffset}) }}">offset
+{{ each.queueOffset }}</a> leads here.{% else %}the unit at offset {{ each.queueOffset }} does not lead here, or there is none.
+{% endif %}</li>{% endfor %}
+{% if not index.present %}<li>The store has no IndexFiles.</li>{% elif not index["items"] %}<li>No item of
+{{ "{:,}".format(index.files) }} IndexFiles{{ "" if index.whole else ", as far as they were looked at," }} leads here.</li>
+{% endif %}</ul>
+{% if index["items"] %}<div class="scroll"><table><thead><tr><th scope="col">by</th><th scope="col">text</th>
+<th scope="col">IndexFile</th><th scope="col">slot</th><th scope="col">item</th></tr></thead><tbody>
+{% for each in index["items"] %}<tr><td>{{ each.name }}</td><td>{% if each.name == "tag" %}<a
+href="{{ url("search", store=store, topic=message.topic, tag=each.key) }}">{{ each.key }}</a>{% else %}<a
+href="{{ url("search", store=store, topic=message.topic, key=each.key) }}">{{ each.key }}</a>{% endif %}</td>
+<td><code>{{ each.file }}</code></td>{{ ui.offset(each.slot) }}{{ ui.offset(each.item) }}</tr>{% endfor %}</tbody></table></div>
+{% if not index.whole %}<p class="note">There may be more: it has many keys, or one of very many messages.</p>{% endif %}
+{% endif %}</section>
+{% if pointsTo %}<section><h2>Where it points to</h2><ul class="note">{% for each in pointsTo %}<li>{{ each.text }}:
+{% if each.physical is not none %}{% if each.there %}<a
+href="{{ url("message", store=store, physical=each.physical) }}">offset {{ each.physical }} of the log</a>{% else %}
+offset {{ each.physical }} of the log, where no record of this store stands{% endif %}
+{% else %}{% set place = each.topic ~ ", queue " ~ each.queue ~ ("" if each.offset is none else ", offset " ~ each.offset) %}
+{% if not each.there %}{{ place }}, which the store does not have{% elif each.offset is none %}<a
+href="{{ url("queue", store=store, topic=each.topic, queue=each.queue) }}">{{ place }}</a>{% else %}<a
+href="{{ at_offset(each, each.offset) }}">{{ place }}</a>{% endif %}{% endif %}</li>{% endfor %}</ul></section>{% endif %}
+<section><h2>Fields</h2><div class="scroll"><table class="pairs"><tbody>{% for name, value in fields %}<tr><th
+scope="row">{{ name }}</th>
+<td>{{ value }}</td></tr>{% endfor %}</tbody></table></div></section>
+<section><h2>Properties</h2><div class="scroll"><table class="pairs"><tbody>{% for name, value in message.properties.items() %}
+<tr>
+<th scope="row">{{ name }}</th><td>{{ value }}</td></tr>{% endfor %}</tbody></table></div></section>
+{% if meant %}<section><h2>What it means, field by field</h2><div class="scroll"><table class="pairs"><tbody>
+{% for name, value in meant %}<tr><th scope="row">{{ name }}</th><td>{{ value }}</td></tr>{% endfor %}</tbody></table></div>
+</section>
+{% endif %}<section><h2>Body</h2><p class="note">{{ body_note }}
+{% if whole or bytesShown %}<a
+href="{{ url("body", store=store, physical=message.physicalOffset) }}">The whole body, uncompressed</a>{% endif %}</p>
+{% if body_lines %}<h2>{{ "JSON" if json_body else "Text" }}</h2>
+<pre class="body" tabindex="0"><code>{% for line in body_lines %}{{ line }}
+{% endfor %}</code></pre>{% endif %}
+{% if hex_lines %}<details{% if not body_lines %} open{% endif %}><summary>Hex, the first {{ hex_bytes }} bytes</summary>
+<pre class="body" tabindex="0"><code>{% for line in hex_lines %}{{ line }}
+{% endfor %}</code></pre></details>{% endif %}</section>{% endif %}{{ ui.same(command) }}{% endblock %}"""
+
+_TRACE: Final = """{% extends "base" %}{% block content %}
+{% if error %}<section class="error"><h2>Not traced</h2><p>{{ error }}</p>
+<p class="note">A trace finds records by the IndexFiles. Without them the whole log has to be read, which the command does with
+<code>--scan</code>.</p></section>{% elif not messages %}<section class="error"><h2>Nothing found</h2>
+<p>No store has a record of this message, as far as the IndexFiles say.</p></section>{% endif %}
+{% for each in messages %}<section><h2>{{ each.message }} of {{ each.topic }}</h2>
+{% if each["keys"] %}<p class="note">keys {{ each["keys"]|join(" ") }}</p>{% endif %}
+<div class="scroll"><table><thead><tr><th scope="col">time</th><th scope="col">store</th><th scope="col">what</th>
+<th scope="col">text</th><th scope="col">evidence</th><th scope="col">certainty</th></tr></thead><tbody>
+{% for event in each.events %}<tr>{{ ui.when(event.time) }}<td>{{ event.store }}</td><td>{{ event.what }}</td>
+<td>{{ event.text }}</td><td>{% if event.physicalOffset is none %}{{ event.evidence }}{% else %}<a
+href="{{ url("message", store=event.store, physical=event.physicalOffset) }}">{{ event.evidence }}</a>{% endif %}</td>
+<td>{{ event.certainty }}</td></tr>{% endfor %}</tbody></table></div></section>{% endfor %}
+{{ ui.warnings(warnings) }}{{ ui.same(command) }}{% endblock %}"""
+
+TEMPLATES: Final = {"search_parts": _PARTS, "search": _SEARCH, "scan": _SCAN, "message": _MESSAGE, "trace": _TRACE}
+"""by their names"""
