@@ -9,6 +9,8 @@ from rocketmq_reindex.files.entries import (
     FOLDER,
     OTHER,
     Entry,
+    FileState,
+    FolderStates,
     below,
     count_below,
     entry_of,
@@ -16,6 +18,7 @@ from rocketmq_reindex.files.entries import (
     modified,
     names,
     outgrows_cache,
+    states,
 )  # fmt: skip
 from rocketmq_reindex.files.folders import (
     allocated,
@@ -52,10 +55,10 @@ from rocketmq_reindex.files.uris import (
 from rocketmq_reindex.files.writer import Writer, write_bytes, writing
 
 __all__ = [
-    "ABSENT", "CONFIG_MAX", "FILE", "FOLDER", "MAPPED_MAX", "OTHER", "Entry", "Pages", "Reader", "Uri", "Writer", "absolute",
-    "allocated", "base", "below", "beside", "canonical", "check_volume", "checked", "clone", "copy_in_store",
-    "count_below", "entry_of", "free_bytes", "head", "is_flat", "is_known", "is_remote", "join", "lines", "link",
-    "listing", "make_folder", "modified", "names", "naming", "no_rename", "option", "outgrows_cache", "overlap",
-    "parent", "plain", "read_bytes", "refuses", "remove_tree", "rename", "s3_options", "split", "sync", "why", "within",
-    "write_bytes", "writing",
+    "ABSENT", "CONFIG_MAX", "FILE", "FOLDER", "MAPPED_MAX", "OTHER", "Entry", "FileState", "FolderStates", "Pages",
+    "Reader", "Uri", "Writer", "absolute", "allocated", "base", "below", "beside", "canonical", "check_volume",
+    "checked", "clone", "copy_in_store", "count_below", "entry_of", "free_bytes", "head", "is_flat", "is_known",
+    "is_remote", "join", "lines", "link", "listing", "make_folder", "modified", "names", "naming", "no_rename",
+    "option", "outgrows_cache", "overlap", "parent", "plain", "read_bytes", "refuses", "remove_tree", "rename",
+    "s3_options", "split", "states", "sync", "why", "within", "write_bytes", "writing",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ import os
 import stat
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketmq_reindex.files.systems import System, naming, resolve
 from rocketmq_reindex.files.uris import join
@@ -125,6 +125,74 @@ def count_below(folder: str) -> int:
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
     return count
+
+
+# ----------------------------------------------------------------------------------------------------------------------- states
+# How the files of a folder look, without reading one: whether it may be another folder by now, and what it takes on disk.
+
+
+class FileState(NamedTuple):
+    """How a file looks. ``name`` is the path from the folder, ``allocated`` the bytes that it takes where it lies.
+
+    ``modified`` is in nanoseconds since 1970; ``mark`` also tells a file of the same size and time from the one before.
+    """
+
+    name: str
+    size: int
+    allocated: int
+    modified: int
+    mark: tuple[int, int, int] = 0, 0, 0
+
+
+class FolderStates(NamedTuple):
+    """The files below a folder, in no order. ``whole`` is false where some are not among them."""
+
+    files: list[FileState]
+    whole: bool
+
+
+def states(folder: str, most: int) -> FolderStates:
+    """Return how the files below a folder look, of at most ``most`` files and folders. Raises OSError where it is not there.
+
+    Symbolic links to folders lead on from ``folder`` alone, and not from folders in it: what they lead to is not in ``whole``.
+    """
+    system, inner = resolve(folder)
+    if system is not None:
+        remote = [FileState(entry.name, entry.size, entry.size, entry.modified) for entry in below(folder)]
+        return FolderStates(remote[:most], len(remote) <= most)
+    found, whole, left, passed = list[FileState](), True, [""], 0
+    while left:
+        within = left.pop()
+        try:
+            with os.scandir(os.path.join(inner, within)) as listed:
+                for each in listed:
+                    passed += 1
+                    if passed > most:
+                        return FolderStates(found, False)
+                    name = os.path.join(within, each.name)
+                    if each.is_dir(follow_symlinks=not within):
+                        left.append(name)
+                    elif (state := _state(name, each)) is not None:
+                        found.append(state)
+                    else:
+                        whole = False
+        except OSError:
+            if not within:
+                raise
+            whole = False
+    return FolderStates(found, whole)
+
+
+def _state(name: str, listed: os.DirEntry[str]) -> FileState | None:
+    """Return how a file looks at the end of all links; None for a link to a folder, and for what has gone meanwhile."""
+    try:
+        status = listed.stat()
+    except OSError:
+        return None
+    if stat.S_ISDIR(status.st_mode):
+        return None
+    mark = status.st_ctime_ns, status.st_ino, status.st_dev
+    return FileState(name, status.st_size, min(status.st_size, status.st_blocks * 512), status.st_mtime_ns, mark)
 
 
 # ------------------------------------------------------------------------------------------------------------------------ local

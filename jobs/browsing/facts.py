@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.browsing import log_sample
 from rocketmq_reindex.jobs.describing.look import InfoResult, StoreLook
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.store.contents import IndexFiles, StoreLog
@@ -187,11 +188,13 @@ def queues(store: TracedStore, topic: str, first: int) -> Facts:
     }  # fmt: skip
 
 
-def units(store: TracedStore, topic: str, number: int, first: int | None, time: int | None) -> Facts | None:
+def units(
+    store: TracedStore, topic: str, number: int, first: int | None, time: int | None, delays: tuple[int, ...] = ()
+) -> Facts | None:  # fmt: skip
     """Return the units of a queue from an offset on, or from the first record stored at ``time`` or later (milliseconds).
 
-    Positions without a unit are rows, too, a run of one kind is one row. None for a queue that is not there. Raises InputError
-    for one without files.
+    Positions without a unit are rows, too, a run of one kind is one row. ``delays`` are the milliseconds of each delay level.
+    None for a queue that is not there. Raises InputError for one without files.
     """
     warnings = list[str]()
     with looking(store, warnings) as (search, _):
@@ -204,7 +207,7 @@ def units(store: TracedStore, topic: str, number: int, first: int | None, time: 
             at = queue.position_at_time(time, False)
         else:
             at = begin if first is None else max(begin, held.find(first))
-        rows, behind = _rows(queue, (topic, number), search.log, at)
+        rows, behind = _rows(queue, (topic, number), search.log, at, delays)
         span = queue.span()
         previous = max(begin, min(at, end) - ROWS)
         offset = rows[0]["offset"] if rows else first or 0
@@ -223,13 +226,15 @@ def _offset(unit: Unit) -> int:
     return unit.base if unit.kind == UNIT else unit.position
 
 
-def _rows(queue: StoreQueue, name: tuple[str, int], log: StoreLog, position: int) -> tuple[list[Facts], int]:
+def _rows(
+    queue: StoreQueue, name: tuple[str, int], log: StoreLog, position: int, delays: tuple[int, ...]
+) -> tuple[list[Facts], int]:  # fmt: skip
     """Return the rows of a page from a position on, and the position behind them."""
     rows, end, looked = list[Facts](), queue.units.end, 0
     while position < end and len(rows) < ROWS and looked < LOOKED_AT:
         unit = queue.units.at(position)
         if unit.kind == UNIT:
-            rows.append(_row(unit, log, name))
+            rows.append(_row(unit, log, name, delays))
             position += 1
             continue
         stop = position
@@ -248,7 +253,7 @@ _WITHOUT: Final = {
 }
 
 
-def _row(unit: Unit, log: StoreLog, queue: tuple[str, int]) -> Facts:
+def _row(unit: Unit, log: StoreLog, queue: tuple[str, int], delays: tuple[int, ...]) -> Facts:
     message = log.message(unit.phy_offset)
     row: Facts = {
         "what": "message", "offset": unit.base, "last": unit.base + unit.messages - 1, "physicalOffset": unit.phy_offset,
@@ -266,6 +271,8 @@ def _row(unit: Unit, log: StoreLog, queue: tuple[str, int]) -> Facts:
         text = f"the record says {escape(message.topic)}/{message.queue_id} at {message.queue_offset}"
     if message.size != unit.size:
         text += f"{'; ' if text else ''}the record has {message.size} bytes"
+    if meaning.kind_of(message.topic) != meaning.MESSAGE:
+        text += f"{'; ' if text else ''}{log_sample.meant(message, log, delays)}"
     return row | {
         "storeTime": show_time(message.store_time), "keys": message.keys, "tags": message.tags,
         "uniqueKey": message.unique_key, "text": text,

@@ -17,7 +17,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from rocketmq_reindex.jobs.browsing import facts, limits, message, search_pages, templates
+from rocketmq_reindex.jobs.browsing import (
+    drawing,
+    facts,
+    limits,
+    message,
+    overview,
+    overview_templates,
+    remembered,
+    search_pages,
+    templates,
+)
 from rocketmq_reindex.jobs.browsing.asked import Asked, NotFound, OpenedStores, Page, Shown, url
 from rocketmq_reindex.jobs.browsing.options import BrowseSettings
 from rocketmq_reindex.jobs.querying.shown import cell, preview
@@ -31,7 +41,7 @@ from rocketmq_reindex.version import __version__
 BARS: Final = 12
 _STATUS: Final = ((UsageError, 400), (NotFound, 404), (limits.BusyError, 503))
 _SAID: Final = {400: "That is no question", 404: "Not there", 422: "The store has no answer", 503: "Not now"}
-_TEMPLATES: Final = {**templates.TEMPLATES, **search_pages.TEMPLATES}
+_TEMPLATES: Final = templates.TEMPLATES | overview_templates.TEMPLATES | search_pages.TEMPLATES
 _COMMAND: Final = re.compile(r"rmq-reindex (?:query|export): ")
 """begins the errors of options: a page has no command"""
 
@@ -46,10 +56,11 @@ class Pages:
 
     def __init__(self, settings: BrowseSettings) -> None:
         self._settings, self._stores = settings, OpenedStores(settings)
+        self._overview = overview.Overview(self._stores, remembered.Remembered())
         environment = jinja2.Environment(
             loader=jinja2.DictLoader(_TEMPLATES), autoescape=True, finalize=finalize, undefined=jinja2.ChainableUndefined
         )
-        environment.globals.update(url=url, size=bytes_text, preview=lambda row: preview(row, 60))
+        environment.globals.update(url=url, size=drawing.bytes_text, preview=lambda row: preview(row, 60))
         self._templates = {name: environment.get_template(name) for name in _TEMPLATES}
 
     def routes(self) -> list[Route]:
@@ -62,6 +73,7 @@ class Pages:
             Shown("/queue", "queue", ("store", "topic", "queue", "from", "time"), self._queue),
             *message.MessagePages(self._stores, cell).shown(),
             *search_pages.SearchPages(self._stores, _hidden).shown(),
+            *self._overview.pages(),
         ]
         made = [Route(page.path, limits.in_turn(self._shown(page), self._busy)) for page in pages]
         return [*made, Route("/body", limits.in_turn(self._body, self._busy, 1)), Route("/style.css", _style)]
@@ -108,19 +120,12 @@ class Pages:
         return self._html("error", Page(kind, {"kind": kind, "text": text}, {}, status), "", "")
 
     def _all_stores(self, _: Asked) -> Page:
-        stores = []
-        for store in self._settings.stores:
-            told: facts.Facts = {"store": store.name, "place": escape(store.path), "info": None, "error": None}
-            try:
-                told["info"] = facts.info(store)
-            except ReindexError as error:
-                told["error"] = str(error)
-            stores.append(told)
+        stores = self._overview.all_stores()
         return Page(counted(len(stores), "store"), {"version": __version__, "stores": stores})
 
     def _store(self, asked: Asked) -> Page:
         store = self._stores.named(asked)
-        found = facts.overview(store)
+        found = self._overview.overview(store)
         largest = [each for each in found["info"]["topics"] if each["messages"]][:BARS]
         rows = [parts.ChartBar(printable(t["topic"]), t["messages"], f"{t['messages']:,}") for t in largest]
         filled = [parts.ChartBar(f["file"], *_share(f["items"], f["room"])) for f in found["indexFiles"] if f["room"]]
@@ -148,7 +153,7 @@ class Pages:
         time = parse_time(asked.given["time"], "time") if "time" in asked.given else None
         if time is not None and "from" in asked.given:
             raise UsageError("take one of from and time")
-        found = facts.units(store, topic, queue, asked.number("from"), time)
+        found = facts.units(store, topic, queue, asked.number("from"), time, self._settings.delays)
         if found is None:
             raise NotFound(f"{escape(topic)}, queue {queue}: the store has no such queue, or its files are lost")
         return Page(f"{topic}, queue {queue}", {"store": store.name, **found}, {"raw_topic": _hidden(topic)})
@@ -190,7 +195,7 @@ def _json(value: object, status: int) -> Response:
 
 
 def _style(_: Request) -> Response:
-    return Response(parts.STYLE + parts.BAR_CLASSES + templates.STYLE, media_type="text/css")
+    return Response(parts.STYLE + parts.BAR_CLASSES + drawing.STYLE + templates.STYLE, media_type="text/css")
 
 
 def _share(count: int, room: int) -> tuple[float, str]:
@@ -201,13 +206,3 @@ def _share(count: int, room: int) -> tuple[float, str]:
 def _hidden(text: str) -> str:
     """Return a text that a form sends back. A name that is no text cannot be sent so: the field is left empty."""
     return text if text.isprintable() else ""
-
-
-def bytes_text(size: int) -> str:
-    """Return a number of bytes in words."""
-    value = float(size)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return counted(size, "byte") if unit == "bytes" else f"{value:,.1f} {unit}"
-        value /= 1024
-    return f"{value:,.1f} TiB"

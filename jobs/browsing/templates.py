@@ -49,7 +49,9 @@ _BASE: Final = """{% import "ui" as ui with context %}<!doctype html>
 <a class="skip" href="#main">To the content</a><main id="main">
 <nav aria-label="Pages"><ul><li><a href="/">Stores</a></li>
 {% if store %}<li><a href="{{ url("store", store=store) }}">{{ store }}</a></li>
-<li><a href="{{ url("topics", store=store) }}">Topics</a></li>{% endif %}
+<li><a href="{{ url("topics", store=store) }}">Topics</a></li>
+{% for page in ("log", "disk", "rates") %}<li><a href="{{ url(page, store=store) }}">{{ page|capitalize }}</a></li>{% endfor %}
+{% endif %}<li><a href="{{ url("consumers", store=store) }}">Consumers</a></li>
 <li><a href="{{ url("search", store=store) }}">Search</a></li>
 <li><a href="{{ url("scan", store=store) }}">Search the log</a></li></ul></nav>
 <h1>{{ title }}</h1><p class="sub">{{ sub }}{% if json %} &middot; <a href="{{ json }}">as JSON</a>{% endif %}</p>
@@ -67,7 +69,8 @@ _STORES: Final = """{% extends "base" %}{% block content %}
 </td>
 {% if each.info %}{{ ui.opt(each.info.log.first_offset ~ " to " ~ each.info.log.end_offset) }}
 {{ ui.num(each.info.topics|length) }}{{ ui.num(each.info.messages) }}{{ ui.opt(each.info.fits.versions|join(" or ") or "-") }}
-{{ ui.num(each.info.problems|length) }}{% else %}<td colspan="5" class="bad">{{ each.error }}</td>{% endif %}</tr>
+{{ ui.num(each.info.problems|length) }}{% elif each.error %}<td colspan="5" class="bad">{{ each.error }}</td>
+{% else %}<td colspan="5">not looked at yet: open the store, or load this page again</td>{% endif %}</tr>
 {% endfor %}</tbody></table></div></section>{% endblock %}"""
 
 _STORE: Final = """{% extends "base" %}{% block content %}
@@ -106,13 +109,16 @@ is a file abort, and the next start recovers as after a crash.{% endif %} {{ inf
 {% for each in segments %}<tr><td><code>{{ each.file }}</code></td>{{ ui.num(each.bytes) }}{{ ui.offset(each.firstOffset) }}
 <td>{% if each.firstTime %}<a href="{{ url("message", store=store, physical=each.firstRecord) }}">{{ each.firstTime }}</a>
 {% else %}{{ each.wrong }}{% endif %}</td></tr>{% endfor %}</tbody></table></div>
-<p class="note">the newest {{ segments|length }} of {{ "{:,}".format(info.log.segments) }}</p></section>
+<p class="note">the newest {{ segments|length }} of {{ "{:,}".format(info.log.segments) }}:
+<a href="{{ url("log", store=store) }}">all segments</a></p></section>
 {% if indexFiles %}<section><h2>IndexFiles</h2><div class="scroll"><table><thead><tr><th scope="col">file</th>
 <th scope="col">items</th><th scope="col">room</th><th scope="col">slots used</th><th scope="col">slots</th>
 <th scope="col">first</th><th scope="col">last</th></tr></thead><tbody>
 {% for each in indexFiles %}<tr><td><code>{{ each.file }}</code></td>{{ ui.num(each["items"]) }}{{ ui.num(each.room) }}
 {{ ui.num(each.slotsUsed) }}{{ ui.num(each.slots) }}{{ ui.when(each.firstTime) }}{{ ui.when(each.lastTime) }}</tr>{% endfor %}
-</tbody></table></div></section>{% endif %}{{ ui.same(command) }}{% endblock %}"""
+</tbody></table></div></section>{% endif %}<p class="note">Looked at {{ lookedAt|replace("T", " ") }}.
+<a href="{{ url("disk", store=store) }}">What it takes on disk</a>, <a href="{{ url("rates", store=store) }}">messages over
+time</a>, <a href="{{ url("consumers", store=store) }}">consumer groups</a></p>{{ ui.same(command) }}{% endblock %}"""
 
 _TOPICS: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
 <section><h2>{{ "{:,}".format(count) }} in all</h2><div class="scroll"><table><thead><tr><th scope="col">topic</th>

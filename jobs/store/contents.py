@@ -207,7 +207,7 @@ def last_record(log: StoreLog) -> Message | None:
     """
     # When a broker goes on in the next segment it has made another one behind that (AllocateMappedFileService).
     for segment in reversed(log.segments[-3:]):
-        at = _written(log, segment)
+        at = written(log, segment)
         record = (log.around(segment.start + at - 1) or _first(log, segment)) if at else None
         if record is not None:
             return _walked(log, record)
@@ -219,7 +219,7 @@ def _first(log: StoreLog, segment: SegmentFile) -> Message | None:
     return record if isinstance(record, Message) else None
 
 
-def _written(log: StoreLog, segment: SegmentFile) -> int:
+def written(log: StoreLog, segment: SegmentFile) -> int:
     """Return the byte behind the last one in a segment that is not zero, by a binary search; 0 where none is, or it is
     unreadable."""
     try:
