@@ -149,6 +149,7 @@ def browse(
     *,
     port: api_keywords.Size | None = None,
     commitlog: api_keywords.Paths | None = None,
+    findings: api_keywords.Paths | None = None,
     delay_levels: str | None = None,
 ) -> BrowseResult:
     """Show stores in a browser, on 127.0.0.1 alone, as ``rmq-reindex browse`` does. Nothing is printed, and nothing waits.

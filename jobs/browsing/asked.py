@@ -6,7 +6,7 @@ A module of pages has a function ``pages(stores)`` that returns a ``Shown`` for 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -83,6 +83,7 @@ class Page(NamedTuple):
     facts: Facts
     more: Mapping[str, Any] = {}
     status: int = 200
+    headers: Mapping[str, str] = {}
 
 
 Make = Callable[[Asked], Page]
@@ -104,6 +105,8 @@ class OpenedStores:
     def __init__(self, settings: BrowseSettings) -> None:
         self.settings = settings
         self.by_name = {store.name: store for store in settings.stores}
+        self.known: list[Callable[[TracedStore], Iterable[tuple[int, int, str]]]] = []
+        """each knows damaged stretches of a store's log (``opened.known_damage``)"""
 
     def named(self, asked: Asked) -> TracedStore:
         """Return the store that an address names. Raises UsageError where it names none, and NotFound."""

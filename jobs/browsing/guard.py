@@ -17,6 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 TARGET_MAX: Final = 8192
 """bytes of path and query: two of the longest topics and a key, percent-encoded, have room"""
 METHODS: Final = ("GET", "HEAD")
+POSTED: Final = ("/check", "/stop")
+"""the addresses that take a form by POST, and nothing else"""
+FORM_MAX: Final = 4096
+"""bytes of a form"""
+_FORM: Final = "application/x-www-form-urlencoded"
 POLICY: Final = (
     "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; object-src 'none'"
 )
@@ -37,6 +42,9 @@ _GO_ON: Final = (
     '<!doctype html><html lang="en"><head><title>rmq-reindex browse</title></head><body><p><a href="/">Go on to the stores</a>'
     "</p></body></html>\n"
 )
+
+
+_LENGTH: Final = re.compile(r"\d{1,6}", re.ASCII)
 
 
 class Guard:
@@ -76,19 +84,26 @@ class Guard:
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [])
         enters = bool(given) and scope["path"] == "/"
         # A link elsewhere leads in with the token alone: without it a foreign page could begin what takes long.
+        origins = headers.getlist("origin")
         foreign = headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
         allowed = enters and headers.get("sec-fetch-mode") == "navigate"
-        if (foreign and not allowed) or any(origin != f"http://{headers['host']}" for origin in headers.getlist("origin")):
+        if (foreign and not allowed) or any(origin != f"http://{headers['host']}" for origin in origins):
             return _refused(403, "another site's page asks")
-        if scope["method"] not in METHODS:
+        posted = scope["method"] == "POST" and scope["path"] in POSTED
+        if scope["method"] not in METHODS and not posted:
             return _refused(405, "nothing can be changed here", {"allow": ", ".join(METHODS)})
-        if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        if posted and (refused := _refused_form(headers)):
+            return refused
+        if (not posted and headers.get("content-length", "0") != "0") or "transfer-encoding" in headers:
             return _refused(413, "a question has no body")
         if enters:
             return self._let_in(given, foreign)
         cookie = cookie_parser(headers.get("cookie", "")).get(self._cookie, "")
         kind, _, bearer = headers.get("authorization", "").partition(" ")
-        if _same(cookie, self._session) or (kind.lower() == "bearer" and _same(bearer.strip(), self._token)):
+        by_token = kind.lower() == "bearer" and _same(bearer.strip(), self._token)
+        if posted and not origins and not by_token:
+            return _refused(403, "a form says which page it comes from")
+        if _same(cookie, self._session) or by_token:
             return None
         return _refused(403, "open the address that rmq-reindex browse has printed: it has the token")
 
@@ -101,6 +116,18 @@ class Guard:
             response.headers["refresh"] = "0; url=/"
         response.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
         return response
+
+
+def _refused_form(headers: Headers) -> Response | None:
+    """Return the answer to a POST that is no short form of a page of ours; None where it may be one."""
+    if headers.get("sec-fetch-site", "same-origin") != "same-origin":
+        return _refused(403, "another site's page asks")
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        return _refused(415, f"a form is {_FORM}", {"connection": "close"})
+    length = headers.getlist("content-length")
+    if len(length) != 1 or not _LENGTH.fullmatch(length[0]) or int(length[0]) > FORM_MAX:
+        return _refused(413, f"a form says its length, and has at most {FORM_MAX} bytes", {"connection": "close"})
+    return None
 
 
 def _same(given: str, secret: str) -> bool:

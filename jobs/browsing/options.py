@@ -10,10 +10,17 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table, options
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore, store_named
-from rocketmq_reindex.storage_format.errors import UsageError
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.showing import escape
 
 PORT_MAX: Final = 65535
+
+
+class FindingsFile(NamedTuple):
+    """A file of findings, and the name of the store that it is about; "" where the file says that."""
+
+    name: str
+    path: str
 
 
 class BrowseSettings(NamedTuple):
@@ -24,6 +31,7 @@ class BrowseSettings(NamedTuple):
     delay_levels: str = option_table.default_of("delay_levels", "browse")
     delays: tuple[int, ...] = ()
     """milliseconds of each delay level, from 1 on"""
+    findings: tuple[FindingsFile, ...] = ()
 
 
 def browse_settings(given: Mapping[str, Any]) -> BrowseSettings:
@@ -41,10 +49,26 @@ def browse_settings(given: Mapping[str, Any]) -> BrowseSettings:
     names = [store.name for store in stores]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise refuse(f"two stores have the name {escape(twice)}: give each its own, as a={escape(stores[0].path)}")
+    values["findings"] = tuple(_findings(text, names) for text in values.pop("findings", ()))
     settings = BrowseSettings(tuple(replace(store, path=files.absolute(store.path)) for store in stores), **values)
     if not 0 <= settings.port <= PORT_MAX:
         raise refuse(f"--port {settings.port} is none: take 0 to {PORT_MAX}")
     return settings._replace(delays=option.parse_delay_levels(settings.delay_levels))
+
+
+def _findings(text: str, names: list[str]) -> FindingsFile:
+    """Return what NAME=FILE, or FILE alone, stands for. A path may hold an equals sign."""
+    name, _, path = text.partition("=")
+    name, path = (name, path) if name in names else ("", text)
+    if not path:
+        raise UsageError(f"--findings {escape(text)}: give FILE, or NAME=FILE")
+    try:
+        path = files.checked(files.plain(path))
+    except InputError as error:
+        raise UsageError(f"--findings {error}") from None
+    if files.is_remote(path):
+        raise UsageError(f"--findings {escape(path)}: is a URI: name a file or folder on a disk")
+    return FindingsFile(name, files.absolute(path))
 
 
 parse_browse: Final = options.reader("browse", browse_settings)

@@ -13,15 +13,19 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from rocketmq_reindex.jobs.browsing import (
+    checks,
     drawing,
     facts,
+    health,
     limits,
     message,
+    opened,
     overview,
     overview_templates,
     remembered,
@@ -39,9 +43,9 @@ from rocketmq_reindex.udfs.times import parse_time
 from rocketmq_reindex.version import __version__
 
 BARS: Final = 12
-_STATUS: Final = ((UsageError, 400), (NotFound, 404), (limits.BusyError, 503))
-_SAID: Final = {400: "That is no question", 404: "Not there", 422: "The store has no answer", 503: "Not now"}
-_TEMPLATES: Final = templates.TEMPLATES | overview_templates.TEMPLATES | search_pages.TEMPLATES
+_STATUS: Final = ((UsageError, 400), (NotFound, 404), (checks.Busy, 409), (limits.BusyError, 503))
+_SAID: Final = {400: "That is no question", 404: "Not there", 409: "Not now", 422: "The store has no answer", 503: "Not now"}
+_TEMPLATES: Final = templates.TEMPLATES | overview_templates.TEMPLATES | search_pages.TEMPLATES | health.TEMPLATES
 _COMMAND: Final = re.compile(r"rmq-reindex (?:query|export): ")
 """begins the errors of options: a page has no command"""
 
@@ -55,12 +59,14 @@ class Pages:
     """The pages of the stores that were named."""
 
     def __init__(self, settings: BrowseSettings) -> None:
-        self._settings, self._stores = settings, OpenedStores(settings)
-        self._overview = overview.Overview(self._stores, remembered.Remembered())
+        self._settings, self.stores = settings, OpenedStores(settings)
+        self.health, self._opened = health.Health(self.stores), opened.Opened(self.stores)
+        self._overview = overview.Overview(self.stores, remembered.Remembered())
         environment = jinja2.Environment(
             loader=jinja2.DictLoader(_TEMPLATES), autoescape=True, finalize=finalize, undefined=jinja2.ChainableUndefined
         )
         environment.globals.update(url=url, size=drawing.bytes_text, preview=lambda row: preview(row, 60))
+        environment.globals.update(opened=bool(settings.findings))
         self._templates = {name: environment.get_template(name) for name in _TEMPLATES}
 
     def routes(self) -> list[Route]:
@@ -71,11 +77,15 @@ class Pages:
             Shown("/topics", "topics", ("store", "from"), self._topics),
             Shown("/topic", "topic", ("store", "topic", "from"), self._topic),
             Shown("/queue", "queue", ("store", "topic", "queue", "from", "time"), self._queue),
-            *message.MessagePages(self._stores, cell).shown(),
-            *search_pages.SearchPages(self._stores, _hidden).shown(),
+            *message.MessagePages(self.stores, cell).shown(),
+            *search_pages.SearchPages(self.stores, _hidden).shown(),
             *self._overview.pages(),
+            *self.health.pages(),
+            *self._opened.pages(),
+            *opened.IndexItems(self.stores).pages(),
         ]
         made = [Route(page.path, limits.in_turn(self._shown(page), self._busy)) for page in pages]
+        made += [Route(path, self._posted, methods=["POST"]) for path in health.POSTED]
         return [*made, Route("/body", limits.in_turn(self._body, self._busy, 1)), Route("/style.css", _style)]
 
     def _shown(self, shown: Shown) -> Callable[[Request], Response]:
@@ -97,11 +107,21 @@ class Pages:
 
         return answer
 
+    async def _posted(self, request: Request) -> Response:
+        """Do what a form asks for, and lead to the page that shows it. The guard has looked who asks, and how long it is."""
+        path, form, as_json = request.url.path, await request.body(), b"format=json" in request.scope["query_string"]
+        try:
+            place = await run_in_threadpool(lambda: self.health.post(path, Asked(form, health.POSTED[path])))
+        except (ReindexError, OSError, ValueError) as error:
+            return self._failed(error, as_json)
+        return _json({"page": place}, 202) if as_json else RedirectResponse(place, 303)
+
     def _html(self, template: str, page: Page, as_json: str, store: str) -> Response:
-        place = escape(self._stores.by_name[store].path) if store in self._stores.by_name else "stores on this host, read only"
+        place = escape(self.stores.by_name[store].path) if store in self.stores.by_name else "stores on this host, read only"
         values = {**page.facts, **page.more}
         frame = {"title": page.title, "sub": f"{place} - rmq-reindex {__version__}", "json": as_json, "store": store}
-        return Response(self._templates[template].render(values | frame), page.status, media_type="text/html")
+        text = self._templates[template].render(values | frame)
+        return Response(text, page.status, dict(page.headers), media_type="text/html")
 
     def _busy(self, request: Request) -> Response:
         error = limits.BusyError("too many requests for such a page are waiting: ask again in some seconds")
@@ -110,7 +130,10 @@ class Pages:
         return response
 
     def _failed(self, error: Exception, as_json: bool) -> Response:
-        """Return the page of an error: wrong questions are 400, what is not there 404, what cannot be read 422; 503 is busy."""
+        """Return the page of an error: wrong questions are 400, what is not there 404, what cannot be read 422.
+
+        What has to wait is 409, where a check goes on, and 503.
+        """
         status = next((code for kind, code in _STATUS if isinstance(error, kind)), 422)
         text = str(error) if isinstance(error, ReindexError) else escape(str(error))
         text = _COMMAND.sub("", text).removesuffix(": see --help")
@@ -124,7 +147,7 @@ class Pages:
         return Page(counted(len(stores), "store"), {"version": __version__, "stores": stores})
 
     def _store(self, asked: Asked) -> Page:
-        store = self._stores.named(asked)
+        store = self.stores.named(asked)
         found = self._overview.overview(store)
         largest = [each for each in found["info"]["topics"] if each["messages"]][:BARS]
         rows = [parts.ChartBar(printable(t["topic"]), t["messages"], f"{t['messages']:,}") for t in largest]
@@ -136,16 +159,16 @@ class Pages:
         return Page(f"Store {store.name}", {"store": store.name, **found}, {"bars": bars})
 
     def _topics(self, asked: Asked) -> Page:
-        store = self._stores.named(asked)
+        store = self.stores.named(asked)
         return Page(f"Topics of {store.name}", {"store": store.name, **facts.topics(store, asked.given.get("from", ""))})
 
     def _topic(self, asked: Asked) -> Page:
-        store, topic = self._stores.named(asked), asked.text("topic")
+        store, topic = self.stores.named(asked), asked.text("topic")
         found = facts.queues(store, topic, asked.number("from") or 0)
         return Page(f"Topic {topic}", {"store": store.name, **found}, {}, 200 if found["count"] else 404)
 
     def _queue(self, asked: Asked) -> Page:
-        store, topic, queue = self._stores.named(asked), asked.text("topic"), asked.number("queue")
+        store, topic, queue = self.stores.named(asked), asked.text("topic"), asked.number("queue")
         if queue is None:
             raise UsageError("queue: is missing")
         if path_component(topic) is None:
@@ -167,7 +190,7 @@ class Pages:
             at = asked.number("physical")
             if at is None:
                 raise UsageError("physical: is missing")
-            body = message.whole_body(self._stores.named(asked), at)
+            body = message.whole_body(self.stores.named(asked), at)
             if isinstance(body, str):
                 raise InputError(body)
         except (ReindexError, OSError, ValueError) as error:
@@ -180,13 +203,15 @@ class Pages:
 
 
 def application(settings: BrowseSettings) -> Starlette:
-    """Return the pages as an application, without the guard before it."""
+    """Return the pages as an application, without the guard before it. ``state.checks`` are what its pages start."""
     pages = Pages(settings)
 
     def no_page(_request: Request, _error: Exception) -> Response:
         return Response("not found: no page has this address\n", 404, media_type="text/plain")
 
-    return Starlette(routes=pages.routes(), exception_handlers={404: no_page})
+    made = Starlette(routes=pages.routes(), exception_handlers={404: no_page})
+    made.state.checks, made.state.stores = pages.health.checks, pages.stores
+    return made
 
 
 def _json(value: object, status: int) -> Response:

@@ -36,11 +36,12 @@ class Served:
         from rocketmq_reindex.jobs.browsing.guard import Guard
         from rocketmq_reindex.jobs.browsing.pages import application
 
-        token = secrets.token_urlsafe(32)
+        token, pages = secrets.token_urlsafe(32), application(settings)
+        self._checks = pages.state.checks
         self.port = int(listening.getsockname()[1])
         self.url = f"http://{HOST}:{self.port}/?token={token}"
         config = uvicorn.Config(
-            Guard(application(settings), token, self.port), log_config=None, log_level="error", access_log=False, ws="none",
+            Guard(pages, token, self.port), log_config=None, log_level="error", access_log=False, ws="none",
             http=limits.BoundedConnection, loop="asyncio", lifespan="off", proxy_headers=False, server_header=False,
             limit_concurrency=limits.CONNECTIONS_MAX + 1, h11_max_incomplete_event_size=limits.HEAD_MAX,
             timeout_keep_alive=limits.IDLE_FOR, timeout_graceful_shutdown=1,
@@ -62,12 +63,13 @@ class Served:
             self._thread.join(_STARTED_IN)
 
     def stop(self) -> None:
-        """End the pages: who still reads one has a second."""
+        """End the pages, and a check that one of them has started: who still reads one has a second."""
         # A page that is cut short is no error to report.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
         self._server.should_exit = True
         self._thread.join(_ENDED_IN)
         self._listening.close()
+        self._checks.close()
 
 
 def serve(settings: BrowseSettings) -> Served:

@@ -53,7 +53,9 @@ _BASE: Final = """{% import "ui" as ui with context %}<!doctype html>
 {% for page in ("log", "disk", "rates") %}<li><a href="{{ url(page, store=store) }}">{{ page|capitalize }}</a></li>{% endfor %}
 {% endif %}<li><a href="{{ url("consumers", store=store) }}">Consumers</a></li>
 <li><a href="{{ url("search", store=store) }}">Search</a></li>
-<li><a href="{{ url("scan", store=store) }}">Search the log</a></li></ul></nav>
+<li><a href="{{ url("scan", store=store) }}">Search the log</a></li>
+{% if store %}<li><a href="{{ url("health", store=store) }}">Health</a></li>{% endif %}
+{% if opened %}<li><a href="/findings">Findings</a></li>{% endif %}</ul></nav>
 <h1>{{ title }}</h1><p class="sub">{{ sub }}{% if json %} &middot; <a href="{{ json }}">as JSON</a>{% endif %}</p>
 {% block content %}{% endblock %}</main></body></html>
 """

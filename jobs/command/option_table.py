@@ -84,6 +84,8 @@ OPTIONS: Final = _of(
     .but("export", help="records of this kind (repeatable)", shown="message, or the kind of the topics", nargs="append",
          dest="kinds", choices=get_args(o.RecordKind), group=WHAT,
          text="records of this kind, or ``all``; one, or a sequence"),
+    findings=Option("also show what this file says of a store: that of verify --report, what a build or a repair wrote, or its "
+        "folder quarantine (repeatable)", "NAME=FILE", nargs="append"),
     summary=Option("what build --json printed: the page then shows when it ran, and seconds by stage", "FILE",
         o.on_disk("--summary", "file"),
         text="file with the summary of a build as JSON: the page then shows when it ran, and seconds by stage"),
@@ -335,7 +337,7 @@ COMMANDS: Final = {
     "repair": f"store out to_plain replica extend majority link tombstones include_broken explain {_BESIDES} {_RUN} {_WATCH}",
     "fetch": "build to topics threads keep commitlog partial allow_empty other_log dry_run json",
     "report": "source out store summary",
-    "browse": "stores port commitlog delay_levels",
+    "browse": "stores port commitlog findings delay_levels",
 }
 """the options of each command, in the order of ``--help``"""
 TIMERS: Final = {

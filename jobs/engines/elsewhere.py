@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
+from rocketmq_reindex import version
 from rocketmq_reindex.storage_format.kernels import cache_folder
 
 # ------------------------------------------------------------------------------------------------------------------------- lost
@@ -33,6 +34,8 @@ CREDENTIALS: Final = (
     "GOOGLE_APPLICATION_CREDENTIALS", "AZURE_FEDERATED_TOKEN_FILE", "SSL_CERT_FILE", "SSL_CERT_DIR", "KRB5_CONFIG",
 )  # fmt: skip
 """files that a worker reads for a bucket or an HDFS; some libraries know ``~`` there"""
+_PACKAGES: Final = ("site-packages", "dist-packages")
+"""Folders in which Python looks by itself, behind its own modules."""
 
 
 def elsewhere(environment: Mapping[str, str]) -> dict[str, str]:
@@ -51,3 +54,13 @@ def elsewhere(environment: Mapping[str, str]) -> dict[str, str]:
         paths = [os.path.abspath(path) for path in environment["PYTHONPATH"].split(os.pathsep) if path]
         places["PYTHONPATH"] = os.pathsep.join(paths)
     return places
+
+
+def own_environment() -> dict[str, str]:
+    """Return the environment of a process of our own: it works in another folder, and runs the package of this process."""
+    environment = os.environ | elsewhere(os.environ) | {"PYTHONSAFEPATH": "1"}
+    root = os.path.dirname(os.path.dirname(os.path.abspath(version.__file__)))
+    if os.path.basename(root) not in _PACKAGES:
+        # A script may have found it by a path of its own.
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), root]))
+    return environment

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import os
 import queue
 import signal
 import socket
@@ -14,9 +13,8 @@ from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from rocketmq_reindex import version
 from rocketmq_reindex.files import object_store
-from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError, elsewhere
+from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError, own_environment
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs.worker.link import FOLDER, Waits, receive, send
 from rocketmq_reindex.udfs.worker.pool import READY
@@ -27,8 +25,6 @@ Task = Callable[[], R]
 _PATIENCE: Final = 10.0
 """Seconds in which a process that has nothing to do ends, or says why another has ended."""
 _HEARD: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
-_PACKAGES: Final = ("site-packages", "dist-packages")
-"""Folders in which Python looks by itself, behind its own modules."""
 _ONE_THREAD: Final = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Each worker is one thread: a library that starts others would do so before the fork."""
 
@@ -53,16 +49,6 @@ def _blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     if seen:
         signal.raise_signal(seen[0])
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment of the processes: they work in another folder, and run the very package that this process runs."""
-    environment = os.environ | elsewhere(os.environ) | _ONE_THREAD | {"PYTHONSAFEPATH": "1"}
-    root = os.path.dirname(os.path.dirname(os.path.abspath(version.__file__)))
-    if os.path.basename(root) not in _PACKAGES:
-        # A script may have found it by a path of its own.
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), root]))
-    return environment
 
 
 @dataclass(frozen=True, order=True)
@@ -97,7 +83,12 @@ class Pool:
         try:
             with _blocked():
                 self._process = subprocess.Popen(
-                    words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=FOLDER, env=_environment(), pass_fds=handles
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    cwd=FOLDER,
+                    env=own_environment() | _ONE_THREAD,
+                    pass_fds=handles,
                 )
         except BaseException:
             # An interrupt that came meanwhile is raised as the process is there.

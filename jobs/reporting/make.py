@@ -82,7 +82,7 @@ def make_page(source: str, store: str | None = None, summary: str | None = None,
     from rocketmq_reindex.jobs.reporting.page import Times, look_into, message_times, render, segments_of
 
     check_laid_out(source)
-    model, folder = _model(source, summary)
+    model, folder = read_model(source, summary)
     if store and model.command == "verify" and _is_gone(folder):
         # It was moved since.
         folder = store
@@ -166,12 +166,15 @@ def _without_log(model: Model, folder: str, commitlog: str) -> tuple[str, str]:
     return f"{escape(queues)}: none of its units that were looked at leads to a record in {shown}", ""
 
 
-def _model(source: str, summary: str | None) -> tuple[Model, str]:
-    """Return what a build or a verify wrote, and the folder of its files. Raises InputError."""
+def read_model(source: str, summary: str | None = None, most: int = MANIFEST_MAX) -> tuple[Model, str]:
+    """Return what a build or a verify wrote, in a file of ``most`` bytes at most, and the folder of its files.
+
+    Raises InputError.
+    """
     from rocketmq_reindex.jobs.reporting.model import began, of_build, of_verify, written
 
     path = os.path.join(source, MANIFEST) if os.path.isdir(source) else source
-    content = _json(path)
+    content = _json(path, most=most)
     try:
         if content.get("command") == "verify":
             folder = str(content["store"])
@@ -213,9 +216,11 @@ def _sampled(times: Times, model: Model) -> str:
     return text
 
 
-def _json(path: str, advice: str = "name what a build wrote, or the file of verify --report") -> dict[str, Any]:
+def _json(
+    path: str, advice: str = "name what a build wrote, or the file of verify --report", most: int = MANIFEST_MAX
+) -> dict[str, Any]:
     try:
-        content = json.loads(files.read_bytes(path, MANIFEST_MAX))
+        content = json.loads(files.read_bytes(path, most))
     except FileNotFoundError:
         raise InputError(f"{escape(path)}: is not there: {advice}") from None
     except (ValueError, RecursionError):

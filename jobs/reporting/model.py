@@ -89,6 +89,8 @@ class Model:
     settings: dict[str, Any] = field(default_factory=dict)
     gaps_elsewhere: int = 0
     """gaps of queues that are not named: of very many decisions only the sum is known"""
+    repaired: bool = False
+    """whether the build is the store that a repair has made"""
 
     @property
     def messages(self) -> int:
@@ -154,7 +156,7 @@ def of_build(manifest: dict[str, Any], name: str) -> Model:
 def _judge_build(model: Model, repaired: bool) -> None:
     """Say what became of the damage, and what to do next. The store that a repair made is whole."""
     places = counted(len(model.damage), "damaged place")
-    model.good = repaired or not model.damage
+    model.good, model.repaired = repaired or not model.damage, repaired
     if repaired:
         model.verdict = f"repaired: {places} of the log"
         return

@@ -8,6 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from rocketmq_reindex.jobs.browsing.asked import OpenedStores
+from rocketmq_reindex.jobs.browsing.guard import POSTED
 from rocketmq_reindex.jobs.browsing.options import browse_settings
 from rocketmq_reindex.jobs.browsing.pages import application
 
@@ -60,8 +62,8 @@ def check(text: str) -> Html:
     ]
     assert [each["href"] for each in page.all("link")] == ["/style.css"]
     assert all(re.match(r"/(?!/)|#main$", link) for link in page.links), "a link leaves the pages"
-    assert {each["action"] for each in page.all("form")} <= {"/queue", "/search", "/scan"}
-    assert all("method" not in each for each in page.all("form"))
+    assert {each["action"] for each in page.all("form")} <= {"/queue", "/search", "/scan", "/check", "/stop"}
+    assert all(each.get("method", "get") == ("post" if each["action"] in POSTED else "get") for each in page.all("form"))
     assert all("scope" in each for each in page.all("th"))
     assert [tag for tag, _ in page.seen].count("h1") == 1
     assert page.all("html")[0]["lang"] == "en"
@@ -75,8 +77,10 @@ class Pages:
     """The pages of some stores: ``html`` and ``json`` give one, which has to have that status."""
 
     def __init__(self, *stores: str | Path, **options: Any) -> None:
-        settings = browse_settings({"stores": [str(store) for store in stores]} | options)
-        self.client = TestClient(application(settings))
+        given = {name: [str(value) for value in values] for name, values in options.items()}
+        self.application = application(browse_settings({"stores": [str(store) for store in stores]} | given))
+        self.client = TestClient(self.application)
+        self.stores: OpenedStores = self.application.state.stores
 
     def html(self, page: str, status: int = 200, **fields: object) -> str:
         answer = self.client.get(f"/{page}", params={name.rstrip("_"): str(value) for name, value in fields.items()})

@@ -12,8 +12,8 @@ from rocketmq_reindex.jobs.command.option_table import options_of
 
 OF_PLACES = {"BUILD", "DIR", "FILE", "MANIFEST", "PATH", "STORE", "STORE2", "URI"}
 OTHERS = {
-    "", "BYTES", "FRACTION", "GLOB", "GROUP", "HOST:PORT", "ID", "K", "LEVELS", "MSGID", "N", "NAME", "NAME=STORE", "OLD=NEW",
-    "PARTS", "POLICY", "Q", "REGEX", "SOURCE", "SQL", "T", "TAG", "TEXT", "TIME", "URL", "VERSION",
+    "", "BYTES", "FRACTION", "GLOB", "GROUP", "HOST:PORT", "ID", "K", "LEVELS", "MSGID", "N", "NAME", "NAME=FILE", "NAME=STORE",
+    "OLD=NEW", "PARTS", "POLICY", "Q", "REGEX", "SOURCE", "SQL", "T", "TAG", "TEXT", "TIME", "URL", "VERSION",
 }  # fmt: skip
 ON_DISK = {
     "export to", "import source", "import to", "metrics", "report", "report store", "report source", "report summary",
