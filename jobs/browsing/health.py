@@ -66,10 +66,10 @@ class Health:
         return url("health", store=store.name)
 
     def _stop(self, form: Asked) -> str:
-        store = self._stores.named(form)
+        place = url("health", store=self._stores.named(form).name) if "store" in form.given else "/"
         if not self.checks.stop(form.text("check")):
             raise NotFound("the check that this button was for has ended; another one may run, and is not stopped")
-        return url("health", store=store.name)
+        return place
 
     # -- what the page shows --------------------------------------------------------------------------------------------------
 
@@ -134,7 +134,8 @@ def _running(check: checks.Check) -> Facts:
 
 _FOUND: Final = """{% import "ui" as ui with context %}{% macro links(each) %}{% for link in each.links %}
 <a href="{{ link.href }}">{{ link.what }}{% if
-each.links|length > 1 %} in {{ link.store }}{% endif %}</a>{% if not loop.last %}, {% endif %}{% else %}-{% endfor %}
+each.links|map(attribute="store")|unique|list|length > 1 %} in {{ link.store }}{% endif %}</a>{% if not loop.last %},
+{% endif %}{% else %}-{% endfor %}
 {% endmacro %}
 {% macro shown(found, damage, turn) %}
 <section class="verdict {{ "good" if found.good else "bad" }}"><h2>{{ found.verdict }}</h2>{% if found.when %}
@@ -143,18 +144,18 @@ each.links|length > 1 %} in {{ link.store }}{% endif %}</a>{% if not loop.last %
 <pre><code>{{ step.command }}</code></pre>{% endif %}</li>{% endfor %}</ul></section>
 {% if found.facts %}<dl class="facts">{% for fact in found.facts %}<div><dt>{{ fact.name }}</dt><dd>{{ fact.value }}</dd></div>
 {% endfor %}</dl>{% endif %}
-{% for each in found.findings %}<section><h3>{{ each.kind }}: {{ "{:,}".format(each.count) }}</h3><p>{{ each.text }}</p>
+{% for each in found.findings %}<section><h2>{{ each.kind }}: {{ "{:,}".format(each.count) }}</h2><p>{{ each.text }}</p>
 <div class="scroll"><table><thead><tr><th scope="col">place</th><th scope="col">what stands there</th>
 <th scope="col">look</th></tr></thead><tbody>{% for example in each.examples %}<tr><td><code>{{ example.where }}</code></td>
 <td>{{ example.text }}</td><td>{{ links(example) }}</td></tr>{% endfor %}</tbody></table></div>
 {% if each.count > each.examples|length %}<p class="note">the first places; all are counted</p>{% endif %}
-{% if each.mend %}<p class="note">{{ each.mend }}</p>{% endif %}</section>{% endfor %}
-{% if damage.rows %}<section><h3>Damage of the log</h3><div class="scroll"><table><thead><tr><th scope="col">offset</th>
+{% if each.advice %}<p class="note">{{ each.advice }}</p>{% endif %}</section>{% endfor %}
+{% if damage.rows %}<section><h2>Damage of the log</h2><div class="scroll"><table><thead><tr><th scope="col">offset</th>
 <th scope="col">bytes</th><th scope="col">what is wrong</th><th scope="col">look</th></tr></thead><tbody>
 {% for each in damage.rows %}<tr>{{ ui.offset(each.offset) }}{{ ui.num(each.length) }}<td>{{ each.reason }}</td>
 <td>{{ links(each) }}</td></tr>{% endfor %}</tbody></table></div>
 <p class="note">{{ damage.rows|length }} of {{ "{:,}".format(found.damagedPlaces) }}</p>{{ turn }}</section>{% endif %}
-{% if found.warnings or found.notes %}<section><h3>Notes</h3><ul class="note">
+{% if found.warnings or found.notes %}<section><h2>Notes</h2><ul class="note">
 {% for text in found.warnings %}<li>{{ text }}</li>{% endfor %}{% for text in found.notes %}<li>{{ text }}</li>{% endfor %}</ul>
 </section>{% endif %}{% endmacro %}"""
 
@@ -164,10 +165,10 @@ _HEALTH: Final = """{% extends "base" %}{% block content %}{% import "found" as 
 {% for each in others %}<option value="{{ each }}">{{ each }}</option>{% endfor %}</select></label>{% endif %}
 {% if kind == "preflight" %}<label>RocketMQ<select name="version"><option value="">as preflight chooses</option>
 {% for each in versions %}<option value="{{ each }}">{{ each }}</option>{% endfor %}</select></label>{% endif %}
-<button>{{ {"verify": "Verify the store", "against": "Compare the stores", "preflight": "Work out a start"}[kind]
-}}</button></form>
+<button>{{ {"verify": "Verify the store", "against": "Compare the stores", "preflight": "Work out a start"}[kind] }}
+</button></form>
 {% endmacro %}
-{% if running %}<section aria-live="polite"><h2>{{ labels[running.kind] }} of {{ running.store }} runs
+{% if running %}<section><h2>{{ labels[running.kind] }} of {{ running.store }} runs
 {%- if running.against %} (with {{ running.against }}){% endif %}{% if running.version %} ({{ running.version }}){% endif %}
 </h2>
 <p>since {{ "{:,.0f}".format(running.seconds) }} s{% if running.stopping %}: it is being stopped{% endif %}. It only reads.</p>
@@ -204,9 +205,11 @@ can send: run the command.</p>{% elif kind != "against" or others %}{{ start(kin
 <pre><code>{{ done.command }}</code></pre>{% endif %}</section>
 {% if done %}{% if done.found %}{{ parts.shown(done.found, damage if kind == "verify" else {}, ui.turn(
   damage.before is not none and url("health", store=store, **{"from": damage.before}),
-  damage.behind is not none and url("health", store=store, **{"from": damage.behind})) if kind == "verify" else "") }}{% endif
-%}
-{% if done.lines %}<section><h3>{{ label }}, as the command prints it</h3><pre class="body" tabindex="0"><code>
+  damage.behind is not none and url("health", store=store, **{"from": damage.behind})) if kind == "verify" else "") }}
+{% endif %}
+{% if done.lines and kind == "preflight" %}<section class="verdict {{ "bad" if done.result.losses else "good" }}"><h2>
+{{- done.lines[0] }}</h2></section>{% endif %}
+{% if done.lines %}<section><h2>{{ label }}, as the command prints it</h2><pre class="body" tabindex="0"><code>
 {%- for line in done.lines %}{{ line }}
 {% endfor %}</code></pre></section>{% endif %}{% endif %}{% endif %}{% endfor %}{% endblock %}"""
 

@@ -21,6 +21,7 @@ from rocketmq_reindex.jobs.publishing.layout import MANIFEST
 from rocketmq_reindex.jobs.reporting import make, model
 from rocketmq_reindex.jobs.store import contents
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
+from rocketmq_reindex.jobs.verifying.mend import NO_BUILD
 from rocketmq_reindex.storage_format import layouts, topics
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.file import ITEM
@@ -171,8 +172,11 @@ def told(found: model.Model, stores: Sequence[TracedStore]) -> Facts:
 def _finding(raw: dict[str, Any], stores: Sequence[TracedStore]) -> Facts:
     kind = str(raw["kind"])
     examples = [(str(each["where"]), int(each["at"]), str(each["text"])) for each in raw["examples"][:_EXAMPLES_MAX]]
+    mend = str(raw["mend"])
     return {
-        "kind": kind, "part": str(raw["part"]), "text": str(raw["text"]), "count": int(raw["count"]), "mend": str(raw["mend"]),
+        "kind": kind, "part": str(raw["part"]), "text": str(raw["text"]), "count": int(raw["count"]), "mend": mend,
+        # What all kinds have in common is said once.
+        "advice": None if mend.startswith(("rmq-reindex", NO_BUILD)) else mend,
         "examples": [
             {"where": where, "at": at, "text": text, "links": links(stores, kind, where, at, text)}
             for where, at, text in examples

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import signal
 import socket
@@ -25,9 +26,10 @@ PATIENCE = 60
 
 
 @contextlib.contextmanager
-def running(*words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def running(*words: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Give the process, and the address that it has printed."""
-    with subprocess.Popen([*COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*COMMAND, *words], text=True, env=os.environ | environment, **streams) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -105,3 +107,23 @@ def test_without_the_extra(golden_store: Stores, monkeypatch: pytest.MonkeyPatch
         "pages are served with starlette, jinja2 and uvicorn, and uvicorn is not here: pip install 'rocketmq-reindex[browse]'"
     )
     assert capsys.readouterr() == ("", f"error: {told}\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_its_end_ends_a_check(number: signal.Signals, golden_store: Stores, tmp_path: Path) -> None:
+    """The check cannot clear up: its processes are gone all the same, and so is its folder."""
+    with running(f"a={golden_store('basic-5.3').path}", "--port", "0", TMPDIR=str(tmp_path)) as (process, url):
+        place, _, token = url.partition("?token=")
+        asked = Request(f"{place}check", b"kind=verify&store=a", {"Authorization": f"Bearer {token}"})
+        with urlopen(asked, timeout=PATIENCE) as answer:
+            assert answer.status == 200, "that of the page to which it leads"
+        tasks = Path(f"/proc/{process.pid}/task").iterdir()
+        (check,) = {int(word) for task in tasks for word in (task / "children").read_text().split()}
+        os.kill(check, signal.SIGSTOP)
+        assert len(list(tmp_path.iterdir())) == 1
+        process.send_signal(number)
+        process.communicate(timeout=PATIENCE)
+        assert process.returncode == 128 + number
+    with pytest.raises(ProcessLookupError):
+        os.killpg(check, 0)
+    assert list(tmp_path.iterdir()) == []

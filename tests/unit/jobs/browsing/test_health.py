@@ -252,7 +252,8 @@ def test_what_ends_without_a_result(golden_store: Stores, tmp_path: Path) -> Non
         ("check", {"kind": "verify", "store": "a", "version": "5.5.0"}, 400, "version: 5.5.0 is none"),
         ("check", {"kind": "preflight", "store": "a", "version": "9 --json"}, 400, "version: 9 --json is none"),
         ("check", {"kind": "verify", "store": "a", "report": "/tmp/x"}, 400, "report: is no field of this page"),
-        ("stop", {"check": "x"}, 400, "store: is missing"),
+        ("stop", {"store": "a"}, 400, "check: is missing"),
+        ("stop", {"check": "x"}, 404, "has ended"),
         ("stop", {"check": "x", "store": "a"}, 404, "has ended"),
     ],
 )
