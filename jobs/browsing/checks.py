@@ -24,6 +24,7 @@ from typing import IO, Any, Final, NamedTuple
 from rocketmq_reindex.jobs.command import option_table
 from rocketmq_reindex.jobs.engines.elsewhere import own_environment
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
+from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import counted, escape, printable, reason, redacted, shell
 from rocketmq_reindex.udfs.times import now
@@ -35,9 +36,9 @@ PREFLIGHT: Final = "preflight"
 KINDS: Final = (VERIFY, AGAINST, PREFLIGHT)
 ENTRIES_MAX: Final = 10_000
 """entries that are kept of a list of a result"""
-RESULT_MAX: Final = 16 << 20
-"""bytes of JSON that are kept of a result"""
-KEPT_MAX: Final = 64 << 20
+RESULT_MAX: Final = 8 << 20
+"""bytes of JSON that are kept of the lists of a result: in memory they take some four times as much"""
+KEPT_MAX: Final = 32 << 20
 """the same of all results: the oldest go first"""
 _NICE: Final = 10
 _ENDS_IN: Final = 5.0
@@ -211,6 +212,10 @@ class Check:
         except OSError as error:
             raise InputError(f"no temporary folder for a check: {reason(error)}") from None
         self._out = os.path.join(self.folder, "result.json")
+        if order.kind == VERIFY:
+            # With its progress as JSON the command does not say so.
+            with contextlib.suppress(InputError):
+                self.lines += filter(None, [compiling.line(compiling.SCAN)])
         words = [sys.executable, "-m", "rocketmq_reindex", order.name, *order.words(), "--json"]
         words += [] if order.kind == PREFLIGHT else ["--progress", "json"]
         environment = {name: value for name, value in own_environment().items() if name not in _NOT_HANDED_ON}

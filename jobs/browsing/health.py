@@ -7,10 +7,8 @@ from typing import Final
 
 from rocketmq_reindex.jobs.browsing import checks, opened
 from rocketmq_reindex.jobs.browsing.asked import Asked, Facts, NotFound, OpenedStores, Page, Shown, url
-from rocketmq_reindex.jobs.preflighting import run as preflighting
 from rocketmq_reindex.jobs.reporting import model
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
-from rocketmq_reindex.jobs.verifying.summary import VerifyResult
 from rocketmq_reindex.storage_format import versions
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.showing import escape
@@ -107,6 +105,10 @@ class Health:
         }  # fmt: skip
         if result is None:
             return told
+        # The pages open without what the commands need.
+        from rocketmq_reindex.jobs.preflighting import run as preflighting
+        from rocketmq_reindex.jobs.verifying.summary import VerifyResult
+
         # What a command says of an error of its own stands in its result.
         told["error"] = result.get("error")
         if kind == checks.PREFLIGHT:

@@ -21,7 +21,6 @@ from rocketmq_reindex.jobs.publishing.layout import MANIFEST
 from rocketmq_reindex.jobs.reporting import make, model
 from rocketmq_reindex.jobs.store import contents
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
-from rocketmq_reindex.jobs.verifying.mend import NO_BUILD
 from rocketmq_reindex.storage_format import layouts, topics
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.file import ITEM
@@ -172,6 +171,9 @@ def told(found: model.Model, stores: Sequence[TracedStore]) -> Facts:
 def _finding(raw: dict[str, Any], stores: Sequence[TracedStore]) -> Facts:
     kind = str(raw["kind"])
     examples = [(str(each["where"]), int(each["at"]), str(each["text"])) for each in raw["examples"][:_EXAMPLES_MAX]]
+    # The pages open without what verify needs.
+    from rocketmq_reindex.jobs.verifying.mend import NO_BUILD
+
     mend = str(raw["mend"])
     return {
         "kind": kind, "part": str(raw["part"]), "text": str(raw["text"]), "count": int(raw["count"]), "mend": mend,
@@ -202,8 +204,10 @@ class OpenedFile(NamedTuple):
 def _open(given: FindingsFile, stores: OpenedStores) -> OpenedFile:
     """Return what a file of findings says. Raises InputError for a file that has none, and for one of no store here."""
     path, shown = given.path, escape(given.path)
-    folder = files.entry_of(path).kind == files.FOLDER
-    if folder and files.entry_of(files.join(path, MANIFEST)).kind != files.FILE and (listings := _listings(path)):
+    kind = files.entry_of(path).kind
+    if kind == files.OTHER:
+        raise InputError(f"{shown}: is neither a file nor a folder")
+    if kind == files.FOLDER and files.entry_of(files.join(path, MANIFEST)).kind != files.FILE and (listings := _listings(path)):
         store = _store_of(given, "", stores)
         return OpenedFile(path, "quarantine", store, _quarantine(listings, store), shell(["ls", redacted(path)]))
     found, place = make.read_model(path, most=FINDINGS_MAX)

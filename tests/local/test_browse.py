@@ -28,8 +28,8 @@ PATIENCE = 60
 @contextlib.contextmanager
 def running(*words: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Give the process, and the address that it has printed."""
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([*COMMAND, *words], text=True, env=os.environ | environment, **streams) as process:
+    command, pipe, variables = [*COMMAND, *words], subprocess.PIPE, os.environ | environment
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=variables) as process:
         try:
             assert process.stdout is not None
             line = process.stdout.readline()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from html import unescape
@@ -171,6 +172,9 @@ def test_files_and_folders_that_are_none(damaged: Path, tmp_path: Path, monkeypa
         Pages(damaged, findings=[kept])
     with pytest.raises(rr.InputError, match=r"reindex\.json: is not there"):
         Pages(damaged, findings=[damaged])
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(rr.InputError, match="pipe: is neither a file nor a folder"):
+        Pages(damaged, findings=[tmp_path / "pipe"])
     path = write(tmp_path, {"command": "verify", "x": "x" * 5000})
     monkeypatch.setattr(opened, "FINDINGS_MAX", 1000)
     with pytest.raises(rr.InputError, match="has 5,"):

@@ -211,6 +211,23 @@ def test_one_check_at_a_time_and_its_stop(golden_store: Stores, temporary: Path,
     assert list(temporary.iterdir()) == []
 
 
+def test_a_stop_amid_the_work(golden_store: Stores, temporary: Path) -> None:
+    """The check ends itself, with all of its processes. It may have ended before."""
+    with opened(f"a={golden_store('basic-5.3').path}") as pages:
+        held = pages.application.state.checks
+        post(pages, "check", kind="verify", store="a")
+        started = held.running
+        while held.running is started and not started.stages:
+            started._reader.join(0.05)
+        answer = pages.client.post("/stop", data={"check": started.id, "store": "a"}, follow_redirects=False)
+        assert answer.status_code in (303, 404)
+        assert held.wait(PATIENCE)
+        assert not is_there(started.pid)
+        told = pages.json("health", store="a")["results"]["verify"]
+        assert (told["result"] is None) == started.stopping
+    assert list(temporary.iterdir()) == []
+
+
 def test_a_page_that_loads_itself_again(golden_store: Stores) -> None:
     with opened(f"a={golden_store('basic-5.3').path}") as pages:
         assert "refresh" not in pages.client.get("/health?store=a").headers
