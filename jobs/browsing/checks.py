@@ -275,8 +275,9 @@ class Check:
 
     def wait(self) -> Ended:
         """Wait for its end, end what it has left behind, remove its folder, and return what it found."""
-        os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        self._kill()
+        with contextlib.suppress(ChildProcessError):  # a program around this one may reap what it has not started
+            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            self._kill()
         with self._lock:
             self._reaped = True
             status = self._process.wait()
