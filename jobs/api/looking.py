@@ -148,6 +148,8 @@ def browse(
     stores: api_keywords.Paths,
     *,
     port: api_keywords.Size | None = None,
+    export_site: api_keywords.PathLike | None = None,
+    redact: bool = False,
     commitlog: api_keywords.Paths | None = None,
     findings: api_keywords.Paths | None = None,
     delay_levels: str | None = None,
@@ -155,14 +157,16 @@ def browse(
     """Show stores in a browser, on 127.0.0.1 alone, as ``rmq-reindex browse`` does. Nothing is printed, and nothing waits.
 
     The pages are served by threads of this process, until ``stop`` of the result, at the end of a ``with`` block, or until the
-    process ends. The stores are only read.
+    process ends. The stores are only read. With ``export_site`` the pages are written into that folder instead.
 
     Returns:
-        Where the pages are: ``url`` has the token that lets a browser in.
+        Where the pages are: ``url`` has the token that lets a browser in, ``site`` is the folder of written pages. With
+        ``exit_status`` 3 some pages could not be made: ``warnings`` say which.
 
     Raises:
         UsageError: A keyword has a value that is not possible (exit status 2).
-        InputError: A store is none, the port is taken, or the extra ``browse`` is not installed (exit status 1).
+        InputError: A store is none, the port is taken, the folder is not empty, or the extra ``browse`` is not installed
+            (exit status 1).
 
     Example:
         >>> import rocketmq_reindex as rr

@@ -5,6 +5,7 @@ Nothing slow is imported here: a command imports what it needs once its settings
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -285,7 +286,7 @@ def run_consumers(settings_of: Callable[[], ConsumersQuestion], *, quiet: bool =
 
 
 def run_browse(settings_of: Callable[[], BrowseSettings], interrupts: Interrupts | None = None) -> Ended[BrowseResult]:
-    """Serve the pages of stores. Return how that ended. ``settings_of`` may raise UsageError.
+    """Serve the pages of stores, or write them. Return how that ended. ``settings_of`` may raise UsageError.
 
     With ``interrupts`` the address is printed, and the pages are there until a signal comes. Without, they are served in
     threads of this process until the result's ``stop`` is called.
@@ -297,8 +298,14 @@ def run_browse(settings_of: Callable[[], BrowseSettings], interrupts: Interrupts
     def work() -> list[str]:
         settings = settings_of()
         # A usage error does not wait for the web.
-        from rocketmq_reindex.jobs.browsing.server import serve
+        from rocketmq_reindex.jobs.browsing.server import check_installed, serve
 
+        if settings.export_site is not None:
+            check_installed("starlette", "jinja2")
+            from rocketmq_reindex.jobs.browsing.site import export_site
+
+            with interrupts or contextlib.nullcontext(), failures_as_errors("STORE"):
+                return export_site(settings, result)
         with failures_as_errors("STORE"):
             served = serve(settings)
         take_over(result, served, [store.name for store in settings.stores])
@@ -313,4 +320,4 @@ def run_browse(settings_of: Callable[[], BrowseSettings], interrupts: Interrupts
             result.stop()
         return []
 
-    return _run_here(result, work, interrupts, "STORE")
+    return _run_here(result, work, interrupts, "STORE or DIR", lambda: UNPUBLISHED if result.url == "" else "")

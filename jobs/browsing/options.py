@@ -8,10 +8,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table, options
-from rocketmq_reindex.jobs.command.results import Result
+from rocketmq_reindex.jobs.command.results import WarnedResult
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore, store_named
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.showing import counted, escape, listed
 
 PORT_MAX: Final = 65535
 
@@ -32,6 +32,9 @@ class BrowseSettings(NamedTuple):
     delays: tuple[int, ...] = ()
     """milliseconds of each delay level, from 1 on"""
     findings: tuple[FindingsFile, ...] = ()
+    export_site: str | None = None
+    """the folder into which the pages are written, instead of being served"""
+    redact: bool = False
 
 
 def browse_settings(given: Mapping[str, Any]) -> BrowseSettings:
@@ -50,6 +53,10 @@ def browse_settings(given: Mapping[str, Any]) -> BrowseSettings:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise refuse(f"two stores have the name {escape(twice)}: give each its own, as a={escape(stores[0].path)}")
     values["findings"] = tuple(_findings(text, names) for text in values.pop("findings", ()))
+    if values.get("redact") and "export_site" not in values:
+        raise refuse("--redact goes with --export-site")
+    if "port" in values and "export_site" in values:
+        raise refuse("take one of --port and --export-site")
     settings = BrowseSettings(tuple(replace(store, path=files.absolute(store.path)) for store in stores), **values)
     if not 0 <= settings.port <= PORT_MAX:
         raise refuse(f"--port {settings.port} is none: take 0 to {PORT_MAX}")
@@ -87,8 +94,8 @@ class Serving(Protocol):
 
 
 @dataclass(repr=False)
-class BrowseResult(Result):
-    """Pages of stores, served by threads of this process until ``stop``, or until the process ends."""
+class BrowseResult(WarnedResult):
+    """Pages of stores, served by threads of this process until ``stop``, or until the process ends; or written as files."""
 
     exit: int = 0
     error: str | None = None
@@ -97,9 +104,24 @@ class BrowseResult(Result):
     port: int = 0
     stores: list[str] = field(default_factory=list)
     """names of the stores"""
+    site: str = ""
+    """the folder of the pages, where they were written as files; "" where they are served"""
+    pages: int = 0
+    """pages that were written, each as HTML and as JSON"""
+    redacted: bool = False
+    """whether values of the stores' users were replaced in what was written"""
+    warnings: list[str] = field(default_factory=list)
+    """pages that could not be made, and why: ``exit_status`` is 3 then"""
 
     def lines(self) -> list[str]:
         """Return what the command prints once the pages are there."""
+        if self.site:
+            redacted = ", with pseudonyms for bodies, keys, ids, hosts and paths" if self.redacted else ""
+            what = f"{counted(self.pages, 'page')} of {listed([*map(escape, self.stores)])}"
+            return [
+                f"wrote    {what} to {escape(self.site)}{redacted}",
+                f"next     open {escape(self.site)}/index.html; it says what is left out",
+            ]
         return [
             f"browse   {self.url}",
             f"         on this host alone, until ctrl-C; from another: ssh -L {self.port}:127.0.0.1:{self.port} THIS-HOST",
@@ -118,7 +140,7 @@ class BrowseResult(Result):
         self.stop()
 
     def _facts(self) -> dict[str, str]:
-        return {"pages": self.url, "stores": ", ".join(map(escape, self.stores))}
+        return {"pages": escape(self.site) or self.url, "stores": ", ".join(map(escape, self.stores))}
 
 
 def take_over(result: BrowseResult, serving: Serving, stores: list[str]) -> None:

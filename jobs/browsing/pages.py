@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import jinja2
@@ -68,6 +68,8 @@ class Pages:
         environment.globals.update(url=url, size=drawing.bytes_text, preview=lambda row: preview(row, 60))
         environment.globals.update(opened=bool(settings.findings))
         self._templates = {name: environment.get_template(name) for name in _TEMPLATES}
+        self.shown = dict[str, Shown]()
+        """pages by their addresses, without query: those of ``routes``"""
 
     def routes(self) -> list[Route]:
         """Return the addresses. Each takes GET and HEAD."""
@@ -90,6 +92,7 @@ class Pages:
 
     def _shown(self, shown: Shown) -> Callable[[Request], Response]:
         """Return what answers requests for a page. It is called in threads."""
+        self.shown[shown.path] = shown
 
         def answer(request: Request) -> Response:
             query = request.scope["query_string"]
@@ -117,11 +120,18 @@ class Pages:
         return _json({"page": place}, 202) if as_json else RedirectResponse(place, 303)
 
     def _html(self, template: str, page: Page, as_json: str, store: str) -> Response:
-        place = escape(self.stores.by_name[store].path) if store in self.stores.by_name else "stores on this host, read only"
-        values = {**page.facts, **page.more}
-        frame = {"title": page.title, "sub": f"{place} - rmq-reindex {__version__}", "json": as_json, "store": store}
-        text = self._templates[template].render(values | frame)
+        text = self.text(template, self.values(page, as_json, store))
         return Response(text, page.status, dict(page.headers), media_type="text/html")
+
+    def values(self, page: Page, as_json: str, store: str) -> dict[str, Any]:
+        """Return what the template of a page is filled with. ``as_json`` is the address of the same facts as JSON."""
+        place = escape(self.stores.by_name[store].path) if store in self.stores.by_name else "stores on this host, read only"
+        frame = {"title": page.title, "sub": f"{place} - rmq-reindex {__version__}", "json": as_json, "store": store}
+        return {**page.facts, **page.more, **frame}
+
+    def text(self, template: str, values: Mapping[str, Any]) -> str:
+        """Return the HTML of a template with these values."""
+        return self._templates[template].render(values)
 
     def _busy(self, request: Request) -> Response:
         error = limits.BusyError("too many requests for such a page are waiting: ask again in some seconds")

@@ -32,7 +32,7 @@ class Served:
     def __init__(self, settings: BrowseSettings, listening: socket.socket) -> None:
         import uvicorn
 
-        from rocketmq_reindex.jobs.browsing import limits
+        from rocketmq_reindex.jobs.browsing import connections
         from rocketmq_reindex.jobs.browsing.guard import Guard
         from rocketmq_reindex.jobs.browsing.pages import application
 
@@ -42,9 +42,9 @@ class Served:
         self.url = f"http://{HOST}:{self.port}/?token={token}"
         config = uvicorn.Config(
             Guard(pages, token, self.port), log_config=None, log_level="error", access_log=False, ws="none",
-            http=limits.BoundedConnection, loop="asyncio", lifespan="off", proxy_headers=False, server_header=False,
-            limit_concurrency=limits.CONNECTIONS_MAX + 1, h11_max_incomplete_event_size=limits.HEAD_MAX,
-            timeout_keep_alive=limits.IDLE_FOR, timeout_graceful_shutdown=1,
+            http=connections.BoundedConnection, loop="asyncio", lifespan="off", proxy_headers=False, server_header=False,
+            limit_concurrency=connections.CONNECTIONS_MAX + 1, h11_max_incomplete_event_size=connections.HEAD_MAX,
+            timeout_keep_alive=connections.IDLE_FOR, timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._server, self._listening = uvicorn.Server(config), listening
         self._thread = threading.Thread(target=self._run, name="browse", daemon=True)
@@ -77,11 +77,7 @@ def serve(settings: BrowseSettings) -> Served:
 
     Raises InputError where a store is none, where the port is taken, and where the extra is not installed.
     """
-    try:
-        for package in ("starlette", "jinja2", "uvicorn"):
-            importlib.import_module(package)
-    except ImportError as error:
-        raise InputError(f"{_MISSING}, and {error.name} is not here: {_INSTALL}") from None
+    check_installed("starlette", "jinja2", "uvicorn")
     for store in settings.stores:
         with failures_as_errors("STORE"), Search(store.path, store.roots, Notes.silent()):
             pass
@@ -93,6 +89,15 @@ def serve(settings: BrowseSettings) -> Served:
         raise
     served.start()
     return served
+
+
+def check_installed(*packages: str) -> None:
+    """Raise InputError where one of these packages cannot be imported."""
+    try:
+        for package in packages:
+            importlib.import_module(package)
+    except ImportError as error:
+        raise InputError(f"{_MISSING}, and {error.name} is not here: {_INSTALL}") from None
 
 
 def _listen(port: int) -> socket.socket:

@@ -249,6 +249,11 @@ OPTIONS: Final = _of(
         "Delta or Iceberg table, or a store that a broker starts on",
         default="jsonl", choices=get_args(o.ExportFormat)),
     overwrite=Option("replace what an earlier build wrote to DIR"),
+    export_site=Option("write the pages as files into a new folder, instead of showing them", "DIR",
+        o.on_disk("--export-site", "folder"),
+        text="new folder into which the pages are written as files: nothing is served then"),
+    redact=Option("with --export-site: put pseudonyms in the place of bodies, keys, ids, hosts, addresses, paths and values of "
+        "properties"),
     keep=Option("of the copies PART.previous that fetches made keep the newest N of each part", "N", int, 1),
     link=Option("let unchanged segments share their bytes with the old ones: reflink where the file system can, hard links for "
         "those before the log's end, or none: copy", default="reflink", choices=get_args(o.Link)),
@@ -337,7 +342,7 @@ COMMANDS: Final = {
     "repair": f"store out to_plain replica extend majority link tombstones include_broken explain {_BESIDES} {_RUN} {_WATCH}",
     "fetch": "build to topics threads keep commitlog partial allow_empty other_log dry_run json",
     "report": "source out store summary",
-    "browse": "stores port commitlog findings delay_levels",
+    "browse": "stores port export_site redact commitlog findings delay_levels",
 }
 """the options of each command, in the order of ``--help``"""
 TIMERS: Final = {

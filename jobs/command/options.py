@@ -26,7 +26,7 @@ STATUSES: Final = {
     0: "done",
     1: "the run did not come to its end; after build and repair nothing is published; of replay: a message was not sent",
     2: "wrong usage",
-    3: "done, but records are lost: damaged, or in no queue",
+    3: "done, but records are lost: damaged, or in no queue; of browse: a page could not be written",
     4: "found: differences, or what the start of a broker would lose or hide; of trace: no store has the message; of "
     "consumers: no group, or one that misses messages",
     5: "the log or a queue is refused, because the options say so",
@@ -130,8 +130,9 @@ ABOUT: Final = {
         (
             "rmq-reindex browse /data/store",
             "rmq-reindex browse a=/data/broker-a b=/data/broker-b --port 9000",
+            "rmq-reindex browse /data/store --export-site site --redact",
         ),
-        (1, 2),
+        (0, 1, 2, 3),
     ),
 }
 

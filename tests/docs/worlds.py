@@ -117,6 +117,7 @@ WORLDS: Final = {
     "tutorial": World(nothing, moved=("/tmp/tutorial",), here=ROOT),
     "faq": World(whole),
     "how-to/before-start": World(bare),
+    "how-to/browse": World(whole),
     "how-to/consumer-offsets": World(told),
     "how-to/damaged-log": World(damaged),
     "how-to/every-hour": World(whole),

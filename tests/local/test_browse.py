@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.error import HTTPError
@@ -127,3 +128,41 @@ def test_its_end_ends_a_check(number: signal.Signals, golden_store: Stores, tmp_
     with pytest.raises(ProcessLookupError):
         os.killpg(check, 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_site(
+    golden_store: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages as files: what is printed, and that no server is needed, nor what serves."""
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    store, site = str(golden_store("dledger-5.3").path), str(tmp_path / "site")
+    assert main(["browse", store, "--export-site", site]) == 0
+    pages = len(list(Path(site).glob("*.html")))
+    told = f"wrote    {pages} pages of dledger-5.3 to {site}\nnext     open {site}/index.html; it says what is left out\n"
+    assert capsys.readouterr() == (told, "")
+    assert main(["browse", store, "--export-site", site]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {site}: holds ")
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    assert main(["browse", store, "--export-site", f"{site}-2"]) == 1
+    assert "jinja2 is not here: pip install 'rocketmq-reindex[browse]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
+def test_a_site_that_is_ended_halfway(number: signal.Signals, status: int, golden_store: Stores, tmp_path: Path) -> None:
+    """Nothing is at DIR then, and the next run clears what is left."""
+    site = tmp_path / "site"
+    words = [*COMMAND, str(golden_store("transactions-delay").path), "--export-site", str(site)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + PATIENCE
+        # The lock is taken before the first file is written.
+        while not list(tmp_path.glob(".site.rmq-reindex-*/tree/*.html")):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until
+            time.sleep(0.002)
+        process.send_signal(number)
+        out, error = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (status, "")
+    assert error == ("" if number == signal.SIGKILL else "error: interrupted: nothing was published\n")
+    assert not site.exists()
+    rr.browse(golden_store("dledger-5.3").path, export_site=site)
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]

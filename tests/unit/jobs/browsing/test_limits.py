@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.browsing import facts, limits
+from rocketmq_reindex.jobs.browsing import connections, facts, limits
 from rocketmq_reindex.jobs.browsing.options import browse_settings
 from rocketmq_reindex.jobs.browsing.server import Served, serve
 
@@ -143,14 +143,14 @@ def test_connections_that_ask_nothing_give_way(server: Server) -> None:
     """The owner's connection stays, and new ones get in, however many others there are."""
     owner = server.asked("/")
     assert status(one_answer(owner)) == 200
-    silent = [server.connect() for _ in range(limits.CONNECTIONS_MAX)]
+    silent = [server.connect() for _ in range(connections.CONNECTIONS_MAX)]
     for connection in silent[::2]:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n")
     assert until_end(silent[0]) == b""
     assert server.status("/topics?store=s") == 200
     owner.sendall(server.request("/"))
     assert status(one_answer(owner)) == 200
-    more = [server.connect() for _ in range(3 * limits.CONNECTIONS_MAX)]
+    more = [server.connect() for _ in range(3 * connections.CONNECTIONS_MAX)]
     assert until_end(silent[-1]) == b""
     assert server.status("/") == 200
     assert until_end(more[0]) == b""
@@ -162,7 +162,7 @@ def test_a_head_has_its_time(server: Server, monkeypatch: pytest.MonkeyPatch) ->
     """So has that of a later request; bytes one by one do not lengthen it."""
     kept = server.asked("/")
     assert status(one_answer(kept)) == 200
-    monkeypatch.setattr(limits, "HEAD_IN", 0.05)
+    monkeypatch.setattr(connections, "HEAD_IN", 0.05)
     kept.sendall(b"GET / HT")
     assert until_end(kept) == b""
     assert until_end(server.connect()) == b""
@@ -175,7 +175,7 @@ def test_a_head_has_its_time(server: Server, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_answer_may_take_longer_than_a_head(server: Server, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "HEAD_IN", 0.05)
+    monkeypatch.setattr(connections, "HEAD_IN", 0.05)
     asked = server.asked("/topics?store=s", "Connection: close")
     assert held.entered.acquire(timeout=PATIENCE)
     # This one begins later, and is closed.
@@ -185,7 +185,7 @@ def test_an_answer_may_take_longer_than_a_head(server: Server, held: Held, monke
 
 
 def test_a_connection_without_a_further_request_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "IDLE_FOR", 0)
+    monkeypatch.setattr(connections, "IDLE_FOR", 0)
     server = Server(tmp_path / "store")
     try:
         assert status(until_end(server.asked("/"))) == 200
