@@ -40,6 +40,7 @@ without-maven: dist
 	@scripts/s3-servers
 	@scripts/frames
 	@scripts/browser >/dev/null
+	@scripts/axe >/dev/null
 	@scripts/docs
 	@scripts/airflow
 
@@ -168,4 +169,4 @@ clean: ## remove caches and what Spark leaves; keeps .venv and jars/
 	find rocketmq_reindex storage_format files udfs jobs tests scripts -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove what set-up made, too, and the logs of bench and fuzz
-	rm -rf .mutants .venv .venv-tools .venv-airflow .venv-airflow-2 .venv-docs .venv-servers .venv-frames .venv-lowest .venv-newest .venv-delta .venv-spark-* .docs jars .java-home .maven .fuzz .bench
+	rm -rf .mutants .venv .venv-tools .venv-airflow .venv-airflow-2 .venv-docs .venv-servers .venv-frames .venv-axe .venv-lowest .venv-newest .venv-delta .venv-spark-* .docs jars .java-home .maven .fuzz .bench

@@ -147,12 +147,12 @@ each.links|map(attribute="store")|unique|list|length > 1 %} in {{ link.store }}{
 {% if found.facts %}<dl class="facts">{% for fact in found.facts %}<div><dt>{{ fact.name }}</dt><dd>{{ fact.value }}</dd></div>
 {% endfor %}</dl>{% endif %}
 {% for each in found.findings %}<section><h2>{{ each.kind }}: {{ "{:,}".format(each.count) }}</h2><p>{{ each.text }}</p>
-<div class="scroll"><table><thead><tr><th scope="col">place</th><th scope="col">what stands there</th>
+<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">place</th><th scope="col">what stands there</th>
 <th scope="col">look</th></tr></thead><tbody>{% for example in each.examples %}<tr><td><code>{{ example.where }}</code></td>
 <td>{{ example.text }}</td><td>{{ links(example) }}</td></tr>{% endfor %}</tbody></table></div>
 {% if each.count > each.examples|length %}<p class="note">the first places; all are counted</p>{% endif %}
 {% if each.advice %}<p class="note">{{ each.advice }}</p>{% endif %}</section>{% endfor %}
-{% if damage.rows %}<section><h2>Damage of the log</h2><div class="scroll"><table><thead><tr><th scope="col">offset</th>
+{% if damage.rows %}<section><h2>Damage of the log</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">offset</th>
 <th scope="col">bytes</th><th scope="col">what is wrong</th><th scope="col">look</th></tr></thead><tbody>
 {% for each in damage.rows %}<tr>{{ ui.offset(each.offset) }}{{ ui.num(each.length) }}<td>{{ each.reason }}</td>
 <td>{{ links(each) }}</td></tr>{% endfor %}</tbody></table></div>
@@ -174,7 +174,7 @@ _HEALTH: Final = """{% extends "base" %}{% block content %}{% import "found" as 
 {%- if running.against %} (with {{ running.against }}){% endif %}{% if running.version %} ({{ running.version }}){% endif %}
 </h2>
 <p>since {{ "{:,.0f}".format(running.seconds) }} s{% if running.stopping %}: it is being stopped{% endif %}. It only reads.</p>
-{% if running.stages %}<div class="scroll"><table><thead><tr><th scope="col">stage</th><th scope="col">state</th>
+{% if running.stages %}<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">stage</th><th scope="col">state</th>
 <th scope="col">done</th><th scope="col">of</th><th scope="col">what</th><th scope="col">seconds</th>
 <th scope="col">seconds left</th></tr></thead><tbody>{% for each in running.stages %}<tr><td>{{ each.stage }}</td>
 <td>{{ each.state }}</td>{{ ui.num(each.done) }}{{ ui.num(each.total) }}<td>{{ each.things }}{% if each.total_bytes %},
@@ -221,7 +221,7 @@ _FINDINGS: Final = """{% extends "base" %}{% block content %}{% import "found" a
   before is not none and url("findings", file=file, **{"from": before}),
   behind is not none and url("findings", file=file, **{"from": behind}))) }}{{ ui.same(command) }}
 {% elif files %}
-<section><h2>Files that were named at the start</h2><div class="scroll"><table><thead><tr><th scope="col">file</th>
+<section><h2>Files that were named at the start</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">file</th>
 <th scope="col">of a</th><th scope="col">store</th><th scope="col">what it says</th></tr></thead><tbody>{% for each in files %}
 <tr>
 <td><a href="{{ url("findings", file=each.file) }}">{{ each.path }}</a></td><td>{{ each.kind }}</td><td>{{ each.store }}</td>
@@ -232,7 +232,7 @@ verify, a build or a repair here.</p></section>{% endif %}{% endblock %}"""
 
 _ITEMS: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
 <section><h2>{{ "{:,}".format(count) }} of {{ "{:,}".format(room) }} items, {{ "{:,}".format(slots) }} slots</h2>
-<div class="scroll"><table><thead><tr><th scope="col">item</th><th scope="col">stored</th><th scope="col">in the log</th>
+<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">item</th><th scope="col">stored</th><th scope="col">in the log</th>
 <th scope="col">hash</th><th scope="col">before it in its slot</th><th scope="col">stands for</th></tr></thead><tbody>
 {% for each in items %}<tr>{{ ui.offset(each.item) }}{{ ui.when(each.time) }}<td class="num">{% if each.physicalOffset >= 0 %}<a
 href="{{ url("message", store=store, physical=each.physicalOffset) }}">{{ each.physicalOffset }}</a>{% else %}

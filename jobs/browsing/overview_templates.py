@@ -14,7 +14,7 @@ _LOG: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings)
 <p class="note">Records of a segment are counted where it is short. Else their number is estimated from a few places
 in it: about. {% if not damageKnown %}Damage is known only where a record that was passed is wrong: the rest was not looked
 at, and <code>rmq-reindex verify</code> looks at all.{% endif %}</p></section>
-{% if segments %}<section><h2>Segments</h2><div class="scroll"><table><thead><tr><th scope="col">file</th>
+{% if segments %}<section><h2>Segments</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">file</th>
 <th scope="col">bytes</th><th scope="col">filled</th><th scope="col">first record</th><th scope="col">stored</th>
 <th scope="col">last record</th><th scope="col">stored</th><th scope="col">records</th><th scope="col">damage</th></tr></thead>
 <tbody>{% for each in segments %}{% if each.gapBefore > 0 %}<tr class="row-wrong"><td colspan="9"><span class="what">gap</span>:
@@ -46,14 +46,14 @@ _DISK: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings
 <div><dt>bytes</dt><dd>{{ size(bytes) }}</dd></div><div><dt>on disk</dt><dd>{{ size(allocated) }}</dd></div></dl>
 <section><h2>By part</h2>{% if parts %}<figure>{{ parts_drawn }}<figcaption>A file with holes takes less on disk than its size.
 </figcaption></figure>
-<div class="scroll"><table><thead><tr><th scope="col">part</th><th scope="col">files</th><th scope="col">bytes</th>
+<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">part</th><th scope="col">files</th><th scope="col">bytes</th>
 <th scope="col">on disk</th></tr></thead><tbody>{% for each in parts %}<tr><th scope="row">{{ each.part }}</th>
 {{ ui.num(each.files) }}{{ ui.num(each.bytes) }}{{ ui.num(each.allocated) }}</tr>{% endfor %}</tbody></table></div>
 {% else %}<p>There is no file.</p>{% endif %}</section>
 <section><h2>By topic</h2>{% if log_drawn %}<figure>{{ log_drawn }}<figcaption>bytes of records in the log{% if sampleIsWhole %}
 {% else %}, estimated from a sample of {{ "{:,}".format(sampled) }} records{% endif %}</figcaption></figure>{% endif %}
 {% if queues_drawn %}<figure>{{ queues_drawn }}<figcaption>bytes of ConsumeQueue files</figcaption></figure>{% endif %}
-{% if topics %}<div class="scroll"><table><thead><tr><th scope="col">topic</th><th scope="col">in the log</th>
+{% if topics %}<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">topic</th><th scope="col">in the log</th>
 <th scope="col">ConsumeQueue files</th></tr></thead><tbody>{% for each in topics %}<tr><td>{{ each.topic }}</td>
 <td class="num">{{ "not in the sample" if each.logBytes is none else ("" if sampleIsWhole else "about ")
  ~ "{:,}".format(each.logBytes) }}</td>{{ ui.num(each.queueBytes) }}</tr>{% endfor %}</tbody></table></div>
@@ -76,7 +76,7 @@ _RATES: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warning
 are spread evenly. {% if queuesLookedInto < queues %}{{ "{:,}".format(queuesLookedInto) }} of {{ "{:,}".format(queues) }} queues
 were looked into. {% endif %}Positions without a unit count as well.{% else %}No queue has a unit. From a sample of
 {{ "{:,}".format(sampled) }} records of the log.{% endif %}</p>
-<details><summary>as a table</summary><div class="scroll"><table><thead><tr><th scope="col">column</th>
+<details><summary>as a table</summary><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">column</th>
 <th scope="col">messages</th></tr></thead><tbody>{% for each in total %}<tr><td class="num">{{ loop.index }}</td>
 {{ ui.num(each) }}</tr>{% endfor %}</tbody></table></div></details></section>
 {% if not topic %}<section><h2>By topic</h2><div class="plots">{% for each in plots %}<figure>{{ each.drawn }}
@@ -99,7 +99,7 @@ href="{{ url("consumers", store=each.store, group=many.group) }}">{{ many.group 
 {{ "{:,}".format(each.tooMany|length) }}</p>{% endif %}{% endif %}
 <pre><code>{{ each.command }}</code></pre>{% if each.lookedAt %}{{ looked(each.lookedAt) }}{% endif %}</section>{% endfor %}
 {% if groups %}<section><h2>{{ "{:,}".format(count) }} queue{{ "" if count == 1 else "s" }} of groups</h2>
-<div class="scroll"><table><thead><tr><th scope="col">store</th><th scope="col">group</th><th scope="col">topic</th>
+<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">store</th><th scope="col">group</th><th scope="col">topic</th>
 <th scope="col">queue</th><th scope="col">offset</th><th scope="col">end</th><th scope="col">lag</th>
 <th scope="col">next message stored</th><th scope="col">state</th></tr></thead><tbody>
 {% for each in groups %}<tr{% if each.state not in ("in the queue", "no offset") %} class="row-wrong"{% endif %}>

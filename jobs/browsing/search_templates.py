@@ -6,7 +6,7 @@ _PARTS: Final = """
 {% macro stores_field(names, store, all) %}<label>Store<select name="store">{% if all %}<option value="">all</option>{% endif %}
 {% for each in names %}<option value="{{ each }}"{% if each == store %} selected{% endif %}>{{ each }}</option>{% endfor %}
 </select></label>{% endmacro %}
-{% macro hits(rows, of) %}<div class="scroll"><table><thead><tr><th scope="col">store</th><th scope="col">in the log</th>
+{% macro hits(rows, of) %}<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">store</th><th scope="col">in the log</th>
 <th scope="col">topic</th><th scope="col">queue</th><th scope="col">offset</th><th scope="col">stored</th><th scope="col">tags
 </th><th scope="col">keys</th><th scope="col">body</th></tr></thead><tbody>{% for each in rows %}
 {% set held = each.store or of %}<tr><td>{{ held }}</td>
@@ -123,7 +123,7 @@ href="{{ url("queue", store=store, topic=each.topic, queue=0, **{"from": each.qu
 {% if not index.present %}<li>The store has no IndexFiles.</li>{% elif not index["items"] %}<li>No item of
 {{ "{:,}".format(index.files) }} IndexFiles{{ "" if index.whole else ", as far as they were looked at," }} leads here.</li>
 {% endif %}</ul>
-{% if index["items"] %}<div class="scroll"><table><thead><tr><th scope="col">by</th><th scope="col">text</th>
+{% if index["items"] %}<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">by</th><th scope="col">text</th>
 <th scope="col">IndexFile</th><th scope="col">slot</th><th scope="col">item</th></tr></thead><tbody>
 {% for each in index["items"] %}<tr><td>{{ each.name }}</td><td>{% if each.name == "tag" %}<a
 href="{{ url("search", store=store, topic=message.topic, tag=each.key) }}">{{ each.key }}</a>{% else %}<a
@@ -139,13 +139,13 @@ offset {{ each.physical }} of the log, where no record of this store stands{% en
 {% if not each.there %}{{ place }}, which the store does not have{% elif each.offset is none %}<a
 href="{{ url("queue", store=store, topic=each.topic, queue=each.queue) }}">{{ place }}</a>{% else %}<a
 href="{{ at_offset(each, each.offset) }}">{{ place }}</a>{% endif %}{% endif %}</li>{% endfor %}</ul></section>{% endif %}
-<section><h2>Fields</h2><div class="scroll"><table class="pairs"><tbody>{% for name, value in fields %}<tr><th
+<section><h2>Fields</h2><div class="scroll" tabindex="0"><table class="pairs"><tbody>{% for name, value in fields %}<tr><th
 scope="row">{{ name }}</th>
 <td>{{ value }}</td></tr>{% endfor %}</tbody></table></div></section>
-<section><h2>Properties</h2><div class="scroll"><table class="pairs"><tbody>{% for name, value in message.properties.items() %}
+<section><h2>Properties</h2><div class="scroll" tabindex="0"><table class="pairs"><tbody>{% for name, value in message.properties.items() %}
 <tr>
 <th scope="row">{{ name }}</th><td>{{ value }}</td></tr>{% endfor %}</tbody></table></div></section>
-{% if meant %}<section><h2>What it means, field by field</h2><div class="scroll"><table class="pairs"><tbody>
+{% if meant %}<section><h2>What it means, field by field</h2><div class="scroll" tabindex="0"><table class="pairs"><tbody>
 {% for name, value in meant %}<tr><th scope="row">{{ name }}</th><td>{{ value }}</td></tr>{% endfor %}</tbody></table></div>
 </section>
 {% endif %}<section><h2>Body</h2><p class="note">{{ body_note }}
@@ -165,7 +165,7 @@ _TRACE: Final = """{% extends "base" %}{% block content %}
 <p>No store has a record of this message, as far as the IndexFiles say.</p></section>{% endif %}
 {% for each in messages %}<section><h2>{{ each.message }} of {{ each.topic }}</h2>
 {% if each["keys"] %}<p class="note">keys {{ each["keys"]|join(" ") }}</p>{% endif %}
-<div class="scroll"><table><thead><tr><th scope="col">time</th><th scope="col">store</th><th scope="col">what</th>
+<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">time</th><th scope="col">store</th><th scope="col">what</th>
 <th scope="col">text</th><th scope="col">evidence</th><th scope="col">certainty</th></tr></thead><tbody>
 {% for event in each.events %}<tr>{{ ui.when(event.time) }}<td>{{ event.store }}</td><td>{{ event.what }}</td>
 <td>{{ event.text }}</td><td>{% if event.physicalOffset is none %}{{ event.evidence }}{% else %}<a

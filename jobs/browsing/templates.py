@@ -7,10 +7,12 @@ what HTML takes for itself (autoescape). What a template calls by ``ui`` is a ma
 from typing import Final
 
 STYLE: Final = """
-a { color: var(--c0) } a:focus-visible, input:focus-visible, select:focus-visible, button:focus-visible, summary:focus-visible {
+a { color: var(--c0) } a:focus-visible, input:focus-visible, select:focus-visible, button:focus-visible, summary:focus-visible,
+[tabindex]:focus-visible {
   outline: 2px solid var(--c0); outline-offset: 2px }
 @media (prefers-color-scheme: light) { a { color: #235d86 } }
 .skip { position: absolute; left: -99rem } .skip:focus { left: 1rem; top: .5rem; background: var(--card); padding: .4rem .8rem }
+nav { max-width: 76rem; margin: 0 auto; padding: 1.5rem 1rem 0 } main { padding-top: 0 }
 nav ul { list-style: none; margin: 0 0 1rem; padding: 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem }
 nav li { overflow-wrap: anywhere } nav [aria-current] { color: var(--ink); font-weight: 600; text-decoration: none }
 h1 + section, .sub + form { margin-top: 1.25rem } .facts { margin-top: 1.25rem; --some: 2; --many: 4 }
@@ -46,7 +48,7 @@ _UI: Final = """
 _BASE: Final = """{% import "ui" as ui with context %}<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ title }} - rmq-reindex</title><link rel="stylesheet" href="/style.css"></head><body>
-<a class="skip" href="#main">To the content</a><main id="main">
+<a class="skip" href="#main">To the content</a>
 <nav aria-label="Pages"><ul><li><a href="/">Stores</a></li>
 {% if store %}<li><a href="{{ url("store", store=store) }}">{{ store }}</a></li>
 <li><a href="{{ url("topics", store=store) }}">Topics</a></li>
@@ -56,7 +58,8 @@ _BASE: Final = """{% import "ui" as ui with context %}<!doctype html>
 <li><a href="{{ url("scan", store=store) }}">Search the log</a></li>
 {% if store %}<li><a href="{{ url("health", store=store) }}">Health</a></li>{% endif %}
 {% if opened %}<li><a href="/findings">Findings</a></li>{% endif %}</ul></nav>
-<h1>{{ title }}</h1><p class="sub">{{ sub }}{% if json %} &middot; <a href="{{ json }}">as JSON</a>{% endif %}</p>
+<main id="main"><h1>{{ title }}</h1>
+<p class="sub">{{ sub }}{% if json %} &middot; <a href="{{ json }}">as JSON</a>{% endif %}</p>
 {% block content %}{% endblock %}</main></body></html>
 """
 
@@ -64,7 +67,7 @@ _ERROR: Final = """{% extends "base" %}{% block content %}
 <section class="error"><h2>{{ kind }}</h2><p>{{ text }}</p></section>{% endblock %}"""
 
 _STORES: Final = """{% extends "base" %}{% block content %}
-<section><h2>Stores</h2><div class="scroll"><table><thead><tr><th scope="col">store</th><th scope="col">place</th>
+<section><h2>Stores</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">store</th><th scope="col">place</th>
 <th scope="col">log</th><th scope="col">topics</th><th scope="col">messages</th><th scope="col">fits</th>
 <th scope="col">problems</th></tr></thead><tbody>
 {% for each in stores %}<tr><td><a href="{{ url("store", store=each.store) }}">{{ each.store }}</a></td><td>{{ each.place }}
@@ -106,14 +109,14 @@ is a file abort, and the next start recovers as after a crash.{% endif %} {{ inf
 <th scope="row">{{ each.field }}</th>
 <td>{{ each.text }}</td></tr>{% endfor %}</tbody></table>{% else %}<p>There is none that can be read.</p>{% endif %}</section>
 </div>
-<section><h2>Segments</h2><div class="scroll"><table><thead><tr><th scope="col">file</th><th scope="col">bytes</th>
+<section><h2>Segments</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">file</th><th scope="col">bytes</th>
 <th scope="col">first offset</th><th scope="col">first record stored</th></tr></thead><tbody>
 {% for each in segments %}<tr><td><code>{{ each.file }}</code></td>{{ ui.num(each.bytes) }}{{ ui.offset(each.firstOffset) }}
 <td>{% if each.firstTime %}<a href="{{ url("message", store=store, physical=each.firstRecord) }}">{{ each.firstTime }}</a>
 {% else %}{{ each.wrong }}{% endif %}</td></tr>{% endfor %}</tbody></table></div>
 <p class="note">the newest {{ segments|length }} of {{ "{:,}".format(info.log.segments) }}:
 <a href="{{ url("log", store=store) }}">all segments</a></p></section>
-{% if indexFiles %}<section><h2>IndexFiles</h2><div class="scroll"><table><thead><tr><th scope="col">file</th>
+{% if indexFiles %}<section><h2>IndexFiles</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">file</th>
 <th scope="col">items</th><th scope="col">room</th><th scope="col">slots used</th><th scope="col">slots</th>
 <th scope="col">first</th><th scope="col">last</th></tr></thead><tbody>
 {% for each in indexFiles %}<tr><td><code>{{ each.file }}</code></td>{{ ui.num(each["items"]) }}{{ ui.num(each.room) }}
@@ -123,7 +126,7 @@ is a file abort, and the next start recovers as after a crash.{% endif %} {{ inf
 time</a>, <a href="{{ url("consumers", store=store) }}">consumer groups</a></p>{{ ui.same(command) }}{% endblock %}"""
 
 _TOPICS: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
-<section><h2>{{ "{:,}".format(count) }} in all</h2><div class="scroll"><table><thead><tr><th scope="col">topic</th>
+<section><h2>{{ "{:,}".format(count) }} in all</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">topic</th>
 <th scope="col">kind</th><th scope="col">queues</th></tr></thead><tbody>{% for each in topics %}<tr>
 <td>{% if each.queues %}<a href="{{ url("topic", store=store, topic=each.topic) }}">{{ each.topic }}</a>{% else %}
 {{ each.topic }}{% endif %}</td><td>{{ each.kind }}</td>
@@ -133,7 +136,7 @@ _TOPICS: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnin
 {% endblock %}"""
 
 _TOPIC: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
-<section><h2>{{ "{:,}".format(count) }} queues</h2><div class="scroll"><table><thead><tr><th scope="col">queue</th>
+<section><h2>{{ "{:,}".format(count) }} queues</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">queue</th>
 <th scope="col">first offset</th><th scope="col">end</th><th scope="col">last stored</th><th scope="col">in</th></tr></thead>
 <tbody>
 {% for each in queues %}<tr><td><a href="{{ url("queue", store=store, topic=topic, queue=each.queue) }}">{{ each.queue }}</a>
@@ -155,7 +158,7 @@ value="{{ raw_topic }}">
 <input type="hidden" name="queue" value="{{ queue }}"><label>Stored at or after (ISO with zone, or milliseconds)
 <input name="time" required placeholder="2026-11-20T08:00:00Z"></label><button>Go to the time</button></form>
 {% endif %}</section>
-<section><h2>Units</h2><div class="scroll"><table><thead><tr><th scope="col">offset</th><th scope="col">stored</th>
+<section><h2>Units</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">offset</th><th scope="col">stored</th>
 <th scope="col">tags</th><th scope="col">keys</th><th scope="col">unique key</th><th scope="col">in the log</th>
 <th scope="col">bytes</th><th scope="col">remark</th></tr></thead><tbody>
 {% for each in units %}{% set range = each.offset if each.offset == each.last else each.offset ~ " to " ~ each.last %}

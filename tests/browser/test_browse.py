@@ -1,45 +1,207 @@
-"""How the pages of ``browse`` look in a real browser: copies of them, with the stylesheet that the pages load."""
+"""The pages of ``browse`` in a real browser, as its server hands them out: how they look, WCAG, the keyboard, and no script.
+
+Every address of the application has an example here, or the first test fails: say in EXAMPLES how it is asked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.browsing.asked import url
+from rocketmq_reindex.jobs.browsing.options import browse_settings
+from rocketmq_reindex.jobs.browsing.pages import Pages
 from tests.golden.stores import GoldenStore
-from tests.tools.browser import contrast, look
-from tests.tools.browsing import Pages
+from tests.tools.devtools import Browser, Tab, browser as started
+from tests.tools.local_engine import InlineEngines
+from tests.unit.jobs.browsing.test_hostile_pages import BIDI, NAMES, SCRIPT, write_hostile
 
-PAGES = {
-    "stores": "/", "store": "/store?store=a", "topics": "/topics?store=a", "queue": "/queue?store=a&topic=TopicA&queue=1",
-    "message": "/message?store=a&physical=0", "search": "/search?topic=TopicA&key=k",
+WIDTHS = (360, 500, 1000, 1400)
+GOLDEN, BROKEN, HOSTILE, EMPTY = "golden", "broken", "<i>\u202e", "empty"
+WHERE: dict[str, dict[str, object]] = {
+    GOLDEN: {"topic": "TopicA", "queue": 1}, BROKEN: {"topic": "TopicA", "queue": 1}, HOSTILE: {"topic": "T", "queue": 0},
+    EMPTY: {"topic": "T", "queue": 0},
 }  # fmt: skip
+EXAMPLES = {
+    "/": "", "/store": "store", "/topics": "store", "/topic": "store topic", "/queue": "store topic queue",
+    "/message": "store topic queue offset", "/search": "store topic queue offset",
+}  # fmt: skip
+"""the fields by which each page is asked here; what they are stands in WHERE, and the offset is 2"""
+NO_PAGE = {"/body", "/style.css"}
+PROBE = """(() => {
+  const within = e => e.closest(".scroll, pre, .skip");
+  const out = r => r.width > 0 && (r.right > innerWidth + 0.5 || r.left < -0.5);
+  const cards = [...document.querySelectorAll("section")].map(e => e.getBoundingClientRect());
+  return {
+    width: innerWidth, scroll: document.documentElement.scrollWidth, dark: matchMedia("(prefers-color-scheme: dark)").matches,
+    outside: [...document.querySelectorAll("body *")].filter(e => !within(e) && out(e.getBoundingClientRect())).map(
+      e => `${e.tagName} ${e.className}`).slice(0, 5),
+    apart: Math.min(99, ...cards.flatMap(a => cards.filter(b => b !== a && b.left < a.right && a.left < b.right).map(
+      b => Math.max(b.top - a.bottom, a.top - b.bottom)))),
+    heads: Math.max(0, ...[...document.querySelectorAll("thead th")].map(e => e.getBoundingClientRect().height)),
+    scripts: document.scripts.length, ran: typeof ran !== "undefined",
+    loaded: performance.getEntriesByType("resource").map(e => new URL(e.name).pathname),
+    status: performance.getEntriesByType("navigation")[0].responseStatus,
+  };
+})()"""
+CONTROLS = "a[href], input:not([type=hidden]), select, button, textarea, summary, [tabindex='0']"
+FOCUS = """(() => {
+  const e = document.activeElement, all = [...document.querySelectorAll("CONTROLS")].filter(x => x.checkVisibility());
+  const style = getComputedStyle(e), box = e.getBoundingClientRect();
+  return { at: all.indexOf(e), count: all.length, scrolls: e.scrollWidth > e.clientWidth, html: e.outerHTML.slice(0, 90),
+    ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 1,
+    seen: box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth };
+})()""".replace("CONTROLS", CONTROLS)
+NOTICED = ("Page.javascriptDialogOpening", "Runtime.exceptionThrown", "Log.entryAdded", "Audits.issueAdded")
 
 
 @pytest.fixture(scope="module")
-def copies(golden_store: Callable[[str], GoldenStore], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Each page as a file, its style within it."""
-    folder, pages = tmp_path_factory.mktemp("pages"), Pages(f"a={golden_store('basic-5.3').path}")
-    style = f"<style>{pages.client.get('/style.css').text}</style>"
-    for name, link in PAGES.items():
-        text = pages.client.get(link).text
-        assert text.count('<link rel="stylesheet" href="/style.css">') == 1
-        (folder / f"{name}.html").write_text(text.replace('<link rel="stylesheet" href="/style.css">', style), encoding="utf-8")
-    return folder
+def served(golden_store: Callable[[str], GoldenStore], tmp_path_factory: pytest.TempPathFactory) -> Iterator[rr.BrowseResult]:
+    """A whole store, one with a damaged log and without its index, one that somebody made up to do harm, and an empty one."""
+    folder, golden = tmp_path_factory.mktemp("stores"), golden_store("basic-5.3").path
+    shutil.copytree(golden, folder / "broken")
+    with open(min((folder / "broken" / "commitlog").iterdir()), "r+b") as segment:
+        segment.seek(rr.query(store=golden, topic="TopicA", queue=1, offset=2)[0].to_dict()["physicalOffset"] + 4)
+        segment.write(b"\1\2\3\4")
+    shutil.rmtree(folder / "broken" / "index")
+    (folder / "broken" / "checkpoint").unlink()
+    (folder / "empty" / "commitlog").mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("rocketmq_reindex.jobs.local.engines.LocalEngines", InlineEngines)
+        hostile = write_hostile(folder)
+    stores = {GOLDEN: golden, BROKEN: folder / "broken", HOSTILE: hostile, EMPTY: folder / "empty"}
+    with rr.browse([f"{name}={path}" for name, path in stores.items()], port=0) as pages:
+        yield pages
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_it_fits_and_can_be_read(name: str, copies: Path, tmp_path: Path) -> None:
-    """Wide and narrow, light and dark: no page is wider than its window, and all text has contrast."""
-    for width, dark in ((500, False), (1400, True)):
-        seen = look(copies / f"{name}.html", tmp_path, width, dark)
-        assert (seen["width"], seen["dark"], seen["loaded"], seen["scripts"]) == (width, dark, [], 1), "the probe's own"
-        assert (seen["scroll"] <= width, seen["outside"]) == (True, 0), name
-        assert seen["apart"] is None or seen["apart"] >= 8, "cards that touch"
-        assert seen["heads"] < 110, "a name that is cut into letters"
-        for paper in (seen["paper"], seen["card"]):
-            assert contrast(seen["ink"], paper) >= 7
-            assert contrast(seen["muted"], paper) >= 4.5
-        if name == "store":
-            assert min(seen["bars"]) > 0.35, "names take the room of the bars"
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with started(tmp_path_factory.mktemp("browser") / "profile") as browser:
+        yield browser
+
+
+@pytest.fixture
+def tab(chromium: Browser, served: rr.BrowseResult) -> Tab:
+    """A page of a browser that has opened the address which the command prints."""
+    tab = chromium.tab()
+    tab.open(served.url)
+    assert tab.run("location.search") == "", "the token is out of the address"
+    return tab
+
+
+def address(served: rr.BrowseResult, link: str) -> str:
+    return f"http://127.0.0.1:{served.port}{link}"
+
+
+def example(page: str, store: str) -> str:
+    given = {"store": store, "offset": 2, **WHERE[store]}
+    return url(page[1:], **{name: given[name] for name in EXAMPLES[page].split()})
+
+
+def check(tab: Tab, name: str) -> dict[str, Any]:
+    """Narrow and wide, light and dark: no page is wider than its window, nothing runs, and axe-core finds nothing."""
+    seen: dict[str, Any] = {}
+    for width in WIDTHS:
+        for dark in (False, True):
+            tab.look(width, dark)
+            seen = tab.run(PROBE)
+            assert (seen["width"], seen["dark"], seen["scripts"], seen["ran"]) == (width, dark, 0, False), name
+            assert set(seen["loaded"]) <= {"/style.css"}, name
+            assert (seen["scroll"] <= width, seen["outside"]) == (True, []), (name, width)
+            assert seen["apart"] >= 8, (name, width, "cards that touch")
+            assert seen["heads"] < 110, (name, width, "a name that is cut into letters")
+            if (width, dark) in ((WIDTHS[0], True), (1000, False)):
+                assert tab.problems() == [], (name, width, dark)
+    # Chromium notes that an address has answered 404.
+    assert [told for told in tab.browser.events(*NOTICED) if "responded with a status of" not in str(told)] == [], name
+    return seen
+
+
+def test_every_page_has_an_example(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    routes = Pages(browse_settings({"stores": [str(tmp_path)]})).routes()
+    assert {route.path for route in routes} - NO_PAGE == EXAMPLES.keys(), "say in EXAMPLES how it is asked"
+
+
+@pytest.mark.parametrize("page", EXAMPLES)
+def test_how_it_looks(page: str, served: rr.BrowseResult, tab: Tab) -> None:
+    """Of whole, damaged, hostile and empty stores; the golden one has an answer."""
+    for store in WHERE:
+        tab.open(address(served, example(page, store)))
+        seen = check(tab, f"{page} of {store}")
+        assert seen["status"] == 200 if store == GOLDEN else seen["status"] in (200, 404, 422), (page, store, seen["status"])
+
+
+HOSTILE_LINKS = [
+    *[url("message", store=HOSTILE, topic="T", queue=0, offset=offset) for offset in (0, 1, 3, 4)],
+    *[url("topic", store=HOSTILE, topic=name) for name in NAMES if isinstance(name, str)],
+    url("search", store=HOSTILE, topic=SCRIPT, key=BIDI), url("search", store=HOSTILE, id=SCRIPT),
+    url("queue", store=HOSTILE, topic="{{7*7}}", queue=0), url("store", store=SCRIPT), url(SCRIPT.replace("'", "%27")),
+]  # fmt: skip
+
+
+def test_hostile_pages(served: rr.BrowseResult, tab: Tab) -> None:
+    """No script runs and no dialog opens, whatever is asked and shown; a body is a download that the browser does not show."""
+    for link in HOSTILE_LINKS:
+        tab.open(address(served, link))
+        for width in (WIDTHS[0], WIDTHS[-1]):
+            tab.look(width, dark=False)
+            seen = tab.run(PROBE)
+            assert (seen["scripts"], seen["ran"], seen["scroll"] <= width, seen["outside"]) == (0, False, True, []), link
+        assert [told for told in tab.browser.events(*NOTICED) if "favicon" not in str(told) and "404" not in str(told)] == [], (
+            link
+        )
+    tab.open(address(served, HOSTILE_LINKS[0]))
+    before = tab.run("location.href")
+    told = tab.call("Page.navigate", url=address(served, url("body", store=HOSTILE, physical=0)))
+    assert told.get("errorText") == "net::ERR_ABORTED", "it is no page"
+    assert tab.run("location.href") == before
+
+
+@pytest.mark.parametrize("page", EXAMPLES)
+def test_the_keyboard_reaches_all(page: str, served: rr.BrowseResult, tab: Tab) -> None:
+    """Tab goes to each link and control in their order, and shows where it is; the first one leads past the navigation."""
+    tab.look(1000, dark=False)
+    tab.open(address(served, example(page, GOLDEN)))
+    reached, at = list[int](), {"count": 1, "at": -1}
+    while at["at"] < at["count"] - 1:
+        tab.press("Tab")
+        at = tab.run(FOCUS)
+        # Chromium itself lets a part that scrolls have the focus, where nothing in it can.
+        if at["at"] == -1 and at["scrolls"]:
+            continue
+        assert at["ring"], ("the focus is not to be seen", at["html"])
+        assert at["seen"], ("the focus is out of sight", at["html"])
+        assert at["at"] == (reached[-1] if reached else -1) + 1, (at["html"], reached[-3:])
+        reached.append(at["at"])
+        if at["at"] == 0:
+            assert "skip" in at["html"]
+    assert len(reached) >= 4
+    tab.open(address(served, example(page, GOLDEN)))
+    tab.press("Tab")
+    tab.press("Enter")
+    assert tab.run("location.hash") == "#main"
+    tab.press("Tab")
+    assert tab.run("document.activeElement.closest('main') !== null"), "the navigation is passed"
+
+
+def test_links_and_forms_by_keyboard(served: rr.BrowseResult, tab: Tab) -> None:
+    tab.open(address(served, example("/search", GOLDEN)))
+    tab.run("document.querySelector('nav a').focus()")
+    tab.browser.forget()
+    tab.press("Enter")
+    tab.loaded()
+    assert tab.run("location.pathname + location.search") == "/"
+    tab.open(address(served, url("search", store=GOLDEN)))
+    tab.run("document.querySelector('input[name=physical]').focus()")
+    tab.write("0")
+    tab.browser.forget()
+    tab.press("Enter")
+    tab.loaded()
+    assert tab.run("new URLSearchParams(location.search).get('physical')") == "0"
+    assert "1 found" in tab.run("document.body.innerText")

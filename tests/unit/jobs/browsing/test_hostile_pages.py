@@ -39,9 +39,13 @@ pytestmark = pytest.mark.usefixtures("inline_local")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
+    return write_hostile(tmp_path)
+
+
+def write_hostile(folder: Path) -> Path:
     """The messages, and queues, IndexFiles and a store whose names are no better."""
-    made = write_store(tmp_path / "made", MESSAGES, 1 << 16)
-    store = tmp_path / "<b>\u202e"
+    made = write_store(folder / "made", MESSAGES, 1 << 16)
+    store = folder / "<b>\u202e"
     made.rename(store)
     for name in NAMES:
         folder = bytes(store / "consumequeue") + b"/" + (name if isinstance(name, bytes) else name.encode())
