@@ -122,8 +122,10 @@ def test_tests_that_security_names_exist() -> None:
 
 def test_pictures_are_small_and_load_nothing() -> None:
     for picture in (DOCS / "images").iterdir():
+        assert picture.stat().st_size < 100_000
+        if picture.suffix == ".png":
+            continue
         text = picture.read_text(encoding="utf-8")
-        assert len(text) < 100_000
         assert not re.search(r"url\((?!#)|href|<script|@import", text), picture
 
 

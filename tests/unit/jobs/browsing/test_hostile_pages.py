@@ -42,10 +42,10 @@ def store(tmp_path: Path) -> Path:
     return write_hostile(tmp_path)
 
 
-def write_hostile(folder: Path) -> Path:
+def write_hostile(place: Path) -> Path:
     """The messages, and queues, IndexFiles and a store whose names are no better."""
-    made = write_store(folder / "made", MESSAGES, 1 << 16)
-    store = folder / "<b>\u202e"
+    made = write_store(place / "made", MESSAGES, 1 << 16)
+    store = place / "<b>\u202e"
     made.rename(store)
     for name in NAMES:
         folder = bytes(store / "consumequeue") + b"/" + (name if isinstance(name, bytes) else name.encode())
