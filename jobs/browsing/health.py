@@ -152,7 +152,8 @@ each.links|map(attribute="store")|unique|list|length > 1 %} in {{ link.store }}{
 <td>{{ example.text }}</td><td>{{ links(example) }}</td></tr>{% endfor %}</tbody></table></div>
 {% if each.count > each.examples|length %}<p class="note">the first places; all are counted</p>{% endif %}
 {% if each.advice %}<p class="note">{{ each.advice }}</p>{% endif %}</section>{% endfor %}
-{% if damage.rows %}<section><h2>Damage of the log</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">offset</th>
+{% if damage.rows %}<section><h2>Damage of the log</h2><div class="scroll" tabindex="0">
+<table><thead><tr><th scope="col">offset</th>
 <th scope="col">bytes</th><th scope="col">what is wrong</th><th scope="col">look</th></tr></thead><tbody>
 {% for each in damage.rows %}<tr>{{ ui.offset(each.offset) }}{{ ui.num(each.length) }}<td>{{ each.reason }}</td>
 <td>{{ links(each) }}</td></tr>{% endfor %}</tbody></table></div>
@@ -232,7 +233,8 @@ verify, a build or a repair here.</p></section>{% endif %}{% endblock %}"""
 
 _ITEMS: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
 <section><h2>{{ "{:,}".format(count) }} of {{ "{:,}".format(room) }} items, {{ "{:,}".format(slots) }} slots</h2>
-<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">item</th><th scope="col">stored</th><th scope="col">in the log</th>
+<div class="scroll" tabindex="0">
+<table><thead><tr><th scope="col">item</th><th scope="col">stored</th><th scope="col">in the log</th>
 <th scope="col">hash</th><th scope="col">before it in its slot</th><th scope="col">stands for</th></tr></thead><tbody>
 {% for each in items %}<tr>{{ ui.offset(each.item) }}{{ ui.when(each.time) }}<td class="num">{% if each.physicalOffset >= 0 %}<a
 href="{{ url("message", store=store, physical=each.physicalOffset) }}">{{ each.physicalOffset }}</a>{% else %}

@@ -99,7 +99,8 @@ href="{{ url("consumers", store=each.store, group=many.group) }}">{{ many.group 
 {{ "{:,}".format(each.tooMany|length) }}</p>{% endif %}{% endif %}
 <pre><code>{{ each.command }}</code></pre>{% if each.lookedAt %}{{ looked(each.lookedAt) }}{% endif %}</section>{% endfor %}
 {% if groups %}<section><h2>{{ "{:,}".format(count) }} queue{{ "" if count == 1 else "s" }} of groups</h2>
-<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">store</th><th scope="col">group</th><th scope="col">topic</th>
+<div class="scroll" tabindex="0">
+<table><thead><tr><th scope="col">store</th><th scope="col">group</th><th scope="col">topic</th>
 <th scope="col">queue</th><th scope="col">offset</th><th scope="col">end</th><th scope="col">lag</th>
 <th scope="col">next message stored</th><th scope="col">state</th></tr></thead><tbody>
 {% for each in groups %}<tr{% if each.state not in ("in the queue", "no offset") %} class="row-wrong"{% endif %}>

@@ -6,7 +6,8 @@ _PARTS: Final = """
 {% macro stores_field(names, store, all) %}<label>Store<select name="store">{% if all %}<option value="">all</option>{% endif %}
 {% for each in names %}<option value="{{ each }}"{% if each == store %} selected{% endif %}>{{ each }}</option>{% endfor %}
 </select></label>{% endmacro %}
-{% macro hits(rows, of) %}<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">store</th><th scope="col">in the log</th>
+{% macro hits(rows, of) %}<div class="scroll" tabindex="0">
+<table><thead><tr><th scope="col">store</th><th scope="col">in the log</th>
 <th scope="col">topic</th><th scope="col">queue</th><th scope="col">offset</th><th scope="col">stored</th><th scope="col">tags
 </th><th scope="col">keys</th><th scope="col">body</th></tr></thead><tbody>{% for each in rows %}
 {% set held = each.store or of %}<tr><td>{{ held }}</td>
@@ -142,7 +143,8 @@ href="{{ at_offset(each, each.offset) }}">{{ place }}</a>{% endif %}{% endif %}<
 <section><h2>Fields</h2><div class="scroll" tabindex="0"><table class="pairs"><tbody>{% for name, value in fields %}<tr><th
 scope="row">{{ name }}</th>
 <td>{{ value }}</td></tr>{% endfor %}</tbody></table></div></section>
-<section><h2>Properties</h2><div class="scroll" tabindex="0"><table class="pairs"><tbody>{% for name, value in message.properties.items() %}
+<section><h2>Properties</h2><div class="scroll" tabindex="0">
+<table class="pairs"><tbody>{% for name, value in message.properties.items() %}
 <tr>
 <th scope="row">{{ name }}</th><td>{{ value }}</td></tr>{% endfor %}</tbody></table></div></section>
 {% if meant %}<section><h2>What it means, field by field</h2><div class="scroll" tabindex="0"><table class="pairs"><tbody>
