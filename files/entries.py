@@ -160,24 +160,24 @@ def states(folder: str, most: int) -> FolderStates:
     if system is not None:
         remote = [FileState(entry.name, entry.size, entry.size, entry.modified) for entry in below(folder)]
         return FolderStates(remote[:most], len(remote) <= most)
-    found, whole, left, passed = list[FileState](), True, [""], 0
+    found, whole, left, passed = list[FileState](), True, [inner], 0
+    start = len(os.path.join(inner, ""))
     while left:
         within = left.pop()
         try:
-            with os.scandir(os.path.join(inner, within)) as listed:
+            with os.scandir(within) as listed:
                 for each in listed:
                     passed += 1
                     if passed > most:
                         return FolderStates(found, False)
-                    name = os.path.join(within, each.name)
-                    if each.is_dir(follow_symlinks=not within):
-                        left.append(name)
-                    elif (state := _state(name, each)) is not None:
+                    if each.is_dir(follow_symlinks=within == inner):
+                        left.append(each.path)
+                    elif (state := _state(each.path[start:], each)) is not None:
                         found.append(state)
                     else:
                         whole = False
         except OSError:
-            if not within:
+            if within == inner:
                 raise
             whole = False
     return FolderStates(found, whole)

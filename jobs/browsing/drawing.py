@@ -21,13 +21,13 @@ STYLE: Final = """
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 17rem), 1fr)); gap: .9rem 1.4rem }
 .plots figure + figure { margin-top: 0 } .plots figcaption { overflow-wrap: anywhere }
 .line { display: flex; flex-wrap: wrap; gap: .3rem .15rem; align-items: stretch }
-.line i { --share: 0; flex: 0 1 1.1rem; height: 1.5rem; border: 1px solid var(--muted); border-radius: .15rem;
-  background: linear-gradient(to right, var(--c0) calc(100% * var(--share)), transparent 0) }
-.line.few i { flex: 1 1 2.5rem; max-width: 9rem }
+.line i { flex: 0 1 1.1rem; height: 1.5rem; border: 1px solid var(--muted); border-radius: .15rem;
+  background: linear-gradient(to right, var(--c0) calc(100% * var(--share, 0)), transparent 0) }
+.line.few i { flex: 1 1 2.5rem }
 .line i.unknown { background: repeating-linear-gradient(45deg, transparent 0 .2rem, var(--line) .2rem .4rem) }
 .line i.damaged { border: .2rem solid var(--bad) }
-.line i.gap { border-style: dashed; border-color: var(--bad); flex: 0 1 2.2rem; max-width: 2.2rem }
-.line.few i.gap { flex: 0 1 2.2rem }
+.line i.gap { border-style: dashed; border-color: var(--bad); flex: 0 1 2.2rem }
+.line.few i.gap { flex: 0 1 2.2rem } .sub + nav { margin-top: 1rem }
 .keys { list-style: none; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin: .6rem 0 0; padding: 0; font-size: .85rem }
 .keys li { display: flex; align-items: center; gap: .4rem } .keys .line i { flex: none; width: 1.5rem; height: .9rem }
 """

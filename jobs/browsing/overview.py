@@ -23,7 +23,7 @@ from rocketmq_reindex.storage_format import errors, layouts, showing
 Facts = dict[str, Any]
 ROWS: Final = 200
 """queues of groups that a page shows"""
-PLACES_MAX: Final = 4000
+PLACES_MAX: Final = 2000
 """queues of groups that are looked at for one page: of more, a group has to be named"""
 TOPICS_SHOWN: Final = 40
 HOURS_MAX: Final = 24 * 366 * 10

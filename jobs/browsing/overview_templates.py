@@ -15,13 +15,13 @@ _LOG: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings)
 in it: about. {% if not damageKnown %}Damage is known only where a record that was passed is wrong: the rest was not looked
 at, and <code>rmq-reindex verify</code> looks at all.{% endif %}</p></section>
 {% if segments %}<section><h2>Segments</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">file</th>
-<th scope="col">bytes</th><th scope="col">filled</th><th scope="col">first record</th><th scope="col">stored</th>
-<th scope="col">last record</th><th scope="col">stored</th><th scope="col">records</th><th scope="col">damage</th></tr></thead>
+{{ head("bytes") }}{{ head("filled") }}{{ head("first record") }}<th scope="col">stored</th>
+{{ head("last record") }}<th scope="col">stored</th>{{ head("records") }}<th scope="col">damage</th></tr></thead>
 <tbody>{% for each in segments %}{% if each.gapBefore > 0 %}<tr class="row-wrong"><td colspan="9"><span class="what">gap</span>:
 {{ "{:,}".format(each.gapBefore) }} bytes before offset {{ each.firstOffset }} are in no segment</td></tr>
 {% elif each.gapBefore < 0 %}<tr class="row-wrong"><td colspan="9"><span class="what">overlap</span>: the next segment begins
 {{ "{:,}".format(0 - each.gapBefore) }} bytes before the end of the one before it</td></tr>{% endif %}
-<tr><td><code>{{ each.file }}</code></td>{{ ui.num(each.bytes) }}
+<tr><td class="when"><code>{{ each.file }}</code></td>{{ ui.num(each.bytes) }}
 <td class="num">{{ "-" if each.fill is none else "%.1f %%"|format(100 * each.fill) }}</td>
 <td class="num">{% if each.firstRecord is none %}-{% else %}<a
 href="{{ url("message", store=store, physical=each.firstRecord) }}">{{ each.firstRecord }}</a>{% endif %}</td>
@@ -38,23 +38,24 @@ href="{{ url("message", store=store, physical=each.lastRecord) }}">{{ each.lastR
            next is not none and url("log", store=store, **{"from": next})) }}</section>{% endif %}
 {{ looked(lookedAt) }}{{ ui.same(command) }}{% endblock %}"""
 
-_LOOKED: Final = """{% macro looked(at) %}<p class="note">Looked at {{ at|replace("T", " ") }}. This answer stays while no file
-of the store changes, and for ten minutes.</p>{% endmacro %}"""
+_MACROS: Final = """{% macro looked(at) %}<p class="note">Looked at {{ at|replace("T", " ") }}. This is remembered
+for ten minutes at most, while no file of the store changes.</p>{% endmacro %}
+{% macro head(name) %}<th scope="col" class="num">{{ name }}</th>{% endmacro %}"""
 
 _DISK: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
 <dl class="facts"><div><dt>files</dt><dd>{{ "{:,}".format(files) }}</dd></div>
 <div><dt>bytes</dt><dd>{{ size(bytes) }}</dd></div><div><dt>on disk</dt><dd>{{ size(allocated) }}</dd></div></dl>
 <section><h2>By part</h2>{% if parts %}<figure>{{ parts_drawn }}<figcaption>A file with holes takes less on disk than its size.
 </figcaption></figure>
-<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">part</th><th scope="col">files</th><th scope="col">bytes</th>
-<th scope="col">on disk</th></tr></thead><tbody>{% for each in parts %}<tr><th scope="row">{{ each.part }}</th>
+<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">part</th>{{ head("files") }}{{ head("bytes") }}
+{{ head("on disk") }}</tr></thead><tbody>{% for each in parts %}<tr><th scope="row">{{ each.part }}</th>
 {{ ui.num(each.files) }}{{ ui.num(each.bytes) }}{{ ui.num(each.allocated) }}</tr>{% endfor %}</tbody></table></div>
 {% else %}<p>There is no file.</p>{% endif %}</section>
 <section><h2>By topic</h2>{% if log_drawn %}<figure>{{ log_drawn }}<figcaption>bytes of records in the log{% if sampleIsWhole %}
 {% else %}, estimated from a sample of {{ "{:,}".format(sampled) }} records{% endif %}</figcaption></figure>{% endif %}
 {% if queues_drawn %}<figure>{{ queues_drawn }}<figcaption>bytes of ConsumeQueue files</figcaption></figure>{% endif %}
-{% if topics %}<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">topic</th><th scope="col">in the log</th>
-<th scope="col">ConsumeQueue files</th></tr></thead><tbody>{% for each in topics %}<tr><td>{{ each.topic }}</td>
+{% if topics %}<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">topic</th>{{ head("in the log") }}
+{{ head("ConsumeQueue files") }}</tr></thead><tbody>{% for each in topics %}<tr><td>{{ each.topic }}</td>
 <td class="num">{{ "not in the sample" if each.logBytes is none else ("" if sampleIsWhole else "about ")
  ~ "{:,}".format(each.logBytes) }}</td>{{ ui.num(each.queueBytes) }}</tr>{% endfor %}</tbody></table></div>
 <p class="note">{{ "{:,}".format(topics|length) }} of {{ "{:,}".format(topicCount) }}, the largest first. Queues in RocksDB
@@ -74,10 +75,10 @@ _RATES: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warning
 {{ width }}: at most {{ "{:,}".format(total|max) }} in one</figcaption></figure>
 <p class="note">{% if source == "queues" %}From {{ "{:,}".format(sampled) }} units of the queues: between two of them messages
 are spread evenly. {% if queuesLookedInto < queues %}{{ "{:,}".format(queuesLookedInto) }} of {{ "{:,}".format(queues) }} queues
-were looked into. {% endif %}Positions without a unit count as well.{% else %}No queue has a unit. From a sample of
+were looked into. {% endif %}A short gap between two of them counts as well.{% else %}No queue has a unit. From a sample of
 {{ "{:,}".format(sampled) }} records of the log.{% endif %}</p>
-<details><summary>as a table</summary><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">column</th>
-<th scope="col">messages</th></tr></thead><tbody>{% for each in total %}<tr><td class="num">{{ loop.index }}</td>
+<details><summary>as a table</summary><div class="scroll" tabindex="0"><table><thead><tr>{{ head("column") }}
+{{ head("messages") }}</tr></thead><tbody>{% for each in total %}<tr><td class="num">{{ loop.index }}</td>
 {{ ui.num(each) }}</tr>{% endfor %}</tbody></table></div></details></section>
 {% if not topic %}<section><h2>By topic</h2><div class="plots">{% for each in plots %}<figure>{{ each.drawn }}
 <figcaption><a href="{{ url("rates", store=store, topic=each.topic, hours=hours) }}">{{ each.topic }}</a>:
@@ -99,9 +100,9 @@ href="{{ url("consumers", store=each.store, group=many.group) }}">{{ many.group 
 {{ "{:,}".format(each.tooMany|length) }}</p>{% endif %}{% endif %}
 <pre><code>{{ each.command }}</code></pre>{% if each.lookedAt %}{{ looked(each.lookedAt) }}{% endif %}</section>{% endfor %}
 {% if groups %}<section><h2>{{ "{:,}".format(count) }} queue{{ "" if count == 1 else "s" }} of groups</h2>
-<div class="scroll" tabindex="0">
-<table><thead><tr><th scope="col">store</th><th scope="col">group</th><th scope="col">topic</th>
-<th scope="col">queue</th><th scope="col">offset</th><th scope="col">end</th><th scope="col">lag</th>
+<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">store</th><th scope="col">group</th>
+<th scope="col">topic</th>
+{{ head("queue") }}{{ head("offset") }}{{ head("end") }}{{ head("lag") }}
 <th scope="col">next message stored</th><th scope="col">state</th></tr></thead><tbody>
 {% for each in groups %}<tr{% if each.state not in ("in the queue", "no offset") %} class="row-wrong"{% endif %}>
 <td>{{ each.store }}</td>
@@ -118,7 +119,7 @@ href="{{ url("queue", store=each.store, topic=each.topic, queue=each.queueId, **
            next is not none and url("consumers", store=one, group=group, topic=topic, **{"from": next})) }}</section>
 {% endif %}{% endblock %}"""
 
-TEMPLATES: Final = {name: text.replace("{% block content %}", "{% block content %}" + _LOOKED, 1) for name, text in (
+TEMPLATES: Final = {name: text.replace("{% block content %}", "{% block content %}" + _MACROS, 1) for name, text in (
     ("log", _LOG), ("disk", _DISK), ("rates", _RATES), ("consumers", _CONSUMERS),
 )}  # fmt: skip
 """by their names"""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -17,7 +18,7 @@ from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import StoreQueue
 from rocketmq_reindex.storage_format import topics as storage_format_topics
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.queue.lookup import UNIT
+from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits, Unit
 from rocketmq_reindex.storage_format.record import meaning
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs.times import show_time
@@ -152,7 +153,8 @@ def _of_queues(search: Search, notes: Notes, queues: Sequence[tuple[str, int]], 
     looked = queues[:QUEUES_MAX]
     least, most = OF_A_QUEUE
     samples = min(most, max(least, SAMPLES // max(1, len(looked))))
-    since = None if hours is None else _last_time(search, hours)
+    last = None if hours is None else log_sample.last_time(search.log)
+    since = None if hours is None or last is None else last - hours * HOUR
     for topic, number in looked:
         queue = search.queues.open(topic, number, search.log, notes)
         found.looked_into += 1
@@ -161,32 +163,25 @@ def _of_queues(search: Search, notes: Notes, queues: Sequence[tuple[str, int]], 
         with contextlib.closing(queue):
             queue.units.left = SLOTS_MAX
             try:
-                points = list(_points(search, queue, samples, since))
+                probes = list(_probes(search, queue, samples, since))
+                for stretch in _stretches(queue.units, probes):
+                    found.of(topic).add(*stretch)
             except InputError as error:
                 notes.add("a queue's times", f"{queue.place}: {error}")
                 continue
-        found.units += len(points)
-        for (count, time), (count_behind, time_behind) in itertools.pairwise(points):
-            found.of(topic).add(time, time_behind, count_behind - count)
-        if points:
-            found.of(topic).add(points[-1][1], points[-1][1], queue_end(queue) - points[-1][0])
+        found.units += len(probes)
     return found
 
 
-def _last_time(search: Search, hours: int) -> int | None:
-    """Return the time so many hours before the log's last record; None where the log has none."""
-    last = log_sample.last_time(search.log)
-    return None if last is None else last - hours * HOUR
+class _Probe(NamedTuple):
+    """What stands in a slot, and when its record was stored; None where that cannot be read."""
+
+    unit: Unit
+    time: int | None
 
 
-def queue_end(queue: StoreQueue) -> int:
-    """Return the offset behind a queue's last message."""
-    span = queue.span()
-    return 0 if span is None else span.end
-
-
-def _points(search: Search, queue: StoreQueue, samples: int, since: int | None) -> Iterator[tuple[int, int]]:
-    """Yield offset and time of evenly spread units whose records the log has: the first one, and the last one, too.
+def _probes(search: Search, queue: StoreQueue, samples: int, since: int | None) -> Iterator[_Probe]:
+    """Yield evenly spread slots from the first unit whose record the log has to the last one.
 
     With ``since`` they begin with the last unit before that time.
     """
@@ -198,14 +193,40 @@ def _points(search: Search, queue: StoreQueue, samples: int, since: int | None) 
     step = max(1.0, (high - low) / (samples - 1))
     passed = -1
     for number in range(samples):
-        position = min(high, round(low + number * step))
+        position = min(high, low + round(number * step))
         if position == passed or position < low:
             break
         passed = position
         unit = units.at(position)
         message = search.log.message(unit.phy_offset) if unit.kind == UNIT else ""
-        if isinstance(message, Message):
-            yield unit.base, message.store_time
+        yield _Probe(unit, message.store_time if isinstance(message, Message) else None)
+
+
+def _stretches(units: QueueUnits, probes: Sequence[_Probe]) -> Iterator[Stretch]:
+    """Yield the messages between each two slots, with the times that are known; and the last one."""
+    times = [probe.time for probe in probes if probe.time is not None]
+    if not times:
+        return
+    known = times[0]
+    for probe, behind in itertools.pairwise(probes):
+        begin = known if probe.time is None else probe.time
+        known = begin if behind.time is None else behind.time
+        yield Stretch(begin, known, _messages(units, probe.unit, behind.unit))
+    if probes[-1].unit.kind == UNIT:
+        yield Stretch(known, known, probes[-1].unit.messages)
+
+
+def _messages(units: QueueUnits, first: Unit, second: Unit) -> int:
+    """Return the messages from one slot to another. Where one alone has a unit, there is an edge between: it is looked for."""
+    has_unit = second.kind == UNIT
+    if (first.kind == UNIT) == has_unit:
+        return second.base - first.base if has_unit else 0
+    between = range(first.position + 1, second.position)
+    edge = first.position + 1 + bisect_left(between, True, key=lambda position: (units.at(position).kind == UNIT) == has_unit)
+    if has_unit:
+        return second.base - units.at(edge).base
+    last = units.at(edge - 1)
+    return last.base + last.messages - first.base
 
 
 # -------------------------------------------------------------------------------------------------------------------------- log
