@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.querying import answer, shown
@@ -21,7 +21,7 @@ from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import layout as r, meaning
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs.times import show_time
 
 Facts = dict[str, Any]
@@ -29,6 +29,8 @@ SEGMENTS: Final = 100
 """segments of a page that are looked into"""
 ON_THE_LINE: Final = 1000
 """segments of a page that are drawn"""
+DAMAGE_TOLD: Final = 5
+"""damaged stretches of a segment"""
 COUNTED, PARTS = 64, 4
 """records that are passed one by one from the start of a segment, and of each of so many parts of it"""
 PLACES, OF_A_PLACE = 24, 50
@@ -43,18 +45,10 @@ _MAGIC: Final = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for mag
 # Each segment by its first record, its last one, and some between.
 
 
-class Damage(NamedTuple):
-    """A damaged stretch of the log, as somebody else has found it."""
-
-    offset: int
-    size: int
-    reason: str
-
-
-def segments(store_roots: Sequence[str], first: int | None, damage: Sequence[Damage] | None = None) -> Facts:
+def segments(store_roots: Sequence[str], first: int | None) -> Facts:
     """Return the segments from the one that holds the offset ``first`` on, and a line of many more of them.
 
-    ``damage`` is what was found of the whole log; None where nobody has looked. Raises InputError.
+    Raises InputError.
     """
     warnings = list[str]()
     notes = Notes(warnings.append, warnings.append)
@@ -62,18 +56,40 @@ def segments(store_roots: Sequence[str], first: int | None, damage: Sequence[Dam
         every = log.segments
         at = max(0, bisect_right([segment.start for segment in every], first or 0) - 1)
         low = at // ON_THE_LINE * ON_THE_LINE
-        rows = [_row(log, number, damage) for number in range(at, min(len(every), at + SEGMENTS))]
-        line = [_drawn(log, number, damage) for number in range(low, min(len(every), low + ON_THE_LINE))]
+        rows = [_row(log, number) for number in range(at, min(len(every), at + SEGMENTS))]
+        line = [_drawn(log, number) for number in range(low, min(len(every), low + ON_THE_LINE))]
         notes.close()
     for drawn, row in zip(line[at - low :], rows, strict=False):
         drawn |= {"fill": row["fill"], "damaged": bool(row["damage"])}
     behind = at + SEGMENTS
     return {
         "segments": rows, "line": line, "count": len(every), "bytes": sum(segment.size for segment in every),
-        "missing": sum(max(0, _gap(log, number)) for number in range(len(every))), "damageKnown": damage is not None,
+        "missing": sum(max(0, _gap(log, number)) for number in range(len(every))), "knownDamage": 0,
         "next": every[behind].start if behind < len(every) else None,
         "previous": every[max(0, at - SEGMENTS)].start if at else None, "warnings": warnings,
     }  # fmt: skip
+
+
+def with_damage(found: Facts, damage: Sequence[tuple[int, int, str]]) -> Facts:
+    """Return the same with what else is known of the log: stretches by their first byte, the byte behind their last, and what
+    is wrong. Of many in one segment the first are told."""
+    for row, texts in zip(found["segments"], _damage_of(found["segments"], damage), strict=True):
+        more = [f"and {len(texts) - DAMAGE_TOLD:,} more"] if len(texts) > DAMAGE_TOLD else []
+        row["damage"] = [*texts[:DAMAGE_TOLD], *more] or row["damage"]
+    for drawn, texts in zip(found["line"], _damage_of(found["line"], damage), strict=True):
+        drawn["damaged"] = drawn["damaged"] or bool(texts)
+    return found | {"knownDamage": len(damage)}
+
+
+def _damage_of(rows: Sequence[Facts], damage: Sequence[tuple[int, int, str]]) -> list[list[str]]:
+    starts, told = [row["firstOffset"] for row in rows], [list[str]() for _ in rows]
+    for begin, end, why in damage:
+        number = max(0, bisect_right(starts, begin) - 1)
+        while number < len(rows) and starts[number] < max(end, begin + 1):
+            if begin < starts[number] + rows[number]["bytes"]:
+                told[number].append(f"offset {begin}, {counted(end - begin, 'byte')}: {why}")
+            number += 1
+    return told
 
 
 def _gap(log: contents.StoreLog, number: int) -> int:
@@ -82,27 +98,16 @@ def _gap(log: contents.StoreLog, number: int) -> int:
     return 0 if before is None else segment.start - before.start - before.size
 
 
-def _drawn(log: contents.StoreLog, number: int, damage: Sequence[Damage] | None) -> Facts:
+def _drawn(log: contents.StoreLog, number: int) -> Facts:
     segment = log.segments[number]
     return {
-        "firstOffset": segment.start, "bytes": segment.size, "gapBefore": _gap(log, number), "fill": None,
-        "damaged": bool(_of_segment(segment, damage or ())),
+        "firstOffset": segment.start, "bytes": segment.size, "gapBefore": _gap(log, number), "fill": None, "damaged": False,
     }  # fmt: skip
 
 
-def _of_segment(segment: contents.SegmentFile, damage: Sequence[Damage]) -> list[str]:
-    """Return what was found in a segment, in words."""
-    end = segment.start + segment.size
-    inside = [each for each in damage if each.offset < end and each.offset + max(1, each.size) > segment.start]
-    return [f"offset {each.offset}, {each.size} bytes: {each.reason}" for each in inside]
-
-
-def _row(log: contents.StoreLog, number: int, damage: Sequence[Damage] | None) -> Facts:
+def _row(log: contents.StoreLog, number: int) -> Facts:
     segment = log.segments[number]
     found = _look(log, segment)
-    wrong = _of_segment(segment, damage or ())
-    if not wrong and found.wrong:
-        wrong = [found.wrong]
     used = None if found.end is None else found.end - segment.start
     return {
         "file": escape(files.base(segment.path)), "place": escape(segment.path), "bytes": segment.size,
@@ -112,7 +117,7 @@ def _row(log: contents.StoreLog, number: int, damage: Sequence[Damage] | None) -
         "firstTime": show_time(found.first.store_time) if found.first else None,
         "lastRecord": found.last.phy_offset if found.last else None,
         "lastTime": show_time(found.last.store_time) if found.last else None,
-        "records": found.records, "estimated": found.estimated, "damage": wrong,
+        "records": found.records, "estimated": found.estimated, "damage": [found.wrong] if found.wrong else [],
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from rocketmq_reindex.jobs.browsing import asked as browsing_asked, drawing, facts, log_sample, rates, remembered
+from rocketmq_reindex.jobs.browsing import asked as browsing_asked, drawing, facts, log_sample, opened, rates, remembered
 from rocketmq_reindex.jobs.consumers import run as consumers_run
 from rocketmq_reindex.jobs.consumers.standing import ConsumersQuestion, ConsumersResult
 from rocketmq_reindex.jobs.store import consumer_offsets, contents, folders
@@ -171,7 +171,8 @@ class Overview:
             with folders.failures_as_errors("STORE"):
                 return log_sample.segments(store.roots, first) | {"command": facts.command("info", store)}
 
-        found = self._memory.ask(store, f"log {first}", made)
+        # What checks and files of findings say may change while the store does not.
+        found = log_sample.with_damage(self._memory.ask(store, f"log {first}", made), opened.known_damage(self._stores, store))
         line = Markup(drawing.log_line(found["line"])) if found["line"] else ""
         return browsing_asked.Page(f"Log of {store.name}", {"store": store.name, **found}, {"drawn": line})
 

@@ -12,8 +12,9 @@ _LOG: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings)
 {% endif %}
 {% if missing %}<p class="bad">{{ size(missing) }} of the log are in no segment.</p>{% endif %}
 <p class="note">Records of a segment are counted where it is short. Else their number is estimated from a few places
-in it: about. {% if not damageKnown %}Damage is known only where a record that was passed is wrong: the rest was not looked
-at, and <code>rmq-reindex verify</code> looks at all.{% endif %}</p></section>
+in it: about. {% if knownDamage %}Of damage the page knows what checks and findings say of this log, and where a
+record that was passed is wrong.{% else %}Damage is known only where a record that was passed is wrong: no check and no findings
+here say more. <a href="{{ url("health", store=store) }}">A check</a> looks at all.{% endif %}</p></section>
 {% if segments %}<section><h2>Segments</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">file</th>
 {{ head("bytes") }}{{ head("filled") }}{{ head("first record") }}<th scope="col">stored</th>
 {{ head("last record") }}<th scope="col">stored</th>{{ head("records") }}<th scope="col">damage</th></tr></thead>
@@ -32,7 +33,7 @@ href="{{ url("message", store=store, physical=each.lastRecord) }}">{{ each.lastR
 <td class="num">{% if each.records is none %}not known{% else %}{{ "about " if each.estimated else "" }}
 {{- "{:,}".format(each.records) }}{% endif %}</td>
 <td{% if each.damage %} class="bad"{% endif %}>
-{{ each.damage|join("; ") or ("none found" if damageKnown else "not looked at") }}
+{{ each.damage|join("; ") or ("none known" if knownDamage else "not looked at") }}
 </td></tr>{% endfor %}</tbody></table></div>
 {{ ui.turn(previous is not none and url("log", store=store, **{"from": previous}),
            next is not none and url("log", store=store, **{"from": next})) }}</section>{% endif %}

@@ -50,7 +50,7 @@ def test_segments(name: str, golden_store: Stores) -> None:
     every = records_of(store)
     assert told["count"] == len(told["segments"]) == len(told["line"]) == rr.info(store).log["segments"]
     assert told["bytes"] == rr.info(store).log["bytes"]
-    assert (told["missing"], told["next"], told["previous"], told["damageKnown"]) == (0, None, None, False)
+    assert (told["missing"], told["next"], told["previous"], told["knownDamage"]) == (0, None, None, 0)
     for row in told["segments"]:
         here = [r for r in every if row["firstOffset"] <= r.phy_offset < row["firstOffset"] + row["bytes"]]
         if not here:
@@ -104,10 +104,20 @@ def test_damage_gaps_and_pages(golden_store: Stores, tmp_path: Path, monkeypatch
 def test_damage_that_somebody_has_found(golden_store: Stores) -> None:
     store = golden_store("basic-5.3").path
     size = 1 << 20
-    found = log_sample.segments([str(store / "commitlog")], None, [log_sample.Damage(size + 5, 10, "bad magic code")])
-    assert [row["damage"] for row in found["segments"][:3]] == [[], [f"offset {size + 5}, 10 bytes: bad magic code"], []]
-    assert [each["damaged"] for each in found["line"][:3]] == [False, True, False]
-    assert found["damageKnown"]
+    pages, known = Pages(f"a={store}"), list[tuple[int, int, str]]()
+    pages.client.app.state.stores.known.append(lambda _: known)  # type: ignore[attr-defined]
+    page, found = pages.both("log", store="a")
+    assert (found["knownDamage"], "not looked at" in page, "none known" in page) == (0, True, False)
+    # A check ends while nothing of the store changes: what is remembered does not hide it.
+    known += [(size + 5, size + 15, "bad magic code"), (2 * size - 1, 2 * size + 1, "over an end")]
+    known += [(3 * size + k, 3 * size + k + 1, "one") for k in range(8)]
+    page, found = pages.both("log", store="a")
+    told = [row["damage"] for row in found["segments"]]
+    over = f"offset {2 * size - 1}, 2 bytes: over an end"
+    assert told[:3] == [[], [f"offset {size + 5}, 10 bytes: bad magic code", over], [over]]
+    assert (len(told[3]), told[3][-1], told[4]) == (log_sample.DAMAGE_TOLD + 1, "and 3 more", [])
+    assert [each["damaged"] for each in found["line"]] == [False, True, True, True, False]
+    assert (found["knownDamage"], "none known" in page, page.count("bad magic code")) == (10, True, 1)
 
 
 def test_a_segment_of_zeros(tmp_path: Path) -> None:
