@@ -58,7 +58,12 @@ class Turns:
                 if response is not None:
                     made.set_result(response)
 
-        threading.Thread(target=work, name="browse page", daemon=True).start()
+        try:
+            threading.Thread(target=work, name="browse page", daemon=True).start()
+        except RuntimeError:
+            # The system gives no more threads.
+            self._leave()
+            return self._busy(request)
         return await asyncio.wrap_future(made)
 
     def _leave(self) -> None:

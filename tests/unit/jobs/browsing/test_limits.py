@@ -214,6 +214,22 @@ def test_slow_pages_of_one_kind_leave_the_others_alone(server: Server, held: Hel
     assert server.status("/topics?store=s") == 200
 
 
+def test_without_threads_nothing_is_made(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More often than may wait: those that were refused hold no place."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "browse page":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(limits.AT_ONCE + limits.WAITING + 1):
+            assert server.status("/topics?store=s") == 503
+    assert server.status("/topics?store=s") == 200
+
+
 def test_an_end_waits_for_nobody(server: Server, held: Held, capfd: pytest.CaptureFixture[str]) -> None:
     idle, half, kept = server.connect(), server.connect(), server.asked("/")
     assert status(one_answer(kept)) == 200
