@@ -29,8 +29,8 @@ OFFSET_MAX: Final = layouts.INT64_MAX // 64
 """the largest queue offset that an address takes"""
 SHOWN: Final = 20
 """keys that are looked up, light queues, and places that a record points to"""
-READS_MAX: Final = 50_000
-"""slots and items of IndexFiles that are read: a key of very many messages has a long chain"""
+READS_MAX: Final = 5_000
+"""slots and items of IndexFiles that are read: a key of very many messages, and each tag, has a long chain"""
 OTHER_FILES: Final = 16
 """IndexFiles that are looked into though their header says that the record is not in them, the newest ones"""
 STEPS_MAX: Final = 5_000

@@ -10,21 +10,17 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import checks, facts
 from rocketmq_reindex.jobs.browsing.asked import Asked, Facts, NotFound, OpenedStores, Page, Shown, url
 from rocketmq_reindex.jobs.browsing.options import FindingsFile
-from rocketmq_reindex.jobs.inspecting import index as index_log
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST
 from rocketmq_reindex.jobs.reporting import make, model
 from rocketmq_reindex.jobs.store import contents
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import layouts, topics
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.index.file import ITEM
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.showing import counted, escape, redacted, shell
 from rocketmq_reindex.udfs.times import show_time
 
@@ -116,6 +112,9 @@ class IndexItems:
 
     def _page(self, asked: Asked) -> Page:
         """Show items of one file. Raises UsageError, NotFound, and InputError for a file whose sizes are not known."""
+        # Brings numba, which no other page needs.
+        from rocketmq_reindex.jobs.inspecting import index as index_log
+
         store, name, first = self._stores.named(asked), asked.text("file"), max(1, asked.number("from") or 1)
         warnings = list[str]()
         with facts.looking(store, warnings) as (search, notes):
@@ -130,7 +129,7 @@ class IndexItems:
                 at = HEADER_SIZE + SLOT_SIZE * slots + ITEM_SIZE * first
                 data = file.pages.read(at, ITEM_SIZE * max(0, min(facts.ROWS, places - first)))
             texts, rows = index_log.ItemTexts(search.log), list[Facts]()
-            items = np.frombuffer(data[: len(data) // ITEM_SIZE * ITEM_SIZE], ITEM).tolist()
+            items = ITEM_LAYOUT.iter_unpack(data[: len(data) // ITEM_SIZE * ITEM_SIZE])
             for number, (hashed, place, seconds, before) in enumerate(items, first):
                 of, text = texts.of(hashed, place)
                 rows.append({

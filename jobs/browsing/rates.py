@@ -27,9 +27,9 @@ Facts = dict[str, Any]
 BINS: Final = 48
 QUEUES_MAX: Final = 400
 """queues that are looked into"""
-SAMPLES: Final = 4000
+SAMPLES: Final = 2000
 """units of all queues that are looked at, beside those that binary searches pass"""
-OF_A_QUEUE: Final = 4, 500
+OF_A_QUEUE: Final = 4, 250
 """units of one queue, at least and at most"""
 SLOTS_MAX: Final = 5000
 """slots of one queue that are looked at: a search for a time passes those whose records cannot be read"""
