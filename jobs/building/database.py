@@ -67,10 +67,11 @@ def as_store_shows(settings: BuildSettings) -> Told:
                 raise errors.InputError(
                     f"{unread}: which topics are lite, whose queues RocksDB has, is not known: mend it, or take it out of STORE"
                 )
-            lite = lite_topics(settings.store_folder) if settings.store_folder else []
-            told = f"{counted(len(lite), 'lite topic')} in config/: their queues are in RocksDB, too" if lite else ""
-            # CombineConsumeQueueStore.shouldDoubleWriteForTopic asks the topic's config.
-            notes.append(told or "no lite topic is known by config/: of other queues than light ones RocksDB has none")
+            lite = lite_of(settings)
+            told = (
+                f"{counted(len(lite), 'lite topic')} in config/: all units of their records are in RocksDB, too" if lite else ""
+            )
+            notes.append(told or "no lite topic is known by config/: RocksDB has light queues by their names, and no others")
     elif there and not there.in_place:
         settings = dataclasses.replace(settings, rocksdb_separate=True)
         notes.append(f"{layouts.SEPARATE}: the database is built there, as STORE has it")
@@ -106,6 +107,14 @@ def _of_files(settings: BuildSettings, there: RocksDBQueues | None) -> list[str]
 # ---------------------------------------------------------------------------------------------------------------------- writing
 
 
+def lite_of(settings: BuildSettings) -> frozenset[str]:
+    """Return the lite topics, of whose records alone a database has units; none where it has all, or none is known.
+
+    The broker asks each record for its topic (``CombineConsumeQueueStore.shouldDoubleWriteForTopic``, 5.5.1).
+    """
+    return frozenset(lite_topics(settings.store_folder) if settings.rocksdb_light and settings.store_folder else ())
+
+
 def write_database(
     scan: Scan, settings: BuildSettings, segments: list[Segment], accepted: list[RangeSummary], order: Order,
     ended: list[QueueUnit],
@@ -115,7 +124,7 @@ def write_database(
     ``ended`` queues keep their ends, where they have no unit: how many these are follows.
     """
     staging, engine = scan.staging, scan.engine
-    lite = lite_topics(settings.store_folder) if settings.rocksdb_light and settings.store_folder else []
+    lite = lite_of(settings)
     files.make_folder(staging.tables, below=staging.root)
     spooled: list[SpoolResult] = []
     if any(summary.units for summary in accepted):

@@ -183,7 +183,7 @@ class Build:
         task = ScanTask(
             staging, "", 0, planning.scan_settings(settings), units_per_file, keys, settings.write_topics,
             delays=settings.write_delay, filters=settings.filters,
-            both=settings.makes_files and settings.cq_ext == "none",
+            both=settings.makes_files and settings.cq_ext == "none", lite=database.lite_of(settings),
         )  # fmt: skip
         return scanning.Scan(engine, staging, task, self.reporter, work.steps.memory, store=settings.store)
 

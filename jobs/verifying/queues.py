@@ -140,8 +140,10 @@ class QueueComparison:
         names = sorted(in_files | in_database)
         plan = handover.write_plan(scan.staging, "topics-both-kinds", names)
         tasks = max(1, min(len(names), 2 * scan.engine.cores))
-        start = self.segments[0].start if self.segments else 0
-        compare = CompareBothKinds(folder, settings.database_beside, plan, tasks, settings.cq_file_size, start, selective)
+        compare = CompareBothKinds(
+            folder, settings.database_beside, plan, tasks, settings.cq_file_size, tuple(self.segments),
+            frozenset(lite) if selective else None,
+        )  # fmt: skip
         counts: Counter[str] = Counter()
         for result in BothKindsResult.read(scan.engine.numbers(compare, tasks)):
             findings.tally.merge(result.tally)

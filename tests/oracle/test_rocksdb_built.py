@@ -5,7 +5,9 @@ Each store has a JVM of its own: 5.5.1 dies of a compaction (SIGSEGV) where two 
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import shutil
 import time
 from pathlib import Path
@@ -217,3 +219,54 @@ def test_a_build_of_a_part_of_the_log(version: str, seed: int, tmp_path: Path) -
     lost = puts[150]
     assert database.value(QueueName(str(lost.message.topic).encode(), lost.message.queue_id), lost.queue_offset) is None
     database.close()
+
+
+def mixed_log(store: Path) -> None:
+    """Records of a lite topic and of a plain one, which name the same light queues, and others."""
+    ends: dict[str, int] = {}
+    with LogWriter(store / "commitlog", SEGMENT) as writer:
+        for number in range(120):
+            topic = "lite" if number % 4 in (1, 2) else "plain"
+            names = [name for name, every in (("%LMQ%$lite$a", 2), ("%LMQ%odd", 3), ("%LMQ%$lite$b", 5)) if not number % every]
+            offsets = ",".join(str(ends.get(name, 0)) for name in names)
+            light = {"INNER_MULTI_DISPATCH": ",".join(names), "INNER_MULTI_QUEUE_OFFSET": offsets} if names else {}
+            properties = {"KEYS": f"key-{number}", **light}
+            writer.append(Message(topic=topic, queue_offset=ends.get(topic, 0), properties=properties))
+            ends |= {name: ends.get(name, 0) + 1 for name in (topic, *names)}
+    attributes = {"lite": {"message.type": "LITE"}, "plain": {}}
+    table = {
+        name: {"topicName": name, "perm": 6, "readQueueNums": 1, "writeQueueNums": 1, "attributes": of_topic}
+        for name, of_topic in attributes.items()
+    }
+    (store / "config").mkdir()
+    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+
+
+def test_the_selective_double_write_asks_the_record_for_its_topic(tmp_path: Path) -> None:
+    """5.5.1: all units of a lite record are in RocksDB, whatever the queues are called; those of others are in files alone."""
+    store, out, setting = tmp_path / "store", tmp_path / "out", f"{BOTH},rocksdbCQSelectiveDoubleWriteEnable=true"
+    mixed_log(store)
+    with Program("5.5.1", "Crash", tmp_path) as program:
+        program.step("open", "real", store, *options(), "--enable-lmq", "--set", f"{setting},enableMultiDispatch=true")
+        queues = [("lite", 0), ("%LMQ%$lite$a", 0), ("%LMQ%odd", 0), ("plain", 0)]
+        until = time.monotonic() + 60
+        while "-" in program.step("serve", "real", *words(queues)).split(" ") and time.monotonic() < until:
+            time.sleep(0.05)
+        program.step("close", "real")
+    real = pairs_in(store / "consumequeue")
+    # The units of plain records stand in files of the light queues, between those of lite ones.
+    assert kinds(local_verify(store, lmq=True, **SIZES)) == {}
+    built = local_build(store, out, consumequeue_type="both", rocksdb_light=True, lmq=True, broker_version="5.5", **SIZES)
+    assert built.exit == 0, built.error
+    apart = re.compile(b"\x01min\x01".hex() + "|" + b"CHECKPOINT_TOPIC".hex())
+    ours, theirs = ([pair for pair in pairs if not apart.search(pair)] for pairs in (pairs_in(out / "consumequeue"), real))
+    assert ours == theirs
+    assert len(ours) == 60 + 30 + 20 + 12 + 4
+    assert queue_files_of(out) == queue_files_of(store)
+
+
+def queue_files_of(store: Path) -> dict[str, bytes]:
+    """The ConsumeQueue files of a store, without the zeros that end them."""
+    folder = store / "consumequeue"
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.parent != folder)
+    return {str(path.relative_to(folder)): path.read_bytes().rstrip(b"\0") for path in paths}

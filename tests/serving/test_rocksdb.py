@@ -88,7 +88,7 @@ def test_lite_topics_with_the_selective_double_write(tmp_path: Path) -> None:
     taken = {name: getattr(settings, name) for name in ("consumequeue_type", "rocksdb_light", "rocksdb", "lmq")}
     built = local_build(store, out, checkpoint="broker", **taken, **SIZES)
     assert built.exit == 0
-    assert "1 lite topic in config/: their queues are in RocksDB, too" in built.notes
+    assert "1 lite topic in config/: all units of their records are in RocksDB, too" in built.notes
     # A broker writes a queue's first end when it is asked for it, and its check point with what goes into RocksDB.
     ours, theirs = ([pair for pair in pairs if not APART.search(pair)] for pairs in (pairs_in(out / "consumequeue"), real))
     assert ours == theirs

@@ -25,10 +25,12 @@ from rocketmq_reindex.udfs import handover
 Int64s = npt.NDArray[np.int64]
 
 COLUMNS: Final = cells.UNIT_COLUMNS + 2
-"""Those of a unit, its record's store time, and 1 where it is the unit of a light queue, which has none in
-``consumequeue_ext`` (``ConsumeQueue.doDispatchLmqQueue``). Words follow: of ``ConsumerFilters.bit_maps``."""
+"""Those of a unit, its record's store time, and not 0 where it is the unit of a light queue, which has none in
+``consumequeue_ext`` (``ConsumeQueue.doDispatchLmqQueue``): OF_LITE where its record is of a lite topic, else 1. Words
+follow: of ``ConsumerFilters.bit_maps``."""
 STORE_TIME: Final = cells.UNIT_COLUMNS
 IS_LIGHT: Final = cells.UNIT_COLUMNS + 1
+OF_LITE: Final = 2
 QUEUE_BUCKETS: Final = 1 << 31
 """as for batch queues: a bucket has one queue, except where hashes collide"""
 
@@ -128,10 +130,12 @@ class Matcher:
 # ------------------------------------------------------------------------------------------------------------------------- rows
 
 
-def extended_units(scanner: RangeScanner, block: Block, matcher: Matcher) -> tuple[Int64s, Int64s]:
+def extended_units(
+    scanner: RangeScanner, block: Block, matcher: Matcher, lite: frozenset[str] = frozenset()
+) -> tuple[Int64s, Int64s]:
     """Return the units of a block in the order of the log: their queues, and int64 (COLUMNS + words, n).
 
-    The block has all of ``messages``, so that records lie in its data.
+    The block has all of ``messages``, so that records lie in its data. ``lite`` are the lite topics.
     """
     units = block.units
     kept = np.flatnonzero(units.size > 0)
@@ -147,18 +151,22 @@ def extended_units(scanner: RangeScanner, block: Block, matcher: Matcher) -> tup
         if matcher.knows(topic):
             rows = np.flatnonzero((names == name) & ~light)
             taken[:, rows] = matcher.taken(topic, block.data, fields[m.PROPS_START, rows], fields[m.PROPS_END, rows])
-    columns = [units.offset[kept], phy_offset, units.size[kept], units.tags_code[kept], fields[m.STORE_TIME], light]
+    own = names[np.maximum.accumulate(np.where(light, 0, np.arange(len(kept))))]
+    of_lite = np.isin(own, [name for name in np.unique(own).tolist() if scanner.names.texts[name] in lite])
+    kind = light.astype(np.int64) * np.where(of_lite, OF_LITE, 1)
+    columns = [units.offset[kept], phy_offset, units.size[kept], units.tags_code[kept], fields[m.STORE_TIME], kind]
     return queue, np.concatenate([np.stack([column.astype(np.int64) for column in columns]), taken])
 
 
 def extended_rows(
-    scanner: RangeScanner, number: int, block: Block, matcher: Matcher, keys: tuple[int, ...]
-) -> Iterator[handover.Row]:
+    scanner: RangeScanner, number: int, block: Block, matcher: Matcher, keys: tuple[int, ...],
+    lite: frozenset[str] = frozenset(),
+) -> Iterator[handover.Row]:  # fmt: skip
     """Yield rows of EXTENDED from a scanned block of range ``number``: all of a queue go to one bucket.
 
-    ``keys[b]`` is the key of bucket b. Rows are sorted by the phy_offset of their first record.
+    ``keys[b]`` is the key of bucket b. Rows are sorted by the phy_offset of their first record. ``lite`` are the lite topics.
     """
-    queue, columns = extended_units(scanner, block, matcher)
+    queue, columns = extended_units(scanner, block, matcher, lite)
     order = np.argsort(queue, kind="stable")
     present, starts = np.unique(queue[order], return_index=True)
     columns, bounds = columns[:, order], np.append(starts, len(order))

@@ -249,11 +249,11 @@ class ScanTask:
     """whether rows of TOPICS are wanted, for a draft of config/topics.json"""
     log_bytes: int = 0
     """bytes of all ranges of the plan: what no page cache holds is not kept there"""
-    delays: bool = False
-    """whether rows of DELAYED are wanted: ``settings`` then wants the records, too"""
+    delays: bool = False  # whether rows of DELAYED are wanted: ``settings`` then wants the records, too
     filters: ConsumerFilters | None = None
     """where rows of EXTENDED take the place of those of UNITS: by what their bits are set. ``settings`` wants the records"""
     both: bool = False  # with ``filters``: rows of UNITS, too
+    lite: frozenset[str] = frozenset()  # with ``filters``: the lite topics
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         scanner = RangeScanner(self.settings)
@@ -322,7 +322,7 @@ class ScanTask:
         """Yield the rows of the units, at least one, that a block has, and those of their runs."""
         units, buckets = BlockCells(scanner, block.units), len(self.keys)
         if matcher is not None:
-            yield from extended_rows(scanner, spec.number, block, matcher, self.keys)
+            yield from extended_rows(scanner, spec.number, block, matcher, self.keys, self.lite)
         if matcher is None or self.both:
             file_number, pieces = units.pieces(self.units_per_file)
             for number, cell in units.cut(units.bucket(pieces.queue, file_number, buckets), pieces):

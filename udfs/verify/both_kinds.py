@@ -15,11 +15,12 @@ from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.checks.queues import is_empty, is_pre_blank, named_fields
+from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.verify.database import DatabaseQueue
-from rocketmq_reindex.udfs.verify.queue_files import Int64s, QueueFiles
+from rocketmq_reindex.udfs.verify.queue_files import Int64s, QueueFiles, RecordHeads
 
 _CHUNK: Final = 1 << 16
 """slots that are compared at once"""
@@ -44,8 +45,9 @@ class CompareBothKinds:
     """Compares the queues of a task's share of the topics; leaves ``BothKindsResult``.
 
     ``plan`` is the plan of the names of topics below ``folder``, and in ``database``, which ``tasks`` tasks share. Files have
-    ``file_size`` bytes. Units of records before ``log_start`` do not count. ``selective``: RocksDB has light queues alone
-    (``rocksdbCQSelectiveDoubleWriteEnable``, 5.5.1), so others are not looked for there.
+    ``file_size`` bytes. Units of records before the log of ``segments`` do not count. ``lite``, unless it is None, are the lite
+    topics: RocksDB has units of their records alone, in their own queues and in the light ones that they name
+    (``rocksdbCQSelectiveDoubleWriteEnable``, 5.5.1), so other units are not looked for there.
     """
 
     folder: str
@@ -53,8 +55,8 @@ class CompareBothKinds:
     plan: str
     tasks: int
     file_size: int
-    log_start: int
-    selective: bool
+    segments: tuple[Segment, ...]
+    lite: frozenset[str] | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         names = handover.read_plan(self.plan)
@@ -71,7 +73,7 @@ class CompareBothKinds:
         tables = self._tables(name)
         result.rocksdb_alone += len(in_database - tables.keys())
         for number, table in sorted(tables.items()):
-            if number not in in_database and self.selective:
+            if number not in in_database and self.lite is not None:
                 result.files_alone += 1
                 continue
             result.compared += 1
@@ -101,11 +103,15 @@ class CompareBothKinds:
             count = min(_CHUNK, end - position)
             self._stretch(held, other, position, count, tally)
             position += count
-        other.check_end(tally, self.log_start)
+        other.check_end(tally, self._log_start)
 
     def _stretch(self, held: QueueFiles, other: DatabaseQueue, position: int, count: int, tally: Tally) -> None:
         in_files, in_database = held.read(position, count), other.read(position, count)
         has_files, has_database = self._has_unit(in_files), self._has_unit(in_database)
+        if self.lite is not None:
+            for at in np.flatnonzero(has_files & ~has_database).tolist():
+                record = self._heads.at(int(in_files[0, at]))
+                has_files[at] = record is None or record.topic in self.lite
         for kind, wrong in (
             ("rocksdb-unit-missing", has_files & ~has_database),
             ("rocksdb-unit-extra", has_database & ~has_files),
@@ -118,8 +124,16 @@ class CompareBothKinds:
                 tally.add(kind, int(np.count_nonzero(wrong)), other.shown, position + at, text)
 
     def _has_unit(self, units: Int64s) -> Mask:
-        has: Mask = ~(is_empty(units) | is_pre_blank(units)) & (units[0] >= self.log_start)
+        has: Mask = ~(is_empty(units) | is_pre_blank(units)) & (units[0] >= self._log_start)
         return has
+
+    @property
+    def _log_start(self) -> int:
+        return self.segments[0].start if self.segments else 0
+
+    @property
+    def _heads(self) -> RecordHeads:
+        return RecordHeads(self.segments)
 
 
 def _data_from(queue: QueueFiles | DatabaseQueue, position: int, end: int) -> int:

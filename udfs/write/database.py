@@ -103,7 +103,8 @@ class SpoolUnits:
     """Reduces rows of EXTENDED to spooled units, with ``words`` of bits in each row; leaves results (``SpoolResult``).
 
     Rows come by bucket and ``sort_key``. ``placements`` is the plan of the queues out of order (``PlanWriter``), or "".
-    ``lite``: of light queues alone, and those of these topics; None: of all.
+    ``lite``: of records of these topics alone, in all queues that they name (``CombineConsumeQueueStore``, 5.5.1). Where it is
+    empty, the lite topics are not known: of light queues by their names. None: of all.
     """
 
     staging: StagingFolder
@@ -120,12 +121,11 @@ class SpoolUnits:
                 for cell in cells_of_bucket:
                     pieces = cells.unpack(cell.data, scanned.COLUMNS + self.words)
                     key = pieces.names[0], int(pieces.queue_ids[0])
-                    if self.lite is not None and key[0] not in self.lite and not key[0].startswith(_LIGHT):
-                        continue
-                    placement, rows = odd.get(key), pieces.columns[: scanned.IS_LIGHT]
+                    placement, rows = odd.get(key), pieces.columns[: scanned.COLUMNS]
                     if placement is not None:
                         rows = placement.apply(rows)
                         rows = rows[:, np.argsort(rows[0], kind="stable")]
+                    rows = rows[: scanned.IS_LIGHT, self._taken(key[0], rows[scanned.IS_LIGHT])]
                     if rows.shape[1]:
                         queue = queues.setdefault(key, SpooledQueue(key[0].decode(), key[1], path))
                         self._take(queue, rows, at)
@@ -147,10 +147,18 @@ class SpoolUnits:
         files.write_bytes(self.staging.temporary, part, [line for _, line in sorted(lines)])
         return handover.batch([SpoolResult(part, units)])
 
-    @staticmethod
-    def _take(queue: SpooledQueue, rows: Rows, at: int) -> None:
+    def _taken(self, topic: bytes, is_light: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which units of a queue the database has."""
+        if self.lite:
+            taken: npt.NDArray[np.bool_] = (is_light == scanned.OF_LITE) | ((is_light == 0) & (topic in self.lite))
+            return taken
+        return np.full(len(is_light), self.lite is None or topic.startswith(_LIGHT))
+
+    def _take(self, queue: SpooledQueue, rows: Rows, at: int) -> None:
         """Note rows, at rising positions, that are spooled from the byte ``at`` on."""
-        if (np.diff(rows[0]) != 1).any() or (queue.pieces and int(rows[0, 0]) != queue.last[1] + 1):
+        steps = np.diff(rows[0], prepend=queue.last[1] if queue.pieces else rows[0, 0] - 1)
+        # Where the database has units of some records alone, others leave gaps.
+        if (steps < 1).any() or ((steps > 1).any() and not self.lite):
             raise consume_queue.UnitGapError(f"{queue.topic}/{queue.queue_id}: units are missing")
         if not queue.pieces:
             queue.first = int(rows[1, 0]), int(rows[0, 0])
