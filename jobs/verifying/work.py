@@ -16,6 +16,7 @@ from rocketmq_reindex.jobs.building.options import batch_topics_of
 from rocketmq_reindex.jobs.fetching.build import find_build
 from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.publishing.layout import SIZES, Leftovers
+from rocketmq_reindex.jobs.store.config_databases import unread_topics
 from rocketmq_reindex.jobs.store.fitting import QUEUES, UsualSizes, index_files, index_sizes, queue_files, without_items
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.store.settings import rocksdb_queues
@@ -137,13 +138,16 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
         notes.append("index: files without an item: their slots and items are not known")
     elif (slots, items) != (settings.hash_slots, settings.index_items):
         notes.append(f"index: {slots:,} slots and {items:,} items a file, taken from the files")
+    # A build has no topics.json of its own, unless it drafted one: that of the store with its log says what it was made by.
+    stores, asked = tuple(dict.fromkeys(map(files.absolute, (settings.store, *settings.log_stores)))), False
     if not settings.is_named("batch_topics") and settings.rules.batch_queues:
-        # A build has no topics.json of its own, unless it drafted one: that of the store with its log says what it was made by.
+        asked = True
         try:
-            found = (batch_topics_of(store, notes) for store in (settings.store, *settings.log_stores))
+            found = (batch_topics_of(store, notes) for store in stores)
             changes["batch_topics"] = next(filter(None, found), ())
         except InputError:
             notes.append("config/topics.json cannot be read: batch queues are not known")
+    notes += _not_known(settings, next(filter(None, map(unread_topics, stores)), ""), asked, bool(changes.get("batch_topics")))
     if not settings.lmq and any(name.startswith(LMQ_PREFIX) for name in _topics(settings)):
         changes["lmq"] = True
         notes.append("light message queues are there: compared as with --lmq")
@@ -152,6 +156,23 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
         changes["lmq"] = False
         notes.append("light queues have no files: those in RocksDB are not compared with the log")
     return dataclasses.replace(settings, **changes, sizes_known=known), notes  # type: ignore[arg-type]  # names of settings
+
+
+def _not_known(settings: VerifySettings, unread: str, asked: bool, found: bool) -> list[str]:
+    """Return what a database of topics hides that cannot be read, and ``unread`` why, unless it was ``asked`` for batch topics.
+
+    ``found``: another one has some.
+    """
+    if not unread or layouts.QUEUES not in settings.only:
+        return []
+    hidden = ["batch queues are compared as plain ones: give --topics-config"] if asked and not found else []
+    if settings.database_beside:
+        hidden.append(
+            "lite topics are known by the names of light queues alone: RocksDB may seem to lack units of other topics"
+        )
+    if not hidden:
+        return []
+    return [*([] if asked else [unread]), f"topics that cannot be read: {'; '.join(hidden)}"]
 
 
 def _has_light_units(settings: VerifySettings) -> bool:

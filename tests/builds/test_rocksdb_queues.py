@@ -20,14 +20,16 @@ import rocksdict
 import rocketmq_reindex as rr
 from rocketmq_reindex.files.rocksdb import Database
 from rocketmq_reindex.jobs.commands import query
+from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.queue import rocksdb as pairs
 from rocketmq_reindex.storage_format.queue.rocksdb import QueueEnd, QueueName
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.sql.queue_source import ConsumeQueueSource
 from tests.golden.stores import unpack
-from tests.tools.local_verify import kinds, local_verify
+from tests.tools.local_verify import kinds, local_verify, run_verify
 from tests.tools.read_rows import read_rows
+from tests.unit.jobs.store import test_config_databases as config_stores
 
 NAMES = ("rocksdb-5.3", "rocksdb-5.5")
 QUEUES = [(topic, number) for topic in (b"orders-0", b"orders-1") for number in (0, 1)]
@@ -411,6 +413,21 @@ def test_ends_that_are_lost(both: Path) -> None:
     changed(both, dict.fromkeys((pairs.end_key(QueueName(topic, number), True) for topic, number in QUEUES), None), "offset")
     changed(both, {pairs.end_key(QueueName(b"%LMQ%a", 0), True): pairs.end_value(1, 4)}, "offset")
     assert kinds(local_verify(both)) == {"rocksdb-unit-missing": 95}
+
+
+def test_what_a_broken_database_of_topics_hides(both: Path) -> None:
+    """Said once, with what verify cannot know then."""
+    config_stores.write(both / "config" / "topics", config_stores.alone("B", {"topicName": "B"}, 5))
+    assert not [note for note in local_verify(both).notes if "topics" in note]
+    next((both / "config" / "topics").glob("MANIFEST-*")).write_bytes(b"broken")
+    unread, hidden = (note for note in local_verify(both).notes if "topics" in note)
+    assert unread.endswith(": the topics in it are not known")
+    assert hidden.startswith("topics that cannot be read: batch queues are compared as plain ones: give --topics-config; lite ")
+    # With --topics-config nothing is asked of it but the lite topics.
+    named = VerifySettings(str(both), batch_topics=("B",), named=frozenset({"batch_topics"}))
+    unread, hidden = (note for note in run_verify(named).notes if "config/topics" in note or note.startswith("topics that"))
+    assert "RocksDB cannot read it" in unread
+    assert hidden.startswith("topics that cannot be read: lite topics are known by the names of light queues alone")
 
 
 # -------------------------------------------------------------------------------------------------------------------- questions
