@@ -72,7 +72,11 @@ def as_store_shows(settings: BuildSettings) -> Told:
                 f"{counted(len(lite), 'lite topic')} in config/: all units of their records are in RocksDB, too" if lite else ""
             )
             notes.append(told or "no lite topic is known by config/: RocksDB has light queues by their names, and no others")
-    elif there and not there.in_place:
+    if settings.makes_files and settings.lmq:
+        light = "light queues have no files, as with combineCQUseRocksdbForLmq=true"
+        light_too = "light queues have files, too: a broker with combineCQUseRocksdbForLmq=true has them in RocksDB alone"
+        notes.append(light_too if settings.light_in_files else light)
+    if there and not there.in_place and not settings.rocksdb:
         settings = dataclasses.replace(settings, rocksdb_separate=True)
         notes.append(f"{layouts.SEPARATE}: the database is built there, as STORE has it")
     if there and files.base(there.folder) != settings.database_folder:

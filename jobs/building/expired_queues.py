@@ -21,7 +21,7 @@ from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, Unit
 from rocketmq_reindex.storage_format.queue.units import QueueUnit
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
-from rocketmq_reindex.storage_format.topics import path_component
+from rocketmq_reindex.storage_format.topics import LMQ_PREFIX, path_component
 from rocketmq_reindex.udfs.messages.log_rows import Topics
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -182,13 +182,14 @@ def check_unknown(settings: BuildSettings, staging: StagingFolder, unknown: Mapp
     return [f"{_OPTION}: {told}: the log says where they end: {first}"]
 
 
-def without_files(staging: StagingFolder, ended: list[QueueUnit]) -> list[QueueUnit]:
-    """Return those of which no ConsumeQueue file was built: others have records in the log."""
+def without_files(staging: StagingFolder, ended: list[QueueUnit], light: bool) -> list[QueueUnit]:
+    """Return those of which no ConsumeQueue file was built: others have records in the log. ``light``: light ones have some."""
     queues = files.join(staging.tree, layouts.QUEUES)
     return [
         unit
         for unit in ended
         if path_component(unit.topic)
+        and (light or not unit.topic.startswith(LMQ_PREFIX))
         and files.entry_of(files.join(queues, unit.topic, str(unit.queue_id))).kind == files.ABSENT
     ]
 

@@ -49,12 +49,13 @@ def write_queues(scan: Scan, settings: BuildSettings, accepted: list[RangeSummar
         return []
     staging, reroute = scan.staging, None
     if settings.cq_ext != "none" and settings.filters is not None:
-        extend = WriteExtended(staging, settings.cq_file_size, settings.cq_ext_file_size, order.placements, settings.filters)
+        sizes = settings.cq_file_size, settings.cq_ext_file_size
+        extend = WriteExtended(staging, *sizes, order.placements, settings.filters, settings.light_in_files)
         results = FilesResult.read(scan.engine.reduce(handover.EXTENDED, scan.left_out(accepted), None, extend))
         return [*results, write_empty_files(staging, settings.cq_file_size, order.opened)] if order.opened else results
     if order.placements:
         reroute = Reroute(order.placements, scan.task.units_per_file, scan.task.keys)
-    writer = WriteQueues(staging, settings.cq_file_size)
+    writer = WriteQueues(staging, settings.cq_file_size, settings.light_in_files)
     results = FilesResult.read(scan.engine.reduce(handover.UNITS, scan.left_out(accepted), reroute, writer))
     return [*results, write_empty_files(staging, settings.cq_file_size, order.opened)] if order.opened else results
 

@@ -72,6 +72,11 @@ class BuildSettings(StoreSettings):
         return option.parse_window(self.index_policy)
 
     @property
+    def light_in_files(self) -> bool:
+        """Whether light queues have ConsumeQueue files where others have any."""
+        return not (self.rocksdb_lmq and self.makes_database)
+
+    @property
     def makes_files(self) -> bool:
         """Whether ConsumeQueue files are built."""
         return QUEUES in self.only and self.consumequeue_type != "rocksdb"
@@ -243,7 +248,8 @@ def merged(given: dict[str, Any]) -> dict[str, Any]:
     values |= watch_environment()
     if "consumequeue_type" in given:
         # It wins over all that the file says of what goes where.
-        values.pop("rocksdb_light", None)
+        for name in ("rocksdb_light", "rocksdb_lmq"):
+            values.pop(name, None)
     values |= {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     values.setdefault("store", "")
     values["named"] = frozenset((*SIZES, *option_table.EXTENDED, "broker_version", "batch_topics", "engine")) & values.keys()

@@ -224,7 +224,7 @@ class Build:
         result.warnings += told or expired_queues.dropped(settings, staging, log_start)
         kept = 0
         if ended and settings.makes_files:
-            lone = expired_queues.without_files(staging, ended)
+            lone = expired_queues.without_files(staging, ended, settings.light_in_files)
             written.add(write_lone_units(staging, settings.cq_file_size, lone))
             kept = len(lone)
         result.units = written.units

@@ -22,6 +22,7 @@ _SWITCHES: Final = {"enableAcceleratedRecovery": "accelerated", "timerRocksDBEna
 _OTHERS: Final = (
     *_SWITCHES, "forceVerifyPropCRC", "checkCRCOnRecover", "storeType",
     "rocksdbCQDoubleWriteEnable", "rocksdbCQSelectiveDoubleWriteEnable", "useSeparateStorePathForRocksdbCQ",
+    "combineCQUseRocksdbForLmq",
     "enableLmq", "enableMultiDispatch", "enableDLegerCommitLog",
     "enableConsumeQueueExt", "enableCalcFilterBitMap", "storePathDLedgerCommitLog", "dLegerSelfId",
 )  # fmt: skip
@@ -201,7 +202,10 @@ def _with_rocksdb(conf: Mapping[str, str]) -> dict[str, Any]:
         # The other switch by itself means nothing (``DefaultMessageStore.createConsumeQueueStore``, 5.5.1).
         return separate
     told = ("rocksdbCQDoubleWriteEnable=true", *(("rocksdbCQSelectiveDoubleWriteEnable=true",) if light else ()))
-    return {"consumequeue_type": "both", "rocksdb": told, **({"rocksdb_light": True} if light else {}), **separate}
+    # MultiDispatchUtils.checkMultiDispatchQueue
+    light_alone = {"rocksdb_lmq": True} if is_on(conf.get("combineCQUseRocksdbForLmq", "")) else {}
+    more = {**({"rocksdb_light": True} if light else {}), **light_alone, **separate}
+    return {"consumequeue_type": "both", "rocksdb": told, **more}
 
 
 def _with_dledger(settings: Mapping[str, Any], conf: Mapping[str, str]) -> dict[str, Any]:

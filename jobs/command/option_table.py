@@ -356,7 +356,7 @@ BLOOM: Final = {"bloom_error_rate": "maxErrorRateOfBloomFilter", "bloom_consumer
 """likewise those that the bit maps of consumequeue_ext depend on"""
 EXTENDED: Final = ("cq_ext", "cq_ext_file_size")
 """the settings that a manifest has where a build writes consumequeue_ext"""
-DATABASE: Final = ("consumequeue_type", "rocksdb_separate", "rocksdb_light")
+DATABASE: Final = ("consumequeue_type", "rocksdb_separate", "rocksdb_light", "rocksdb_lmq")
 """likewise those that it has where a build makes a RocksDB database"""
 MANIFEST: Final = (
     "only", "cq_file_size", "batch_cq_file_size", "hash_slots", "index_items", "segment_size", "index_policy", "on_damage",

@@ -173,10 +173,10 @@ class StoreSettings:
     crc: option.Crc = option_table.default_of("crc")
     lmq: bool = False
     consumequeue_type: option.ConsumeQueueType = option_table.default_of("consumequeue_type")
-    rocksdb_separate: bool = False
-    """``useSeparateStorePathForRocksdbCQ``: the database lies in a folder of its own"""
+    rocksdb_separate: bool = False  # ``useSeparateStorePathForRocksdbCQ``: the database lies in a folder of its own
     rocksdb_light: bool = False
-    """``rocksdbCQSelectiveDoubleWriteEnable`` (5.5.1): the database has light queues alone"""
+    """``rocksdbCQSelectiveDoubleWriteEnable`` (5.5.1): the database has units of records of lite topics alone"""
+    rocksdb_lmq: bool = False  # ``combineCQUseRocksdbForLmq`` (5.5.1): light queues have no files
     cq_ext: option.CqExt = option_table.default_of("cq_ext")
     cq_ext_file_size: int = option_table.default_of("cq_ext_file_size")
     bloom_error_rate: int = 0

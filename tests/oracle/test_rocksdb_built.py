@@ -5,6 +5,7 @@ Each store has a JVM of its own: 5.5.1 dies of a compaction (SIGSEGV) where two 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import re
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.files.rocksdb import Database
+from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.udfs.queue_database import QueueDatabase, QueueName
 from tests.oracle.test_rocksdb_queues import pairs_of
@@ -263,6 +265,36 @@ def test_the_selective_double_write_asks_the_record_for_its_topic(tmp_path: Path
     assert ours == theirs
     assert len(ours) == 60 + 30 + 20 + 12 + 4
     assert queue_files_of(out) == queue_files_of(store)
+
+
+@pytest.mark.parametrize("cq_ext", ["none", "plain"])
+def test_light_queues_that_are_in_rocksdb_alone(cq_ext: str, tmp_path: Path) -> None:
+    """With combineCQUseRocksdbForLmq a broker of 5.5.1 makes no files of light queues. A build follows its broker.conf."""
+    store, out, ext = tmp_path / "store", tmp_path / "out", f",enableConsumeQueueExt={str(cq_ext == 'plain').lower()}"
+    light_log(store)
+    setting = f"{BOTH},combineCQUseRocksdbForLmq=true,enableMultiDispatch=true"
+    with Program("5.5.1", "Crash", tmp_path) as program:
+        program.step("open", "real", store, *options(), "--enable-lmq", "--set", f"{setting}{ext}")
+        program.step("serve", "real", "plain", 0)
+        program.step("close", "real")
+    (tmp_path / "broker.conf").write_text(f"{setting},enableLmq=true".replace(",", "\n"))
+    settings = parse_settings([str(store), "--out", str(out), "--broker-conf", str(tmp_path / "broker.conf"), "--lmq"])
+    taken = {name: getattr(settings, name) for name in ("consumequeue_type", "rocksdb_lmq", "lmq")}
+    built = local_build(store, out, cq_ext=cq_ext, broker_version="5.5", **taken, **SIZES)
+    assert built.exit == 0, built.error
+    assert "light queues have no files, as with combineCQUseRocksdbForLmq=true" in built.notes
+    assert queue_files_of(out) == queue_files_of(store)
+    with contextlib.closing(QueueDatabase(str(out / "consumequeue"))) as database:
+        assert {topic.decode() for topic in database.queues} == {"plain", "lite", "%LMQ%$lite$a", "%LMQ%$lite$b"}
+    # A kind that is given wins, and a note says what such a broker has.
+    both = local_build(store, tmp_path / "both", consumequeue_type="both", lmq=True, broker_version="5.5", **SIZES)
+    assert any("has them in RocksDB alone" in note for note in both.notes)
+    assert {path.split("/")[0] for path in queue_files_of(tmp_path / "both")} == {
+        "plain",
+        "lite",
+        "%LMQ%$lite$a",
+        "%LMQ%$lite$b",
+    }
 
 
 def queue_files_of(store: Path) -> dict[str, bytes]:

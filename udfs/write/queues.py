@@ -20,7 +20,7 @@ from rocketmq_reindex.storage_format.queue import (
     placement as queue_placement,
     units as queue_units,
 )
-from rocketmq_reindex.storage_format.topics import path_component
+from rocketmq_reindex.storage_format.topics import LMQ_PREFIX, path_component
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.order.placements import Placements, placement_table
 from rocketmq_reindex.udfs.scan import extended as scanned
@@ -119,6 +119,7 @@ class WriteQueues:
 
     staging: StagingFolder
     file_size: int
+    light: bool = True  # whether light queues have files
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         lines, folders, counts = list[Line](), set[str](), FilesResult("")
@@ -158,7 +159,8 @@ class WriteQueues:
     def _pieces(self, cell: bytes) -> Iterator[tuple[FileKey, Rows]]:
         units_per_file = self.file_size // queue_units.UNIT_SIZE
         for name, queue_id, rows in cells.unpack(cell, cells.UNIT_COLUMNS).parts():
-            yield (name, queue_id, int(rows[0, 0]) // units_per_file), rows
+            if self.light or not name.startswith(LMQ_PREFIX.encode()):
+                yield (name, queue_id, int(rows[0, 0]) // units_per_file), rows
 
 
 # ---------------------------------------------------------------------------------------------------------------------- filling
@@ -218,6 +220,7 @@ class WriteExtended:
     ext_size: int
     placements: str
     filters: extended.ConsumerFilters
+    light: bool = True  # whether light queues have files
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         odd, lines, counts = Placements(self.placements, placement_table), list[Line](), FilesResult("")
@@ -227,6 +230,8 @@ class WriteExtended:
                 for cell in cells_of_bucket:
                     pieces = cells.unpack(cell.data, scanned.COLUMNS + self.filters.words)
                     key = pieces.names[0], int(pieces.queue_ids[0])
+                    if not self.light and key[0].startswith(LMQ_PREFIX.encode()):
+                        continue
                     if key not in queues:
                         size = queue_units.EXT_SIZE_MIN + self.filters.bit_map_size(key[0].decode())
                         places = extended.UnitPlaces(self.ext_size, size)

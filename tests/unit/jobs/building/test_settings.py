@@ -121,6 +121,7 @@ def test_what_decides_the_bytes_is_in_the_manifest() -> None:
         "consumequeue_type",
         "rocksdb_separate",
         "rocksdb_light",
+        "rocksdb_lmq",
         "expired_queues",
     }, "as before"
     assert (told["until_offset"], told["until_time"]) == (None, None)
