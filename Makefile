@@ -99,11 +99,12 @@ matrix: setup ## the same bytes from every range size, shuffle, adaptive setting
 oracle: oracles ## random stores through the real RocketMQ and through ours: N=500 of each version, SEED=
 	$(ENV) $(PY) -m tests.oracle.sweep --count $(or $(N),500) $(SEEDED)
 
-preflight: oracles ## spoilt stores started by the real ones, beside what preflight says: N=1000 of each version, SEED=
+preflight: oracles ## spoilt stores started by the real ones, beside what preflight says: N=1000 of each version, LIVES=20 of a controller group, SEED=
 	$(ENV) $(PY) -m tests.preflight.sweep --count $(or $(N),1000) $(SEEDED)
 	$(ENV) $(PY) -m tests.preflight.database_sweep --count $(or $(N),300) $(SEEDED)
 	$(ENV) $(PY) -m tests.preflight.database_sweep --count $(or $(N),300) $(SEEDED) --both
 	$(ENV) $(PY) -m tests.preflight.dledger_sweep --count $(or $(N),300) $(SEEDED)
+	$(ENV) $(PY) -m tests.preflight.group_sweep --count $(or $(LIVES),20) $(SEEDED)
 
 rocksdb: oracles ## random logs built as queues in RocksDB, beside real stores and served by them: N=20 of each version and setting, SEED=
 	@export REINDEX_SEED=$(or $(SEED),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')); echo "REINDEX_SEED=$$REINDEX_SEED"; \

@@ -59,7 +59,9 @@ final class ServBroker {
         config.setBrokerName(name);
         config.setBrokerIP1(LOOPBACK);
         config.setBrokerIP2(LOOPBACK);
-        config.setNamesrvAddr(address(nameServer));
+        // One of a controller group shares it with the others.
+        boolean ofGroup = args.text("name-server", null) != null;
+        config.setNamesrvAddr(args.text("name-server", address(nameServer)));
         config.setAutoCreateTopicEnable(false);
         config.setRocketmqHome(root.toString());
         // TransactionMetricsFlushService turns without a pause until the first interval is over: ten seconds of one core by
@@ -73,7 +75,7 @@ final class ServBroker {
         // A broker gives back what was popped and never acknowledged only with timers.
         Settings.set(store, "enableCompaction=false,timerWheelEnable=" + args.has("timer-wheel"));
         store.setDiskMaxUsedSpaceRatio(99);
-        BrokerController broker = new BrokerController(config, net(), new NettyClientConfig(), store);
+        BrokerController broker = new BrokerController(config, net(ofGroup), new NettyClientConfig(), store);
         if (!broker.initialize()) {
             throw new Main.Failure("the broker does not load the store in " + root);
         }
@@ -92,7 +94,7 @@ final class ServBroker {
         // It registers at once, but in vain until its client has looked for the name server, and then only after 10 s.
         long end = System.nanoTime() + 240_000_000_000L;
         ServBroker booted = new ServBroker(broker);
-        while (!booted.isKnownTo(nameServer)) {
+        while (!ofGroup && !booted.isKnownTo(nameServer)) {
             if (System.nanoTime() > end) {
                 throw new Main.Failure("the broker is not known to the name server");
             }
@@ -139,9 +141,14 @@ final class ServBroker {
     }
 
     private static NettyServerConfig net() throws IOException {
+        return net(false);
+    }
+
+    /** The address of a broker in a controller group is asked for before the port is open (ReplicasManager). */
+    private static NettyServerConfig net(boolean fixed) throws IOException {
         NettyServerConfig net = new NettyServerConfig();
         Settings.set(net, "bindAddress=" + LOOPBACK);
-        net.setListenPort(Main.version().startsWith("4.") ? freePort() : 0);
+        net.setListenPort(fixed || Main.version().startsWith("4.") ? freePort() : 0);
         return net;
     }
 

@@ -59,9 +59,10 @@ final class Serve {
     /** Answers where the broker sees the log's end, and the topics it knows. */
     private String boot(String brokerName, Path root, List<String> options) throws Exception {
         NamesrvController nameServers = ServBroker.nameServer(scratch);
-        nameServer = ServBroker.address(nameServers);
         Args args = new Args(options.toArray(new String[0]),
-            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items", "set"), Set.of("enable-lmq", "timer-wheel"));
+            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items", "set", "name-server"),
+            Set.of("enable-lmq", "timer-wheel"));
+        nameServer = args.text("name-server", ServBroker.address(nameServers));
         name = brokerName;
         broker = ServBroker.boot(name, root, args, nameServers);
         admin = new ServAdmin(nameServer);
