@@ -201,17 +201,19 @@ def run_export(
     from rocketmq_reindex.jobs.watching import compiling
     from rocketmq_reindex.jobs.watching.watch import Stages
 
-    result = ExportResult()
+    result, more = ExportResult(), UNPUBLISHED
 
     def work() -> list[str]:
+        nonlocal more
         settings = settings_of()
+        more = f"{UNPUBLISHED}: the same command goes on from here" if settings.resumable else more
         # The scan of a log takes a while to import, for which a usage error does not wait.
         from rocketmq_reindex.jobs.exporting.run import Export
 
         with interrupts, failures_as_errors("STORE"), Stages(quiet, compiling.SCAN) as progress:
             return Export(settings, result, progress).run()
 
-    return _run_here(result, work, interrupts, "STORE or PATH", lambda: UNPUBLISHED)
+    return _run_here(result, work, interrupts, "STORE or PATH", lambda: more)
 
 
 def run_import(

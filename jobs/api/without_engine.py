@@ -271,6 +271,7 @@ def export(
     body: option.ExportBody | None = None,
     body_max: api_keywords.Size | None = None,
     allow_empty: bool = False,
+    resumable: bool = False,
     commitlog: api_keywords.Paths | None = None,
     delay_levels: str | None = None,
 ) -> ExportResult:
@@ -283,8 +284,7 @@ def export(
 
     Raises:
         UsageError: A keyword has a value that is not possible (exit status 2).
-        InputError: The store has no log that can be read, ``to`` is there already, or no message is as was asked for (exit
-            status 1). Nothing is written.
+        InputError: There is no log, ``to`` is there, or no message is as was asked for (exit status 1). Nothing is written.
         ReindexError: Any other failure (exit status 1). Nothing is written.
 
     Example:

@@ -248,6 +248,7 @@ OPTIONS: Final = _of(
     format=Option("what is written: a file of JSON lines or CSV, a folder of Parquet files by topic and day, alone or as a "
         "Delta or Iceberg table, or a store that a broker starts on",
         default="jsonl", choices=get_args(o.ExportFormat)),
+    resumable=Option("keep what is done when the run is stopped or killed: the same command goes on from there"),
     overwrite=Option("replace what an earlier build wrote to DIR"),
     export_site=Option("write the pages as files into a new folder, instead of showing them", "DIR",
         o.on_disk("--export-site", "folder"),
@@ -331,7 +332,7 @@ COMMANDS: Final = {
     "trace": "store topic key id unique_key queue queue_offset physical max json html scan commitlog delay_levels",
     "consumers": "store topic group consumer_offsets merge bounds to_time out json commitlog",
     "export": "store to format topic queue begin_offset end_offset since until key tag sql text regex dlq unconsumed_by "
-    "consumer_offsets undecided kind count body body_max allow_empty commitlog delay_levels json",
+    "consumer_offsets undecided kind count body body_max allow_empty resumable commitlog delay_levels json",
     "import": "source to segment_size broker_version allow_empty json",
     "replay": "store to journal topic queue begin_offset end_offset since until key tag sql text regex dlq unconsumed_by "
     "consumer_offsets topic_map queue_groups rate resend_doubtful dry_run body_max credentials tls commitlog delay_levels json",

@@ -95,6 +95,8 @@ class ExportSettings:
     body: str = option_table.default_of("body", "export")
     body_max: int = option_table.default_of("body_max")
     allow_empty: bool = False
+    resumable: bool = False
+    """whether a later run goes on where this one is stopped"""
     json: bool = False
     delays: tuple[int, ...] = ()
     """milliseconds of each delay level, from 1 on"""
@@ -185,6 +187,8 @@ def export_settings(given: Mapping[str, Any], command: str = "export") -> Export
         raise refuse(f"--format store takes messages of the kinds {known}, not {others}: a broker acts on these")
     if settings.is_store and settings.body == "none":
         raise refuse("--body none: a store has all bodies, as they are stored")
+    if settings.resumable and (settings.count or settings.format == _STORE):
+        raise refuse(f"--resumable does not go with {'--count' if settings.count else '--format store'}")
     if command == "export" and not settings.count and not settings.to:
         raise refuse("name a place for the export by --to, or give --count")
     return settings
@@ -249,6 +253,8 @@ class ExportResult(WarnedResult):
     files: int = 0
     bytes: int = 0
     """bytes of the files"""
+    resumed: int = 0
+    """segments that an earlier run had exported, which was stopped"""
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
     exit: int = 0
@@ -266,6 +272,8 @@ class ExportResult(WarnedResult):
         else:
             lines = [f"would export {what}: {counted(self.size, 'byte')} in the log"]
         lines += topic_lines(self.topics)
+        if self.resumed:
+            lines.append(f"resumed: {counted(self.resumed, 'segment')} had been exported before")
         if self.left_out:
             kinds = listed([f"{count:,} {kind}" for kind, count in sorted(self.left_out.items())])
             lines.append(f"left out: {kinds} (--kind takes them)")

@@ -1,242 +1,31 @@
-"""One export: what it takes of each batch of the log, in any thread, and the files that appear at its end."""
+"""One export: what it takes of the log, and the files that appear at its end."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.exporting import formats, new_store, sinks
-from rocketmq_reindex.jobs.exporting.options import Choice, ExportResult, ExportSettings
+from rocketmq_reindex.jobs.exporting import formats, new_store, resuming, sinks
+from rocketmq_reindex.jobs.exporting.choosing import Chooser, Chosen, Unread, unread_by
+from rocketmq_reindex.jobs.exporting.options import ExportResult, ExportSettings
 from rocketmq_reindex.jobs.publishing import layout, local, output
 from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion, undecided
-from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
-from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, compression_of
-from rocketmq_reindex.storage_format.record.selector import Selector
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.messages import log_rows
-from rocketmq_reindex.udfs.messages.batches import BODY, DAMAGE, UNPACKED_BYTES, counts_in, true_in, unpack_bodies
-from rocketmq_reindex.udfs.messages.log_rows import Topics
 from rocketmq_reindex.udfs.scan.segments import list_segments
 from rocketmq_reindex.udfs.staging import StagingFolder
-
-# ----------------------------------------------------------------------------------------------------------------------- chosen
-
-
-def _each(texts: pa.Array, wanted: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
-    """Return for which texts something is true: it is asked once for each that is different."""
-    coded = texts.dictionary_encode()
-    known = np.array([*(wanted(text) for text in coded.dictionary.to_pylist()), False], np.bool_)
-    found: npt.NDArray[np.bool_] = known[pc.fill_null(coded.indices, fill_value=len(known) - 1).to_numpy()]
-    return found
-
-
-def _selected(properties: pa.Array, selector: Selector) -> npt.NDArray[np.bool_]:
-    """Return which properties (map<string, string>) fulfil a condition: it is asked once for values that are the same."""
-    if not len(properties):
-        return np.zeros(0, np.bool_)
-    columns = [pc.map_lookup(properties, query_key=pa.scalar(name), occurrence="last").to_pylist() for name in selector.names]
-    known: dict[tuple[str | None, ...], bool] = {}
-    found = np.empty(len(properties), np.bool_)
-    for row, values in enumerate(zip(*columns, strict=True) if columns else [()] * len(properties)):
-        if values not in known:
-            named = zip(selector.names, values, strict=True)
-            known[values] = selector.matches({name: value for name, value in named if value is not None})
-        found[row] = known[values]
-    return found
-
-
-Unread = Mapping[str, Mapping[int, int]]
-"""of a group: by topic and queue the next offset that it is given"""
-
-
-def _unread(group: str, settings: ExportSettings, notes: Notes) -> Unread:
-    """Return where a group stands: the lowest offset that a file says. Raises InputError where none says anything of it."""
-    paths, unread = settings.consumer_offsets, dict[str, dict[int, int]]()
-    offset_files = consumer_offsets.named(paths, notes) if paths else consumer_offsets.of_store(settings.store, notes)
-    for place, offset in consumer_offsets.merged(offset_files, "lowest", notes).offsets.items():
-        if place.group == group:
-            unread.setdefault(place.topic, {})[place.queue_id] = offset
-    if unread:
-        return unread
-    raise InputError(
-        f"--unconsumed-by {escape(group)}: no file of consumer offsets names this group: `rmq-reindex consumers STORE` lists "
-        "those that one names, and --consumer-offsets takes a copy or a replica's"
-    )
-
-
-def _is_unread(batch: pa.RecordBatch, ends: npt.NDArray[np.int64], unread: Unread) -> npt.NDArray[np.bool_]:
-    """Return which messages a group has not been given (bool). Of a queue without an offset it was given none.
-
-    ``ends`` are the queue offsets behind each row's last message.
-    """
-    coded, queues = batch.column("topic").dictionary_encode(), batch.column("queueId").to_numpy()
-    codes, found = coded.indices.to_numpy(), np.zeros(batch.num_rows, np.bool_)
-    for code, topic in enumerate(coded.dictionary.to_pylist()):
-        if (offsets := unread.get(topic)) is not None:
-            rows = np.flatnonzero(codes == code)
-            numbers, inverse = np.unique(queues[rows], return_inverse=True)
-            found[rows] = ends[rows] > np.array([offsets.get(number, 0) for number in numbers.tolist()], np.int64)[inverse]
-    return found
-
-
-_PART_BYTES: Final = 2 << 20
-"""Bytes of records that are encoded at once, unless one is longer: the texts on the way take several times that."""
-
-
-class Chosen(NamedTuple):
-    """What an export takes of one batch, or a part of it, and what it leaves out."""
-
-    position: int
-    """offset behind the last record that was looked at"""
-    encoded: Any = None
-    rows: int = 0
-    size: int = 0
-    """bytes of their records in the log"""
-    topics: Mapping[str, int] = MappingProxyType({})
-    left_out: Mapping[str, int] = MappingProxyType({})
-    """records by kind"""
-    packed: tuple[int, ...] = ()
-    """offsets of those whose body could not be unpacked"""
-    unsearched: tuple[int, ...] = ()
-    """offsets of those that are left out for it, since nothing can be found in such a body"""
-    damage: tuple[Hole, ...] = ()
-
-
-@dataclass(frozen=True)
-class Chooser:
-    """Makes what an export writes of the batches of ``rr.messages``, which have stored bodies.
-
-    ``unpack`` is the most bytes that an unpacked body may have. With ``stored`` bodies are written as they are stored, and
-    only unpacked to look for something in them. ``encode`` None: the messages are counted.
-    """
-
-    choice: Choice
-    encode: Callable[[pa.RecordBatch], Any] | None
-    unpack: int
-    stored: bool
-    schema: pa.Schema
-    only: npt.NDArray[np.int64] | None = None
-    """offsets of the records of which alone some are taken; None: of all"""
-    unread: Unread | None = None
-    """where the group stands whose messages alone are taken; None: all"""
-    waiting: npt.NDArray[np.int64] | None = None
-    """offsets of delayed messages that are taken, too, as messages of the topic that they wait for"""
-
-    def __call__(self, batch: pa.RecordBatch) -> Iterator[Chosen]:
-        """Yield what is taken of a batch: in parts, where unpacked bodies need much memory."""
-        ends = pc.add(batch.column("commitLogOffset"), batch.column(formats.SIZE))
-        position = pc.max(ends).as_py() or 0
-        if batch.num_rows and batch.column(DAMAGE).null_count < batch.num_rows:
-            starts, sizes, reasons = (batch.column(name).to_pylist() for name in ("commitLogOffset", formats.SIZE, DAMAGE))
-            yield Chosen(position, damage=tuple(map(Hole, [""] * len(starts), starts, sizes, reasons)))
-            return
-        taken, left_out = self.without_body(batch)
-        # Of what is left out nobody knows whether the body has what is looked for.
-        yield Chosen(position, left_out={} if self.choice.needs_body else left_out)
-        batch = batch.filter(pa.array(taken))
-        if BODY not in batch.schema.names:
-            yield self._chosen(batch, position)
-            return
-        first = 0
-        while first < batch.num_rows:
-            sizes = np.cumsum(batch.column(formats.SIZE).to_numpy()[first:], dtype=np.int64)
-            count = max(1, int(np.searchsorted(sizes, _PART_BYTES, side="right")))
-            part, searched = self._unpacked(batch.slice(first, count))
-            first += part.num_rows
-            packed = tuple(part.column("commitLogOffset").filter(searched.is_null()).to_pylist())
-            if self.choice.needs_body:
-                yield self._chosen(part.filter(pa.array(self.by_body(searched))), position)._replace(unsearched=packed)
-            else:
-                yield self._chosen(part, position)._replace(packed=packed)
-
-    def without_body(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.bool_], Counter[str]]:
-        """Return which rows are taken as far as all but the body tells (bool), and how many are left out only by their kind."""
-        choice = self.choice
-        wants = Topics(choice.topics).wants
-        is_named = _each(batch.column("topic"), wants)
-        taken = is_named | _each(batch.column("realTopic"), wants)
-        first = batch.column("consumeQueueOffset").to_numpy()
-        ends = first + np.maximum(1, batch.column("batchSize").to_numpy())
-        if choice.queue is not None:
-            # Of what waits for a named topic it is the queue that it waits for.
-            meant = pc.coalesce(batch.column("realQueueId"), batch.column("queueId"))
-            taken &= np.where(is_named, batch.column("queueId").to_numpy(), meant.to_numpy()) == choice.queue
-            taken &= (first < choice.end_offset) & (ends > choice.begin_offset)
-        of_kind = _each(batch.column("kind"), choice.taken_kinds.__contains__)
-        is_waiting = np.zeros(batch.num_rows, np.bool_)
-        if self.waiting is not None:
-            is_waiting = np.isin(batch.column("commitLogOffset").to_numpy(), self.waiting)
-        if self.unread is not None:
-            for_group = _each(batch.column("realTopic"), self.unread.__contains__)
-            taken &= _is_unread(batch, ends, self.unread) | (is_waiting & for_group)
-        if self.only is not None:
-            taken &= np.isin(batch.column("commitLogOffset").to_numpy(), self.only)
-        if choice.tags:
-            taken &= _each(batch.column("tags"), choice.tags.__contains__)
-        if choice.selector is not None:
-            rows = np.flatnonzero(taken)
-            taken[rows] = _selected(batch.column("properties").take(pa.array(rows)), choice.selector)
-        of_kind |= is_waiting
-        return taken & of_kind, Counter(batch.column("kind").filter(pa.array(taken & ~of_kind)).to_pylist())
-
-    def by_body(self, bodies: pa.Array) -> npt.NDArray[np.bool_]:
-        """Return which bodies (binary, unpacked) have what is looked for (bool); null has nothing."""
-        choice, taken = self.choice, np.ones(len(bodies), np.bool_)
-        if choice.text is not None:
-            taken &= true_in(pc.match_substring(bodies, choice.text.encode()))
-        if choice.regex is not None:
-            texts = formats.utf8(bodies)
-            by_text = pc.match_substring_regex(texts, choice.regex)
-            if texts.null_count:
-                by_text = pc.coalesce(by_text, pc.match_substring_regex(bodies, choice.regex.encode()))
-            taken &= true_in(by_text)
-        return taken
-
-    def _unpacked(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
-        """Return the first rows with the bodies that are written, and what may be searched: null where it does not unpack."""
-        stored, flags = rows.column(BODY), rows.column("sysFlag").to_numpy().astype(np.int64)
-        if self.stored and not self.choice.needs_body:
-            searched = stored
-        else:
-            searched = unpack_bodies(stored, flags, self.unpack, UNPACKED_BYTES)
-        count = len(searched)
-        rows, stored, flags = rows.slice(0, count), stored.slice(0, count), flags[:count]
-        is_packed = flags & FLAG_COMPRESSED != 0
-        if not self.stored:
-            is_packed &= np.asarray(searched.is_null())
-            rows = rows.set_column(rows.schema.names.index(BODY), BODY, pc.coalesce(searched, stored))
-        kinds = pa.nulls(count, pa.string())
-        if is_packed.any():
-            known = [compression_of(flag) if packed else None for flag, packed in zip(flags.tolist(), is_packed, strict=True)]
-            kinds = pa.array(known, pa.string())
-        return rows.append_column(formats.PACKED, kinds), searched
-
-    def _chosen(self, rows: pa.RecordBatch, position: int) -> Chosen:
-        topics = counts_in(rows.column("topic"))
-        size = pc.sum(rows.column(formats.SIZE)).as_py() or 0
-        encoded = None
-        if self.encode is not None and rows.num_rows:
-            # A slice shares its buffers with what is left out: encoders want none.
-            encoded = self.encode(rows.select(self.schema.names).take(pa.array(np.arange(rows.num_rows))))
-        return Chosen(position, encoded, rows.num_rows, size, Counter(topics))
-
-
-# -------------------------------------------------------------------------------------------------------------------------- run
 
 
 class Export:
@@ -253,6 +42,10 @@ class Export:
         """Export. Return what was done, as lines for people. Raises InputError, OSError."""
         settings, result = self.settings, self._result
         target = "" if settings.count else _checked_target(settings)
+        if settings.resumable:
+            return self._run_resumable(target)
+        if target:
+            resuming.check_none(settings.to, target)
         encode = new_store.RecordReader(self.segments) if settings.is_store else formats.encoder(settings.format)
         batches = self.read(None if settings.count else encode)
         if settings.count:
@@ -262,6 +55,30 @@ class Export:
                 self._write(batches, target, staging)
             output.settle(target)
             result.to = settings.to
+        self.close()
+        return result.lines()
+
+    def _run_resumable(self, target: str) -> list[str]:
+        """Go on with an export where an earlier run of it was, or begin one."""
+        settings, result = self.settings, self._result
+        with output.locked(target):
+            chooser = self._chooser(formats.encoder(settings.format))
+            work = resuming.Work(settings, target, resuming.bound_of(settings, chooser.only, chooser.unread))
+            sink = sinks.segment_sink_of(settings.format, self._schema, work.tree, work.file, target)
+            question = self.question(self._columns)
+            try:
+                with files.naming(target):
+                    self.take(work.read(question.by_segment(question.schema(), chooser), sink), None, "export", self.extent)
+                    self._check_some(work.remove)
+                    result.warnings += [*work.warnings, *sink.finish()]
+            except BaseException:
+                sink.abandon()
+                raise
+            result.resumed = work.resumed
+            self._publish(StagingFolder(work.root), work.file, target)
+            output.settle(target)
+            work.remove()
+        result.to = settings.to
         self.close()
         return result.lines()
 
@@ -277,17 +94,23 @@ class Export:
 
         ``waiting`` are offsets of delayed messages that are taken, too.
         """
+        question = self.question(self._columns)
+        return question.read_as(question.schema(), self._chooser(encode, waiting))
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
         settings = self.settings
-        columns = formats.read_columns(
+        return formats.read_columns(
             count=settings.count or settings.is_store,
             body=settings.reads_bodies,
             properties=settings.choice.selector is not None,
         )
-        question = self.question(columns)
-        only = undecided(question) if settings.choice.undecided else None
+
+    def _chooser(self, encode: Callable[[pa.RecordBatch], Any] | None, waiting: npt.NDArray[np.int64] | None = None) -> Chooser:
+        settings = self.settings
+        only = undecided(self.question(self._columns)) if settings.choice.undecided else None
         stored = settings.body == "stored"
-        chooser = Chooser(settings.choice, encode, settings.body_max, stored, self._schema, only, self.unread, waiting)
-        return question.read_as(question.schema(), chooser)
+        return Chooser(settings.choice, encode, settings.body_max, stored, self._schema, only, self.unread, waiting)
 
     def question(self, columns: tuple[str, ...]) -> MessageQuestion:
         """Return what is asked of the log."""
@@ -306,7 +129,7 @@ class Export:
     def unread(self) -> Unread | None:
         """Where the group stands whose messages alone are taken; None: all are. Raises InputError where nobody says it."""
         group = self.settings.choice.unconsumed_by
-        return None if group is None else _unread(group, self.settings, self._notes)
+        return None if group is None else unread_by(group, self.settings, self._notes)
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -367,11 +190,21 @@ class Export:
         except BaseException:
             sink.abandon()
             raise
-        if not result.messages and not settings.allow_empty:
-            raise InputError("no message of the log is as was asked for: nothing is written without --allow-empty")
+        self._check_some(lambda: None)
         if new is not None:
             result.warnings += new_store.derive(staging, new.like, self._progress, result.topics, settings.store)
-        written = files.below(tree) if settings.is_folder else [files.entry_of(file)]
+        self._publish(staging, file, target)
+
+    def _check_some(self, give_up: Callable[[], None]) -> None:
+        """Raise InputError where there is no message, and one was wanted: ``give_up`` is called then."""
+        if not self._result.messages and not self.settings.allow_empty:
+            give_up()
+            raise InputError("no message of the log is as was asked for: nothing is written without --allow-empty")
+
+    def _publish(self, staging: StagingFolder, file: str, target: str) -> None:
+        """Give what was written its name: the tree of a staging folder, or a file."""
+        settings, result = self.settings, self._result
+        written = files.below(staging.tree) if settings.is_folder else [files.entry_of(file)]
         result.files, result.bytes = len(written), sum(entry.size for entry in written)
         if settings.is_folder:
             output.publish(staging, target, overwrite=False)
@@ -384,6 +217,14 @@ class Export:
 
 def _checked_target(settings: ExportSettings) -> str:
     """Return the real path of what is written. Raises InputError where it may not be: what is there is never written over."""
+    try:
+        return _new_target(settings)
+    except InputError:
+        resuming.clear_published(settings)
+        raise
+
+
+def _new_target(settings: ExportSettings) -> str:
     to = settings.to
     inputs = [*([settings.store] if settings.store else []), *settings.commitlogs]
     if files.no_rename(to):

@@ -18,6 +18,11 @@ from rocketmq_reindex.jobs.exporting import delta, iceberg
 from rocketmq_reindex.jobs.exporting.formats import csv_head
 from rocketmq_reindex.storage_format.showing import escape
 
+WrittenFile = delta.TableFile
+"""a file, and the topic and the day of its rows, where it has those of one alone"""
+_COPIED: Final = 4 << 20
+"""bytes that are copied at once"""
+
 
 class Sink(Protocol):
     """Takes what was encoded, in the order of the log, and writes it below the staging folder."""
@@ -30,6 +35,19 @@ class Sink(Protocol):
 
     def abandon(self) -> None:
         """Close all files. Raises nothing."""
+
+
+class SegmentSink(Sink, Protocol):
+    """A sink that keeps files of each segment apart, so that they outlast a run that is stopped."""
+
+    def begin(self, name: str) -> None:
+        """Begin a segment with this name: no other has it."""
+
+    def end(self) -> list[WrittenFile]:
+        """Make the files of the segment whole, and durable. Return them."""
+
+    def take_over(self, written: list[WrittenFile]) -> None:
+        """Take the files of a segment that an earlier run made whole."""
 
 
 class FileSink:
@@ -53,6 +71,53 @@ class FileSink:
     def abandon(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+class PiecesSink:
+    """One file, whose pieces are files of ``folder`` until all are there."""
+
+    def __init__(self, folder: str, path: str, head: bytes = b"") -> None:
+        self._folder, self._path, self._head = folder, path, head
+        self._pieces: list[WrittenFile] = []
+        self._piece: FileSink | None = None
+
+    def begin(self, name: str) -> None:
+        """Begin a piece."""
+        self._pieces.append(WrittenFile(os.path.join(self._folder, name), "", None))
+        self._piece = FileSink(self._pieces[-1].path)
+
+    def add(self, encoded: bytes) -> None:
+        """Write some lines."""
+        assert self._piece is not None
+        self._piece.add(encoded)
+
+    def end(self) -> list[WrittenFile]:
+        """Make the piece whole. Return it."""
+        assert self._piece is not None
+        self._piece.finish()
+        return self._pieces[-1:]
+
+    def take_over(self, written: list[WrittenFile]) -> None:
+        """Take a piece that is there."""
+        self._pieces += written
+
+    def finish(self) -> list[str]:
+        """Join the pieces in their order. Return nothing odd."""
+        whole = FileSink(self._path, self._head)
+        try:
+            for piece in self._pieces:
+                with open(piece.path, "rb") as file:
+                    while data := file.read(_COPIED):
+                        whole.add(data)
+        except BaseException:
+            whole.abandon()
+            raise
+        return whole.finish()
+
+    def abandon(self) -> None:
+        """Close the piece."""
+        if self._piece is not None:
+            self._piece.abandon()
 
 
 # ---------------------------------------------------------------------------------------------------------------------- Parquet
@@ -116,8 +181,29 @@ class ParquetSink:
         self._size = 0
         self._open: OrderedDict[Part, tuple[pq.ParquetWriter, int]] = OrderedDict()
         self._numbers: dict[Part, int] = {}
-        self._cut: set[str] = set()
-        self._written: list[delta.TableFile] = []
+        self._segment, self._known = "", 0
+        self._written: list[WrittenFile] = []
+
+    def begin(self, name: str) -> None:
+        """Begin a segment: the names of its files have the name of it."""
+        self._segment, self._known = f"{name}-", len(self._written)
+        self._numbers.clear()
+
+    def end(self) -> list[WrittenFile]:
+        """Write all rows that wait, and close the files. Return those of the segment."""
+        self._close()
+        made = self._written[self._known :]
+        for path in (*(file.path for file in made), *{os.path.dirname(file.path) for file in made}):
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        return made
+
+    def take_over(self, written: list[WrittenFile]) -> None:
+        """Take the files of a segment that are there."""
+        self._written += written
 
     def add(self, encoded: pa.RecordBatch) -> None:
         """Take some rows."""
@@ -154,23 +240,25 @@ class ParquetSink:
         topic, day = part
         folder = os.path.join(self._root, topic_folder(topic), f"day={day}")
         os.makedirs(folder, exist_ok=True)
-        if "~" in topic_folder(topic):
-            self._cut.add(topic)
         number = self._numbers.get(part, 0)
         self._numbers[part] = number + 1
         schema = schema.with_metadata({TOPIC_KEY: topic.encode()})
-        path = os.path.join(folder, f"part-{number:05d}.parquet")
-        self._written.append(delta.TableFile(path, topic, None if day == _NO_DAY else day))
+        path = os.path.join(folder, f"part-{self._segment}{number:05d}.parquet")
+        self._written.append(WrittenFile(path, topic, None if day == _NO_DAY else day))
         return pq.ParquetWriter(path, schema, compression="zstd")
 
     def finish(self) -> list[str]:
         """Write all rows that wait, and close the files. Return which topics have no folder of their whole name."""
+        self._close()
+        cut = sorted({file.topic for file in self._written if "~" in topic_folder(file.topic)})
+        return [f"{escape(topic)}: is no name for a folder: it is cut, or gets a digest" for topic in cut]
+
+    def _close(self) -> None:
         for part in sorted(self._waiting):
             self._write(part)
         for writer, _ in self._open.values():
             writer.close()
         self._open.clear()
-        return [f"{escape(topic)}: is no name for a folder: it is cut, or gets a digest" for topic in sorted(self._cut)]
 
     def abandon(self) -> None:
         """Close the files."""
@@ -235,8 +323,21 @@ def sink_of(kind: str, schema: pa.Schema, place: str, target: str) -> Sink:
 
     Raises InputError where a package for it is missing, UsageError where it cannot lie there.
     """
+    return _folder_sink(kind, schema, place, target) or FileSink(place, _head(kind, schema))
+
+
+def segment_sink_of(kind: str, schema: pa.Schema, tree: str, file: str, target: str) -> SegmentSink:
+    """Return the same with files of each segment: in the folder ``tree``, which is the export, or has pieces of ``file``."""
+    return _folder_sink(kind, schema, tree, target) or PiecesSink(tree, file, _head(kind, schema))
+
+
+def _folder_sink(kind: str, schema: pa.Schema, place: str, target: str) -> ParquetSink | None:
     if kind == "delta":
         return DeltaSink(place, schema)
     if kind == "iceberg":
         return IcebergSink(place, schema, target)
-    return ParquetSink(place) if kind == "parquet" else FileSink(place, csv_head(schema) if kind == "csv" else b"")
+    return ParquetSink(place) if kind == "parquet" else None
+
+
+def _head(kind: str, schema: pa.Schema) -> bytes:
+    return csv_head(schema) if kind == "csv" else b""

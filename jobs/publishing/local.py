@@ -182,6 +182,11 @@ def _prefix(target: str) -> str:
     return os.path.join(os.path.dirname(target), f".{os.path.basename(target)}.rmq-reindex")
 
 
+def work_folder(target: str) -> str:
+    """Return the folder beside DIR that keeps what is done of a run which may be stopped. No other run clears it."""
+    return f"{_prefix(target)}-work"
+
+
 @contextlib.contextmanager
 def locked(target: str) -> Iterator[None]:
     """Lock DIR for one run: a second one is refused. A killed run's lock ends with its process, and what it left is cleared."""

@@ -115,6 +115,23 @@ class MessageQuestion:
 
     def read_as(self, schema: pa.Schema, make: Callable[[pa.RecordBatch], Iterator[T]]) -> Iterator[T]:
         """Return what ``make`` makes of the batches of ``read``, in their order. It does so in several threads."""
+        rows = self._rows(schema)
+        pieces = self._pieces(rows, rows.plan(), schema)
+        return in_order((partial(_made, piece, make) for piece in pieces), own_cores())
+
+    def by_segment(
+        self, schema: pa.Schema, make: Callable[[pa.RecordBatch], Iterator[T]]
+    ) -> list[tuple[LogRange, Callable[[], Iterator[T]]]]:
+        """Return the segments of the log, each with what reads it alone: together they give what ``read_as`` gives."""
+        rows = self._rows(schema)
+
+        def read(log_range: LogRange) -> Iterator[T]:
+            pieces = self._pieces(rows, [log_range], schema)
+            return in_order((partial(_made, piece, make) for piece in pieces), own_cores())
+
+        return [(log_range, partial(read, log_range)) for log_range in rows.plan()]
+
+    def _rows(self, schema: pa.Schema) -> LogRowReader:
         if self.store:
             check_is_folder(self.store)
             if not self.commitlogs:
@@ -124,11 +141,9 @@ class MessageQuestion:
             end_time=Bounds.end_time if self.until is None else self.until,
         )
         unpack = self.max_body if self.body == BODIES[0] else 0
-        rows = LogRowReader(
+        return LogRowReader(
             schema, self.roots, bounds, Topics(self.topics), _WHOLE, self.segment_size, unpack=unpack, delays=self.delays
         )
-        pieces = self._pieces(rows, rows.plan(), schema)
-        return in_order((partial(_made, piece, make) for piece in pieces), own_cores())
 
     def _pieces(self, rows: LogRowReader, log_ranges: Sequence[LogRange], schema: pa.Schema) -> Iterator[Callable[[], Batches]]:
         """Scan the log. Yield what makes the rows of each block, and of the damage in each segment."""

@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.exporting import delta, formats, iceberg
-from rocketmq_reindex.jobs.exporting.run import Chooser, Chosen, Export
+from rocketmq_reindex.jobs.exporting.choosing import Chooser, Chosen
+from rocketmq_reindex.jobs.exporting.run import Export
 from rocketmq_reindex.jobs.importing import rows as importing_rows, sources
 from rocketmq_reindex.jobs.querying import message_rows
 from rocketmq_reindex.storage_format import layouts

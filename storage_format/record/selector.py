@@ -381,7 +381,7 @@ def _float(word: str) -> float:
 
 
 class Selector:
-    """An expression. ``names`` are those of the properties in it."""
+    """An expression. ``text`` is how it was given, ``names`` are those of the properties in it."""
 
     def __init__(self, text: str) -> None:
         """Raises SelectorError for a text that is no expression, with what is wrong."""
@@ -390,7 +390,7 @@ class Selector:
             self._node = parser.parse()
         except RecursionError:
             raise SelectorError("too many parts within each other") from None
-        self.names = tuple(dict.fromkeys(parser.names))
+        self.text, self.names = text, tuple(dict.fromkeys(parser.names))
 
     def matches(self, properties: Properties) -> bool:
         """Return whether a message with these properties is taken."""

@@ -21,8 +21,8 @@ import pyarrow.dataset as ds
 import pytest
 
 import rocketmq_reindex as rr
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.exporting import formats, sinks
-from rocketmq_reindex.jobs.publishing import local
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from tests.tools.encode import EPOCH, Message
@@ -448,14 +448,14 @@ def test_an_export_that_was_killed_while_it_was_published(mixed: Path, tmp_path:
 
 def test_a_folder_that_somebody_fills_meanwhile(mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the export gets into it."""
-    target, sync = tmp_path / "out", local.files.sync
+    target, sync = tmp_path / "out", files.sync
 
     def filled(folder: str) -> None:
         sync(folder)
         target.mkdir()
         (target / "other").touch()
 
-    monkeypatch.setattr(local.files, "sync", filled)
+    monkeypatch.setattr(files, "sync", filled)
     with pytest.raises(InputError, match="out: holds other, which no build writes: name an empty folder"):
         rr.export(mixed, to=target, format="parquet")
     assert [path.name for path in target.iterdir()] == ["other"]
