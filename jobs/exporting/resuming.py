@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -129,12 +130,18 @@ def check_none(to: str, target: str) -> None:
         raise InputError(f"--to {escape(to)}: {how}: give --resumable to go on, or remove {escape(root)}")
 
 
+def _is_ours(root: str) -> bool:
+    """Return whether a work folder is one, and no one else made it. Raises OSError where it is not there."""
+    status = os.lstat(root)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
 def clear_published(settings: ExportSettings) -> None:
     """Remove the work folder of an export that was killed once it was published. Raises nothing."""
     with contextlib.suppress(OSError, ReindexError):
         target = local.real_path(settings.to)
         kept = StagingFolder(local.work_folder(target))
-        if not settings.resumable or not os.path.isdir(kept.root) or os.path.islink(kept.root):
+        if not settings.resumable or not _is_ours(kept.root):
             return
         with local.locked(target):
             written = os.path.join(kept.root, _FILE)
@@ -151,10 +158,9 @@ _ASIDE: Final = ".part"
 
 
 class Work:
-    """The work folder of an export to ``target``, which is locked. ``bound`` decides which rows are written (``bound_of``)."""
+    """The work folder of an export to ``target``, which is locked."""
 
-    def __init__(self, settings: ExportSettings, target: str, bound: dict[str, str]) -> None:
-        """Go on with what is there, or begin. Raises InputError for the work of another export, OSError."""
+    def __init__(self, target: str) -> None:
         self._staging = StagingFolder(local.work_folder(target))
         self.root, self.tree = self._staging.root, self._staging.tree
         self.file = os.path.join(self.root, _FILE)
@@ -163,8 +169,16 @@ class Work:
         self.resumed = 0
         """segments that an earlier run had read"""
         self.warnings: list[str] = []
+
+    def open(self, to: str, bound: dict[str, str]) -> None:
+        """Go on with what is there, or begin. ``bound`` decides which rows are written (``bound_of``).
+
+        Raises InputError for the work of another export, OSError.
+        """
         said = os.path.join(self.root, _OPTIONS)
-        if not os.path.lexists(said) and os.path.isdir(self.root) and not os.path.islink(self.root):
+        if os.path.lexists(self.root) and not _is_ours(self.root):
+            raise InputError(f"--to {escape(to)}: {escape(self.root)} is no folder of yours: remove it")
+        if os.path.lexists(self.root) and not os.path.lexists(said):
             # A run was killed while it made the folder, or removed it.
             self.remove()
         if not os.path.lexists(self.root):
@@ -174,7 +188,7 @@ class Work:
             with open(f"{said}{_ASIDE}", "x", encoding="utf-8") as file:
                 json.dump(bound, file)
             os.rename(f"{said}{_ASIDE}", said)
-        self._check(settings.to, said, bound)
+        self._check(to, said, bound)
         if os.path.isdir(self._staging.sealed) and not os.path.lexists(self.tree):
             # It was stopped while it was published.
             os.rename(self._staging.sealed, self.tree)
@@ -182,9 +196,6 @@ class Work:
             os.unlink(self.file)
 
     def _check(self, to: str, said: str, bound: dict[str, str]) -> None:
-        status = os.lstat(self.root)
-        if os.path.islink(self.root) or not os.path.isdir(self.root) or status.st_uid != os.geteuid():
-            raise InputError(f"--to {escape(to)}: {escape(self.root)} is no folder of yours: remove it")
         try:
             with open(said, encoding="utf-8") as file:
                 before = json.load(file)

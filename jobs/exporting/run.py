@@ -62,13 +62,14 @@ class Export:
         """Go on with an export where an earlier run of it was, or begin one."""
         settings, result = self.settings, self._result
         with output.locked(target):
-            chooser = self._chooser(formats.encoder(settings.format))
-            work = resuming.Work(settings, target, resuming.bound_of(settings, chooser.only, chooser.unread))
+            # What fails here leaves no folder.
+            chooser, question = self._chooser(formats.encoder(settings.format)), self.question(self._columns)
+            parts, work = question.by_segment(question.schema(), chooser), resuming.Work(target)
             sink = sinks.segment_sink_of(settings.format, self._schema, work.tree, work.file, target)
-            question = self.question(self._columns)
+            work.open(settings.to, resuming.bound_of(settings, chooser.only, chooser.unread))
             try:
                 with files.naming(target):
-                    self.take(work.read(question.by_segment(question.schema(), chooser), sink), None, "export", self.extent)
+                    self.take(work.read(parts, sink), None, "export", self.extent)
                     self._check_some(work.remove)
                     result.warnings += [*work.warnings, *sink.finish()]
             except BaseException:

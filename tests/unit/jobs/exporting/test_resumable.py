@@ -20,6 +20,9 @@ import pytest
 from pyiceberg.table import StaticTable
 
 import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.api import running_here
+from rocketmq_reindex.jobs.command.results import Interrupts
+from rocketmq_reindex.jobs.exporting import options
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter
@@ -300,6 +303,33 @@ def test_an_export_of_nothing_leaves_nothing(store: Path, tmp_path: Path) -> Non
     with pytest.raises(InputError, match="nothing is written without allow_empty=True"):
         rr.export(store, to=tmp_path / "out", topic="none", resumable=True)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_refused_leaves_nothing(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is not there"):
+        rr.export(tmp_path / "none", to=tmp_path / "out", resumable=True)
+    with pytest.raises(UsageError, match="name another folder"):
+        rr.export(store, to=tmp_path / "out#", format="iceberg", resumable=True)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_is_interrupted(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says how to go on."""
+    rename = os.rename
+
+    def interrupted(old: str, new: str) -> None:
+        rename(old, new)
+        if os.path.basename(os.path.dirname(new)) == "marks":
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", interrupted)
+        done = running_here.run_export(
+            lambda: options.parse_export([str(store), "--to", str(tmp_path / "out"), "--resumable"]),
+            Interrupts(install=False), quiet=True,
+        )  # fmt: skip
+    assert done.result.error == "interrupted: nothing was published: the same command goes on from here"
+    assert rr.export(store, to=tmp_path / "out", resumable=True).resumed == 1
 
 
 @pytest.mark.parametrize("other", [{"count": True}, {"format": "store"}])
