@@ -1,0 +1,441 @@
+"""The pages that search: what they find is what ``query`` and ``export`` find, part after part, and each part is bounded."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import shlex
+import shutil
+import zlib
+from collections import Counter
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.browsing import facts, search_pages, searching
+from tests.golden.stores import GoldenStore
+from tests.tools.browsing import Pages, check
+from tests.tools.derived_store import write_store
+from tests.tools.encode import EPOCH, Message
+from tests.tools.log_writer import LogWriter
+
+Stores = Callable[[str], GoldenStore]
+pytestmark = pytest.mark.usefixtures("inline_local")
+
+
+def parts(pages: Pages, **fields: Any) -> list[dict[str, Any]]:
+    """All parts of a search, from its beginning to its end."""
+    found = [pages.json("scan", **fields)["part"]]
+    while (cursor := found[-1]["next"]) is not None:
+        assert cursor not in [part["from"] for part in found], "the search does not move"
+        found.append(pages.json("scan", **fields, cursor=cursor)["part"])
+    return found
+
+
+def offsets(found: list[dict[str, Any]]) -> list[int]:
+    return [row["physicalOffset"] for part in found for row in part["messages"]]
+
+
+def exported(store: Path, to: Path, **keywords: Any) -> list[int]:
+    to.unlink(missing_ok=True)
+    rr.export(store=store, to=to, format="jsonl", kind=["all"], allow_empty=True, **keywords)
+    return [json.loads(line)["commitLogOffset"] for line in to.read_text().splitlines()]
+
+
+@pytest.fixture
+def whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One part has all that there is."""
+    monkeypatch.setattr(searching, "HITS_MAX", 100_000)
+    monkeypatch.setattr(searching, "PART_SECONDS", 100.0)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts as small as can be: their ends lie everywhere."""
+    monkeypatch.setattr(searching, "HITS_MAX", 7)
+    monkeypatch.setattr(searching, "PART_SECONDS", 0.0)
+    monkeypatch.setattr(searching, "RANGE", 3000)
+    monkeypatch.setattr(searching, "PIECE_BYTES", 2000)
+
+
+def write_log(store: Path, messages: list[Message], segment: int = 1 << 16) -> Path:
+    with LogWriter(store / "commitlog", segment) as writer:
+        for message in messages:
+            writer.append(message)
+    return store
+
+
+# -------------------------------------------------------------------------------------------------------------------- the same
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize("name", ["basic-5.3", "transactions-delay"])
+def test_the_log_has_what_export_finds(name: str, golden_store: Stores, tmp_path: Path) -> None:
+    store = golden_store(name).path
+    pages, to = Pages(f"a={store}"), tmp_path / "out.jsonl"
+    every = [row for part in parts(pages, topic="*") for row in part["messages"]]
+    assert [row["physicalOffset"] for row in every] == exported(store, to)
+    assert len(every) > 100
+    one = next(row for row in every[40:] if row["keys"] and row["tags"])
+    middle, late = (every[len(every) * k // 4]["storeTimestamp"] for k in (1, 3))
+    asked: list[dict[str, Any]] = [
+        {"topic": one["topic"], "queue": one["queueId"], "tag": one["tags"]}, {"topic": "T*", "tag": one["tags"], "text": "a"},
+        {"key": one["keys"][0]}, {"key": "none"}, {"regex": "[0-7]{5}"}, {"text": "a", "regex": "e.*o"},
+        {"since": middle, "until": late, "topic": one["topic"]}, {"since": late, "queue": 1, "topic": "*A"},
+    ]  # fmt: skip
+    for fields in asked:
+        (part,) = parts(pages, **fields)
+        words = {name: [value] if name in ("topic", "key", "tag") else value for name, value in fields.items()}
+        assert offsets([part]) == exported(store, to, **words), fields
+        (command,) = part["commands"]
+        assert shlex.split(command)[:3] == ["rmq-reindex", "export", str(store)]
+        assert all(str(value) in shlex.split(command) for value in fields.values())
+    page, found = pages.both("scan", key=one["keys"][0])
+    assert found["part"]["messages"]
+    assert found["part"]["commands"][0] in unescape(page)
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize("name", ["basic-5.3", "transactions-delay", "dledger-5.3"])
+def test_a_key_is_what_query_finds_without_an_index(name: str, golden_store: Stores, tmp_path: Path) -> None:
+    store = golden_store(name).path
+    if name != "dledger-5.3":
+        shutil.copytree(store / "commitlog", tmp_path / "store" / "commitlog")
+        store = tmp_path / "store"
+    pages = Pages(f"a={store}")
+    (every,) = parts(pages, topic="*")
+    # No broker gives items to a rollback, by which a query goes.
+    for row in [each for each in every["messages"] if each["keys"] and "rollback" not in each["kinds"]][:60:30]:
+        key, topic = row["keys"][0], row["topic"]
+        found = [each for part in parts(pages, topic=topic, key=key) for each in part["messages"]]
+        found = [each for each in found if each["topic"] == topic and "rollback" not in each["kinds"]]
+        expected = [each.to_dict() for each in rr.query(store=store, topic=topic, key=key, scan=True, body_max=4096)]
+        assert [{**each, "store": "a"} for each in expected] == found
+        assert expected
+
+
+@pytest.mark.usefixtures("small")
+def test_parts_have_each_record_once(tmp_path: Path) -> None:
+    """Wherever they end: by hits, by time, by bytes, inside of a record."""
+    messages = [
+        Message("TopicA" if k % 3 else "B", body=b"%04d" % k * (k % 40), properties={"KEYS": f"k{k}"}) for k in range(150)
+    ]
+    store, to = write_log(tmp_path / "store", messages, 1 << 13), tmp_path / "out.jsonl"
+    questions: list[dict[str, Any]] = [{"topic": "TopicA"}, {"text": "7"}, {"key": "none"}]
+    for fields in questions:
+        words = {name: [value] if name in ("topic", "key") else value for name, value in fields.items()}
+        pages, alone = Pages(f"a={store}"), Pages(f"a={store}")
+        found = parts(pages, **fields)
+        assert offsets(found) == exported(store, to, **words)
+        assert all(len(part["messages"]) <= 7 for part in found)
+        assert len(found) > 8
+        spans = [(span["from"], span["to"]) for part in found for span in part["spans"]]
+        assert all(end == begin for (_, end), (begin, _) in itertools.pairwise(spans))
+        log = found[-1]["bytes"]
+        assert sum(part["bytes"]["part"] for part in found) == log["reached"] == log["all"] == spans[-1][1] - spans[0][0]
+        reached = [part["bytes"]["reached"] for part in found]
+        assert reached == sorted(reached)
+        # Another process knows nothing of the parts before, and finds where a record begins by itself.
+        for part in found[-2::-3]:
+            again = alone.json("scan", **fields, cursor=part["from"])["part"]
+            assert (again["messages"], again["next"]) == (part["messages"], part["next"])
+
+
+@pytest.mark.usefixtures("small")
+def test_parts_of_a_log_of_dledger(golden_store: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "RANGE", 100_000)
+    monkeypatch.setattr(searching, "HITS_MAX", 40)
+    store = golden_store("dledger-5.3").path
+    found = parts(Pages(store), topic="*")
+    assert offsets(found) == exported(store, tmp_path / "out.jsonl")
+    assert len(found) > 3
+
+
+@pytest.mark.usefixtures("small")
+def test_a_body_with_the_image_of_a_record_is_one_message(tmp_path: Path) -> None:
+    """A cursor from an address may lie inside of it, and a range may end there."""
+    inner = LogWriter(tmp_path / "inner" / "commitlog", 1 << 16)
+    with inner:
+        for _ in range(30):
+            inner.append(Message("T", body=b"y" * 300, properties={"KEYS": "inside"}))
+    image = next((tmp_path / "inner" / "commitlog").iterdir()).read_bytes()[:9000]
+    # The image names its own place: the record around it begins so far before.
+    store = write_log(tmp_path / "store", [Message("T", body=image), Message("T", properties={"KEYS": "behind"})])
+    pages = Pages(store)
+    for cursor in ("0.0", "0.100", "0.400", "0.5000"):
+        found = pages.json("scan", topic="T", cursor=cursor)["part"]
+        while found["next"] and not found["messages"]:
+            found = pages.json("scan", topic="T", cursor=found["next"])["part"]
+        assert found["messages"][0]["keys"] == ([] if cursor == "0.0" else ["behind"])
+
+
+# ---------------------------------------------------------------------------------------------------------------------- damage
+
+
+@pytest.mark.usefixtures("small")
+def test_damage_is_told_once_with_its_part(tmp_path: Path) -> None:
+    messages = [Message("T", body=b"%04d" % k * 20, properties={"KEYS": f"k{k}"}) for k in range(200)]
+    store = write_log(tmp_path / "store", messages, 1 << 14)
+    for segment, at in ((0, 700), (0, 9000), (1, 300), (2, 5000)):
+        path = sorted((store / "commitlog").iterdir())[segment]
+        with path.open("r+b") as file:
+            file.seek(at)
+            file.write(b"\xff" * 600)
+    pages = Pages(f"a={store}")
+    found = parts(pages, topic="*")
+    rows = [row for batch in rr.messages(store=store, body="none", damage="rows") for row in batch.to_pylist()]
+    told = [(place["offset"], place["bytes"]) for part in found for place in part["damage"]["places"]]
+    assert told == sorted((row["commitLogOffset"], row["msgSize"]) for row in rows if row["damage"])
+    assert len(told) >= 4
+    ends = [row for row in rows if row["damage"] and row["damage"].startswith("torn tail")]
+    assert sum(part["damage"]["count"] for part in found) == len(told) - len(ends)
+    assert offsets(found) == [row["commitLogOffset"] for row in rows if not row["damage"]]
+    damaged = next(part for part in found if part["damage"]["count"])
+    assert "Damage in this part: 1" in pages.html("scan", topic="*", cursor=damaged["from"])
+
+
+def test_a_segment_that_is_missing_and_foreign_files(tmp_path: Path) -> None:
+    """They do not end the search; what is missing is told."""
+    messages = [Message("T", body=b"x" * 900, properties={"KEYS": f"k{k}"}) for k in range(60)]
+    store = write_log(tmp_path / "store", messages, 1 << 14)
+    segments = sorted((store / "commitlog").iterdir())
+    segments[1].unlink()
+    (store / "commitlog" / "notes.txt").write_text("x")
+    (part,) = parts(Pages(store), topic="*")
+    assert [place["text"] for place in part["damage"]["places"]] == ["segment missing"]
+    assert part["damage"]["bytes"] == 1 << 14
+    assert 20 < len(part["messages"]) < 60
+
+
+def test_an_empty_store_and_no_question(tmp_path: Path, golden_store: Stores) -> None:
+    store = tmp_path / "store"
+    (store / "commitlog").mkdir(parents=True)
+    pages = Pages(f"a={store}", f"b={golden_store('basic-5.3').path}")
+    assert pages.both("scan")[1] == {"part": None, "facets": {}}
+    page, found = pages.both("scan", store="a", text="x")
+    assert (found["part"]["next"], found["part"]["messages"], found["part"]["bytes"]["all"]) == (None, [], 0)
+    assert "The whole was looked at." in page
+    # One store is searched after another.
+    both = parts(pages, topic="TopicA")
+    assert {row["store"] for part in both for row in part["messages"]} == {"b"}
+    assert both[0]["bytes"]["all"] > 0
+
+
+def test_several_stores_one_after_another(golden_store: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "HITS_MAX", 30)
+    names = {"a": "trimmed-head", "b": "basic-5.3"}
+    pages = Pages(*(f"{name}={golden_store(of).path}" for name, of in names.items()))
+    found = parts(pages, topic="TopicA")
+    rows = [(row["store"], row["physicalOffset"]) for part in found for row in part["messages"]]
+    alone = [
+        (name, offset) for name in names for offset in offsets(parts(pages, store=name, topic="TopicA"))
+    ]  # fmt: skip
+    assert rows == alone
+    assert {name for name, _ in rows} == set(names)
+    assert [part["segments"]["reached"] for part in found] == sorted(part["segments"]["reached"] for part in found)
+    assert found[-1]["segments"]["reached"] == found[-1]["segments"]["all"]
+
+
+# ------------------------------------------------------------------------------------------------------------------------ time
+
+
+def timed(store: Path, times: list[int]) -> Path:
+    """A log whose segments have about ten messages each, with these times."""
+    messages = [Message("T", body=b"x" * 1000, store_timestamp=time) for time in times]
+    return write_log(store, messages, 12 << 10)
+
+
+def test_segments_outside_of_the_time_are_passed_over(tmp_path: Path) -> None:
+    hour = 3_600_000
+    store = timed(tmp_path / "store", [EPOCH + k * hour // 4 for k in range(200)])
+    since, until = EPOCH + 20 * hour, EPOCH + 22 * hour
+    page, found = Pages(f"a={store}").both("scan", since=since, until=until)
+    part = found["part"]
+    assert offsets([part]) == exported(store, tmp_path / "out", since=since, until=until)
+    assert len(part["messages"]) == 8
+    assert part["segments"]["all"] > 15
+    assert 10 < part["segments"]["passed"] < part["segments"]["all"] - 2
+    assert part["bytes"]["part"] == (part["segments"]["all"] - part["segments"]["passed"]) * (12 << 10)
+    assert "passed over" in page
+    # Where a clock was set back nothing is.
+    odd = timed(tmp_path / "odd", [EPOCH + (k if k < 100 else k - 90) * hour // 4 for k in range(200)])
+    part = Pages(odd).json("scan", since=since, until=until)["part"]
+    assert part["segments"]["passed"] == 0
+    assert offsets([part]) == exported(odd, tmp_path / "out", since=since, until=until)
+    assert len(part["messages"]) == 16
+
+
+# --------------------------------------------------------------------------------------------------------------------- bounded
+
+
+def test_a_part_ends_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = timed(tmp_path / "store", [EPOCH] * 200)
+    monkeypatch.setattr(searching, "PART_BYTES", 30 << 10)
+    found = parts(Pages(store), text="nowhere")
+    assert len(found) >= 6
+    assert all(part["bytes"]["part"] <= 42 << 10 for part in found)
+    page = Pages(store).html("scan", text="nowhere")
+    assert "This is a part, not the whole" in page
+    assert 'rel="next"' in page
+    assert "This is the last part" in Pages(store).html("scan", text="nowhere", cursor=found[-1]["from"])
+
+
+def test_expressions_and_bodies_that_would_take_very_long(tmp_path: Path) -> None:
+    """RE2 needs no more time for any expression, and a body is unpacked up to a bound."""
+    bodies = [b"a" * 200_000 + b"!", zlib.compress(b"x" * (70 << 20)), zlib.compress(b"a needle"), b"not packed"]
+    messages = [Message("T", body=body, sysflag=k in (1, 2, 3)) for k, body in enumerate(bodies)]
+    pages = Pages(f"a={write_log(tmp_path / 'store', messages, 1 << 20)}")
+    assert offsets(parts(pages, regex="^(a+)+$")) == []
+    assert len(offsets(parts(pages, regex="(a|a)*!$"))) == 1
+    found = parts(pages, text="needle")
+    assert len(offsets(found)) == 1
+    assert [text for part in found for text in part["warnings"] if "does not unpack" in text]
+    for regex in ("(", "(?=a)", "(a{1000}){1000}"):
+        assert "--regex" in pages.both("scan", 400, regex=regex)[1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"cursor": "0.0"}, "goes with what is searched for"),
+        ({"text": "x", "cursor": "1.0"}, "is no place in this search"),
+        ({"text": "x", "cursor": "0"}, "is no place"),
+        ({"text": "x", "cursor": "-1.5"}, "is no place"),
+        ({"text": "x", "cursor": "0.9999999999999999999"}, "is no place"),
+        ({"text": "x", "cursor": "0.0<script>"}, "is no place"),
+        ({"text": "x", "cursor": "٠.٠"}, "is no place"),
+        ({"queue": "1"}, "--queue needs --topic"),
+        ({"topic": "T", "queue": "x"}, "--queue"),
+        ({"text": "x", "since": "yesterday"}, "--since"),
+        ({"text": "x", "since": "1700000000002", "until": "1700000000001"}, "is not before"),
+        ({"text": "x", "store": "b"}, "was not named"),
+    ],
+)
+def test_wrong_questions(fields: dict[str, str], told: str, golden_store: Stores) -> None:
+    text, found = Pages(f"a={golden_store('basic-5.3').path}").both("scan", 404 if "store" in fields else 400, **fields)
+    assert told in found["error"]
+    assert "rmq-reindex" not in found["error"]
+    assert "Traceback" not in text
+
+
+def test_a_place_behind_the_log(golden_store: Stores) -> None:
+    (part,) = [Pages(golden_store("basic-5.3").path).json("scan", topic="*", cursor="0.9000000000000000000")["part"]]
+    assert (part["messages"], part["next"]) == ([], None)
+
+
+# ------------------------------------------------------------------------------------------------------------------------ tags
+
+
+@pytest.mark.usefixtures("whole")
+@pytest.mark.parametrize("by_units", [False, True])
+@pytest.mark.parametrize("name", ["basic-5.5", "trimmed-head"])
+def test_a_tag_is_what_query_says(
+    by_units: bool, name: str, golden_store: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    if by_units:
+        monkeypatch.setattr(search_pages, "TAG_LOG_BYTES", -1)
+    store = golden_store(name).path
+    pages = Pages(f"a={store}")
+    rows = [row for part in parts(pages, topic="Topic*") for row in part["messages"]]
+    tags = Counter((row["topic"], row["tags"]) for row in rows if row["tags"])
+    for topic, tag in [*list(tags)[:3], ("TopicA", "none")]:
+        times = sorted(row["storeTimestamp"] for row in rows if row["topic"] == topic)
+        span = {"begin": times[len(times) // 3], "end": times[len(times) // 2]}
+        for fields in ({}, span):
+            page, found = pages.both("search", topic=topic, tag=tag, **fields)
+            (only,) = found["results"]
+            expected = [each.to_dict() for each in rr.query(store=store, topic=topic, tag=tag, body_max=4096, **fields)]
+            if by_units:
+                # No queue leads to it.
+                expected = [each for each in expected if "prepared" not in each["kinds"]]
+            assert only["messages"] == expected[-facts.FOUND_MAX :]
+            assert (only["units"] is not None) == by_units
+            assert only["units"] is None or only["units"]["whole"] or only["more"]
+            assert only["command"] in unescape(page)
+    assert "--tag needs --topic" in pages.json("search", 400, tag="x")["error"]
+
+
+def test_of_very_many_units_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part is never shown as the whole, and the log can be searched for the rest."""
+    monkeypatch.setattr(search_pages, "TAG_LOG_BYTES", -1)
+    monkeypatch.setattr(search_pages, "UNITS_MAX", 30)
+    messages = [
+        Message("T[1]", queue_id=k % 3, properties={"TAGS": "rare" if k % 10 == 5 else "usual"}, store_timestamp=EPOCH + k)
+        for k in range(90)
+    ]
+    store = write_store(tmp_path / "store", messages, 1 << 16)
+    page, found = Pages(store).both("search", topic="T[1]", tag="rare")
+    (only,) = found["results"]
+    assert [row["storeTimestamp"] - EPOCH for row in only["messages"]] == [65, 75, 85]
+    assert only["units"] == {"looked": 30, "all": 90, "whole": False}
+    assert "30 of\n90 units of the topic were looked at" in page
+    link = next(link for link in check(page).links if link.startswith("/scan?") and "rare" in link)
+    answer = Pages(store).client.get(f"{link}&format=json").json()
+    assert [row["storeTimestamp"] - EPOCH for row in answer["part"]["messages"]] == list(range(5, 90, 10))
+
+
+# ---------------------------------------------------------------------------------------------------------------------- facets
+
+
+def test_facets_count_what_was_found(tmp_path: Path) -> None:
+    messages = [
+        Message("A*" if k % 3 else "B", queue_id=k % 2, properties={"KEYS": "k", **({"TAGS": "t"} if k % 4 else {})},
+                store_timestamp=EPOCH + k * 1_800_000)
+        for k in range(24)
+    ]  # fmt: skip
+    store = write_store(tmp_path / "store", messages, 1 << 16)
+    pages = Pages(f"a={store}", f"b={store}")
+    page, found = pages.both("scan", key="k")
+    told = found["facets"]
+    rows = found["part"]["messages"]
+    assert {each["value"]: each["count"] for each in told["topic"]["values"]} == Counter(row["topic"] for row in rows)
+    assert {each["value"]: each["count"] for each in told["tag"]["values"]} == Counter(row["tags"] for row in rows)
+    assert {each["value"]: each["count"] for each in told["store"]["values"]} == {"a": 24, "b": 24}
+    assert {(each["topic"], each["queue"]): each["count"] for each in told["queue"]["values"]} == Counter(
+        (row["topic"], row["queueId"]) for row in rows
+    )
+    hours = Counter(row["storeTime"][:13] for row in rows)
+    assert {each["value"]: each["count"] for each in told["hour"]["values"]} == dict(
+        sorted(hours.items(), key=lambda each: (-each[1], each[0]))[: search_pages.FACET_VALUES]
+    )
+    assert told["hour"]["more"] == len(hours) - search_pages.FACET_VALUES
+    # Each of them is a link to those alone.
+    narrowed = 0
+    for link in check(page).links:
+        if link.startswith("/scan?") and "key=k" in link and "format" not in link:
+            (part,) = [pages.client.get(f"{link}&format=json").json()["part"]]
+            assert 0 < len(part["messages"]) < 48
+            narrowed += 1
+    assert narrowed > 10
+    page, found = pages.both("search", store="a", topic="B", key="k")
+    assert {each["value"]: each["count"] for each in found["facets"]["tag"]["values"]} == {"t": 6, None: 2}
+    assert "store" not in found["facets"]
+    for link in [link for link in check(page).links if "begin=" in link or "tag=" in link]:
+        assert pages.client.get(f"{link}&format=json").json()["results"][0]["messages"]
+    assert pages.json("search", store="a", physical=0)["facets"] == {}
+
+
+def test_nothing_of_a_store_is_more_than_text(tmp_path: Path) -> None:
+    script = "\"'><script>alert(1)</script>{{7*7}}"
+    messages = [
+        Message(topic, body=script.encode(), properties={"KEYS": f"{script} k", "TAGS": tag})
+        for topic, tag in (("<b>", script), ("a\u202eb", "\x1b[31m"), (b"\xff\xfe", "&#0;"))
+    ]
+    store = write_log(tmp_path / "<i>", messages)
+    pages = Pages(f"<u>\u202e={store}")
+    left, seen = ["/scan?key=k", "/scan?text=%3Cscript%3E&regex=%ff&topic=*&tag=%00"], set[str]()
+    while left:
+        link = left.pop()
+        answer = pages.client.get(link)
+        assert answer.status_code in (200, 422), (link, answer.text)
+        if "format=json" in link:
+            assert answer.text.isascii()
+        elif not link.startswith("/body"):
+            new = {each for each in check(answer.text).links if each.startswith(("/scan?", "/message", "/trace"))} - seen
+            seen |= new
+            left += sorted(new)
+    assert len([link for link in seen if link.startswith("/scan?")]) > 8
