@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.browsing import asked, facts
+from rocketmq_reindex.jobs.browsing import asked, facts, neighbours
 from rocketmq_reindex.jobs.querying import answer, options, search, shown
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue
 from rocketmq_reindex.jobs.tracing import run, timeline
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.index import header as index_header
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits
-from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 
@@ -37,12 +34,6 @@ STEPS_MAX: Final = 5_000
 """slots without a unit that are passed on the way to a neighbour"""
 SLOTS_TRACED: Final = 10_000
 """slots of each queue of the broker's own that a trace looks at"""
-_WINDOWS: Final = (1 << 16, 1 << 20, 1 << 23)
-"""bytes in which the record before or behind damage is looked for"""
-_CANDIDATES: Final = 2_000
-_SEGMENTS: Final = 4
-"""segments in which it is looked for"""
-_MAGIC: Final = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (r.MAGIC_V1, r.MAGIC_V2)))
 _HEX_LINE: Final = 16
 _BESIDE: Final = ("properties", "meaning", "body", "bodyFormat", "bodyTruncated")
 """fields of a message that have a section of their own"""
@@ -68,7 +59,7 @@ def message(store: timeline.TracedStore, words: Sequence[str], delay_levels: str
             told |= {
                 "message": row, "json": _as_json(body), "hex": body.data[: facts.HEX_SHOWN].hex(),
                 "bytesShown": len(body.data), "whole": body.whole,
-                "inLog": _in_log(found.log, record), "inQueue": _in_queue(found, served, query, notes),
+                "inLog": neighbours.in_log(found.log, record), "inQueue": _in_queue(found, served, query, notes),
                 "index": index_items(found, record), "lightQueues": _light_queues(found, record, row["meaning"]),
                 "pointsTo": list(_points_to(found, row["meaning"])),
             }  # fmt: skip
@@ -93,79 +84,6 @@ def whole_body(store: timeline.TracedStore, phy_offset: int) -> bytes | str:
 
 
 # ------------------------------------------------------------------------------------------------------------------- neighbours
-
-
-def _in_log(log: contents.StoreLog, record: Message) -> facts.Facts:
-    """Return the offsets of the records before and behind one, None where none is found, and the bytes between them.
-
-    Those are bytes that are no record: damage, or what is missing; the filler of a segment's end is none of them.
-    """
-    segment = log.segment_of(record.phy_offset)
-    assert isinstance(segment, contents.SegmentFile)
-    begin, end = record.phy_offset - segment.lead, record.phy_offset + record.size
-    before, behind = record_before(log, begin), record_behind(log, end)
-    return {
-        "previous": None if before is None else before.phy_offset,
-        "bytesBefore": None if before is None else _between(log, before.phy_offset + before.size, begin),
-        "next": None if behind is None else behind.phy_offset,
-        "bytesBehind": None if behind is None else _between(log, end, behind.phy_offset - segment.lead),
-    }
-
-
-def _between(log: contents.StoreLog, end: int, begin: int) -> int:
-    segment = log.segment_of(end)
-    if begin > end and log.message(end) == contents.FILLER and isinstance(segment, contents.SegmentFile):
-        end = segment.start + segment.size
-    return max(0, begin - end)
-
-
-def record_before(log: contents.StoreLog, at: int) -> Message | None:
-    """Return the last record that ends at an offset of the log or before it; None where none is found near it."""
-    for segment in [each for each in log.segments if each.start < at][: -_SEGMENTS - 1 : -1]:
-        end = min(at, segment.start + segment.size)
-        record = log.around(end - 1)
-        if record is not None and record.phy_offset + record.size <= end:
-            return record
-        for length in _WINDOWS:
-            low = max(segment.start, end - length)
-            found = next((each for each in _records(log, segment, low, end, -1) if each.phy_offset + each.size <= end), None)
-            if found is not None:
-                # A body may hold the image of a record.
-                return log.around(found.phy_offset) or found
-            if low == segment.start:
-                break
-    return None
-
-
-def record_behind(log: contents.StoreLog, at: int) -> Message | None:
-    """Return the first record that begins at an offset of the log or behind it; None where none is found near it."""
-    stands = log.message(at)
-    if isinstance(stands, Message):
-        return stands
-    for segment in [each for each in log.segments if each.start + each.size > at][:_SEGMENTS]:
-        first = log.message(segment.start) if segment.start >= at else ""
-        if isinstance(first, Message):
-            return first
-        if segment.start < at and stands == contents.FILLER:
-            continue
-        low, end = max(at, segment.start), segment.start + segment.size
-        for length in _WINDOWS:
-            if (found := next(_records(log, segment, low, min(end, low + length), 1), None)) is not None:
-                return found
-            if low + length >= end:
-                break
-    return None
-
-
-def _records(log: contents.StoreLog, segment: contents.SegmentFile, low: int, high: int, step: int) -> Iterator[Message]:
-    """Yield what looks like a record at its own place, and begins in [low, high): forwards, or backwards by a step of -1."""
-    with contextlib.suppress(OSError, errors.InputError):
-        pages = log.pages(segment)
-        for magic in [*_MAGIC.finditer(pages.read(low - segment.start, high - low))][::step][:_CANDIDATES]:
-            begin = low + magic.start() - r.AT_MAGIC
-            record = contents.message_at(pages, segment.start, begin) if begin >= low else None
-            if isinstance(record, Message) and not record.is_filler:
-                yield record
 
 
 def _in_queue(

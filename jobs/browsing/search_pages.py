@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import glob
 import heapq
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rocketmq_reindex.jobs.browsing import asked, facts, search_templates
 from rocketmq_reindex.jobs.querying import answer, options, search
@@ -34,7 +35,10 @@ TAG_LOG_BYTES: Final = 64 << 20
 """bytes of the log without tag items that a search for a tag reads; of more of them the queues of the topic are asked"""
 UNITS_MAX: Final = 100_000
 """units that such a search looks at, the newest ones"""
+TIMES: Final = (100_000_000_000, 250_000_000_000_000)
+"""milliseconds that a question for a time may have"""
 _HOUR: Final = 3_600_000
+_CURSOR: Final = re.compile(r"(\d{1,4})\.(\d{1,19})", re.ASCII)
 
 # ----------------------------------------------------------------------------------------------------------------------- facets
 
@@ -157,6 +161,30 @@ def _newest(units: QueueUnits) -> Iterator[Unit]:
             yield unit
 
 
+# ----------------------------------------------------------------------------------------------------------------------- cursor
+
+
+class ScanCursor(NamedTuple):
+    """A place in a search: the number of a store among those that are searched, and an offset of its log."""
+
+    store: int = 0
+    offset: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.store}.{self.offset}"
+
+
+def read_cursor(text: str | None, stores: int) -> ScanCursor:
+    """Return the place that a text stands for; the beginning for None. Raises UsageError for what is none of ``stores``."""
+    if text is None:
+        return ScanCursor()
+    found = _CURSOR.fullmatch(text)
+    cursor = ScanCursor(int(found[1]), int(found[2])) if found else ScanCursor(stores)
+    if cursor.store >= stores or cursor.offset > layouts.INT64_MAX:
+        raise errors.UsageError(f"cursor: {showing.escape(text, 40)} is no place in this search: leave it out to begin")
+    return cursor
+
+
 # ------------------------------------------------------------------------------------------------------------------------ pages
 
 
@@ -188,7 +216,7 @@ class SearchPages:
             """Return the address of a search for a value of a facet; "" where this one cannot be narrowed so."""
             if name == "tag" and value["value"] and "topic" in given.given:
                 fields = {"topic": given.given["topic"], "tag": value["value"]}
-            elif name == "hour" and {"key", "tag"} & given.given.keys():
+            elif name == "hour" and {"key", "tag"} & given.given.keys() and TIMES[0] <= value["begin"] < TIMES[1]:
                 fields = {**_without_format(given), "begin": value["begin"], "end": value["end"] - 1}
             else:
                 return ""
@@ -227,7 +255,7 @@ class SearchPages:
 
         self._known = self._known or searching.KnownPlaces()
         asked_for = searching.LogSearch(stores, words, self._stores.settings.delay_levels, self._known)
-        part = asked_for.part(searching.read_cursor(given.given.get("cursor"), len(stores)))
+        part = asked_for.part(read_cursor(given.given.get("cursor"), len(stores)))
 
         def narrowed(name: str, value: facts.Facts) -> str:
             """Return the address of the same search for a value of a facet alone, from the log's beginning on."""
@@ -236,8 +264,10 @@ class SearchPages:
                 fields["topic"] = glob.escape(value["value"])
             elif name == "queue":
                 fields |= {"topic": glob.escape(value["topic"]), "queue": value["queue"]}
-            elif name == "hour":
+            elif name == "hour" and TIMES[0] <= value["begin"] < TIMES[1]:
                 fields |= {"since": value["begin"], "until": value["end"]}
+            elif name == "hour":
+                return ""
             elif name == "store" or value["value"]:
                 fields[name] = value["value"]
             else:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -19,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.browsing import facts
+from rocketmq_reindex.jobs.browsing import facts, search_pages
 from rocketmq_reindex.jobs.exporting import formats, options, run
 from rocketmq_reindex.jobs.querying import answer, message_rows, options as query_options
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue
@@ -48,31 +47,9 @@ DAMAGE_SHOWN: Final = 20
 MARGIN: Final = 3_600_000
 """milliseconds by which a clock may have been set without harm: a segment is passed over only where it is further away"""
 PLACES_KEPT: Final = 100_000
-_CURSOR: Final = re.compile(r"(\d{1,4})\.(\d{1,19})", re.ASCII)
 _ALL_KINDS: Final = ("--kind", "all")
 
-# ----------------------------------------------------------------------------------------------------------------------- cursor
-
-
-class ScanCursor(NamedTuple):
-    """A place in a search: the number of a store among those that are searched, and an offset of its log."""
-
-    store: int = 0
-    offset: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.store}.{self.offset}"
-
-
-def read_cursor(text: str | None, stores: int) -> ScanCursor:
-    """Return the place that a text stands for; the beginning for None. Raises UsageError for what is none of ``stores``."""
-    if text is None:
-        return ScanCursor()
-    found = _CURSOR.fullmatch(text)
-    cursor = ScanCursor(int(found[1]), int(found[2])) if found else ScanCursor(stores)
-    if cursor.store >= stores or cursor.offset > layouts.INT64_MAX:
-        raise errors.UsageError(f"cursor: {escape(text, 40)} is no place in this search: leave it out to begin")
-    return cursor
+# ------------------------------------------------------------------------------------------------------------------------- part
 
 
 class FoundRecord(NamedTuple):
@@ -96,7 +73,7 @@ class ReadSpan(NamedTuple):
 class LogPart:
     """What one request found: the records, what was looked at, and what of it could not be."""
 
-    cursor: ScanCursor
+    cursor: search_pages.ScanCursor
     deadline: float = float("inf")
     hits: list[FoundRecord] = dataclasses.field(default_factory=list)
     spans: list[ReadSpan] = dataclasses.field(default_factory=list)
@@ -189,7 +166,7 @@ class LogSearch:
         self._schema = pa.schema([every.field(name) for name in (*names, batches.DAMAGE)])
         self._taken = pa.schema([every.field(name) for name in ("commitLogOffset", formats.SIZE)])
 
-    def part(self, cursor: ScanCursor) -> facts.Facts:
+    def part(self, cursor: search_pages.ScanCursor) -> facts.Facts:
         """Return what the next part of the search finds, and where it goes on."""
         part, begin = LogPart(cursor), cursor
         with contextlib.ExitStack() as opened:
@@ -221,7 +198,7 @@ class LogSearch:
         while _segment_at(logs[part.cursor.store], part.cursor.offset) is None:
             if part.cursor.store + 1 == len(logs):
                 return True
-            part.cursor = ScanCursor(part.cursor.store + 1)
+            part.cursor = search_pages.ScanCursor(part.cursor.store + 1)
         return False
 
     def _look(self, part: LogPart, log: contents.StoreLog, passed: set[int]) -> None:
@@ -239,12 +216,15 @@ class LogSearch:
         settings = self._asked[part.cursor.store]
         reader = log_rows.LogRowReader(self._schema, (), delays=settings.delays)
         with contextlib.closing(reader.blocks(log_range, holes)) as blocks:  # type: ignore[type-var]  # a generator
-            stopped, at = self._read(part, blocks, settings)
+            stopped, last = self._read(part, blocks, settings)
         # The last record of a range may reach over its end.
-        is_known, at = stopped or at >= high, at if stopped else max(at, high)
+        is_known, at = stopped or last >= high, last if stopped else max(last, high)
         part.damage += [(part.cursor.store, hole) for hole in holes if hole.offset < at]
         if begins and is_known and not holes:
             self._known.add(segment, at)
+        elif begins and not (is_known or holes or log_range.followed) and _is_zero(segment, max(low, last)):
+            # What a broker has allocated ahead.
+            at = end
         part.moved(at)
 
     def _read(self, part: LogPart, blocks: Iterator[Any], settings: options.ExportSettings) -> tuple[bool, int]:
@@ -295,7 +275,7 @@ class LogSearch:
 
     # -- what is told of it -------------------------------------------------------------------------------------------
 
-    def _told(self, part: LogPart, begin: ScanCursor, logs: Sequence[contents.StoreLog]) -> facts.Facts:
+    def _told(self, part: LogPart, begin: search_pages.ScanCursor, logs: Sequence[contents.StoreLog]) -> facts.Facts:
         is_done = self._at_end(part, logs)
         lost = [(number, hole) for number, hole in part.damage if log_rows.lost([hole])]
         warnings = [*part.warnings, *(
@@ -368,6 +348,19 @@ def _range(log: contents.StoreLog, file: contents.SegmentFile, low: int, high: i
     committed = committed_index(files.parent(file.path))
     spec = segment.part(0, low, high, known=known)
     return log_rows.LogRange(spec, segment.name, followed, missing, committed if committed >= 0 else layouts.INT64_MAX)
+
+
+def _is_zero(segment: contents.SegmentFile, offset: int) -> bool:
+    """Return whether there are zeros alone from an offset of a segment on."""
+    at, size = offset - segment.start, contents.BLOCK
+    with files.Reader(segment.path) as reader:
+        while (at := reader.next_data(at)) < segment.size:
+            piece = np.empty(min(size, segment.size - at), np.uint8)
+            reader.read_into(at, piece)
+            if piece.any():
+                return False
+            at, size = at + len(piece), 16 << 20
+    return True
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

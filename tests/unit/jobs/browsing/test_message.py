@@ -19,7 +19,7 @@ from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOU
 from tests.golden.stores import GoldenStore
 from tests.tools.browsing import Pages, check
 from tests.tools.derived_store import write_store
-from tests.tools.encode import EPOCH, MIN_BLANK, Message
+from tests.tools.encode import EPOCH, MIN_BLANK, Message, body_start, encode
 from tests.tools.log_writer import LogWriter
 
 Stores = Callable[[str], GoldenStore]
@@ -136,6 +136,23 @@ def test_neighbours_over_the_ends_of_segments_and_damage(tmp_path: Path) -> None
     assert "between are no record" in behind[0]
     first, last = (pages.json("message", store="a", physical=places[k])["inLog"] for k in (0, -1))
     assert (first["previous"], first["bytesBefore"], last["next"], last["bytesBehind"]) == (None, None, None, None)
+
+
+def test_the_image_of_a_record_is_no_neighbour(tmp_path: Path) -> None:
+    """Damage stands between: the record before it has a body that ends with an image, which names its own place."""
+    store, filling = tmp_path / "store", b"z" * 70_000
+    image = encode(KEYED[0], body_start(Message()) + len(filling))
+    with LogWriter(store / "commitlog", 1 << 17) as writer:
+        for each in (Message("T", body=filling + image), Message("T"), Message("T", properties={"KEYS": "behind"})):
+            writer.append(each)
+    pages = Pages(f"a={store}")
+    at = [row["commitLogOffset"] for batch in rr.messages(store=store, body="none") for row in batch.to_pylist()]
+    with (store / "commitlog" / ("0" * 20)).open("r+b") as file:
+        file.seek(at[1] + 4)
+        file.write(b"\1\2\3\4")
+    found = pages.json("message", store="a", physical=at[2])["inLog"]
+    assert found == {"previous": 0, "bytesBefore": at[2] - at[1], "next": None, "bytesBehind": None}
+    assert pages.json("message", store="a", physical=0)["inLog"]["next"] == at[2]
 
 
 def test_neighbours_in_a_queue_with_gaps(tmp_path: Path) -> None:

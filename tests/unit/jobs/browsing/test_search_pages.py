@@ -20,7 +20,7 @@ from rocketmq_reindex.jobs.browsing import facts, search_pages, searching
 from tests.golden.stores import GoldenStore
 from tests.tools.browsing import Pages, check
 from tests.tools.derived_store import write_store
-from tests.tools.encode import EPOCH, Message
+from tests.tools.encode import EPOCH, Message, body_start, encode
 from tests.tools.log_writer import LogWriter
 
 Stores = Callable[[str], GoldenStore]
@@ -158,13 +158,12 @@ def test_parts_of_a_log_of_dledger(golden_store: Stores, tmp_path: Path, monkeyp
 @pytest.mark.usefixtures("small")
 def test_a_body_with_the_image_of_a_record_is_one_message(tmp_path: Path) -> None:
     """A cursor from an address may lie inside of it, and a range may end there."""
-    inner = LogWriter(tmp_path / "inner" / "commitlog", 1 << 16)
-    with inner:
-        for _ in range(30):
-            inner.append(Message("T", body=b"y" * 300, properties={"KEYS": "inside"}))
-    image = next((tmp_path / "inner" / "commitlog").iterdir()).read_bytes()[:9000]
-    # The image names its own place: the record around it begins so far before.
-    store = write_log(tmp_path / "store", [Message("T", body=image), Message("T", properties={"KEYS": "behind"})])
+    images = b""
+    while len(images) < 9000:
+        # Each names the place where it lies.
+        images += encode(Message("T", body=b"y" * 300, properties={"KEYS": "inside"}), body_start(Message()) + len(images))
+    store = write_log(tmp_path / "store", [Message("T", body=images), Message("T", properties={"KEYS": "behind"})])
+    assert (store / "commitlog" / ("0" * 20)).read_bytes()[body_start(Message()) :].startswith(images)
     pages = Pages(store)
     for cursor in ("0.0", "0.100", "0.400", "0.5000"):
         found = pages.json("scan", topic="T", cursor=cursor)["part"]
