@@ -45,7 +45,7 @@ _SEARCH: Final = """{% extends "base" %}{% block content %}{% import "search_par
 <label>or stored at or after<input name="time" value="{{ asked.time }}"></label><button>Search the queue</button></form>
 <form action="/search">{{ parts.stores_field(names, store, false) }}
 <label>Offset in the log<input class="short" name="physical" required inputmode="numeric" value="{{ asked.physical }}"></label>
-<button>Search the log</button></form>
+<button>Search the offset</button></form>
 <p class="note">This searches by the IndexFiles and the queues.
 <a href="{{ url("scan", store=store) }}">Search the log itself</a> where they are lost, or for what is in a body.</p></section>
 {% for found in results %}<section{% if found.error %} class="error"{% endif %}><h2>{{ found.store }}:
@@ -60,7 +60,7 @@ _SEARCH: Final = """{% extends "base" %}{% block content %}{% import "search_par
 {% if found.command %}<pre><code>{{ found.command }}</code></pre>{% endif %}
 {% if named %}<p class="note"><a href="{{ deeper(found.store) }}">Search the log of {{ found.store }} itself for it</a></p>
 {% endif %}</section>
-{% endfor %}{{ parts.facets(facets, narrowed, "All that were found") }}
+{% endfor %}{{ parts.facets(facets, narrowed, "Of the messages that are shown") }}
 {% endblock %}"""
 
 _SCAN: Final = """{% extends "base" %}{% block content %}{% import "search_parts" as parts with context %}
@@ -72,12 +72,13 @@ _SCAN: Final = """{% extends "base" %}{% block content %}{% import "search_parts
 <label>Text in the body<input name="text" value="{{ asked.text }}"></label>
 <label>Regular expression in the body (RE2)<input name="regex" value="{{ asked.regex }}"></label>
 <label>Stored from<input class="short" name="since" value="{{ asked.since }}"></label>
-<label>and before<input class="short" name="until" value="{{ asked.until }}"></label><button>Search the log</button></form>
+<label>and stored before<input class="short" name="until" value="{{ asked.until }}"></label>
+<button>Search the log</button></form>
 <p class="note">The log itself is read, from its beginning on, one part a page: no index is needed. All that is given must be
 true of a message. One that waits for a topic, as a delayed or a half message, is found by that topic, too.</p></section>
 {% if part %}<section class="verdict {{ "good" if not part.next else "" }}"><h2>
 {% if part.next %}{{ "{:,}".format(part.segments.reached) }} of {{ "{:,}".format(part.segments["all"]) }} segments,
-{{ size(part.bytes.reached) }} of {{ size(part.bytes["all"]) }} looked at{% else %}The end of the log is reached{% endif %}</h2>
+{{ size(part.bytes.reached) }} of {{ size(part.bytes["all"]) }} looked at{% else %}The end is reached{% endif %}</h2>
 <p>{% if part.next %}This is a part, not the whole: what lies behind it is not looked at yet.
 {% elif part["from"] != "0.0" %}This is the last part: what the parts before it had is not shown here.
 {% else %}The whole was looked at.{% endif %}</p>

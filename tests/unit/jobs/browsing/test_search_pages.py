@@ -197,6 +197,7 @@ def test_damage_is_told_once_with_its_part(tmp_path: Path) -> None:
     assert "Damage in this part: 1" in pages.html("scan", topic="*", cursor=damaged["from"])
 
 
+@pytest.mark.usefixtures("whole")
 def test_a_segment_that_is_missing_and_foreign_files(tmp_path: Path) -> None:
     """They do not end the search; what is missing is told."""
     messages = [Message("T", body=b"x" * 900, properties={"KEYS": f"k{k}"}) for k in range(60)]
@@ -248,6 +249,7 @@ def timed(store: Path, times: list[int]) -> Path:
     return write_log(store, messages, 12 << 10)
 
 
+@pytest.mark.usefixtures("whole")
 def test_segments_outside_of_the_time_are_passed_over(tmp_path: Path) -> None:
     hour = 3_600_000
     store = timed(tmp_path / "store", [EPOCH + k * hour // 4 for k in range(200)])
@@ -271,6 +273,7 @@ def test_segments_outside_of_the_time_are_passed_over(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------------------------------- bounded
 
 
+@pytest.mark.usefixtures("whole")
 def test_a_part_ends_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = timed(tmp_path / "store", [EPOCH] * 200)
     monkeypatch.setattr(searching, "PART_BYTES", 30 << 10)
@@ -281,6 +284,31 @@ def test_a_part_ends_by_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "This is a part, not the whole" in page
     assert 'rel="next"' in page
     assert "This is the last part" in Pages(store).html("scan", text="nowhere", cursor=found[-1]["from"])
+
+
+@pytest.mark.usefixtures("whole")
+def test_what_a_broker_has_allocated_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeros up to the end of the log are passed at once; zeros with something behind them are damage."""
+    monkeypatch.setattr(searching, "RANGE", 4096)
+    monkeypatch.setattr(searching, "PART_BYTES", 4096)
+    store = write_log(tmp_path / "store", [Message("T", body=b"x" * 100, properties={"KEYS": "k"})] * 3, 1 << 20)
+    (segment,) = (store / "commitlog").iterdir()
+    segment.with_name(f"{1 << 20:020d}").write_bytes(bytes(1 << 20))
+    found = parts(Pages(store), key="k")
+    assert len(offsets(found)) == 3
+    assert len(found) <= 2
+    assert found[-1]["bytes"]["reached"] == 2 << 20
+    assert not any(part["damage"]["places"] for part in found)
+    monkeypatch.setattr(searching, "PART_BYTES", 1 << 22)
+    with segment.open("r+b") as file:
+        file.seek(1 << 19)
+        file.write(b"something")
+    (part,) = parts(Pages(store), key="k")
+    rows = [row for batch in rr.messages(store=store, body="none", damage="rows") for row in batch.to_pylist()]
+    assert [(place["offset"], place["bytes"], place["text"]) for place in part["damage"]["places"]] == [
+        (row["commitLogOffset"], row["msgSize"], row["damage"]) for row in rows if row["damage"]
+    ]
+    assert part["damage"]["places"]
 
 
 def test_expressions_and_bodies_that_would_take_very_long(tmp_path: Path) -> None:
@@ -358,6 +386,7 @@ def test_a_tag_is_what_query_says(
     assert "--tag needs --topic" in pages.json("search", 400, tag="x")["error"]
 
 
+@pytest.mark.usefixtures("whole")
 def test_of_very_many_units_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A part is never shown as the whole, and the log can be searched for the rest."""
     monkeypatch.setattr(search_pages, "TAG_LOG_BYTES", -1)
@@ -380,6 +409,7 @@ def test_of_very_many_units_the_newest(tmp_path: Path, monkeypatch: pytest.Monke
 # ---------------------------------------------------------------------------------------------------------------------- facets
 
 
+@pytest.mark.usefixtures("whole")
 def test_facets_count_what_was_found(tmp_path: Path) -> None:
     messages = [
         Message("A*" if k % 3 else "B", queue_id=k % 2, properties={"KEYS": "k", **({"TAGS": "t"} if k % 4 else {})},
@@ -418,6 +448,7 @@ def test_facets_count_what_was_found(tmp_path: Path) -> None:
     assert pages.json("search", store="a", physical=0)["facets"] == {}
 
 
+@pytest.mark.usefixtures("whole")
 def test_nothing_of_a_store_is_more_than_text(tmp_path: Path) -> None:
     script = "\"'><script>alert(1)</script>{{7*7}}"
     messages = [
