@@ -33,18 +33,20 @@ SECRET: Final = frozenset({
 })  # fmt: skip
 """fields whose texts are replaced, and known from then on wherever they stand"""
 KEPT: Final = frozenset({
-    "topic", "topics", "realTopic", "group", "groups", "consumerGroup", "tags", "tag", "kind", "kinds", "what", "field", "file",
-    "part", "version", "versions", "signs", "compression", "bodyFormat", "storeTime", "bornTime", "time", "certainty", "fits",
+    "topic", "topics", "realTopic", "group", "groups", "consumerGroup", "tags", "tag", "kind", "kinds", "what", "field",
+    "version", "versions", "signs", "compression", "bodyFormat", "storeTime", "bornTime", "time", "certainty", "fits",
     "raw_topic", "names", "bodyCrcMatches", "queue", "record", "format", "status", "severity", "type", "class", "state",
 })  # fmt: skip
 """fields whose texts stay: topics, groups, tags, words of this program, times, names of files in a store"""
 SENTENCES: Final = frozenset({
     "warnings", "error", "text", "command", "commands", "why", "problems", "title", "sub", "note", "notes", "body_note",
-    "remark", "evidence", "wrong", "description", "label", "summary",
+    "remark", "evidence", "wrong", "file", "part", "description", "label", "summary",
 })  # fmt: skip
-"""fields with words of this program around values of a store"""
+"""fields with words of this program around values of a store, and names of files, which may have a path"""
 DROPPED: Final = frozenset({"hex", "hex_lines", "bodyCrc", "keyHash", "key_hash"})
 """fields that stay empty: bytes of bodies, and checksums by which somebody could try a guess"""
+_VALUES: Final = frozenset({"body", "json", "keys", "key", "properties"})
+"""fields of which numbers are values of a user, too"""
 TEXT_MIN: Final = 4
 """Shorter values are replaced in their own fields alone: in a sentence they stand for anything."""
 SURE: Final = 8
@@ -59,6 +61,11 @@ _PLACES: Final = re.compile(
     r"|\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]"
 )
 """URIs, absolute paths and IP addresses in a sentence"""
+_ASKED: Final = re.compile(
+    r"(--(?:key|id|unique-key|text|regex)[= ])((?:\$'(?:\\.|[^'])*'|'[^']*'|\"[^\"]*\"|\\.|[^\s'\"])+)", re.DOTALL
+)
+"""what a command line asks for: it need not be on any page"""
+_MADE: Final = re.compile(r"r-[0-9a-f]{10}")
 _JSON_WORDS: Final = "true false null NaN Infinity"
 
 
@@ -135,6 +142,8 @@ class Redactor:
         """Return facts, or what a template is filled with, without what is to be replaced."""
         if field in DROPPED:
             return [] if isinstance(value, list | tuple) else "" if isinstance(value, str) else None
+        if field in _VALUES and not isinstance(value, str | list | tuple | Mapping) and value is not None:
+            return self.pseudonym(str(value))
         if isinstance(value, Mapping):
             return self._mapping(value, field)
         if isinstance(value, list | tuple):
@@ -172,7 +181,12 @@ class Redactor:
             return f"{self.pseudonym(host[1])}:{host[2]}" if host and field.endswith("Host") else self.pseudonym(value)
         if field in SENTENCES:
             return self.text(value)
-        if field not in KEPT and field != "store" and not _time_of(field) and not _PLAIN.fullmatch(value):
+        if (
+            field not in KEPT
+            and field != "store"
+            and not _time_of(field)
+            and (not _PLAIN.fullmatch(value) or _PLACES.search(value))
+        ):
             self.unknown.add(field)
             return self.pseudonym(value)
         self._public.update((value, printable(value), escape(value)))
@@ -180,7 +194,16 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Return a sentence of this program without known values, paths, URIs and addresses."""
-        return _PLACES.sub(lambda match: self.pseudonym(match[0].strip("[]")), self._without_known(text))
+        text = _ASKED.sub(lambda match: f"{match[1]}{self._of_word(match[2])}", text)
+        return _PLACES.sub(self._of_place, self._without_known(text))
+
+    def _of_place(self, match: re.Match[str]) -> str:
+        place = match[0].rstrip(".,:")
+        return f"{self.pseudonym(place.strip('[]'))}{match[0][len(place) :]}"
+
+    def _of_word(self, word: str) -> str:
+        # A word of a shell that is not quoted is the value itself, which has one pseudonym everywhere.
+        return word if _MADE.fullmatch(word) else self.pseudonym(word)
 
     def _without_known(self, text: str) -> str:
         out, at, forms = list[str](), 0, self._forms_by_start

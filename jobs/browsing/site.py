@@ -88,7 +88,7 @@ class Rewriter(HTMLParser):
         """``names`` are the files by what leads to them; ``own`` is the page's JSON, and ``about`` is put at its end."""
         super().__init__(convert_charrefs=False)
         self._names, self._own, self._about = names, own, about
-        self._out, self._closing, self._hidden = list[str](), list[str](), 0
+        self._out, self._closing, self._hidden, self._told = list[str](), list[str](), 0, False
         self.links = list[str]()
         """what the page links to"""
 
@@ -105,8 +105,8 @@ class Rewriter(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         if tag == "form":
-            self._put(f'<p class="note">A search {_RUNNING}.</p>')
-            self._hidden += 1
+            self._put("" if self._told else f'<p class="note">A search {_RUNNING}.</p>')
+            self._hidden, self._told = self._hidden + 1, True
         elif tag == "link":
             self._put('<link rel="stylesheet" href="style.css">')
         elif tag == "a":

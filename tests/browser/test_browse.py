@@ -61,7 +61,7 @@ NOTICED = ("Page.javascriptDialogOpening", "Runtime.exceptionThrown", "Log.entry
 
 
 @pytest.fixture(scope="module")
-def served(golden_store: Callable[[str], GoldenStore], tmp_path_factory: pytest.TempPathFactory) -> Iterator[rr.BrowseResult]:
+def stores(golden_store: Callable[[str], GoldenStore], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A whole store, one with a damaged log and without its index, one that somebody made up to do harm, and an empty one."""
     folder, golden = tmp_path_factory.mktemp("stores"), golden_store("basic-5.3").path
     shutil.copytree(golden, folder / "broken")
@@ -74,7 +74,11 @@ def served(golden_store: Callable[[str], GoldenStore], tmp_path_factory: pytest.
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("rocketmq_reindex.jobs.local.engines.LocalEngines", InlineEngines)
         hostile = write_hostile(folder)
-    stores = {GOLDEN: golden, BROKEN: folder / "broken", HOSTILE: hostile, EMPTY: folder / "empty"}
+    return {GOLDEN: golden, BROKEN: folder / "broken", HOSTILE: hostile, EMPTY: folder / "empty"}
+
+
+@pytest.fixture(scope="module")
+def served(stores: dict[str, Path]) -> Iterator[rr.BrowseResult]:
     with rr.browse([f"{name}={path}" for name, path in stores.items()], port=0) as pages:
         yield pages
 
@@ -205,3 +209,22 @@ def test_links_and_forms_by_keyboard(served: rr.BrowseResult, tab: Tab) -> None:
     tab.loaded()
     assert tab.run("new URLSearchParams(location.search).get('physical')") == "0"
     assert "1 found" in tab.run("document.body.innerText")
+
+
+def test_a_site_of_files(stores: dict[str, Path], chromium: Browser, tmp_path: Path) -> None:
+    """The pages that ``--export-site`` writes have their style from beside them, run nothing, and can be read as well."""
+    named = [f"{name}={stores[name]}" for name in (GOLDEN, HOSTILE)]
+    rr.browse(named, export_site=tmp_path / "site", redact=True)
+    tab = chromium.tab()
+    for name in ("index", "store-0001", "topics-0002", "queue-0001", "message-0001", "message-0002"):
+        tab.open((tmp_path / "site" / f"{name}.html").as_uri())
+        for width, dark in ((360, True), (1000, False)):
+            tab.look(width, dark)
+            seen = tab.run(PROBE)
+            assert (seen["scripts"], seen["ran"], seen["scroll"] <= width, seen["outside"]) == (0, False, True, []), name
+            assert {place.rpartition("/")[2] for place in seen["loaded"]} <= {"style.css"}
+            assert tab.run("getComputedStyle(document.querySelector('section')).borderRadius") != "0px", "no style"
+            assert tab.browser.events(*NOTICED) == [], name
+            # It would fetch a stylesheet of a file, which the policy of the page refuses.
+            assert tab.problems() == [], name
+            tab.browser.forget()

@@ -284,6 +284,35 @@ def test_a_value_is_found_wherever_it_stands(value: str, before: int) -> None:
     assert redactor.text(f"it says {value}.") == f"it says {redactor.pseudonym(value)}."
 
 
+def test_sentences_and_unknown_fields() -> None:
+    """Addresses, paths and what a command asks for go wherever they stand; a field of another page goes as a whole."""
+    redactor = redaction.Redactor((), "")
+    redactor.learn({"keys": ["order-17"], "topic": "Orders", "bornHost": "10.0.0.7:40112"})
+    made = redactor.pseudonym
+    for text, expected in {
+        "made by a client on 10.0.0.7:51234": f"made by a client on {made('10.0.0.7')}:51234",
+        "on [2001:db8::1]:9876, at 22:13:20.5": f"on {made('2001:db8::1')}:9876, at 22:13:20.5",
+        "/var/lib/x/y: is not there: s3://bucket/a": f"{made('/var/lib/x/y')}: is not there: {made('s3://bucket/a')}",
+        "query --topic Orders --key order-18": f"query --topic Orders --key {made('order-18')}",
+        "query --key=order-17 --id 'a b'": f"query --key={made('order-17')} --id {made(chr(39) + 'a b' + chr(39))}",
+        "Orders/0/1 of 5.3.3: consumequeue/Orders/0": "Orders/0/1 of 5.3.3: consumequeue/Orders/0",
+    }.items():
+        assert redactor.text(text) == expected
+    facts = {
+        "newField": "anything",
+        "otherField": "10.1.2.3",
+        "count": "1,234",
+        "body": {"pay": 7},
+        "bodyCrc": 5,
+        "topic": "Orders",
+    }
+    assert redactor.changed(facts) == {
+        "newField": made("anything"), "otherField": made("10.1.2.3"), "count": "1,234", "body": {"pay": made("7")},
+        "bodyCrc": None, "topic": "Orders",
+    }  # fmt: skip
+    assert redactor.unknown == {"newField", "otherField"}
+
+
 def test_failures_leave_nothing(golden_store: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = golden_store("dledger-5.3").path
     written = 0
