@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo-setup test-setup oracles full-setup by-maven without-maven dist demo docs test test-random test-rest test-all oracle preflight rocksdb repair odd-logs delayed restore-lives fault fuzz bench scale latency spoilt segment lint house format matrix versions mutants slow clean distclean
+.PHONY: help setup demo-setup test-setup oracles full-setup by-maven without-maven dist demo docs test test-random test-rest test-all oracle preflight rocksdb repair odd-logs delayed restore-lives fates fault fuzz bench scale latency spoilt segment lint house format matrix versions mutants slow clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 # Bytecode is kept, as in scripts/setup.
@@ -121,6 +121,9 @@ delayed: oracles ## brokers killed while they deliver delayed messages, restored
 
 restore-lives: oracles ## lives of brokers with all kinds of waiting messages, restored by the commands, beside their own stores: N=20 of each version, SIDE=4 at once, SEED=
 	$(ENV) $(PY) -m tests.delayed.sweep --kinds lives --count $(or $(N),20) --jobs $(or $(SIDE),4) $(SEEDED)
+
+fates: test-setup ## random lives of messages on real brokers, beside what trace and consumers say of each: N=10 of each kind, KINDS=plain,killed,two,grpc SEED=
+	$(ENV) $(PY) -m tests.fates.sweep --count $(or $(N),10) $(if $(KINDS),--kinds $(KINDS)) $(SEEDED)
 
 fault: oracles ## the fault tests in their full numbers (hours); KIND= takes one kind, N= its number, SEED=
 	$(ENV) $(PY) -m tests.fault.all $(if $(KIND),--kind $(KIND)) $(if $(N),--count $(N)) $(SEEDED)

@@ -60,7 +60,7 @@ def test_what_came_again(fates: Fates, number: int) -> None:
     given = [event for event in found[0].events if event.what == "given"]
     consumed = [event.text for event in found[0].events if event.what == "consumed"]
     assert len(given) == len(consumed) == len(told)
-    assert all(f"a client of group {AGAIN} on 127.0.0.1" in event.text for event in (*given, *consumed))
+    assert all(f"a client of group {AGAIN} on 127.0.0.1" in text for text in (*[event.text for event in given], *consumed))
     assert ["failure" in text for text in consumed] == [last == "again" for _, last in told]
     assert {event.group for event in (*given, *[event for event in found[0].events if event.what == "passed"])} == {AGAIN}
 

@@ -29,7 +29,7 @@ final class Proxied {
             Proxied proxied = new Proxied();
             CrashSteps.run(Map.of(
                 "boot", words -> proxied.boot(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
-                "proxy", words -> proxied.proxy(),
+                "proxy", words -> startProxy(proxied.scratch, proxied.broker.nameServer()),
                 "pull", words -> proxied.pull(Path.of(words.get(0)), words.subList(1, words.size())),
                 "stop", words -> proxied.stop()), 1800);
         });
@@ -45,13 +45,13 @@ final class Proxied {
     }
 
     /** Answers the port of the proxy. Its cluster is the broker's default one. */
-    private String proxy() throws Exception {
+    static String startProxy(Path scratch, String nameServer) throws Exception {
         int port = freePort();
         Path file = scratch.resolve("rmq-proxy.json");
         Files.writeString(file, """
             {"rocketMQClusterName": "DefaultCluster", "proxyMode": "cluster", "grpcServerPort": %d,
              "remotingListenPort": %d, "namesrvAddr": "%s", "localServeAddr": "127.0.0.1", "tlsTestModeEnable": true}
-            """.formatted(port, freePort(), broker.nameServer()));
+            """.formatted(port, freePort(), nameServer));
         System.setProperty("rocketmq.home.dir", scratch.toString());
         ProxyStartup.main(new String[] {"-pc", file.toString()});
         return String.valueOf(port);

@@ -15,6 +15,7 @@ import org.apache.rocketmq.broker.BrokerController;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.MixAll;
 import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.constant.PermName;
 import org.apache.rocketmq.common.namesrv.NamesrvConfig;
 import org.apache.rocketmq.common.topic.TopicValidator;
 import org.apache.rocketmq.namesrv.NamesrvController;
@@ -174,7 +175,9 @@ final class ServBroker {
 
     /** Whether clients are told the way to each topic; the broker's own entry is there before those of its topics. */
     private boolean isKnownTo(NamesrvController nameServer) {
-        return topics.stream().allMatch(topic -> nameServer.getRouteInfoManager().pickupTopicRouteData(topic) != null);
+        String name = broker.getBrokerConfig().getBrokerName();
+        return topics.stream().map(topic -> nameServer.getRouteInfoManager().pickupTopicRouteData(topic)).allMatch(route ->
+            route != null && route.getQueueDatas().stream().anyMatch(queues -> queues.getBrokerName().equals(name)));
     }
 
     long end() {
@@ -210,6 +213,12 @@ final class ServBroker {
     /** The topics it had a config of when it booted, those that each broker makes for itself left out. */
     List<String> topics() {
         return topics;
+    }
+
+    /** From now on it takes no message from clients, as an operator has it who empties a broker. */
+    void takeNothing() {
+        broker.getBrokerConfig().setBrokerPermission(PermName.PERM_READ);
+        broker.registerBrokerAll(true, false, true);
     }
 
     /** Has a group at an offset, as a consumer that says so; topic and group are made as an admin makes them. */

@@ -1,0 +1,287 @@
+"""Whether ``trace`` and ``consumers`` say of each message of a script what its clients saw."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.tracing.timeline import TracedMessage, TraceEvent
+from tests.fates.playing import Played
+from tests.fates.script import LEVELS, Group, Sending
+from tests.fates.seen import Acknowledged, Seen
+
+BROADCAST = "@broadcast"
+POPPED = ("pop", "grpc")
+PLACES = {"stored", "scheduled", "timer", "half"}
+"""What the first record of a message is"""
+_TOLD = re.compile(r"group (\S+) on (\S+) (?:sent it to \S+|is done): (success|failure) after (-?\d+) ms$")
+_LIGHT = re.compile(r"%LMQ%[^ ,]+")
+_WORDS = re.compile(r"  +")
+
+
+def wrong(played: Played) -> Iterator[str]:
+    """What is wrong, each told with its message."""
+    stores = [f"{name}={store}" for name, store in played.stores.items()]
+    for key in played.sendings:
+        found = rr.trace(stores, unique_key=key, delay_levels=LEVELS)
+        if any("add --scan" in warning for warning in found.warnings):
+            # As where no op message was stored yet: then its queue has no files.
+            found = rr.trace(stores, unique_key=key, delay_levels=LEVELS, scan=True)
+        if found.warnings:
+            yield f"{key}: {found.warnings}"
+        if len(found) == 0:
+            if key in played.seen.sent or key in played.seen.given:
+                yield f"{key}: clients saw it, trace finds nothing"
+            continue
+        message = _Message(played, key, found[0])
+        yield from (f"{key} {played.seen.sent.get(key)}: {line}: {message.told}" for line in message.wrong())
+    yield from _keys(played, stores)
+    yield from _consumers(played)
+
+
+def _keys(played: Played, stores: list[str]) -> Iterator[str]:
+    """Messages are found by their own keys, too; and what the index finds, a scan finds."""
+    by_key: dict[tuple[str, str], set[str]] = {}
+    for unique_key, sending in played.sendings.items():
+        for word in next((text[5:].split() for text in sending.properties if text.startswith("KEYS=")), ()):
+            by_key.setdefault((sending.topic, word), set()).add(unique_key)
+    for (topic, word), drawn in by_key.items():
+        found = {message.message for message in rr.trace(stores, topic=topic, key=word, max=1000, delay_levels=LEVELS)}
+        if not drawn & played.seen.sent.keys() <= found <= drawn:
+            yield f"key {word} of {topic}: {drawn & played.seen.sent.keys() ^ found}"
+    for unique_key in sorted(played.seen.sent)[::10]:
+        one, other = (rr.trace(stores, unique_key=unique_key, delay_levels=LEVELS, scan=scan) for scan in (False, True))
+        if one.messages != other.messages and not one.warnings:
+            yield f"{unique_key}: a scan tells {set(other[0].events) ^ set(one[0].events)}"
+
+
+class _Message:
+    """One message: ``_all`` says that it must come to its end, since no broker was killed."""
+
+    def __init__(self, played: Played, key: str, traced: TracedMessage) -> None:
+        self._script, self._seen, self._key = played.script, played.seen, key
+        self._printed = played.printed.get(key)
+        self._events = traced.events
+        self._all = not played.script.is_killed
+        self._sent: Acknowledged | None = played.seen.sent.get(key)
+        self._sending: Sending | None = played.sendings.get(key)
+        self._properties = self._sending.properties if self._sending else ()
+
+    @property
+    def told(self) -> list[str]:
+        """Its events, for people."""
+        return [f"{event.store} {event.what} {event.group or ''} {event.evidence} {event.certainty}" for event in self._events]
+
+    def _of(self, what: str, group: str | None = None) -> list[TraceEvent]:
+        return [event for event in self._events if event.what == what and group in (None, event.group)]
+
+    def wrong(self) -> Iterator[str]:
+        yield from self._place()
+        yield from self._delays()
+        yield from self._transaction()
+        for group in self._script.groups:
+            yield from self._retries(group)
+            yield from self._pops(group)
+            yield from self._offsets(group)
+            yield from self._traces(group)
+        known = {group.name for group in self._script.groups} | {"producing"}
+        known |= {f"{group.name}{BROADCAST}" for group in self._script.groups if group.kind == "broadcast"}
+        yield from (f"nobody knows group {event.group}" for event in self._events if event.group not in (None, *known))
+        if self._all:
+            yield from (f"unknown: {event.what}" for event in self._events if event.certainty == "unknown")
+        if self._printed is not None:
+            yield from self._admin(self._printed)
+
+    def _place(self) -> Iterator[str]:
+        if len(self._of("born")) != 1:
+            yield "born once"
+        if self._sent is None:
+            return
+        places = [event for event in self._events if event.what in PLACES or (event.what == "checked" and self._all)]
+        here = [event for event in places if event.store == self._sent.broker or not self._sent.broker]
+        if not any(int(event.evidence.rpartition("/")[2]) == self._sent.offset for event in here):
+            yield "the broker named another offset"
+        stored = self._of("stored")
+        if stored and stored[0].evidence != f"{self._sent.topic}/{self._sent.queue}/{self._sent.offset}":
+            yield "the broker named another place"
+        yield from self._light(" ".join(event.text for event in stored)) if stored else ()
+        if len([event for event in places if event.what == "stored"]) > 1:
+            yield "stored twice"
+
+    def _light(self, text: str) -> Iterator[str]:
+        names = next((each.partition("=")[2] for each in self._properties if each.startswith("INNER_MULTI_DISPATCH=")), "")
+        wanted = {"%LMQ%$Lite$child"} if self._sending and self._sending.how == "lite" else set(filter(None, names.split(",")))
+        if set(_LIGHT.findall(text)) != wanted:
+            yield f"light queues {wanted}"
+
+    def _delays(self) -> Iterator[str]:
+        waited = [event for event in (*self._of("scheduled"), *self._of("timer")) if "%RETRY%" not in event.text]
+        came = self._key in self._seen.given
+        ends = Counter(event.what for event in self._events if event.what in ("delivered", "waits", "not delivered"))
+        if not waited or self._sending is None:
+            return
+        if came and not ends["delivered"]:
+            yield "a client got it, and it is not delivered"
+        if self._of("stored"):
+            yield "it was not stored at once"
+        if self._all and ends["delivered"] != self._sending.reaches:
+            yield "delivered or not"
+        if self._key in self._seen.recalled and not self._of("recalled"):
+            yield "the broker has taken the recall"
+        if self._of("recalled") and self._key not in self._seen.recalling:
+            yield "nobody took it back"
+        if self._all and not self._sending.reaches:
+            wanted = "not delivered" if self._sending.how.startswith("recall") else "waits"
+            if ends[wanted] != 1:
+                yield f"it is {wanted}"
+
+    def _transaction(self) -> Iterator[str]:
+        states = self._seen.decided.get(self._key, [])
+        ends = {event.what for event in self._events if event.what in ("committed", "rolled back", "undecided")}
+        if not self._of("half"):
+            if ends:
+                yield "no transaction"
+            return
+        wanted = {"commit": "committed", "rollback": "rolled back"}
+        if not ends <= {"undecided", *(wanted[state] for state in states if state in wanted)}:
+            yield f"the client said {states}"
+        if len(ends) != 1:
+            yield "one end of a transaction"
+        if self._key in self._seen.given and ends != {"committed"}:
+            yield "a client got it"
+        if self._all and states and ends != {wanted.get(states[-1], "undecided")}:
+            yield f"the client said {states} at last"
+
+    def _retries(self, group: Group) -> Iterator[str]:
+        told = self._seen.of_group(self._key, group.name)
+        retried = {_attempt(event) for event in self._of("retried", group.name)}
+        given_back = {given.times + 1 for given in told if given.decision != "done"}
+        again = {given.times for given in told if given.times}
+        if group.kind in ("order", "broadcast"):
+            given_back = again = set()
+        if not again <= retried:
+            yield f"{group.name} got it again, attempts {again}, not {retried}"
+        # What POP gives to a client that is too late for it comes again without a word of the client.
+        if not retried <= given_back and group.kind not in POPPED:
+            yield f"{group.name} gave it back, attempts {given_back}, not {retried}"
+        dead, letters = any(given.decision == "dead" for given in told), self._of("dead letter", group.name)
+        if (letters and not dead) or (dead and not letters and self._all):
+            yield f"dead letter of {group.name}"
+
+    def _pops(self, group: Group) -> Iterator[str]:
+        popped, acknowledged = self._of("popped", group.name), self._of("acknowledged", group.name)
+        told = self._seen.of_group(self._key, group.name)
+        if group.kind not in POPPED:
+            if popped or acknowledged:
+                yield f"{group.name} does not pop"
+            return
+        if told and not popped:
+            yield f"{group.name} got it by POP"
+        if acknowledged and not told:
+            yield f"{group.name} acknowledged nothing"
+        if self._all and self._seen.is_done(self._key, group.name) and not acknowledged:
+            yield f"{group.name} has acknowledged it"
+
+    def _offsets(self, group: Group) -> Iterator[str]:
+        passed, not_reached = self._of("passed", group.name), self._of("not reached", group.name)
+        told = self._seen.of_group(self._key, group.name)
+        if group.kind == "broadcast":
+            if passed or not_reached:
+                yield f"the broker does not know where {group.name} is"
+            if self._of("passed", group.name + BROADCAST) and not told:
+                yield f"no client of {group.name} got it"
+        if group.kind in POPPED or group.kind == "broadcast":
+            return
+        if passed and not told:
+            yield f"{group.name} never got it"
+        if self._all and not_reached and self._seen.is_done(self._key, group.name) and not group.ends:
+            yield f"{group.name} is through with it"
+        if self._all and told and not passed and not group.ends:
+            yield f"{group.name} has got it"
+
+    def _traces(self, group: Group) -> Iterator[str]:
+        told = self._seen.of_group(self._key, group.name)
+        given, consumed = self._of("given", group.name), self._of("consumed", group.name)
+        if not group.traced and (given or consumed):
+            yield f"{group.name} writes no traces"
+        if max(len(given), len(consumed)) > len(told):
+            yield f"{group.name} got it {len(told)} times"
+        ends = Counter("failure" in event.text for event in consumed)
+        if ends[False] > sum(each.decision == "done" for each in told):
+            yield f"{group.name} was done {told}"
+
+    def _admin(self, printed: str) -> Iterator[str]:
+        theirs = Counter(_printed_rows(printed))
+        ours = Counter(map(self._admin_row, (*self._of("sent"), *self._of("consumed"))))
+        if theirs != ours:
+            yield f"mqadmin prints {theirs - ours}, trace {ours - theirs}"
+
+    def _admin_row(self, event: TraceEvent) -> tuple[str, ...]:
+        """A trace of a client as mqadmin prints it."""
+        found = _TOLD.search(event.text)
+        assert found is not None, event.text
+        assert event.time is not None
+        time = datetime.datetime.fromtimestamp(event.time // 1000).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006  as mqadmin
+        status = {"success": "success", "failure": "failed"}[found[3]]
+        return "Pub" if event.what == "sent" else "Sub", found[1], found[2], time, f"{found[4]}ms", status
+
+
+def _printed_rows(printed: str) -> Iterator[tuple[str, ...]]:
+    for line in printed.splitlines():
+        if line and not line.startswith("#"):
+            yield tuple(_WORDS.split(line.strip()))
+
+
+def _attempt(event: TraceEvent) -> int:
+    found = re.search(r"attempt (\d+)", event.text)
+    assert found is not None, event.text
+    return int(found[1])
+
+
+def _consumers(played: Played) -> Iterator[str]:
+    """Groups stand behind all that they got, and before what they did not."""
+    groups = {group.name: group for group in played.script.groups}
+    for name, store in played.stores.items():
+        places: Mapping[tuple[str, int], dict[int, str]] = _places(store)
+        for row in rr.consumers(store):
+            group = groups.get(row.group)
+            if group is None or row.offset is None or group.kind in POPPED:
+                continue
+            if group.kind == "broadcast":
+                yield f"consumers: {row} of a group whose offsets no broker knows"
+            for offset, key in places.get((row.topic, row.queue_id), {}).items():
+                if offset < row.offset and not played.seen.of_group(key, row.group):
+                    yield f"consumers: {name} {row}: it never got {key}"
+            if row.left and not played.script.is_killed and not group.ends:
+                yield f"consumers: {name} {row}: it got all"
+    yield from _bounds(played)
+
+
+def _bounds(played: Played) -> Iterator[str]:
+    for name, store in played.stores.items():
+        for row in rr.consumers(store, bounds=True):
+            known = row.offset is not None and row.at_least is not None and not played.script.is_killed
+            if known and row.at_least > row.offset:  # type: ignore[operator]
+                yield f"consumers: {name} {row}: the bound is too high"
+
+
+def _places(store: Path) -> dict[tuple[str, int], dict[int, str]]:
+    """Unique keys by topic and queue, and queue offset."""
+    found: dict[tuple[str, int], dict[int, str]] = {}
+    columns = ["topic", "queueId", "consumeQueueOffset", "uniqKey"]
+    for batch in rr.messages(store, columns=columns, damage="skip"):
+        for row in batch.to_pylist():
+            found.setdefault((row["topic"], row["queueId"]), {})[row["consumeQueueOffset"]] = row["uniqKey"]
+    return found
+
+
+def numbers(played: Played) -> str:
+    """What a life had, in words."""
+    seen: Seen = played.seen
+    decisions = Counter(given.decision for all_given in seen.given.values() for given in all_given)
+    told = ", ".join(f"{count} {word}" for word, count in sorted(decisions.items()))
+    return f"{len(seen.sent)} messages, {len(seen.failed)} without an answer; given: {told}"
