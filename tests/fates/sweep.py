@@ -2,8 +2,9 @@
 
     python -m tests.fates.sweep [--count 10] [--seed S] [--kinds plain,killed,two,grpc] [--messages 150] [--keep DIR]
 
-plain: one broker, which is stopped at the end. killed: brokers that are killed amid the life, and at times at its end, too.
-two: a cluster of two masters, of which one may be emptied; some of them are killed. grpc: the gRPC client beside the Java one.
+plain: one broker, which is stopped at the end. killed: a broker that is killed amid the life, and at times at its end, too.
+two: a cluster of two masters, of which one may be emptied, or both are killed. grpc: the gRPC client beside the Java one, with
+one master or two.
 
 Exit status 0: each message of each life is told as the clients saw it; 1: some are not, each told with its seed.
 """
@@ -34,7 +35,9 @@ def script_of(kind: str, seed: int, count: int) -> Script:
     kills = some.randint(1, 3)
     if kind == "two":
         return draw(seed, count=count, brokers=2, kills=kills if some.random() < 0.3 else 0)
-    return draw(seed, count=count, kills=kills if kind == "killed" else 0, grpc=kind == "grpc")
+    if kind == "grpc":
+        return draw(seed, count=count, brokers=some.choice((1, 2)), grpc=True)
+    return draw(seed, count=count, kills=kills if kind == "killed" else 0)
 
 
 def run(kind: str, seed: int, count: int, keep: Path | None = None) -> int:
