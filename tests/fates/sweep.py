@@ -42,20 +42,19 @@ def script_of(kind: str, seed: int, count: int) -> Script:
 
 def run(kind: str, seed: int, count: int, keep: Path | None = None) -> int:
     """How much is wrong in one life; tells it."""
-    began, folder, faults = time.monotonic(), Path(tempfile.mkdtemp(prefix="fates-")), list[str]()
-    told = ""
-    try:
-        played = play(script_of(kind, seed, count), folder)
-        told = numbers(played)
-        faults = list(wrong(played))
-    except Exception:  # noqa: BLE001  told, and the next one goes on
-        faults.append(traceback.format_exc())
-    print(f"{kind}, SEED={seed}: {told}; {len(faults)} wrong; {time.monotonic() - began:.0f} s", flush=True)
-    for fault in faults[:SHOWN]:
-        print(f"{kind}, SEED={seed}: {fault}", flush=True)
-    if faults and keep:
-        shutil.copytree(folder, keep / f"{kind}-{seed}", dirs_exist_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    began, faults, told = time.monotonic(), list[str](), ""
+    with tempfile.TemporaryDirectory(prefix="fates-") as folder:
+        try:
+            played = play(script_of(kind, seed, count), Path(folder))
+            told = numbers(played)
+            faults = list(wrong(played))
+        except Exception:  # noqa: BLE001  told, and the next one goes on
+            faults.append(traceback.format_exc())
+        print(f"{kind}, SEED={seed}: {told}; {len(faults)} wrong; {time.monotonic() - began:.0f} s", flush=True)
+        for fault in faults[:SHOWN]:
+            print(f"{kind}, SEED={seed}: {fault}", flush=True)
+        if faults and keep:
+            shutil.copytree(folder, keep / f"{kind}-{seed}", dirs_exist_ok=True)
     return len(faults)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,4 +25,8 @@ def test_each_message_is_told_as_clients_saw_it(script: Script, tmp_path: Path) 
     played = play(script, tmp_path)
     assert len(played.seen.sent) + len(played.seen.failed) > 20
     assert list(wrong(played)) == []
+    # Who judges sees what does not fit.
+    moved = {key: replace(sent, offset=sent.offset + 1) for key, sent in played.seen.sent.items()}
+    for other in (replace(played.seen, given={}), replace(played.seen, sent=moved), replace(played.seen, decided={})):
+        assert next(wrong(replace(played, seen=other)), None) is not None
     assert "mqadmin printed 0" not in numbers(played) or script.end == "killed"
