@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import facts, search_pages
-from rocketmq_reindex.jobs.exporting import formats, options, run
+from rocketmq_reindex.jobs.exporting import choosing, formats, options
 from rocketmq_reindex.jobs.querying import answer, message_rows, options as query_options
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
@@ -239,7 +239,7 @@ class LogSearch:
             bounds.start_time if settings.since is None else settings.since,
             layouts.INT64_MAX if settings.until is None else settings.until - 1,
         )
-        chooser = run.Chooser(settings.choice, lambda rows: rows, settings.body_max, True, self._taken)
+        chooser = choosing.Chooser(settings.choice, lambda rows: rows, settings.body_max, True, self._taken)
         for block in blocks:
             # The walk from the segment's start, and the loading of compiled loops, are not counted.
             part.deadline = min(part.deadline, time.monotonic() + PART_SECONDS)
@@ -259,7 +259,7 @@ class LogSearch:
                 return True, end
         return False, end
 
-    def _take(self, part: LogPart, chosen: Iterator[run.Chosen]) -> int | None:
+    def _take(self, part: LogPart, chosen: Iterator[choosing.Chosen]) -> int | None:
         """Add what was chosen. Return the offset behind the hit with which the part ends, None where it goes on."""
         number = part.cursor.store
         for each in chosen:
