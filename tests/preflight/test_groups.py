@@ -211,7 +211,8 @@ def test_dispatch_goes_on_from_what_is_confirmed(
     comparison = compare(found, outcome)
     assert comparison.differences == []
     assert comparison.counts["dispatch.records"] == 1
-    if confirmed == 30 and "recheckReputOffsetFromCq" not in more:
+    # The recovery of 5.3.3 begins with the log, since the checkpoint has no time of its last records.
+    if confirmed == 30 and "recheckReputOffsetFromCq" not in more and real.release != "5.3.3":
         assert found["dispatch"]["from_offset"] == puts[30].offset < SEGMENT
         assert found["dispatch"]["records"] >= RECORDS - 30
     real.leave(store)
@@ -237,7 +238,9 @@ def test_what_stands_behind_the_confirmed_offset(real: RealStores, tmp_path: Pat
         (store / "abort").touch()
     found = said(store, real)
     started = real.start(store, CONF)
-    assert (found["loads"], started.loads) == ((odd == "a damaged record",) * 2)
+    # From the log's begin on, the recovery of 5.3.3 finds the last record that is confirmed.
+    from_begin = real.release == "5.3.3" and abnormal and odd == "inside a record"
+    assert (found["loads"], started.loads) == ((odd == "a damaged record" or from_begin,) * 2)
     if started.loads:
         real.leave(store)
     else:
