@@ -82,6 +82,18 @@ def test_every_route_has_a_rule(tmp_path: Path) -> None:
     assert all(rule.most or rule.without for rule in site.RULES.values())
 
 
+def test_the_bounds_are_documented() -> None:
+    text = (Path(__file__).parents[4] / "docs" / "reference" / "browse.md").read_text(encoding="utf-8")
+    rows = [
+        row for row in text.partition("## Pages as files")[2].partition("## JSON")[0].splitlines() if row.startswith("| `/")
+    ]
+    for path, rule in site.RULES.items():
+        if path not in ("/", "/style.css"):
+            (row,) = [row for row in rows if f"`{path}`" in row.split("|")[1]]
+            assert re.search(rf"\b{rule.most}\b" if rule.most else r"\| none", row), path
+    assert f"at most {site.BODY_MAX:,} characters" in text
+
+
 def test_two_golden_stores(golden_store: Stores, tmp_path: Path) -> None:
     """Pages have the facts that the running pages have, and the links that lead to what is written."""
     stores = [f"a={golden_store('transactions-delay').path}", f"b={golden_store('extended-5.5').path}"]
