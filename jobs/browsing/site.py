@@ -213,7 +213,7 @@ class Crawl:
         except (ReindexError, OSError, ValueError) as error:
             self.failed.append((path, given, str(error) if isinstance(error, ReindexError) else escape(str(error))))
             return None
-        name = f"{path[1:]}-{self._made[path] + 1:04d}" if path != "/" else INDEX.removesuffix(".html")
+        name = f"{path[1:].replace('/', '-')}-{self._made[path] + 1:04d}" if path != "/" else INDEX.removesuffix(".html")
         self.names[key] = self._same_message(page, f"{name}.html") if path == "/message" else f"{name}.html"
         if self.names[key] != f"{name}.html":
             return None
