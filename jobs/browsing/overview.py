@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -29,6 +29,7 @@ TOPICS_SHOWN: Final = 40
 HOURS_MAX: Final = 24 * 366 * 10
 STORES_IN: Final = 0.2
 """seconds that the page of all stores waits for what they say"""
+WITHOUT_END: Final = 365.0 * 86_400
 
 # ------------------------------------------------------------------------------------------------------------------------- disk
 # What lies on the disk, by part and by topic.
@@ -139,10 +140,13 @@ def _groups(store: TracedStore, question: ConsumersQuestion) -> Counter[str]:
 
 
 class Overview:
-    """The pages, and what is remembered for them and for others."""
+    """The pages, and what is remembered for them and for others.
 
-    def __init__(self, stores: browsing_asked.OpenedStores, memory: remembered.Remembered) -> None:
-        self._stores, self._memory = stores, memory
+    Pages that are no longer ``live`` are files: they wait for every answer, and do not say when it was looked at.
+    """
+
+    def __init__(self, stores: browsing_asked.OpenedStores, memory: remembered.Remembered, live: bool = True) -> None:
+        self._stores, self._memory, self._live = stores, memory, live
 
     def pages(self) -> list[browsing_asked.Shown]:
         """Return the pages."""
@@ -157,12 +161,17 @@ class Overview:
     def all_stores(self) -> list[Facts]:
         """Return each store with what ``info`` says, or why it says nothing; both are None where it takes longer."""
         stores = list(self._stores.by_name.values())
-        told = self._memory.ask_all(stores, "info", facts.info, STORES_IN)
-        return [_told(store, answer) for store, answer in zip(stores, told, strict=True)]
+        told = self._memory.ask_all(stores, "info", facts.info, STORES_IN if self._live else WITHOUT_END)
+        rows = [_told(store, answer) for store, answer in zip(stores, told, strict=True)]
+        return rows if self._live else [row | {remembered.LOOKED_AT: None} for row in rows]
+
+    def _ask(self, store: TracedStore, question: str, make: Callable[[], Facts]) -> Facts:
+        found = self._memory.ask(store, question, make)
+        return found if self._live else found | {remembered.LOOKED_AT: None}
 
     def overview(self, store: TracedStore) -> Facts:
         """Return what the page of a store shows. Raises InputError."""
-        return self._memory.ask(store, "overview", lambda: facts.overview(store))
+        return self._ask(store, "overview", lambda: facts.overview(store))
 
     def _log(self, asked: browsing_asked.Asked) -> browsing_asked.Page:
         store, first = self._stores.named(asked), asked.number("from")
@@ -172,13 +181,13 @@ class Overview:
                 return log_sample.segments(store.roots, first) | {"command": facts.command("info", store)}
 
         # What checks and files of findings say may change while the store does not.
-        found = log_sample.with_damage(self._memory.ask(store, f"log {first}", made), opened.known_damage(self._stores, store))
+        found = log_sample.with_damage(self._ask(store, f"log {first}", made), opened.known_damage(self._stores, store))
         line = Markup(drawing.log_line(found["line"])) if found["line"] else ""
         return browsing_asked.Page(f"Log of {store.name}", {"store": store.name, **found}, {"drawn": line})
 
     def _disk(self, asked: browsing_asked.Asked) -> browsing_asked.Page:
         store = self._stores.named(asked)
-        found = self._memory.ask(store, "disk", lambda: disk(store))
+        found = self._ask(store, "disk", lambda: disk(store))
         return browsing_asked.Page(f"Disk of {store.name}", {"store": store.name, **found}, _disk_bars(found))
 
     def _rates(self, asked: browsing_asked.Asked) -> browsing_asked.Page:
@@ -192,13 +201,13 @@ class Overview:
                 found = rates.rates(search, notes, hours, topic)
             return found | {"warnings": warnings, "command": facts.command("info", store, ["--json"])}
 
-        found = self._memory.ask(store, f"rates {hours} {topic}", made)
+        found = self._ask(store, f"rates {hours} {topic}", made)
         told = {"store": store.name, "topic": topic, "hours": hours, **found}
         total, plots = _rate_plots(found)
-        width = drawing.seconds_text(found["binSeconds"] or 0.0)
+        label = drawing.seconds_text(found["binSeconds"] or 0.0)
         status = 404 if topic is not None and not found["queues"] else 200
         return browsing_asked.Page(
-            f"Messages over time in {store.name}", told, {"drawn": total, "plots": plots, "width": width}, status
+            f"Messages over time in {store.name}", told, {"drawn": total, "plots": plots, "label": label}, status
         )
 
     def _consumers(self, asked: browsing_asked.Asked) -> browsing_asked.Page:
@@ -207,7 +216,7 @@ class Overview:
         for store in self._stores.wanted(asked):
             told: Facts = {"store": store.name, "error": None, "warnings": [], "tooMany": [], "queues": 0, "left": 0}
             try:
-                found = self._memory.ask(store, f"consumers {[group, topic]!r}", lambda s=store: consumers(s, group, topic))  # type: ignore[misc]
+                found = self._ask(store, f"consumers {[group, topic]!r}", lambda s=store: consumers(s, group, topic))  # type: ignore[misc]
             except errors.ReindexError as error:
                 results.append(told | {"error": str(error), "command": facts.command("consumers", store)})
                 continue
@@ -218,7 +227,7 @@ class Overview:
         behind = first + ROWS if first + ROWS < len(rows) else None
         told = {"group": group, "topic": topic, "stores": results, "groups": shown, "count": len(rows), "next": behind,
                 "previous": max(0, first - ROWS) if first else None}  # fmt: skip
-        return browsing_asked.Page("Consumer groups", told, {"one": asked.given.get("store")})
+        return browsing_asked.Page("Consumer groups", told)
 
 
 def _told(store: TracedStore, answer: Facts | Exception | None) -> Facts:

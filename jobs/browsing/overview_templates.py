@@ -37,7 +37,7 @@ href="{{ url("message", store=store, physical=each.lastRecord) }}">{{ each.lastR
 </td></tr>{% endfor %}</tbody></table></div>
 {{ ui.turn(previous is not none and url("log", store=store, **{"from": previous}),
            next is not none and url("log", store=store, **{"from": next})) }}</section>{% endif %}
-{{ looked(lookedAt) }}{{ ui.same(command) }}{% endblock %}"""
+{% if lookedAt %}{{ looked(lookedAt) }}{% endif %}{{ ui.same(command) }}{% endblock %}"""
 
 _MACROS: Final = """{% macro looked(at) %}<p class="note">Looked at {{ at|replace("T", " ") }}. This is remembered
 for ten minutes at most, while no file of the store changes.</p>{% endmacro %}
@@ -61,7 +61,7 @@ _DISK: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings
  ~ "{:,}".format(each.logBytes) }}</td>{{ ui.num(each.queueBytes) }}</tr>{% endfor %}</tbody></table></div>
 <p class="note">{{ "{:,}".format(topics|length) }} of {{ "{:,}".format(topicCount) }}, the largest first. Queues in RocksDB
 have no size of their own.</p>{% else %}<p>No topic was found.</p>{% endif %}</section>
-{{ looked(lookedAt) }}{{ ui.same(command) }}{% endblock %}"""
+{% if lookedAt %}{{ looked(lookedAt) }}{% endif %}{{ ui.same(command) }}{% endblock %}"""
 
 _RATES: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
 <nav aria-label="Time"><ul>{% for name, value in (("all of it", none), ("last 7 days", 168), ("last 24 hours", 24),
@@ -70,11 +70,11 @@ _RATES: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warning
 {% if topic %}<li><a href="{{ url("rates", store=store, hours=hours) }}">all topics</a></li>{% endif %}</ul></nav>
 {% if not total %}<section><h2>No message</h2><p>No record with a time was found.</p></section>{% else %}
 <section><h2>{{ topic or "All topics" }}:
-{{ "" if source == "queues" and queuesLookedInto == queues and hours is none else "about " }}
+{{ "" if part == "queues" and queuesLookedInto == queues and hours is none else "about " }}
 {{- "{:,}".format(messages) }} message{{ "" if messages == 1 else "s" }}</h2>
 <figure>{{ drawn }}<figcaption>{{ begin|replace("T", " ") }} to {{ end|replace("T", " ") }}, a column for each
-{{ width }}: at most {{ "{:,}".format(total|max) }} in one</figcaption></figure>
-<p class="note">{% if source == "queues" %}From {{ "{:,}".format(sampled) }} units of the queues: between two of them messages
+{{ label }}: at most {{ "{:,}".format(total|max) }} in one</figcaption></figure>
+<p class="note">{% if part == "queues" %}From {{ "{:,}".format(sampled) }} units of the queues: between two of them messages
 are spread evenly. {% if queuesLookedInto < queues %}{{ "{:,}".format(queuesLookedInto) }} of {{ "{:,}".format(queues) }} queues
 were looked into. {% endif %}A short gap between two of them counts as well.{% else %}No queue has a unit. From a sample of
 {{ "{:,}".format(sampled) }} records of the log.{% endif %}</p>
@@ -86,10 +86,10 @@ were looked into. {% endif %}A short gap between two of them counts as well.{% e
 {{ "{:,}".format(each.messages) }}, at most {{ "{:,}".format(each.most) }} in a column</figcaption></figure>{% endfor %}</div>
 {% if plots|length < topicCount %}<p class="note">the {{ plots|length }} with the most messages of
 {{ "{:,}".format(topicCount) }}</p>{% endif %}</section>{% endif %}{% endif %}
-{{ looked(lookedAt) }}{{ ui.same(command) }}{% endblock %}"""
+{% if lookedAt %}{{ looked(lookedAt) }}{% endif %}{{ ui.same(command) }}{% endblock %}"""
 
 _CONSUMERS: Final = """{% extends "base" %}{% block content %}
-{% if group or topic %}<p class="pages"><a href="{{ url("consumers", store=one) }}">all groups</a></p>{% endif %}
+{% if group or topic %}<p class="pages"><a href="{{ url("consumers", store=store) }}">all groups</a></p>{% endif %}
 {% for each in stores %}<section{% if each.error %} class="error"{% endif %}><h2>{{ each.store }}:
 {% if each.error %}nothing known{% elif each.tooMany %}too many queues at once{% else %}
 {{ "{:,}".format(each.left) }} message{{ "" if each.left == 1 else "s" }} left in {{ "{:,}".format(each.queues) }}
@@ -116,8 +116,8 @@ href="{{ url("queue", store=each.store, topic=each.topic, queue=each.queueId, **
 {{ ui.offset(each.end) }}{{ ui.num(each.left) }}{{ ui.when(each.nextTime) }}
 <td>{{ each.state }}{% if each.expired %}: {{ "{:,}".format(each.expired) }} gone{% endif %}</td></tr>{% endfor %}
 </tbody></table></div>
-{{ ui.turn(previous is not none and url("consumers", store=one, group=group, topic=topic, **{"from": previous}),
-           next is not none and url("consumers", store=one, group=group, topic=topic, **{"from": next})) }}</section>
+{{ ui.turn(previous is not none and url("consumers", store=store, group=group, topic=topic, **{"from": previous}),
+           next is not none and url("consumers", store=store, group=group, topic=topic, **{"from": next})) }}</section>
 {% endif %}{% endblock %}"""
 
 TEMPLATES: Final = {name: text.replace("{% block content %}", "{% block content %}" + _MACROS, 1) for name, text in (

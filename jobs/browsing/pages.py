@@ -45,7 +45,7 @@ from rocketmq_reindex.version import __version__
 BARS: Final = 12
 _STATUS: Final = ((UsageError, 400), (NotFound, 404), (checks.Busy, 409), (limits.BusyError, 503))
 _SAID: Final = {400: "That is no question", 404: "Not there", 409: "Not now", 422: "The store has no answer", 503: "Not now"}
-_TEMPLATES: Final = templates.TEMPLATES | overview_templates.TEMPLATES | search_pages.TEMPLATES | health.TEMPLATES
+TEMPLATES: Final = templates.TEMPLATES | overview_templates.TEMPLATES | search_pages.TEMPLATES | health.TEMPLATES
 _COMMAND: Final = re.compile(r"rmq-reindex (?:query|export): ")
 """begins the errors of options: a page has no command"""
 
@@ -56,18 +56,18 @@ def finalize(value: Any) -> Any:
 
 
 class Pages:
-    """The pages of the stores that were named."""
+    """The pages of the stores that were named; those that are not ``live`` are to be files."""
 
-    def __init__(self, settings: BrowseSettings) -> None:
+    def __init__(self, settings: BrowseSettings, live: bool = True) -> None:
         self._settings, self.stores = settings, OpenedStores(settings)
         self.health, self._opened = health.Health(self.stores), opened.Opened(self.stores)
-        self._overview = overview.Overview(self.stores, remembered.Remembered())
+        self._overview = overview.Overview(self.stores, remembered.Remembered(), live)
         environment = jinja2.Environment(
-            loader=jinja2.DictLoader(_TEMPLATES), autoescape=True, finalize=finalize, undefined=jinja2.ChainableUndefined
+            loader=jinja2.DictLoader(TEMPLATES), autoescape=True, finalize=finalize, undefined=jinja2.ChainableUndefined
         )
         environment.globals.update(url=url, size=drawing.bytes_text, preview=lambda row: preview(row, 60))
         environment.globals.update(opened=bool(settings.findings))
-        self._templates = {name: environment.get_template(name) for name in _TEMPLATES}
+        self._templates = {name: environment.get_template(name) for name in TEMPLATES}
         self.shown = dict[str, Shown]()
         """pages by their addresses, without query: those of ``routes``"""
 
@@ -229,8 +229,13 @@ def _json(value: object, status: int) -> Response:
     return Response(json.dumps(value), status, media_type="application/json")
 
 
+def style() -> str:
+    """Return the stylesheet of all pages."""
+    return parts.STYLE + parts.BAR_CLASSES + drawing.STYLE + templates.STYLE
+
+
 def _style(_: Request) -> Response:
-    return Response(parts.STYLE + parts.BAR_CLASSES + drawing.STYLE + templates.STYLE, media_type="text/css")
+    return Response(style(), media_type="text/css")
 
 
 def _share(count: int, room: int) -> tuple[float, str]:

@@ -84,13 +84,13 @@ def rates(search: Search, notes: Notes, hours: int | None, only: str | None) -> 
     names = [only] if only is not None else [name for name in search.queues.topics() if not _is_light(name)]
     queues = [(name, number) for name in sorted(names, key=_rank) for number in search.queues.ids(name)]
     found = _of_queues(search, notes, queues, hours)
-    source = "queues"
+    part = "queues"
     if not found.topics and only is None:
-        found, source = _of_log(search), "log"
+        found, part = _of_log(search), "log"
     span = found.span()
     if span is None:
         return {
-            "source": source, "begin": None, "end": None, "binSeconds": None, "total": [], "messages": 0, "topicCount": 0,
+            "part": part, "begin": None, "end": None, "binSeconds": None, "total": [], "messages": 0, "topicCount": 0,
             "topics": [], "queues": found.queues, "queuesLookedInto": found.looked_into, "sampled": found.units,
         }  # fmt: skip
     begin = span[0] if hours is None else max(span[0], span[1] + 1 - hours * HOUR)
@@ -101,7 +101,7 @@ def rates(search: Search, notes: Notes, hours: int | None, only: str | None) -> 
     total = whole_numbers([sum(bins[k] for _, bins in drawn) for k in range(BINS)])
     rows = [(topic.topic, whole_numbers(bins)) for topic, bins in drawn[:TOPICS_SHOWN]]
     return {
-        "source": source, "begin": show_time(begin), "end": show_time(end), "binSeconds": (end - begin) / BINS / 1000,
+        "part": part, "begin": show_time(begin), "end": show_time(end), "binSeconds": (end - begin) / BINS / 1000,
         "total": total, "messages": sum(total), "topicCount": len(drawn),
         "topics": [{"topic": n, "kind": meaning.kind_of(n), "messages": sum(bins), "bins": bins} for n, bins in rows],
         "queues": found.queues, "queuesLookedInto": found.looked_into, "sampled": found.units,

@@ -29,7 +29,7 @@ from rocketmq_reindex.storage_format.showing import escape, printable, shell
 SECRET: Final = frozenset({
     "keys", "key", "uniqueKey", "unique_key", "msgId", "id", "messageId", "originMessageId", "recalls", "transactionId", "body",
     "json", "preview", "storeHost", "bornHost", "host", "address", "client", "clientId", "broker", "place", "path",
-    "folder", "uri", "url", "body_lines", "properties", "traces", "regex", "holder",
+    "folder", "uri", "url", "body_lines", "properties", "traces", "regex", "holder", "source",
 })  # fmt: skip
 """fields whose texts are replaced, and known from then on wherever they stand"""
 KEPT: Final = frozenset({

@@ -12,12 +12,11 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.browsing import pages as browsing_pages, redaction, templates
+from rocketmq_reindex.jobs.browsing import pages as browsing_pages, redaction
 from rocketmq_reindex.jobs.browsing.asked import Asked, Page, Shown, url
 from rocketmq_reindex.jobs.browsing.options import BrowseResult, BrowseSettings
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.querying.search import Search
-from rocketmq_reindex.jobs.reporting import parts
 from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ReindexError
 from rocketmq_reindex.storage_format.showing import counted, escape, listed, printable
@@ -284,7 +283,7 @@ def export_site(settings: BrowseSettings, result: BrowseResult) -> list[str]:
     for store in settings.stores:
         with failures_as_errors("STORE"), Search(store.path, store.roots, Notes.silent()):
             pass
-    made = browsing_pages.Pages(settings)
+    made = browsing_pages.Pages(settings, live=False)
     made.routes()
     crawl = Crawl(made)
     crawl.run()
@@ -304,13 +303,14 @@ def _write(tree: str, settings: BrowseSettings, pages: browsing_pages.Pages, cra
     """Write all files. Raises InputError where one still has a value that is to be replaced."""
     names, redactor = crawl.names, None
     if settings.redact:
-        redactor = redaction.Redactor(settings.stores, "\n".join((*templates.TEMPLATES.values(), _style(), _REPLACED, __doc__)))
+        own_words = (*browsing_pages.TEMPLATES.values(), browsing_pages.style(), _REPLACED, __doc__)
+        redactor = redaction.Redactor(settings.stores, "\n".join(own_words))
         for made in crawl.found:
             redactor.learn(made.page.facts)
             redactor.learn(made.page.more)
         names = {(path, tuple(sorted(redactor.given(dict(given)).items()))): file for (path, given), file in names.items()}
     told = _about(settings, crawl, redactor)
-    written = {"style.css": _style(), "README.txt": "".join(f"{printable(line)}\n" for line in told)}
+    written = {"style.css": browsing_pages.style(), "README.txt": "".join(f"{printable(line)}\n" for line in told)}
     items = "".join(f"<li>{html(printable(line))}</li>" for line in told)
     about = f'<section><h2>What these files are</h2><ul class="note">{items}</ul></section>'
     for made in crawl.found:
@@ -340,10 +340,6 @@ def _check(tree: str, redactor: redaction.Redactor) -> None:
                     f"--redact: a value of {escape(field)} is still in {name}: nothing is written. "
                     "Please report it, with the names of the fields on that page"
                 )
-
-
-def _style() -> str:
-    return parts.STYLE + parts.BAR_CLASSES + templates.STYLE
 
 
 _NOTE: Final = (

@@ -121,7 +121,8 @@ is a file abort, and the next start recovers as after a crash.{% endif %} {{ inf
 <th scope="col">first</th><th scope="col">last</th></tr></thead><tbody>
 {% for each in indexFiles %}<tr><td><code>{{ each.file }}</code></td>{{ ui.num(each["items"]) }}{{ ui.num(each.room) }}
 {{ ui.num(each.slotsUsed) }}{{ ui.num(each.slots) }}{{ ui.when(each.firstTime) }}{{ ui.when(each.lastTime) }}</tr>{% endfor %}
-</tbody></table></div></section>{% endif %}<p class="note">Looked at {{ lookedAt|replace("T", " ") }}.
+</tbody></table></div></section>{% endif %}<p class="note">
+{% if lookedAt %}Looked at {{ lookedAt|replace("T", " ") }}.{% endif %}
 <a href="{{ url("disk", store=store) }}">What it takes on disk</a>, <a href="{{ url("rates", store=store) }}">messages over
 time</a>, <a href="{{ url("consumers", store=store) }}">consumer groups</a></p>{{ ui.same(command) }}{% endblock %}"""
 

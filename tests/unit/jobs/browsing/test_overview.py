@@ -236,7 +236,7 @@ def test_without_queues_the_log_is_sampled(golden_store: Stores, tmp_path: Path)
     shutil.copytree(golden / "dledger-n0", tmp_path / "store" / "dledger-n0")
     told = Pages(tmp_path / "store").both("rates", store="store")[1]
     real = Counter(record.topic for record in records_of(golden))
-    assert (told["source"], told["sampled"], told["messages"]) == ("log", real.total(), real.total())
+    assert (told["part"], told["sampled"], told["messages"]) == ("log", real.total(), real.total())
     assert {row["topic"]: row["messages"] for row in told["topics"]} == dict(real)
 
 
@@ -253,7 +253,7 @@ def test_rates_from_rocksdb_are_those_from_files(golden_store: Stores, tmp_path:
     for told in (a, b):
         del told["store"], told["lookedAt"], told["command"]
     assert a == b
-    assert a["source"] == "queues"
+    assert a["part"] == "queues"
     parts = {part["part"] for part in pages.json("disk", store="b")["parts"]}
     assert "RocksDB" in parts
     assert "RocksDB" not in {part["part"] for part in pages.json("disk", store="a")["parts"]}
