@@ -29,7 +29,8 @@ WHERE: dict[str, dict[str, object]] = {
 }  # fmt: skip
 EXAMPLES = {
     "/": "", "/store": "store", "/topics": "store", "/topic": "store topic", "/queue": "store topic queue",
-    "/message": "store topic queue offset", "/search": "store topic queue offset",
+    "/message": "store topic queue offset", "/search": "store topic queue offset", "/log": "store", "/disk": "store",
+    "/rates": "store", "/consumers": "store",
 }  # fmt: skip
 """the fields by which each page is asked here; what they are stands in WHERE, and the offset is 2"""
 NO_PAGE = {"/body", "/style.css"}
