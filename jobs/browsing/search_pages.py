@@ -35,6 +35,8 @@ TAG_LOG_BYTES: Final = 64 << 20
 """bytes of the log without tag items that a search for a tag reads; of more of them the queues of the topic are asked"""
 UNITS_MAX: Final = 100_000
 """units that such a search looks at, the newest ones"""
+READ_MAX: Final = 10_000
+"""records that it reads: those of other times are among them"""
 TIMES: Final = (100_000_000_000, 250_000_000_000_000)
 """milliseconds that a question for a time may have"""
 _HOUR: Final = 3_600_000
@@ -82,20 +84,20 @@ def searched(store: TracedStore, words: Sequence[str], delay_levels: str) -> fac
     warnings, several = list[str](), query.key is not None or query.tag is not None
     with facts.looking(store, warnings) as (found, notes):
         more = replace(query, max=facts.FOUND_MAX + 1 if several else None, body="text", body_max=contents.BLOCK)
-        units: facts.Facts | None = None
-        served: Iterator[store_queue.ServedMessage] | Sequence[store_queue.ServedMessage]
-        if query.tag is not None and not _is_quick(query, found):
-            served, units = _by_units(query, found, notes)
-        else:
-            served = answer.answer(more, found)
+        looked: facts.Facts | None = None
         # Bodies are read of those alone that are shown.
-        newest = deque(served, facts.FOUND_MAX + 1)
+        if query.tag is not None and not _is_quick(query, found):
+            newest, looked = _by_units(query, found, notes)
+        elif several and (query.begin, query.end) != (None, None):
+            newest, looked = _by_items(query, found)
+        else:
+            newest = [*deque(answer.answer(more, found), facts.FOUND_MAX + 1)]
         cut = len(newest) > facts.FOUND_MAX
-        rows = [answer.row_of(each, found.log, more, notes) for each in [*newest][-facts.FOUND_MAX :]]
+        rows = [answer.row_of(each, found.log, more, notes) for each in newest[-facts.FOUND_MAX :]]
     # An id has no --max: its command gives all.
     told = [*words, *(["--max", str(facts.FOUND_MAX)] if cut and several else [])]
     return {
-        "store": store.name, "messages": rows, "more": cut, "unread": bool(notes.lost and not rows), "units": units,
+        "store": store.name, "messages": rows, "more": cut, "unread": bool(notes.lost and not rows), "looked": looked,
         "warnings": warnings, "command": facts.command("query", store, told),
     }  # fmt: skip
 
@@ -119,7 +121,7 @@ def _by_units(
     topic, tag = query.topic or "", query.tag or ""
     code, of_delays = string_hash(tag), topic == topics.SCHEDULE_TOPIC
     kept: dict[int, store_queue.ServedMessage] = {}
-    looked, all_units, whole = 0, 0, True
+    looked, read, all_units, whole = 0, 0, 0, True
     opened = [
         queue for number in found.queues.ids(topic)
         if (queue := found.queues.open(topic, number, found.log, notes)) is not None
@@ -129,14 +131,14 @@ def _by_units(
             queue.units.left = UNITS_MAX
             all_units += queue.units.end - queue.units.begin
         for unit in heapq.merge(*(_newest(queue.units) for queue in opened), key=lambda unit: -unit.phy_offset):
-            if looked >= UNITS_MAX or len(kept) > facts.FOUND_MAX:
+            if looked >= UNITS_MAX or read >= READ_MAX or len(kept) > facts.FOUND_MAX:
                 whole = False
                 break
             looked += 1
             # A unit of the delay topic has a time there, one with an extension its address (ConsumeQueueExt.isExtAddr).
             if unit.tags_code != code and not of_delays and unit.tags_code >= -layouts.INT32_MAX - 1:
                 continue
-            message = found.log.message(unit.phy_offset)
+            read, message = read + 1, found.log.message(unit.phy_offset)
             if not isinstance(message, Message) or not message.is_indexed or not message.has_tag(topic, tag):
                 continue
             if query.in_time(message.store_time):
@@ -149,8 +151,36 @@ def _by_units(
             queue.close()
     if not kept:
         found.say_what_is_unknown(topic, None, tag)
-    told = {"looked": looked, "all": all_units, "whole": whole}
+    told = {"what": "units", "count": looked, "all": all_units, "whole": whole}
     return [kept[at] for at in sorted(kept)], told
+
+
+def _by_items(query: options.Query, found: search.Search) -> tuple[list[store_queue.ServedMessage], facts.Facts]:
+    """Return the newest messages with a key or tag that were stored in a span of time, in the order of the log.
+
+    And how many of all ages were looked at: those of a key of very many messages are not all read to find old ones.
+    """
+    topic, looked, taken = query.topic or "", 0, 0
+
+    def in_time(time: int) -> bool:
+        nonlocal looked, taken
+        looked += 1
+        if looked > READ_MAX:
+            return True
+        is_in_time = query.in_time(time)
+        taken += is_in_time
+        return is_in_time
+
+    # Behind so many records all are taken, so that the search ends soon; they are left out again.
+    most = facts.FOUND_MAX + 1
+    if query.tag is not None:
+        messages = [*found.by_tag(topic, query.tag, in_time, most)]
+    else:
+        messages = [*found.by_key(topic, query.key or "", in_time, most)]
+    if not messages:
+        found.say_what_is_unknown(topic, None, query.tag)
+    kept = [store_queue.ServedMessage(each, None) for each in messages[max(0, len(messages) - taken) :]]
+    return kept, {"what": "messages", "count": min(looked, READ_MAX), "all": None, "whole": looked <= READ_MAX}
 
 
 def _newest(units: QueueUnits) -> Iterator[Unit]:
@@ -240,7 +270,7 @@ class SearchPages:
         except errors.UsageError:
             raise
         except errors.ReindexError as error:
-            told = {"store": store.name, "error": str(error), "messages": [], "more": False, "unread": False, "units": None}
+            told = {"store": store.name, "error": str(error), "messages": [], "more": False, "unread": False, "looked": None}
             return told | {"warnings": [], "command": facts.command("query", store, words)}
 
     def _scan(self, given: asked.Asked) -> asked.Page:

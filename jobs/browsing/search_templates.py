@@ -52,9 +52,9 @@ _SEARCH: Final = """{% extends "base" %}{% block content %}{% import "search_par
 {% if found.error %}not searched{% elif found.more %}the newest {{ found.messages|length }}, and there are more{% else %}
 {{ found.messages|length }} found{% endif %}</h2>{% if found.error %}<p>{{ found.error }}</p>{% endif %}
 {% if found.unread %}<p class="bad">Some of the store could not be read: it may have the message all the same.</p>{% endif %}
-{% if found.units and not found.units.whole %}<p class="bad">{{ "{:,}".format(found.units.looked) }} of
-{{ "{:,}".format(found.units["all"]) }} units of the topic were looked at, the newest ones: older messages are not among these.
-</p>{% endif %}
+{% if found.looked and not found.looked.whole %}<p class="bad">{{ "{:,}".format(found.looked.count) }}
+{% if found.looked["all"] is not none %}of {{ "{:,}".format(found.looked["all"]) }} {% endif %}{{ found.looked.what }}
+were looked at, the newest ones: older messages are not among these.</p>{% endif %}
 {% if found.warnings %}<ul class="note">{% for text in found.warnings %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
 {% if found.messages %}{{ parts.hits(found.messages, found.store) }}{% endif %}
 {% if found.command %}<pre><code>{{ found.command }}</code></pre>{% endif %}

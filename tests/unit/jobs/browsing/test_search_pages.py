@@ -380,8 +380,8 @@ def test_a_tag_is_what_query_says(
                 # No queue leads to it.
                 expected = [each for each in expected if "prepared" not in each["kinds"]]
             assert only["messages"] == expected[-facts.FOUND_MAX :]
-            assert (only["units"] is not None) == by_units
-            assert only["units"] is None or only["units"]["whole"] or only["more"]
+            assert (only["looked"] is not None) == (by_units or bool(fields))
+            assert only["looked"] is None or only["looked"]["whole"] or only["more"]
             assert only["command"] in unescape(page)
     assert "--tag needs --topic" in pages.json("search", 400, tag="x")["error"]
 
@@ -399,11 +399,33 @@ def test_of_very_many_units_the_newest(tmp_path: Path, monkeypatch: pytest.Monke
     page, found = Pages(store).both("search", topic="T[1]", tag="rare")
     (only,) = found["results"]
     assert [row["storeTimestamp"] - EPOCH for row in only["messages"]] == [65, 75, 85]
-    assert only["units"] == {"looked": 30, "all": 90, "whole": False}
-    assert "30 of\n90 units of the topic were looked at" in page
+    assert only["looked"] == {"what": "units", "count": 30, "all": 90, "whole": False}
+    assert "30\nof 90 units\nwere looked at" in page
+    monkeypatch.setattr(search_pages, "READ_MAX", 2)
+    (only,) = Pages(store).json("search", topic="T[1]", tag="rare", end=EPOCH + 70)["results"]
+    assert [row["storeTimestamp"] - EPOCH for row in only["messages"]] == []
+    assert not only["looked"]["whole"]
     link = next(link for link in check(page).links if link.startswith("/scan?") and "rare" in link)
     answer = Pages(store).client.get(f"{link}&format=json").json()
     assert [row["storeTimestamp"] - EPOCH for row in answer["part"]["messages"]] == list(range(5, 90, 10))
+
+
+@pytest.mark.parametrize("name", ["key", "tag"])
+def test_old_messages_of_a_key_of_very_many(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not all read to find those of a time long ago, and that is said."""
+    messages = [Message("T", properties={"KEYS": "k", "TAGS": "k"}, store_timestamp=EPOCH + k) for k in range(300)]
+    store = write_store(tmp_path / "store", messages, 1 << 16)
+    pages, fields = Pages(store), {"topic": "T", name: "k"}
+    (only,) = pages.json("search", **fields, begin=EPOCH + 90, end=EPOCH + 99)["results"]
+    assert [row["storeTimestamp"] - EPOCH for row in only["messages"]] == list(range(90, 100))
+    assert only["looked"] == {"what": "messages", "count": 300, "all": None, "whole": True}
+    monkeypatch.setattr(search_pages, "READ_MAX", 205)
+    page, found = pages.both("search", **fields, begin=EPOCH + 90, end=EPOCH + 99)
+    (only,) = found["results"]
+    assert [row["storeTimestamp"] - EPOCH for row in only["messages"]] == list(range(95, 100))
+    assert only["looked"] == {"what": "messages", "count": 205, "all": None, "whole": False}
+    assert not only["more"]
+    assert "older messages are not among these" in page
 
 
 # ---------------------------------------------------------------------------------------------------------------------- facets
