@@ -415,7 +415,8 @@ def test_old_messages_of_a_key_of_very_many(name: str, tmp_path: Path, monkeypat
     """They are not all read to find those of a time long ago, and that is said."""
     messages = [Message("T", properties={"KEYS": "k", "TAGS": "k"}, store_timestamp=EPOCH + k) for k in range(300)]
     store = write_store(tmp_path / "store", messages, 1 << 16)
-    pages, fields = Pages(store), {"topic": "T", name: "k"}
+    pages = Pages(store)
+    fields: dict[str, Any] = {"topic": "T", name: "k"}
     (only,) = pages.json("search", **fields, begin=EPOCH + 90, end=EPOCH + 99)["results"]
     assert [row["storeTimestamp"] - EPOCH for row in only["messages"]] == list(range(90, 100))
     assert only["looked"] == {"what": "messages", "count": 300, "all": None, "whole": True}
