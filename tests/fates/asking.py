@@ -50,7 +50,14 @@ class Asking:
         os.close(descriptor)
 
     def send(self, how: str, name: str, topic: str, fate: str) -> None:
-        """Send a message, and decide it or take it back where it says so."""
+        """Send a message, and decide it or take it back where it says so. Where no answer comes, nobody knows."""
+        try:
+            self._send(how, name, topic, fate)
+        except Exception as error:  # noqa: BLE001  told
+            traceback.print_exc()
+            self._note("failed", how, name, " ".join(str(error).split()))
+
+    def _send(self, how: str, name: str, topic: str, fate: str) -> None:
         from rocketmq.v5.model import Message
 
         message = Message()

@@ -60,16 +60,18 @@ def _keys(played: Played, stores: list[str]) -> Iterator[str]:
 
 
 class _Message:
-    """One message: ``_all`` says that it must come to its end, since no broker was killed."""
+    """One message: ``_all`` says that it must come to its end: no broker was killed, and clients got their answers."""
 
     def __init__(self, played: Played, key: str, traced: TracedMessage) -> None:
         self._script, self._seen, self._key = played.script, played.seen, key
         self._printed = played.printed.get(key)
         self._events = traced.events
-        self._all = not played.script.is_killed
         self._sent: Acknowledged | None = played.seen.sent.get(key)
         self._sending: Sending | None = played.sendings.get(key)
         self._properties = self._sending.properties if self._sending else ()
+        # Of what had no answer nobody knows whether it was done.
+        no_answer = key in played.seen.failed or (self._sending is not None and self._sending.key in played.seen.failed)
+        self._all = not played.script.is_killed and not no_answer
 
     @property
     def told(self) -> list[str]:

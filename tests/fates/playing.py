@@ -193,7 +193,7 @@ class _Life:
     def _open(self, seen: Seen) -> list[str]:
         """What has not come yet of what was acknowledged."""
         sendings = _by_key(self._script, seen)
-        known = [(key, sending) for key, sending in sendings.items() if key in seen.sent]
+        known = [(key, sending) for key, sending in sendings.items() if key in seen.sent and sending.key not in seen.failed]
         wanted = [
             f"{group.name} {key}" for key, sending in known if sending.reaches for group in self._script.groups
             if sending.topic in group.topics and not group.ends and group.kind != "broadcast"
@@ -206,7 +206,7 @@ class _Life:
             key for key, sending in known if sending.how == "transact" and not self._script.is_killed
             and self._script.settings["transactionTimeOut"] == 1500 and set(seen.decided[key]) == {"unknow"}
         ]  # fmt: skip
-        wanted += [sending.key for sending in self._script.grpc if sending.key not in seen.named.values()]
+        wanted += [sending.key for sending in self._script.grpc if sending.key not in {*seen.named.values(), *seen.failed}]
         return wanted
 
     def _wait(self, done: Callable[[Seen], bool], what: str) -> None:

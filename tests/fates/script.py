@@ -90,7 +90,7 @@ def draw(seed: int, *, count: int = 60, kills: int = 0, brokers: int = 1, grpc: 
         "mappedFileSizeConsumeQueue": 6000, "maxHashSlotNum": rng.choice((100, 5000)), "maxIndexNum": rng.choice((300, 20_000)),
         "enableRetryTopicV2": rng.choice(("true", "false")),
     }  # fmt: skip
-    emptied = rng.choice((*names, None)) if brokers > 1 and kills == 0 else None
+    emptied = rng.choice((*names, None)) if brokers > 1 and kills == 0 and not grpc else None
     parts = [rng.randrange(count) for _ in range(kills)] if kills else [count // 2]
     bounds = [0, *sorted(parts), count]
     messages = [_message(rng, seed, number, topics, names, checked) for number in range(count)]

@@ -57,6 +57,9 @@ final class FatedClients {
         producer.setNamesrvAddr(nameServer);
         producer.setInstanceName(nameServer + System.nanoTime());
         producer.setHeartbeatBrokerInterval(500);
+        // Sent again after a time-out a message would lie there twice.
+        producer.setSendMsgTimeout(60_000);
+        producer.setRetryTimesWhenSendFailed(0);
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
