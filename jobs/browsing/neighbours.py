@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
-import struct
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -19,7 +17,6 @@ _CANDIDATES: Final = 2_000
 """places in them that are looked at"""
 _SEGMENTS: Final = 4
 """segments in which it is looked for"""
-_MAGIC: Final = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (r.MAGIC_V1, r.MAGIC_V2)))
 
 
 def in_log(log: contents.StoreLog, record: Message) -> dict[str, Any]:
@@ -68,11 +65,10 @@ def _outermost(log: contents.StoreLog, segment: contents.SegmentFile, found: Mes
     low = max(segment.start, found.phy_offset - _WINDOWS[-1])
     with contextlib.suppress(OSError, InputError):
         data = log.pages(segment).read(low - segment.start, found.phy_offset - low)
-        for magic in [*_MAGIC.finditer(data)][::-1]:
-            at = magic.start() - r.AT_MAGIC
-            total = int.from_bytes(data[max(0, at) : at + r.AT_MAGIC], "big")
-            if at >= 0 and found.phy_offset < low + at + total <= end:
-                held = message_at_place(log, segment, low + at)
+        for begin in contents.record_heads(data, low)[::-1]:
+            total = int.from_bytes(data[max(0, begin - low) : begin - low + r.AT_MAGIC], "big")
+            if begin >= low and found.phy_offset < begin + total <= end:
+                held = message_at_place(log, segment, begin)
                 found = held if held is not None and held.phy_offset + held.size > found.phy_offset else found
     return found
 
@@ -107,8 +103,7 @@ def _records(log: contents.StoreLog, segment: contents.SegmentFile, low: int, hi
     """Yield what looks like a record at its own place, and begins in [low, high): forwards, or backwards by a step of -1."""
     with contextlib.suppress(OSError, InputError):
         data = log.pages(segment).read(low - segment.start, high - low)
-        for magic in [*_MAGIC.finditer(data)][::step][:_CANDIDATES]:
-            begin = low + magic.start() - r.AT_MAGIC
+        for begin in contents.record_heads(data, low)[::step][:_CANDIDATES]:
             record = message_at_place(log, segment, begin) if begin >= low else None
             if record is not None:
                 yield record

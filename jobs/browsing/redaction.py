@@ -29,13 +29,13 @@ from rocketmq_reindex.storage_format.showing import escape, printable, shell
 SECRET: Final = frozenset({
     "keys", "key", "uniqueKey", "unique_key", "msgId", "id", "messageId", "originMessageId", "recalls", "transactionId", "body",
     "json", "preview", "storeHost", "bornHost", "host", "address", "client", "clientId", "broker", "place", "path",
-    "folder", "uri", "url", "body_lines", "properties", "traces", "regex", "holder", "source",
+    "folder", "uri", "url", "body_lines", "properties", "trace", "traces", "regex", "holder", "source",
 })  # fmt: skip
 """fields whose texts are replaced, and known from then on wherever they stand"""
 KEPT: Final = frozenset({
     "topic", "topics", "realTopic", "group", "groups", "consumerGroup", "tags", "tag", "kind", "kinds", "what", "field",
     "version", "versions", "signs", "compression", "bodyFormat", "storeTime", "bornTime", "time", "certainty", "fits",
-    "raw_topic", "names", "bodyCrcMatches", "queue", "record", "format", "status", "severity", "type", "class", "state",
+    "raw_topic", "names", "bodyCrcMatches", "queue", "record", "format", "status", "severity", "type", "class", "state", "name",
 })  # fmt: skip
 """fields whose texts stay: topics, groups, tags, words of this program, times, names of files in a store"""
 SENTENCES: Final = frozenset({

@@ -47,6 +47,7 @@ RULES: Final = {
     "/message": Rule(500, 20, ("store", "topic", "queue")),
     "/search": Rule(without=_RUNNING),
     "/scan": Rule(without=_RUNNING),
+    "/trace": Rule(without=_RUNNING),
     "/body": Rule(without="a whole body is no part of it"),
     "/log": Rule(50, 20, ("store",)),
     "/disk": Rule(50, 1, ("store",)),

@@ -80,6 +80,16 @@ def message_at(pages: files.Pages, start: int, phy_offset: int, lead: int = 0) -
     return read_message(lambda at, count: pages.read(low + at, count), phy_offset, pages.size - low)
 
 
+def record_heads(data: bytes, low: int) -> list[int]:
+    """Return the offsets of the log at which a record may begin in ``data``, its bytes from the offset ``low`` on.
+
+    A body may be full of magic numbers: few have such a place behind them.
+    """
+    places = b"|".join(re.escape((place >> 24).to_bytes(5, "big")) for place in (low, low + len(data)))
+    head = re.compile(b"(?:%b)(?=.{%d}(?:%b))" % (_MAGIC, r.AT_PHYSICAL_OFFSET - r.AT_BODY_CRC, places), re.DOTALL)
+    return [low + found.start() - r.AT_MAGIC for found in head.finditer(data)]
+
+
 class StoreLog:
     """Messages by their physical offset. For a message that cannot be read there is a text that says why."""
 
@@ -146,12 +156,9 @@ class StoreLog:
         end = min(phy_offset + r.AT_SYS_FLAG, segment.start + segment.size)
         for length in _LOOK_BACK:
             low = max(segment.start, phy_offset - length)
-            # A body may be full of magic numbers: few have such a place behind them.
-            places = b"|".join(re.escape((place >> 24).to_bytes(5, "big")) for place in (low, end))
-            head = re.compile(b"(?:%b)(?=.{%d}(?:%b))" % (_MAGIC, r.AT_PHYSICAL_OFFSET - r.AT_BODY_CRC, places), re.DOTALL)
             try:
                 data = (pages := self.pages(segment)).read(low - segment.start, end - low)
-                for begin in [low + found.start() - r.AT_MAGIC for found in head.finditer(data)][::-1]:
+                for begin in record_heads(data, low)[::-1]:
                     record = message_at(pages, segment.start, begin) if segment.start <= begin < phy_offset else None
                     if isinstance(record, Message) and record.phy_offset + record.size > phy_offset:
                         return record

@@ -30,10 +30,11 @@ WHERE: dict[str, dict[str, object]] = {
 EXAMPLES = {
     "/": "", "/store": "store", "/topics": "store", "/topic": "store topic", "/queue": "store topic queue",
     "/message": "store topic queue offset", "/search": "store topic queue offset", "/log": "store", "/disk": "store",
-    "/rates": "store", "/consumers": "store",
+    "/rates": "store", "/consumers": "store", "/scan": "store topic", "/trace": "store physical", "/health": "store",
+    "/items": "store file", "/findings": "",
 }  # fmt: skip
 """the fields by which each page is asked here; what they are stands in WHERE, and the offset is 2"""
-NO_PAGE = {"/body", "/style.css"}
+NO_PAGE = {"/body", "/style.css", "/check", "/stop"}
 PROBE = """(() => {
   const within = e => e.closest(".scroll, pre, .skip");
   const out = r => r.width > 0 && (r.right > innerWidth + 0.5 || r.left < -0.5);
