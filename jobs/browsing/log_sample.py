@@ -39,7 +39,9 @@ MEANT_MAX: Final = 16 << 10
 """bytes of a body in which the meaning of a record is looked for: a page has many"""
 _BACK: Final = (1 << 16, 5 << 20)
 """bytes before the end of a segment in which its last record is looked for: a body has 4 MiB at most by default"""
-_MAGIC: Final = re.compile(b"|".join(re.escape(struct.pack(">i", magic)) for magic in (r.MAGIC_V1, r.MAGIC_V2)))
+CANDIDATES: Final = 1000
+"""places there that are looked at"""
+_MAGIC: Final = b"|".join(re.escape(struct.pack(">i", magic)) for magic in (r.MAGIC_V1, r.MAGIC_V2))
 
 # --------------------------------------------------------------------------------------------------------------------- segments
 # Each segment by its first record, its last one, and some between.
@@ -194,14 +196,25 @@ def _last(log: contents.StoreLog, segment: contents.SegmentFile) -> Message | No
             data = log.pages(segment).read(low, used - low)
         except (OSError, InputError):
             return None
-        for magic in [*_MAGIC.finditer(data)][::-1]:
-            begin = segment.start + low + magic.start() - r.AT_MAGIC
+        for begin in _places(data, segment.start + low)[: -CANDIDATES - 1 : -1]:
             record = log.message(begin) if begin >= segment.start else ""
             if isinstance(record, Message):
                 return record
         if not low:
             return None
     return None
+
+
+def _places(data: bytes, low: int) -> list[int]:
+    """Return where records may begin in bytes that stand at an offset of the log: a magic number, such an offset behind it.
+
+    A body may be full of magic numbers.
+    """
+    tops = {(place >> 24).to_bytes(5, "big", signed=True) for place in (max(0, low - r.AT_MAGIC), low + len(data))}
+    head = re.compile(
+        b"(?:%b)(?=.{%d}(?:%b))" % (_MAGIC, r.AT_PHYSICAL_OFFSET - r.AT_BODY_CRC, b"|".join(map(re.escape, tops))), re.DOTALL
+    )
+    return [low + found.start() - r.AT_MAGIC for found in head.finditer(data)]
 
 
 # ----------------------------------------------------------------------------------------------------------------------- sample
@@ -280,8 +293,7 @@ def _first_from(log: contents.StoreLog, low: int) -> int:
     segment = log.segment_of(low)
     if isinstance(segment, contents.SegmentFile):
         with contextlib.suppress(OSError, InputError):
-            for magic in _MAGIC.finditer(log.pages(segment).read(low - segment.start, _BACK[0])):
-                begin = low + magic.start() - r.AT_MAGIC
+            for begin in _places(log.pages(segment).read(low - segment.start, _BACK[0]), low)[:CANDIDATES]:
                 if begin >= low and isinstance(log.message(begin), Message):
                     return begin
     return next((each.start for each in log.segments if each.start > low), log.end)

@@ -17,6 +17,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.browsing import drawing, facts, log_sample, overview, rates, remembered
+from rocketmq_reindex.jobs.store import contents
 from rocketmq_reindex.jobs.store.contents import RecordWalk, StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.record.message import Message as Record
@@ -118,6 +119,26 @@ def test_damage_that_somebody_has_found(golden_store: Stores) -> None:
     assert (len(told[3]), told[3][-1], told[4]) == (log_sample.DAMAGE_TOLD + 1, "and 3 more", [])
     assert [each["damaged"] for each in found["line"]] == [False, True, True, True, False]
     assert (found["knownDamage"], "none known" in page, page.count("bad magic code")) == (10, True, 1)
+
+
+@pytest.mark.usefixtures("inline_local")
+def test_a_body_full_of_magic_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no record is not looked at one by one."""
+    looked, message_at = list[int](), contents.message_at
+
+    def counted(pages: Any, start: int, at: int, lead: int = 0) -> Any:
+        looked.append(at)
+        return message_at(pages, start, at, lead)
+
+    magic = (0xDAA320A7).to_bytes(4, "big")
+    messages = [Message("T", body=magic * size) for size in (40_000, *[9] * 70, 300_000)]
+    store = write_store(tmp_path / "store", messages, 1 << 21)
+    monkeypatch.setattr(contents, "message_at", counted)
+    (row,) = Pages(store).json("log", store="store")["segments"]
+    assert (row["lastRecord"], row["damage"]) == (records_of(store)[-1].phy_offset, [])
+    looked.clear()
+    assert Pages(store).json("disk", store="store")["topics"][0]["topic"] == "T"
+    assert len(looked) < 1000
 
 
 def test_a_segment_of_zeros(tmp_path: Path) -> None:
