@@ -6,8 +6,6 @@ No segment is read whole. What is counted stands apart from what is estimated.
 from __future__ import annotations
 
 import contextlib
-import re
-import struct
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ from rocketmq_reindex.jobs.querying import answer, shown
 from rocketmq_reindex.jobs.store import contents
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.record import layout as r, meaning
+from rocketmq_reindex.storage_format.record import meaning
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs.times import show_time
@@ -41,7 +39,6 @@ _BACK: Final = (1 << 16, 5 << 20)
 """bytes before the end of a segment in which its last record is looked for: a body has 4 MiB at most by default"""
 CANDIDATES: Final = 1000
 """places there that are looked at"""
-_MAGIC: Final = b"|".join(re.escape(struct.pack(">i", magic)) for magic in (r.MAGIC_V1, r.MAGIC_V2))
 
 # --------------------------------------------------------------------------------------------------------------------- segments
 # Each segment by its first record, its last one, and some between.
@@ -196,25 +193,13 @@ def _last(log: contents.StoreLog, segment: contents.SegmentFile) -> Message | No
             data = log.pages(segment).read(low, used - low)
         except (OSError, InputError):
             return None
-        for begin in _places(data, segment.start + low)[: -CANDIDATES - 1 : -1]:
+        for begin in contents.record_heads(data, segment.start + low)[: -CANDIDATES - 1 : -1]:
             record = log.message(begin) if begin >= segment.start else ""
             if isinstance(record, Message):
                 return record
         if not low:
             return None
     return None
-
-
-def _places(data: bytes, low: int) -> list[int]:
-    """Return where records may begin in bytes that stand at an offset of the log: a magic number, such an offset behind it.
-
-    A body may be full of magic numbers.
-    """
-    tops = {(place >> 24).to_bytes(5, "big", signed=True) for place in (max(0, low - r.AT_MAGIC), low + len(data))}
-    head = re.compile(
-        b"(?:%b)(?=.{%d}(?:%b))" % (_MAGIC, r.AT_PHYSICAL_OFFSET - r.AT_BODY_CRC, b"|".join(map(re.escape, tops))), re.DOTALL
-    )
-    return [low + found.start() - r.AT_MAGIC for found in head.finditer(data)]
 
 
 # ----------------------------------------------------------------------------------------------------------------------- sample
@@ -293,7 +278,7 @@ def _first_from(log: contents.StoreLog, low: int) -> int:
     segment = log.segment_of(low)
     if isinstance(segment, contents.SegmentFile):
         with contextlib.suppress(OSError, InputError):
-            for begin in _places(log.pages(segment).read(low - segment.start, _BACK[0]), low)[:CANDIDATES]:
+            for begin in contents.record_heads(log.pages(segment).read(low - segment.start, _BACK[0]), low)[:CANDIDATES]:
                 if begin >= low and isinstance(log.message(begin), Message):
                     return begin
     return next((each.start for each in log.segments if each.start > low), log.end)

@@ -125,6 +125,8 @@ class Pages:
 
     def values(self, page: Page, as_json: str, store: str) -> dict[str, Any]:
         """Return what the template of a page is filled with. ``as_json`` is the address of the same facts as JSON."""
+        # A page of one store may be asked by something else: a file of findings.
+        store = store or str(page.facts.get("store", ""))
         place = escape(self.stores.by_name[store].path) if store in self.stores.by_name else "stores on this host, read only"
         frame = {"title": page.title, "sub": f"{place} - rmq-reindex {__version__}", "json": as_json, "store": store}
         return {**page.facts, **page.more, **frame}

@@ -14,7 +14,7 @@ a { color: var(--c0) } a:focus-visible, input:focus-visible, select:focus-visibl
 .skip { position: absolute; left: -99rem } .skip:focus { left: 1rem; top: .5rem; background: var(--card); padding: .4rem .8rem }
 nav { max-width: 76rem; margin: 0 auto; padding: 1.5rem 1rem 0 } main { padding-top: 0 }
 nav ul { list-style: none; margin: 0 0 1rem; padding: 0; display: flex; flex-wrap: wrap; gap: .2rem 1.1rem }
-nav li { overflow-wrap: anywhere } nav [aria-current] { color: var(--ink); font-weight: 600; text-decoration: none }
+nav li, h1, h2, p { overflow-wrap: anywhere } nav [aria-current] { color: var(--ink); font-weight: 600; text-decoration: none }
 h1 + section, .sub + form { margin-top: 1.25rem } .facts { margin-top: 1.25rem; --some: 2; --many: 4 }
 form { display: flex; flex-wrap: wrap; gap: .6rem .9rem; align-items: end; margin: 0 }
 form + form { margin-top: .9rem }

@@ -27,11 +27,13 @@ WHERE: dict[str, dict[str, object]] = {
     GOLDEN: {"topic": "TopicA", "queue": 1}, BROKEN: {"topic": "TopicA", "queue": 1}, HOSTILE: {"topic": "T", "queue": 0},
     EMPTY: {"topic": "T", "queue": 0},
 }  # fmt: skip
+FILES = {GOLDEN: "", BROKEN: "20260101000000000", HOSTILE: NAMES[0], EMPTY: "20260101000000000"}
+"""the IndexFile of each; "" for the first that it has"""
 EXAMPLES = {
     "/": "", "/store": "store", "/topics": "store", "/topic": "store topic", "/queue": "store topic queue",
     "/message": "store topic queue offset", "/search": "store topic queue offset", "/log": "store", "/disk": "store",
     "/rates": "store", "/consumers": "store", "/scan": "store topic", "/trace": "store physical", "/health": "store",
-    "/items": "store file", "/findings": "",
+    "/items": "store file", "/findings": "file",
 }  # fmt: skip
 """the fields by which each page is asked here; what they are stands in WHERE, and the offset is 2"""
 NO_PAGE = {"/body", "/style.css", "/check", "/stop"}
@@ -80,8 +82,19 @@ def stores(golden_store: Callable[[str], GoldenStore], tmp_path_factory: pytest.
 
 
 @pytest.fixture(scope="module")
-def served(stores: dict[str, Path]) -> Iterator[rr.BrowseResult]:
-    with rr.browse([f"{name}={path}" for name, path in stores.items()], port=0) as pages:
+def findings(stores: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a verify says of the broken store, for ``--findings``."""
+    file = tmp_path_factory.mktemp("findings") / "verify.json"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("rocketmq_reindex.jobs.local.engines.LocalEngines", InlineEngines)
+        rr.verify(stores[BROKEN], engine="local", report=str(file))
+    return f"{BROKEN}={file}"
+
+
+@pytest.fixture(scope="module")
+def served(stores: dict[str, Path], findings: str) -> Iterator[rr.BrowseResult]:
+    FILES[GOLDEN] = min(path.name for path in (stores[GOLDEN] / "index").iterdir())
+    with rr.browse([f"{name}={path}" for name, path in stores.items()], port=0, findings=[findings]) as pages:
         yield pages
 
 
@@ -105,7 +118,8 @@ def address(served: rr.BrowseResult, link: str) -> str:
 
 
 def example(page: str, store: str) -> str:
-    given = {"store": store, "offset": 2, **WHERE[store]}
+    given = {"store": store, "offset": 2, "physical": 0, "file": FILES[store], **WHERE[store]}
+    given |= {"file": 0} if page == "/findings" else {}
     return url(page[1:], **{name: given[name] for name in EXAMPLES[page].split()})
 
 
