@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.store import contents
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import meaning
-from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.record.message import Message, record_heads
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs.times import show_time
 
@@ -193,7 +193,7 @@ def _last(log: contents.StoreLog, segment: contents.SegmentFile) -> Message | No
             data = log.pages(segment).read(low, used - low)
         except (OSError, InputError):
             return None
-        for begin in contents.record_heads(data, segment.start + low)[: -CANDIDATES - 1 : -1]:
+        for begin in record_heads(data, segment.start + low)[: -CANDIDATES - 1 : -1]:
             record = log.message(begin) if begin >= segment.start else ""
             if isinstance(record, Message):
                 return record
@@ -278,7 +278,7 @@ def _first_from(log: contents.StoreLog, low: int) -> int:
     segment = log.segment_of(low)
     if isinstance(segment, contents.SegmentFile):
         with contextlib.suppress(OSError, InputError):
-            for begin in contents.record_heads(log.pages(segment).read(low - segment.start, _BACK[0]), low)[:CANDIDATES]:
+            for begin in record_heads(log.pages(segment).read(low - segment.start, _BACK[0]), low)[:CANDIDATES]:
                 if begin >= low and isinstance(log.message(begin), Message):
                     return begin
     return next((each.start for each in log.segments if each.start > low), log.end)

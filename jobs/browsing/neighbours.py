@@ -9,7 +9,7 @@ from typing import Any, Final
 from rocketmq_reindex.jobs.store import contents
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.record.message import Message, record_heads
 
 _WINDOWS: Final = (1 << 16, 1 << 20, 1 << 23)
 """bytes in which a record is looked for"""
@@ -65,7 +65,7 @@ def _outermost(log: contents.StoreLog, segment: contents.SegmentFile, found: Mes
     low = max(segment.start, found.phy_offset - _WINDOWS[-1])
     with contextlib.suppress(OSError, InputError):
         data = log.pages(segment).read(low - segment.start, found.phy_offset - low)
-        for begin in contents.record_heads(data, low)[::-1]:
+        for begin in record_heads(data, low)[::-1]:
             total = int.from_bytes(data[max(0, begin - low) : begin - low + r.AT_MAGIC], "big")
             if begin >= low and found.phy_offset < begin + total <= end:
                 held = message_at_place(log, segment, begin)
@@ -103,7 +103,7 @@ def _records(log: contents.StoreLog, segment: contents.SegmentFile, low: int, hi
     """Yield what looks like a record at its own place, and begins in [low, high): forwards, or backwards by a step of -1."""
     with contextlib.suppress(OSError, InputError):
         data = log.pages(segment).read(low - segment.start, high - low)
-        for begin in contents.record_heads(data, low)[::step][:_CANDIDATES]:
+        for begin in record_heads(data, low)[::step][:_CANDIDATES]:
             record = message_at_place(log, segment, begin) if begin >= low else None
             if record is not None:
                 yield record

@@ -1,7 +1,5 @@
 """What a store holds, whole or broken: the message at an offset of its log, and the offsets of a key by its IndexFiles."""
 
-import re
-import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index import header as index_header
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.message import Message, read_message
+from rocketmq_reindex.storage_format.record.message import Message, read_message, record_heads
 from rocketmq_reindex.storage_format.scan.ranges import HEAD, foreign, has_entry
 from rocketmq_reindex.storage_format.showing import escape, form, reason
 from rocketmq_reindex.udfs.scan.segments import lead_of
@@ -34,7 +32,6 @@ WALKED: Final = 5000
 _OPEN_MAX: Final = 64
 _LOOK_BACK: Final = (1 << 16, *range(1 << 20, (1 << 23) + 1, 1 << 20))
 """bytes before an offset in which the record around it is looked for: a body has 4 MiB at most by default"""
-_MAGIC: Final = b"|".join(re.escape(struct.pack(">i", magic)) for magic in (r.MAGIC_V1, r.MAGIC_V2))
 
 
 @dataclass(frozen=True)
@@ -78,16 +75,6 @@ def message_at(pages: files.Pages, start: int, phy_offset: int, lead: int = 0) -
         elif int.from_bytes(head[:4], "big", signed=True) == r.ENTRY_BLANK:
             return r.FILLER
     return read_message(lambda at, count: pages.read(low + at, count), phy_offset, pages.size - low)
-
-
-def record_heads(data: bytes, low: int) -> list[int]:
-    """Return the offsets of the log at which a record may begin in ``data``, its bytes from the offset ``low`` on.
-
-    A body may be full of magic numbers: few have such a place behind them.
-    """
-    places = b"|".join(re.escape((place >> 24).to_bytes(5, "big")) for place in (low, low + len(data)))
-    head = re.compile(b"(?:%b)(?=.{%d}(?:%b))" % (_MAGIC, r.AT_PHYSICAL_OFFSET - r.AT_BODY_CRC, places), re.DOTALL)
-    return [low + found.start() - r.AT_MAGIC for found in head.finditer(data)]
 
 
 class StoreLog:
