@@ -87,9 +87,10 @@ def databases_of(store: str, part: Part) -> list[Kept]:
 
     With ConsumeQueue files alone, and a file of JSON, that is none but the one of v2, as in ``kept``.
     """
-    has_file = files.entry_of(broker_config(store, part.file)).kind == files.FILE
     folders = places(store, part)
-    if folders and has_file and _has_files_alone(store):
+    # Where nobody may look into config there are none, and its files cannot be asked for.
+    has_file = bool(folders) and files.entry_of(broker_config(store, part.file)).kind == files.FILE
+    if has_file and _has_files_alone(store):
         folders = [folder for folder in folders if files.base(folder) == NUMBERED]
     tables = ((folder, _decoded(folder, part)) for folder in folders)
     return [Kept(folder, decoded.said, True) for folder, decoded in tables if decoded is not None]
