@@ -15,7 +15,7 @@ CONNECTIONS_MAX: Final = 64
 HEAD_MAX: Final = 32 << 10
 """bytes of a request's first line and headers"""
 HEAD_IN: Final = 10.0
-"""seconds from a connection, or from the first byte of its next request, to the end of the request's head"""
+"""seconds from a connection, or from the first byte of its next request, to the end of the request: its head, and its form"""
 IDLE_FOR: Final = 5
 """seconds that a connection may be without a request behind an answer"""
 
@@ -32,8 +32,11 @@ class BoundedConnection(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether no answer is being made. Only who is let in has a connection behind an answer: a refusal closes it."""
-        return bool(getattr(self.cycle, "response_complete", True))
+        """Whether no answer is being made: no request, or no whole one, has come.
+
+        Only who is let in has a connection behind an answer: a refusal closes it.
+        """
+        return bool(getattr(self.cycle, "response_complete", True) or self.cycle.more_body)
 
     def connection_made(self, transport: Any) -> None:
         """Take a connection; at the limit in the place of the one that has waited longest."""

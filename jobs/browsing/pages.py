@@ -14,7 +14,7 @@ import jinja2
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
@@ -112,7 +112,12 @@ class Pages:
 
     async def _posted(self, request: Request) -> Response:
         """Do what a form asks for, and lead to the page that shows it. The guard has looked who asks, and how long it is."""
-        path, form, as_json = request.url.path, await request.body(), b"format=json" in request.scope["query_string"]
+        path, as_json = request.url.path, b"format=json" in request.scope["query_string"]
+        try:
+            form = await request.body()
+        except ClientDisconnect:
+            # Nobody is there to read it. What a part of a form would start, nobody has asked for.
+            return Response(status_code=400)
         try:
             place = await run_in_threadpool(lambda: self.health.post(path, Asked(form, health.POSTED[path])))
         except (ReindexError, OSError, ValueError) as error:

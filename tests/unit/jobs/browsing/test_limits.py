@@ -174,6 +174,29 @@ def test_a_head_has_its_time(server: Server, monkeypatch: pytest.MonkeyPatch) ->
     assert until_end(slow) == b""
 
 
+def test_a_form_has_the_same_time(server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """One that comes in part starts nothing, whether its connection waits or is gone, and is no error of the server."""
+    monkeypatch.setattr(connections, "HEAD_IN", 0.2)
+    form = ("Content-Type: application/x-www-form-urlencoded", "Content-Length: 30")
+    head = server.request("/check", *form).replace(b"GET", b"POST", 1)
+    for part in (b"", b"kind=verify&store=s"):
+        waiting = server.connect()
+        waiting.sendall(head + part)
+        assert until_end(waiting) == b""
+    monkeypatch.setattr(connections, "HEAD_IN", PATIENCE)
+    gone = server.connect()
+    gone.sendall(head + b"kind=verify&store=s")
+    gone.shutdown(socket.SHUT_WR)
+    gone.close()
+    slow = server.connect()
+    slow.sendall(head + b"kind=none&store=")
+    assert server.status("/health?store=s") == 200
+    slow.sendall(b"s" * 14)
+    assert status(one_answer(slow)) == 404
+    server.close()
+    assert capfd.readouterr() == ("", "")
+
+
 def test_an_answer_may_take_longer_than_a_head(server: Server, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_IN", 0.05)
     asked = server.asked("/topics?store=s", "Connection: close")
