@@ -63,6 +63,15 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+def name_bytes(text: str) -> bytes:
+    """Return the bytes of a name that need not be text. Half of a surrogate pair, which JSON can have, is written as one unit:
+    no name of a file is read so."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
 def shell(words: Iterable[str]) -> str:
     """Return words as one line of a shell; what is not printable is written with escapes ($'...', as bash and zsh read it)."""
     return " ".join(map(_quoted, words))
@@ -73,8 +82,7 @@ def _quoted(word: str) -> str:
 
     if word.isprintable():
         return shlex.quote(word)
-    encoded = word.encode("utf-8", "surrogateescape")
-    plain = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b"\\'" else f"\\x{byte:02x}" for byte in encoded)
+    plain = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b"\\'" else f"\\x{byte:02x}" for byte in name_bytes(word))
     return f"$'{''.join(plain)}'"
 
 

@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.browsing.options import BrowseSettings
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.showing import escape, name_bytes
 
 FIELDS_MAX: Final = 16
 _NUMBER: Final = re.compile(r"\d{1,19}", re.ASCII)
@@ -22,9 +22,12 @@ Facts = dict[str, Any]
 
 
 def url(page: str, **given: object) -> str:
-    """Return the address of a page. Names of a store need not be text: their bytes are kept."""
-    words = {name: str(value) for name, value in given.items() if value is not None and value != ""}
-    query = urlencode(words, encoding="utf-8", errors="surrogateescape") if words else ""
+    """Return the address of a page. Names of a store need not be text: their bytes are kept.
+
+    A name in a JSON file may have half of a surrogate pair, which no bytes of a name are: its page finds nothing.
+    """
+    words = {name: name_bytes(str(value)) for name, value in given.items() if value is not None and value != ""}
+    query = urlencode(words) if words else ""
     return f"/{page}{'?' if query else ''}{query}"
 
 

@@ -30,6 +30,8 @@ MESSAGES = [
         "T", body=b"<html><script>alert(1)</script>", properties={"KEYS": "k", "javascript:alert(1)": "javascript:alert(1)"}
     ),
 ]
+HALVES = ("\ud800", "a\udfff\udc80")
+"""names that JSON can have, and no folder"""
 NAMES = ("<script>alert(1)<", "a\u202eb", "x\x1b[31m", b"\xff\xfe", "{{7777*7}}", "\"onmouseover='x'", "a&b=c#d?e%2f")
 
 
@@ -56,6 +58,7 @@ def write_hostile(place: Path) -> Path:
     (store / "commitlog" / "<script>\u202e").write_bytes(b"x")
     named = [name.decode("utf-8", "surrogateescape") if isinstance(name, bytes) else name for name in NAMES]
     offsets = {f"{name}@{name}": {"0": 1, "7": 1 << 62} for name in (*named, "T")} | {f"T@{name}": {"0": 0} for name in named}
+    offsets |= {f"{half}@{half}": {"0": 1} for half in HALVES}
     (store / "config").mkdir()
     (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
     return store

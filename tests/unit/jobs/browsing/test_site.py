@@ -25,7 +25,7 @@ Stores = Callable[[str], GoldenStore]
 hostile = hostile_store
 NAME = re.compile(r"(?:index|[a-z-]+-\d{4})\.(?:html|json)|style\.css|README\.txt")
 PSEUDONYM = re.compile(r"r-[0-9a-f]{10}")
-BODY = {"card": "4000-1234-secret", "lines": ["first \u00e9 line <b>", "second\nline"], "n": 17}
+BODY = {"card": "4000-1234-secret", "half": "\ud800-of-a-secret", "lines": ["first \u00e9 line <b>", "second\nline"], "n": 17}
 UNIQUE = "AC11000200002A9F00000000DEADBEEF"
 KEYS = ("order-4711-x", "k\u00fcrzel&co", "a1")
 

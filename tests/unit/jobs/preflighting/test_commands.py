@@ -22,6 +22,11 @@ def test_a_shell_reads_the_word_back(word: str) -> None:
     assert found == word.encode("utf-8", "surrogateescape")
 
 
+def test_half_of_a_character_is_a_word_all_the_same() -> None:
+    """JSON can have it, and no name of a file."""
+    assert shell(["a\ud800\udcff"]) == r"$'a\xed\xa0\x80\xed\xb3\xbf'"
+
+
 def sizes(queue: int = 6_000_000, slots: int = 5_000_000, items: int = 20_000_000) -> StoreSizes:
     return StoreSizes(ConfiguredSizes(1 << 30, queue, 13_800_000), slots, items, ())
 
