@@ -153,7 +153,7 @@ class IndexItems:
 def told(found: model.Model, stores: Sequence[TracedStore]) -> Facts:
     """Return what a page shows of a model. ``stores`` are those that its places are in: two of a comparison.
 
-    Raises KeyError, TypeError or ValueError for findings that no verify has written.
+    Raises KeyError, TypeError, ValueError, AttributeError or OverflowError for findings that no verify has written.
     """
     return {
         "command": found.command, "verdict": found.verdict, "good": found.good, "when": found.when,
@@ -216,7 +216,7 @@ def _open(given: FindingsFile, stores: OpenedStores) -> OpenedFile:
     both = [store, *(each for each in stores.settings.stores if others and _same(each.path, others) and each != store)]
     try:
         shown_facts = told(found, both)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{shown}: its findings are not what verify writes ({escape(str(error))})") from None
     kind = "verify" if of_verify else "repair" if found.repaired else "build"
     command = ["rmq-reindex", "repair", "--explain"] if kind == "repair" else ["rmq-reindex", "report"]
@@ -257,7 +257,7 @@ def _quarantine(listings: list[str], store: TracedStore) -> Facts:
             listing, cut, _ = checks.bounded_json(path, checks.RESULT_MAX, 0)
             records += cut.get("records", 0)
             begin, length = int(listing["offset"]), int(listing["length"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             wrong = f"it has no {escape(str(error))}" if isinstance(error, KeyError) else escape(str(error))
             raise InputError(f"{escape(path)}: is no listing of a quarantine ({wrong})") from None
         places = counted(cut.get("damage", 0), "damaged place")
@@ -301,7 +301,7 @@ class Opened:
         file = self.files[number]
         of_file = {"file": number, "path": escape(file.path), "kind": file.kind, "store": file.store.name}
         given = of_file | {"found": file.shown, "command": file.command}
-        return Page(f"Findings of {files.base(file.path)}", given, damage_rows(file.shown, first))
+        return Page(f"Findings of {file.store.name}", given, damage_rows(file.shown, first))
 
 
 def damage_rows(shown: Facts, first: int = 0) -> dict[str, Any]:

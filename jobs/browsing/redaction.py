@@ -16,13 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from html import escape as html
 from typing import Any, Final
-from urllib.parse import quote, quote_plus
+from urllib.parse import parse_qsl, quote, quote_plus
 
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.browsing.asked import url
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format.showing import escape, printable, shell
 
@@ -35,18 +36,21 @@ SECRET: Final = frozenset({
 KEPT: Final = frozenset({
     "topic", "topics", "realTopic", "group", "groups", "consumerGroup", "tags", "tag", "kind", "kinds", "what", "field",
     "version", "versions", "signs", "compression", "bodyFormat", "storeTime", "bornTime", "time", "certainty", "fits",
-    "raw_topic", "names", "bodyCrcMatches", "queue", "record", "format", "status", "severity", "type", "class", "state", "name",
+    "raw_topic", "names", "of", "bodyCrcMatches", "queue", "record", "format", "status", "severity", "type", "class", "state",
+    "name",
 })  # fmt: skip
 """fields whose texts stay: topics, groups, tags, words of this program, times, names of files in a store"""
 SENTENCES: Final = frozenset({
     "warnings", "error", "text", "command", "commands", "why", "problems", "title", "sub", "note", "notes", "body_note",
     "remark", "evidence", "wrong", "file", "part", "description", "label", "summary",
+    "verdict", "when", "where", "reason", "mend", "advice",
 })  # fmt: skip
 """fields with words of this program around values of a store, and names of files, which may have a path"""
 DROPPED: Final = frozenset({"hex", "hex_lines", "bodyCrc", "keyHash", "key_hash"})
 """fields that stay empty: bytes of bodies, and checksums by which somebody could try a guess"""
 _VALUES: Final = frozenset({"body", "json", "keys", "key", "properties"})
 """fields of which numbers are values of a user, too"""
+_KEYS: Final = ("key", "unique key")
 TEXT_MIN: Final = 4
 """Shorter values are replaced in their own fields alone: in a sentence they stand for anything."""
 SURE: Final = 8
@@ -65,6 +69,7 @@ _ASKED: Final = re.compile(
     r"(--(?:key|id|unique-key|text|regex)[= ])((?:\$'(?:\\.|[^'])*'|'[^']*'|\"[^\"]*\"|\\.|[^\s'\"])+)", re.DOTALL
 )
 """what a command line asks for: it need not be on any page"""
+_HASH: Final = re.compile(r"\bhash -?\d+", re.ASCII)
 _MADE: Final = re.compile(r"r-[0-9a-f]{10}")
 _JSON_WORDS: Final = "true false null NaN Infinity"
 
@@ -99,7 +104,7 @@ class Redactor:
         """Remember what of these facts is to be replaced, wherever it stands."""
         if isinstance(value, Mapping):
             for name, inner in value.items():
-                self.learn(inner, field if field in SECRET else str(name))
+                self.learn(inner, field if field in SECRET else _field(value, name))
         elif isinstance(value, list | tuple):
             for inner in value:
                 self.learn(inner, field)
@@ -166,7 +171,7 @@ class Redactor:
             if field != "properties" and isinstance(name, str):
                 shown = name if name.isascii() and name.isidentifier() else self.text(name)
             self._public.add(str(shown))
-            made[shown] = self.changed(inner, field if field in SECRET else str(name))
+            made[shown] = self.changed(inner, field if field in SECRET else _field(value, name))
         if "bodyFormat" in made:
             made["bodyFormat"] = "text"
         return made
@@ -179,6 +184,9 @@ class Redactor:
                 return " ".join(self.pseudonym(key) if key else "" for key in value.split(" "))
             host = _PORT.fullmatch(value)
             return f"{self.pseudonym(host[1])}:{host[2]}" if host and field.endswith("Host") else self.pseudonym(value)
+        if field == "href":
+            page, _, query = value.partition("?")
+            return url(page[1:], **self.given(dict(parse_qsl(query, errors="surrogateescape"))))
         if field in SENTENCES:
             return self.text(value)
         if (
@@ -195,7 +203,7 @@ class Redactor:
     def text(self, text: str) -> str:
         """Return a sentence of this program without known values, paths, URIs and addresses."""
         text = _ASKED.sub(lambda match: f"{match[1]}{self._of_word(match[2])}", text)
-        return _PLACES.sub(self._of_place, self._without_known(text))
+        return _PLACES.sub(self._of_place, _HASH.sub("hash -", self._without_known(text)))
 
     def _of_place(self, match: re.Match[str]) -> str:
         place = match[0].rstrip(".,:")
@@ -285,6 +293,11 @@ class Redactor:
                 else:
                     short.append(form)
         return named, by_end, short
+
+
+def _field(value: Mapping[Any, Any], name: Any) -> str:
+    """Return the field that a name of these facts stands for: the text of an item is a key where its record has it as one."""
+    return "key" if name == "text" and value.get("of") in _KEYS else str(name)
 
 
 def _is_pair(value: Any) -> bool:

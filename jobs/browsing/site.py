@@ -306,6 +306,7 @@ def _write(tree: str, settings: BrowseSettings, pages: browsing_pages.Pages, cra
     if settings.redact:
         own_words = (*browsing_pages.TEMPLATES.values(), browsing_pages.style(), _REPLACED, __doc__)
         redactor = redaction.Redactor(settings.stores, "\n".join(own_words))
+        redactor.learn({"path": [files.base(each.path) for each in settings.findings]})
         for made in crawl.found:
             redactor.learn(made.page.facts)
             redactor.learn(made.page.more)

@@ -182,7 +182,7 @@ def read_model(source: str, summary: str | None = None, most: int = MANIFEST_MAX
         else:
             folder = os.path.dirname(path) or "."
             model = of_build(content, os.path.abspath(folder))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         # A KeyError is the name alone.
         wrong = f"it has no {escape(str(error))}" if isinstance(error, KeyError) else escape(str(error))
         raise InputError(

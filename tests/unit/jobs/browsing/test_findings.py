@@ -17,13 +17,18 @@ from rocketmq_reindex.jobs.browsing import opened
 from rocketmq_reindex.jobs.browsing.opened import known_damage, links
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from tests.golden.stores import GoldenStore
-from tests.tools.browsing import Pages, check
+from tests.tools.browsing import Html, Pages, check
 from tests.tools.derived_store import write_store
 from tests.tools.encode import Message
 
 Stores = Callable[[str], GoldenStore]
 A = (TracedStore("a", "/a"),)
 ONE = {"kind": "x", "part": "", "text": "", "mend": "", "count": 1, "examples": []}
+EMPTY: dict[str, Any] = {
+    "version": "0", "command": "verify", "settings": {}, "records": 0, "damage": [], "notes": [], "findings": [], "error": None,
+    "seconds": {}, "sizes": {}, "queue_list": [], "index_list": [], "mend": None, "units_there": 0, "items_there": 0,
+    "units": 0, "items": 0,
+}  # fmt: skip
 SCRIPT = "\"'><script>alert(1)</script>{{7*7}}\u202e\x1b[31m"
 
 pytestmark = pytest.mark.usefixtures("inline_local")
@@ -144,6 +149,8 @@ def test_whose_findings_they_are(damaged: Path, summary: dict[str, Any], tmp_pat
         ({"findings": [ONE | {"examples": [{"where": 1}]}]}, "not what verify"),
         ({"findings": {"a": 1}}, "not what verify"),
         ({"damage": [{"offset": "x"}]}, "is neither a build's reindex.json nor what verify --report writes"),
+        ({"damage": [{"offset": float("inf"), "length": 1, "reason": ""}]}, "is neither a build's reindex.json"),
+        ({"findings": [ONE | {"count": float("inf")}]}, "not what verify"),
         ({"damage": 1}, "is neither a build's reindex.json"),
         ({"command": "build"}, "is neither a build's reindex.json"),
         ({"records": "9" * 5000}, "is neither a build's reindex.json"),
@@ -151,11 +158,7 @@ def test_whose_findings_they_are(damaged: Path, summary: dict[str, Any], tmp_pat
     ],
 )  # fmt: skip
 def test_what_has_no_findings(change: dict[str, Any], told: str, damaged: Path, tmp_path: Path) -> None:
-    summary: dict[str, Any] = {
-        "version": "0", "command": "verify", "store": str(damaged), "settings": {}, "records": 0, "damage": [], "notes": [],
-        "findings": [], "error": None, "seconds": {}, "sizes": {}, "queue_list": [], "index_list": [], "mend": None,
-        "units_there": 0, "items_there": 0, "units": 0, "items": 0,
-    }  # fmt: skip
+    summary = EMPTY | {"store": str(damaged)}
     assert Pages(damaged, findings=[write(tmp_path, summary)]).json("findings", file=0)["found"]["good"]
     with pytest.raises(rr.InputError, match=told):
         Pages(damaged, findings=[write(tmp_path, summary | change)])
@@ -166,6 +169,9 @@ def test_files_and_folders_that_are_none(damaged: Path, tmp_path: Path, monkeypa
     kept.mkdir()
     (kept / f"{5:020d}.json").write_text('{"offset": 5}')
     with pytest.raises(rr.InputError, match=r"is no listing of a quarantine .*it has no 'length'"):
+        Pages(damaged, findings=[kept])
+    (kept / f"{5:020d}.json").write_text('{"offset": 1e999, "length": 1}')
+    with pytest.raises(rr.InputError, match="is no listing of a quarantine"):
         Pages(damaged, findings=[kept])
     (kept / f"{5:020d}.json").write_text("[" * 100_000)
     with pytest.raises(rr.InputError, match="is no listing of a quarantine"):
@@ -260,3 +266,31 @@ def test_the_items_of_an_index_file(golden_store: Stores, tmp_path: Path) -> Non
     (store / "index").mkdir()
     (store / "index" / "20261121015957822").write_bytes(b"\xff" * 999)
     assert "not known" in Pages(store).both("items", 422, store="store", file="20261121015957822")[1]["error"]
+
+
+def test_items_of_messages_that_no_page_shows(tmp_path: Path) -> None:
+    """With pseudonyms their keys are none the less no text of an item, nor is their hash, nor the name of the file."""
+    messages = [Message("T", properties={"KEYS": f"order-{k:03d}", "UNIQ_KEY": f"unique-{k:03d}"}) for k in range(40)]
+    store = write_store(tmp_path / "store", messages, 1 << 16)
+    (file,) = (store / "index").iterdir()
+    example = {"where": f"index/{file.name}", "at": 60, "text": "item 60: hash -4711001 for phyOffset 0"}
+    path = tmp_path / "customer-acme.json"
+    damage = [{"offset": 0, "length": 9, "reason": "bad magic code"}]
+    found = {"store": str(store), "findings": [ONE | {"examples": [example]}], "damage": damage}
+    path.write_text(json.dumps(EMPTY | found))
+    for name in ("plain", "site"):
+        rr.browse(store, findings=[str(path)], export_site=tmp_path / name, redact=name == "site")
+    items = tmp_path / "site" / "items-0001.json"
+    rows = json.loads(items.read_bytes())["items"]
+    assert {row["of"] for row in rows if row["of"]} == {"key", "unique key"}
+    assert len({row["text"] for row in rows if row["of"]}) == 21
+    for page in (tmp_path / "site").iterdir():
+        text = page.read_text()
+        assert not [told for told in ("order-0", "unique-0", "4711001", "customer-acme") if told in text], page.name
+        if page.suffix == ".html":
+            assert Html(text).links == Html((tmp_path / "plain" / page.name).read_text()).links, page.name
+    shown = (tmp_path / "site" / "items-0001.html").read_text()
+    assert all(row["text"] in shown for row in rows if row["of"])
+    told = json.loads((tmp_path / "site" / "findings-0002.json").read_bytes())["found"]
+    assert (told["verdict"], told["damage"][0]["reason"]) == ("1 kind of difference", "bad magic code")
+    assert told["findings"][0]["examples"][0]["where"] == example["where"]
