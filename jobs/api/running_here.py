@@ -213,7 +213,7 @@ def run_export(
         with interrupts, failures_as_errors("STORE"), Stages(quiet, compiling.SCAN) as progress:
             return Export(settings, result, progress).run()
 
-    return _run_here(result, work, interrupts, "STORE or PATH", lambda: more)
+    return _run_here(result, work, interrupts, "STORE or PATH", lambda: "" if result.to else more)
 
 
 def run_import(

@@ -24,8 +24,8 @@ from rocketmq_reindex.storage_format.showing import counted, escape, listed
 from rocketmq_reindex.udfs.messages.log_rows import LogRange
 from rocketmq_reindex.udfs.staging import StagingFolder
 
-Parts = Iterable[tuple[LogRange, Callable[[], Iterator[choosing.Chosen]]]]
-"""the segments of a log, each with what reads it alone"""
+Parts = Iterable[tuple[LogRange, Callable[[list[int]], Iterator[choosing.Chosen]]]]
+"""the segments of a log, each with what reads it alone (``MessageQuestion.by_segment``)"""
 
 # ---------------------------------------------------------------------------------------------------------------------- options
 
@@ -223,17 +223,16 @@ class Work:
                 yield from self._segment(name, log_range, make, sink)
 
     def _segment(
-        self, name: str, log_range: LogRange, make: Callable[[], Iterator[choosing.Chosen]], sink: sinks.SegmentSink
+        self, name: str, log_range: LogRange, make: Callable[[list[int]], Iterator[choosing.Chosen]], sink: sinks.SegmentSink
     ) -> Iterator[choosing.Chosen]:
         """Read one segment, and mark it once its files are on the disk."""
-        seen, end, path = _seen(log_range), log_range.spec.low, os.path.join(self._marks, name)
+        seen, ends, path = _seen(log_range), [log_range.spec.low], os.path.join(self._marks, name)
         sink.begin(name)
         with open(f"{path}{_ASIDE}", "x", encoding="utf-8") as mark:
-            with contextlib.closing(make()) as batches:  # type: ignore[type-var]  # a generator
+            with contextlib.closing(make(ends)) as batches:  # type: ignore[type-var]  # a generator
                 for chosen in batches:
                     if chosen.encoded is not None:
                         sink.add(chosen.encoded)
-                    end = max(end, chosen.position)
                     mark.write(json.dumps(_line_of(chosen)) + "\n")
                     yield chosen
             written = sink.end()
@@ -242,7 +241,7 @@ class Work:
                 [os.path.relpath(file.path, self.tree), size, file.topic, file.day]
                 for file, size in zip(written, sizes, strict=True)
             ]
-            mark.write(json.dumps({"segment": seen | _samples(log_range, end), "files": kept}) + "\n")
+            mark.write(json.dumps({"segment": seen | _samples(log_range, max(ends)), "files": kept}) + "\n")
             mark.flush()
             os.fsync(mark.fileno())
         os.rename(f"{path}{_ASIDE}", path)
@@ -250,7 +249,9 @@ class Work:
     def _valid(self, parts: Parts) -> dict[str, _Mark]:
         """Return the marks, by segment, of what is as it was: the segment, and all files that were made of it."""
         there = {entry.name: entry.size for entry in files.below(self.tree)}
-        valid = dict[str, _Mark]()
+        valid, left = dict[str, _Mark](), {f"{log_range.spec.segment_start:020d}" for log_range, _ in parts}
+        for name in sorted(name for name in os.listdir(self._marks) if name not in left and not name.endswith(_ASIDE)):
+            self.warnings.append(f"segment {escape(name)}: is in the log no more: what was exported of it is left out")
         for log_range, _ in parts:
             name = f"{log_range.spec.segment_start:020d}"
             with contextlib.suppress(FileNotFoundError, ValueError, LookupError, TypeError):

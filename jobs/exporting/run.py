@@ -54,7 +54,6 @@ class Export:
             with output.locked(target), output.staging(target, overwrite=False) as staging:
                 self._write(batches, target, staging)
             output.settle(target)
-            result.to = settings.to
         self.close()
         return result.lines()
 
@@ -79,7 +78,6 @@ class Export:
             self._publish(StagingFolder(work.root), work.file, target)
             output.settle(target)
             work.remove()
-        result.to = settings.to
         self.close()
         return result.lines()
 
@@ -214,6 +212,7 @@ class Export:
                 layout.publish_new(file, target)
             except FileExistsError:
                 raise InputError(f"--to {escape(target)}: is there meanwhile: name a new file") from None
+        result.to = settings.to
 
 
 def _checked_target(settings: ExportSettings) -> str:

@@ -121,12 +121,12 @@ class MessageQuestion:
 
     def by_segment(
         self, schema: pa.Schema, make: Callable[[pa.RecordBatch], Iterator[T]]
-    ) -> list[tuple[LogRange, Callable[[], Iterator[T]]]]:
-        """Return the segments of the log, each with what reads it alone: together they give what ``read_as`` gives."""
+    ) -> list[tuple[LogRange, Callable[[list[int]], Iterator[T]]]]:
+        """Return the segments of a log, each with what reads it alone, as ``read_as``, and adds its records' end to a list."""
         rows = self._rows(schema)
 
-        def read(log_range: LogRange) -> Iterator[T]:
-            pieces = self._pieces(rows, [log_range], schema)
+        def read(log_range: LogRange, ends: list[int]) -> Iterator[T]:
+            pieces = self._pieces(rows, [log_range], schema, ends)
             return in_order((partial(_made, piece, make) for piece in pieces), own_cores())
 
         return [(log_range, partial(read, log_range)) for log_range in rows.plan()]
@@ -145,11 +145,13 @@ class MessageQuestion:
             schema, self.roots, bounds, Topics(self.topics), _WHOLE, self.segment_size, unpack=unpack, delays=self.delays
         )
 
-    def _pieces(self, rows: LogRowReader, log_ranges: Sequence[LogRange], schema: pa.Schema) -> Iterator[Callable[[], Batches]]:
+    def _pieces(
+        self, rows: LogRowReader, log_ranges: Sequence[LogRange], schema: pa.Schema, ends: list[int] | None = None
+    ) -> Iterator[Callable[[], Batches]]:
         """Scan the log. Yield what makes the rows of each block, and of the damage in each segment."""
         for log_range in log_ranges:
             holes: list[Hole] = []
-            for block in rows.blocks(log_range, holes):
+            for block in rows.blocks(log_range, holes, ends):
                 if len(block.messages.phy_offset):
                     yield partial(self._of_block, rows.batches, _kept(block))
             yield partial(self._damage, schema, holes)

@@ -104,6 +104,10 @@ class LogEndSearch:
         """Return whether the log goes on at the phy_offset ``low``, as far as that is known yet."""
         return self._stale is None or low < self._stale.offset
 
+    def of_log(self, summary: ranges.RangeSummary) -> int:
+        """Return the offset behind the last record that is none of the old ones, once the range is read."""
+        return max(summary.end, summary.tail) if self._stale is None else self._stale.offset
+
     def cut(self, block: scan_settings.Block, summary: ranges.RangeSummary) -> scan_settings.Block:
         """Return a block without old records. The summary has all damage before the block's last record by now."""
         holes = stale_tail.damage_of(self._before.holes)
@@ -248,10 +252,13 @@ class LogRowReader:
         for block in self.blocks(log_range, holes):
             yield from batches.of_block(block)
 
-    def blocks(self, log_range: LogRange, holes: list[ranges.Hole]) -> Iterator[scan_settings.Block]:
+    def blocks(
+        self, log_range: LogRange, holes: list[ranges.Hole], ends: list[int] | None = None
+    ) -> Iterator[scan_settings.Block]:
         """Yield the scanned blocks of one range, each valid until the next. At the end ``holes`` has its damage, likewise.
 
-        Who ends it early, behind a block with records, has the damage before the last of these in ``holes``.
+        Who ends it early, behind a block with records, has the damage before the last of these in ``holes``. ``ends`` gets the
+        offset behind the last record, wanted or not.
         """
         spec = log_range.spec
         holes += [log_range.missing] if log_range.missing else []
@@ -269,6 +276,8 @@ class LogRowReader:
                         yield end.cut(block, scanner.summary)
                 finally:
                     holes += end.holes(holes_of(log_range, before, scanner.summary, self.bounds))
+                    if ends is not None:
+                        ends.append(end.of_log(scanner.summary))
 
     @property
     def _settings(self) -> scan_settings.ScanSettings:

@@ -22,7 +22,7 @@ from pyiceberg.table import StaticTable
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.api import running_here
 from rocketmq_reindex.jobs.command.results import Interrupts
-from rocketmq_reindex.jobs.exporting import options
+from rocketmq_reindex.jobs.exporting import options, resuming
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter
@@ -265,6 +265,46 @@ def test_messages_that_were_appended_to_the_last_segment(tmp_path: Path) -> None
     assert done.warnings == [f"segment {segment.name}: was changed since it was exported: it is read again"]
 
 
+@pytest.mark.parametrize("stale", [False, True])
+def test_messages_that_were_appended_behind_others(tmp_path: Path, *, stale: bool) -> None:
+    """Where the reading ended does not depend on what was asked for, nor on old records behind the log's end."""
+
+    def written(name: str, topics: str, first: int = 0) -> bytes:
+        with LogWriter(tmp_path / name, 1 << 15, first) as writer:
+            for at, topic in enumerate(topics):
+                writer.append(Message(topic=topic, queue_id=0, body=b"%03d" % at * 100, store_timestamp=EPOCH + at))
+        return (tmp_path / name / f"{first:020d}").read_bytes()
+
+    before, after = written("before", "T" + "U" * 30), written("after", "T" + "U" * 30 + "T")
+    end = len(after.rstrip(b"\0")) + 100
+    # A broker that uses the file of an expired segment again leaves what was in it.
+    behind = written("expired", "T" * 60, 1 << 20)[end:] if stale else bytes(len(after) - end)
+    place = tmp_path / "store" / "commitlog" / f"{0:020d}"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(before[:end] + behind)
+    modified = place.stat().st_mtime_ns
+    stopped(tmp_path / "store", tmp_path / "out", "jsonl", marks=1, topic="T")
+    place.write_bytes(after[:end] + behind)
+    os.utime(place, ns=(modified, modified))
+    done = rr.export(tmp_path / "store", to=tmp_path / "out", topic="T", resumable=True)
+    assert (done.messages, done.resumed, done.damaged) == (2, 0, 0)
+    assert done.warnings[-1] == f"segment {place.name}: was changed since it was exported: it is read again"
+    assert len(done.warnings) == 1 + stale
+
+
+def test_a_segment_that_has_expired(store: Path, tmp_path: Path) -> None:
+    """What is published is what the log has now: what is left out for it is told."""
+    shutil.copytree(store, tmp_path / "store")
+    stopped(tmp_path / "store", tmp_path / "out", "parquet", kind="all")
+    first = min((tmp_path / "store" / "commitlog").iterdir())
+    first.unlink()
+    done = rr.export(tmp_path / "store", to=tmp_path / "out", format="parquet", kind="all", resumable=True)
+    whole = rr.export(tmp_path / "store", to=tmp_path / "whole", format="parquet", kind="all")
+    told = f"segment {first.name}: is in the log no more: what was exported of it is left out"
+    assert (facts(done), sorted(done.warnings), done.resumed) == (facts(whole), sorted([*whole.warnings, told]), 2)
+    assert content(tmp_path / "out", "parquet") == content(tmp_path / "whole", "parquet")
+
+
 @pytest.mark.parametrize(
     ("other", "told"),
     [
@@ -330,6 +370,29 @@ def test_a_run_that_is_interrupted(store: Path, tmp_path: Path, monkeypatch: pyt
         )  # fmt: skip
     assert done.result.error == "interrupted: nothing was published: the same command goes on from here"
     assert rr.export(store, to=tmp_path / "out", resumable=True).resumed == 1
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_run_that_is_interrupted_while_it_tidies_up(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """It does not say that nothing was published."""
+
+    def interrupted(_: resuming.Work) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resuming.Work, "remove", interrupted)
+        done = running_here.run_export(
+            lambda: options.parse_export([str(store), "--to", str(tmp_path / "out"), "--format", kind, "--resumable"]),
+            Interrupts(install=False), quiet=True,
+        )  # fmt: skip
+    assert (done.result.error, done.result.to) == ("interrupted", str(tmp_path / "out"))
+    rr.export(store, to=tmp_path / "whole", format=kind)
+    assert content(tmp_path / "out", kind) == content(tmp_path / "whole", kind)
+    with pytest.raises(InputError, match=r"is there already|name an empty folder"):
+        rr.export(store, to=tmp_path / "out", format=kind, resumable=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "whole"]
 
 
 @pytest.mark.parametrize("other", [{"count": True}, {"format": "store"}])
