@@ -42,6 +42,9 @@ def bound_of(settings: ExportSettings, only: npt.NDArray[np.int64] | None, unrea
     """Return, by names for people, all that decides which rows are written, and how: besides the log itself."""
     selector = settings.choice.selector
     values = {**vars(settings), **vars(settings.choice), "sql": None if selector is None else selector.text}
+    # A later run may be started in another folder.
+    values["store"] = settings.store and files.absolute(settings.store)
+    values["consumer_offsets"] = tuple(map(files.absolute, settings.consumer_offsets))
     bound = {name.replace("_", " "): repr(value) for name, value in values.items() if name not in _SAME_ROWS}
     return bound | {
         "undecided half messages": "" if only is None else _digest(only.tobytes()),

@@ -331,6 +331,19 @@ def test_other_options_are_refused(store: Path, tmp_path: Path, other: dict[str,
     rr.export(store, to=tmp_path / "out", format="parquet", kind="all", resumable=True)
 
 
+def test_paths_are_those_of_the_folder_where_the_run_was_started(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same words name another store elsewhere; and other words the same one."""
+    monkeypatch.chdir(store.parent)
+    stopped(Path(store.name), tmp_path / "out", kind="all")
+    shutil.copytree(store, tmp_path / "elsewhere" / store.name)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="the export that was stopped there is another one, by its store"):
+        rr.export(store.name, to=tmp_path / "out", format="parquet", kind="all", resumable=True)
+    assert rr.export(store, to=tmp_path / "out", format="parquet", kind="all", resumable=True).resumed == 3
+
+
 def test_a_folder_that_is_not_ours(store: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / ".out.rmq-reindex-work").symlink_to(tmp_path / "elsewhere")
