@@ -61,7 +61,8 @@ class Export:
         """Go on with an export where an earlier run of it was, or begin one."""
         settings, result = self.settings, self._result
         with output.locked(target):
-            # What fails here leaves no folder.
+            # What fails here leaves no folder. Another run may have published since this one looked.
+            _new_target(settings)
             chooser, question = self._chooser(formats.encoder(settings.format)), self.question(self._columns)
             parts, work = question.by_segment(question.schema(), chooser), resuming.Work(target)
             sink = sinks.segment_sink_of(settings.format, self._schema, work.tree, work.file, target)

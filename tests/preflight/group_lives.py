@@ -30,8 +30,8 @@ CONF = Conf(
     Sizes(SEGMENT, SIZES["cq_file_size"], SIZES["hash_slots"], SIZES["index_items"]), {"enableControllerMode": "true"}
 )  # fmt: skip
 QUEUES = [("TopicA", 0), ("TopicA", 1), ("TopicB", 0)]
-PATIENCE = 120
-"""seconds in which a role changes, or a log is copied"""
+PATIENCE = 300
+"""Seconds in which a role changes, or a log is copied"""
 
 
 def free_port() -> int:
@@ -64,8 +64,12 @@ class Controller:
                  "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(scratch / "conf")],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=scratch,
             )  # fmt: skip
-        for port in (self._port, self._names):
-            until(lambda port=port: _is_open(port))  # type: ignore[misc]
+        try:
+            for port in (self._port, self._names):
+                until(lambda port=port: _is_open(port))  # type: ignore[misc]
+        except BaseException:
+            self.__exit__()
+            raise
 
     @property
     def words(self) -> list[str]:

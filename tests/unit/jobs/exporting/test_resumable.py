@@ -23,6 +23,7 @@ import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.api import running_here
 from rocketmq_reindex.jobs.command.results import Interrupts
 from rocketmq_reindex.jobs.exporting import options, resuming
+from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter
@@ -383,6 +384,28 @@ def test_a_run_that_is_interrupted(store: Path, tmp_path: Path, monkeypatch: pyt
         )  # fmt: skip
     assert done.result.error == "interrupted: nothing was published: the same command goes on from here"
     assert rr.export(store, to=tmp_path / "out", resumable=True).resumed == 1
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_another_run_that_ends_while_this_one_begins(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """It is not written over, and no work is left that nobody goes on with."""
+    locked = output.locked
+
+    def late(target: str) -> contextlib.AbstractContextManager[None]:
+        with monkeypatch.context() as patch:
+            patch.setattr(output, "locked", locked)
+            rr.export(store, to=target, format=kind, topic="T*", allow_empty=True, resumable=True)
+        return locked(target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(output, "locked", late)
+        with pytest.raises(InputError, match=r"is there already|name an empty folder"):
+            rr.export(store, to=tmp_path / "out", format=kind, kind="all", resumable=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    rr.export(store, to=tmp_path / "other", format=kind, topic="T*", allow_empty=True)
+    assert content(tmp_path / "out", kind) == content(tmp_path / "other", kind)
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])
