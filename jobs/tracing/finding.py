@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.querying.search import RECORDS_MAX, Search
 from rocketmq_reindex.jobs.querying.shown import told_body
-from rocketmq_reindex.jobs.store.contents import BEYOND, FILLER, NOTHING, RecordWalk, last_record
+from rocketmq_reindex.jobs.store.contents import BEYOND, FILLER, NOTHING, RecordWalk, last_record, written
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import StoreQueue
 from rocketmq_reindex.jobs.tracing.timeline import Trace, TracedStore
@@ -95,9 +95,11 @@ class StoreTracer:
 
     @cached_property
     def _is_empty(self) -> bool:
-        """Return whether the log has nothing yet, as that of a broker that nobody has sent to."""
+        """Return whether the log has nothing yet, as that of a broker that nobody has sent to: a scan finds that out itself."""
         log = self.search.log
-        return log.message(log.start) in (NOTHING, BEYOND) and last_record(log) is None
+        if self._asked.scan or log.message(log.start) not in (NOTHING, BEYOND):
+            return False
+        return not any(written(log, segment) for segment in log.segments)
 
     # -- by key -------------------------------------------------------------------------------------------------------
 

@@ -337,6 +337,22 @@ def test_a_store_without_a_message(make: Make, tmp_path: Path) -> None:
     assert [(event.store, event.what) for event in found[0].events] == [("b", "born"), ("b", "stored")]
     assert "empty" not in "".join(found.warnings)
     assert rr.trace(empty, unique_key="A").exit_status == 4
+    assert rr.trace(empty, unique_key="A", scan=True).exit_status == 4
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_a_log_that_lost_both_ends(make: Make, *, scan: bool) -> None:
+    """It begins with zeros, as an empty one does, and ends within a record."""
+    messages = [Message(queue_offset=number, properties={"UNIQ_KEY": "ABC"[number]}, body=b"x" * 6000) for number in range(3)]
+    store = make(*messages)
+    segment = store / "commitlog" / f"{0:020d}"
+    data = bytearray(segment.read_bytes())
+    data[: place(messages[0])] = bytes(place(messages[0]))
+    end = sum(map(place, messages))
+    data[end - 3000 :] = bytes(len(data) - end + 3000)
+    segment.write_bytes(data)
+    (found,) = rr.trace(store, unique_key="B", scan=scan)
+    assert ("stored", "TopicA/0/1") in [(event.what, event.evidence) for event in found.events]
 
 
 ORDERED = {"popTime": 5000, "i": 60_000, "o": [7, 1, 2], "ot": {"8": 9000}, "oc": {"8": 2}, "cm": 5}
