@@ -69,6 +69,8 @@ def check_place(target: str) -> None:
     """Raise UsageError for a path that readers take for another one: names of files are URIs in such a table."""
     if odd := [character for character in "?#" if character in target]:
         raise UsageError(f"--to {escape(target)}: readers of Iceberg end a path at {listed(odd)}: name another folder")
+    if not {"\t", "\n", "\r"}.isdisjoint(target):
+        raise UsageError(f"--to {escape(target)}: readers of Iceberg drop tabs and line ends of a path: name another folder")
 
 
 class NewTable:

@@ -221,9 +221,10 @@ def test_a_table_below_the_folder_that_is_named(store: Path, tmp_path: Path) -> 
         rr.import_messages(tmp_path / "all", to=tmp_path / "new")
 
 
-def test_a_place_that_readers_would_misread(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"to\"\?: readers of Iceberg end a path at \?: name another folder"):
-        rr.export(store, to=tmp_path / "to?", format="iceberg")
+@pytest.mark.parametrize(("end", "told"), [("?", r"end a path at \?"), ("\n", "drop tabs and line ends of a path")])
+def test_a_place_that_readers_would_misread(store: Path, tmp_path: Path, end: str, told: str) -> None:
+    with pytest.raises(UsageError, match=f"readers of Iceberg {told}: name another folder"):
+        rr.export(store, to=tmp_path / f"to{end}", format="iceberg")
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
 
 
