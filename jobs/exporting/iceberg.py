@@ -234,7 +234,7 @@ def _named(ice: Any, folder: str, version: str) -> dict[str, int]:
     system, location = pa.fs.LocalFileSystem(), ""
 
     def opened(name: str) -> Any:
-        return ice.io.pyarrow.PyArrowFile(name, os.path.join(folder, inner(name)), system)
+        return ice.io.pyarrow.PyArrowFile(name, _regular(os.path.join(folder, inner(name))), system)
 
     def inner(name: str) -> str:
         path = os.path.normpath(name.removeprefix(location).lstrip("/"))
@@ -243,7 +243,7 @@ def _named(ice: Any, folder: str, version: str) -> dict[str, int]:
         return path
 
     described = ice.serializers.FromInputFile.table_metadata(
-        ice.io.pyarrow.PyArrowFile(version, os.path.join(folder, METADATA, version), system)
+        ice.io.pyarrow.PyArrowFile(version, _regular(os.path.join(folder, METADATA, version)), system)
     )
     location = described.location.rstrip("/")
     if described.format_version > 2 or (len(described.schemas), len(described.partition_specs)) != (1, 1):
@@ -270,4 +270,11 @@ def _found(folder: str) -> Iterator[tuple[str, int]]:
             folders.remove(METADATA)
         for path in (os.path.join(root, name) for name in (*names, *folders)):
             if not os.path.isdir(path) or os.path.islink(path):
-                yield os.path.relpath(path, folder), os.stat(path).st_size
+                yield os.path.relpath(path, folder), os.stat(_regular(path)).st_size
+
+
+def _regular(path: str) -> str:
+    """Return a path. Raises InputError for what is neither file nor folder: a FIFO is read for ever."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise InputError(f"{escape(path)}: is no regular file")
+    return path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -185,9 +186,22 @@ def _elsewhere(table: Path) -> None:
     path.write_text(path.read_text().replace("/metadata/manifests.avro", "/../manifests.avro"))
 
 
+def _waits(*names: str) -> Change:
+    def change(table: Path) -> None:
+        path = table.joinpath(*names) if names else _one_file(table)
+        path.unlink()
+        os.mkfifo(path)
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
+        (_waits("metadata", "v1.metadata.json"), "v1.metadata.json: is no regular file"),
+        (_waits("metadata", "manifests.avro"), "manifests.avro: is no regular file"),
+        (_waits("metadata", "files.avro"), "files.avro: is no regular file"),
+        (_waits(), "parquet: is no regular file"),
         (_removed, "changed since it was exported: it lacks 1 file: data/topic="),
         (_added, "changed since it was exported: it also has 1 file: data/topic="),
         (_added_elsewhere, "it also has 1 file: more.parquet"),
