@@ -72,6 +72,8 @@ _ASKED: Final = re.compile(
 _HASH: Final = re.compile(r"\bhash -?\d+", re.ASCII)
 _MADE: Final = re.compile(r"r-[0-9a-f]{10}")
 _JSON_WORDS: Final = "true false null NaN Infinity"
+_SMALL: Final = re.compile(r'"[^"]*": (?:-?\d{1,7}|true|false|null)', re.ASCII)
+"""a line of JSON that may as well stand in the JSON of the pages: "items": 15"""
 
 
 class Redactor:
@@ -111,8 +113,10 @@ class Redactor:
         elif isinstance(value, str) and field in SECRET:
             self._know(value, field)
             if field in ("body", "json"):
-                for line in value.splitlines()[:_LINES]:
-                    self._know(line.strip(" \t,"), field, SURE)
+                lines = (line.strip(" \t,") for line in value.splitlines()[:_LINES])
+                for line in lines:
+                    if not _SMALL.fullmatch(line):
+                        self._know(line, field, SURE)
                 self._learn_json(value)
         elif isinstance(value, str) and field in KEPT:
             self._kept.add(value)

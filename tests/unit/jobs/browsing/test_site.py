@@ -259,6 +259,17 @@ def test_redacted_golden_stores(name: str, golden_store: Stores, tmp_path: Path)
     assert not re.search(rb"(?<![\d.])\d{1,3}(\.\d{1,3}){3}(?![\d.])", everything), "an address"
 
 
+@pytest.mark.usefixtures("inline_local")
+def test_a_body_with_names_that_the_pages_have(tmp_path: Path) -> None:
+    """``"items": 2`` of a body is no value that is left: the pages say it of an IndexFile. A long number is one."""
+    body = json.dumps({"items": 2, "count": 1, "first": None, "card": 4111222233334444}).encode()
+    store = write_store(tmp_path / "store", [Message("T", 0, queue_offset=0, body=body)], 1 << 15)
+    rr.browse(store, export_site=tmp_path / "site", redact=True)
+    everything = b"".join(files_of(tmp_path / "site").values())
+    assert b'"count": 1' in everything
+    assert b"4111222233334444" not in everything
+
+
 def test_fields_that_redaction_knows(golden_store: Stores) -> None:
     """Another field is replaced, too, until redaction.SECRET, KEPT or SENTENCES says what it is."""
     for name in ("transactions-delay", "dledger-5.3"):
