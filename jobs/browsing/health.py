@@ -153,11 +153,12 @@ each.links|map(attribute="store")|unique|list|length > 1 %} in {{ link.store }}{
 {% if each.count > each.examples|length %}<p class="note">the first places; all are counted</p>{% endif %}
 {% if each.advice %}<p class="note">{{ each.advice }}</p>{% endif %}</section>{% endfor %}
 {% if damage.rows %}<section><h2>Damage of the log</h2><div class="scroll" tabindex="0">
-<table><thead><tr><th scope="col">offset</th>
-<th scope="col">bytes</th><th scope="col">what is wrong</th><th scope="col">look</th></tr></thead><tbody>
+<table><thead><tr>{{ ui.head("offset") }}
+{{ ui.head("bytes") }}<th scope="col">what is wrong</th><th scope="col">look</th></tr></thead><tbody>
 {% for each in damage.rows %}<tr>{{ ui.offset(each.offset) }}{{ ui.num(each.length) }}<td>{{ each.reason }}</td>
 <td>{{ links(each) }}</td></tr>{% endfor %}</tbody></table></div>
-<p class="note">{{ damage.rows|length }} of {{ "{:,}".format(found.damagedPlaces) }}</p>{{ turn }}</section>{% endif %}
+{% if damage.rows|length < found.damagedPlaces %}<p class="note">{{ damage.rows|length }} of
+{{ "{:,}".format(found.damagedPlaces) }} damaged places</p>{% endif %}{{ turn }}</section>{% endif %}
 {% if found.warnings or found.notes %}<section><h2>Notes</h2><ul class="note">
 {% for text in found.warnings %}<li>{{ text }}</li>{% endfor %}{% for text in found.notes %}<li>{{ text }}</li>{% endfor %}</ul>
 </section>{% endif %}{% endmacro %}"""
@@ -174,10 +175,11 @@ _HEALTH: Final = """{% extends "base" %}{% block content %}{% import "found" as 
 {% if running %}<section><h2>{{ labels[running.kind] }} of {{ running.store }} runs
 {%- if running.against %} (with {{ running.against }}){% endif %}{% if running.version %} ({{ running.version }}){% endif %}
 </h2>
-<p>since {{ "{:,.0f}".format(running.seconds) }} s{% if running.stopping %}: it is being stopped{% endif %}. It only reads.</p>
+<p>It has run for {{ "{:,.0f}".format(running.seconds) }} s{% if running.stopping %}, and is being stopped{% endif %}. It only
+reads.</p>
 {% if running.stages %}<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">stage</th><th scope="col">state</th>
-<th scope="col">done</th><th scope="col">of</th><th scope="col">what</th><th scope="col">seconds</th>
-<th scope="col">seconds left</th></tr></thead><tbody>{% for each in running.stages %}<tr><td>{{ each.stage }}</td>
+{{ ui.head("done") }}{{ ui.head("of") }}<th scope="col">what</th>{{ ui.head("seconds") }}
+{{ ui.head("seconds left") }}</tr></thead><tbody>{% for each in running.stages %}<tr><td>{{ each.stage }}</td>
 <td>{{ each.state }}</td>{{ ui.num(each.done) }}{{ ui.num(each.total) }}<td>{{ each.things }}{% if each.total_bytes %},
 {{ size(each.bytes) }} of {{ size(each.total_bytes) }}{% endif %}</td><td class="num">{{ "%.0f"|format(each.seconds) }}</td>
 <td class="num">{{ "-" if each.eta is none else "%.0f"|format(each.eta) }}</td></tr>{% endfor %}</tbody></table></div>
@@ -234,8 +236,8 @@ verify, a build or a repair here.</p></section>{% endif %}{% endblock %}"""
 _ITEMS: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
 <section><h2>{{ "{:,}".format(count) }} of {{ "{:,}".format(room) }} items, {{ "{:,}".format(slots) }} slots</h2>
 <div class="scroll" tabindex="0">
-<table><thead><tr><th scope="col">item</th><th scope="col">stored</th><th scope="col">in the log</th>
-<th scope="col">hash</th><th scope="col">before it in its slot</th><th scope="col">stands for</th></tr></thead><tbody>
+<table><thead><tr>{{ ui.head("item") }}<th scope="col">stored</th>{{ ui.head("in the log") }}
+{{ ui.head("hash") }}{{ ui.head("before it in its slot") }}<th scope="col">stands for</th></tr></thead><tbody>
 {% for each in items %}<tr>{{ ui.offset(each.item) }}{{ ui.when(each.time) }}<td class="num">{% if each.physicalOffset >= 0 %}<a
 href="{{ url("message", store=store, physical=each.physicalOffset) }}">{{ each.physicalOffset }}</a>{% else %}
 {{ each.physicalOffset }}{% endif %}</td>{{ ui.offset(each.keyHash) }}<td class="num">{% if 0 < each.prevItem < room + 1 %}<a

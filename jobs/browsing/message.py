@@ -288,7 +288,7 @@ class MessagePages:
             raise errors.UsageError("store: is missing")
         words = given.words(("physical",)) if key is None else [f"--unique-key={key}"]
         wanted = timeline.Trace(tuple(stores), unique_key=key, physical=physical, delays=self._stores.settings.delays)
-        return asked.Page("Trace", traced(wanted, words))
+        return asked.Page("Trace", traced(wanted, words), {"key": key})
 
 
 def traced(wanted: timeline.Trace, words: Sequence[str]) -> facts.Facts:

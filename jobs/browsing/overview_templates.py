@@ -11,10 +11,10 @@ _LOG: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings)
 {{ "{:,}".format(line|length) }} around this page{% endif %}</figcaption></figure>{% else %}<p>There is no segment.</p>
 {% endif %}
 {% if missing %}<p class="bad">{{ size(missing) }} of the log are in no segment.</p>{% endif %}
-<p class="note">Records of a segment are counted where it is short. Else their number is estimated from a few places
-in it: about. {% if knownDamage %}Of damage the page knows what checks and findings say of this log, and where a
-record that was passed is wrong.{% else %}Damage is known only where a record that was passed is wrong: no check and no findings
-here say more. <a href="{{ url("health", store=store) }}">A check</a> looks at all.{% endif %}</p></section>
+{% if count %}<p class="note">This page reads a few records of each segment. It counts those of a short one, and says about how
+many a long one has. {% if knownDamage %}It shows the damage that checks and findings name, and damage among the records that
+it has read.{% else %}It shows damage among the records that it has read. No check and no findings say more of this log:
+<a href="{{ url("health", store=store) }}">verify the store</a> to look at all of it.{% endif %}</p>{% endif %}</section>
 {% if segments %}<section><h2>Segments</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">file</th>
 {{ head("bytes") }}{{ head("filled") }}{{ head("first record") }}<th scope="col">stored</th>
 {{ head("last record") }}<th scope="col">stored</th>{{ head("records") }}<th scope="col">damage</th></tr></thead>
@@ -33,7 +33,10 @@ href="{{ url("message", store=store, physical=each.lastRecord) }}">{{ each.lastR
 <td class="num">{% if each.records is none %}not known{% else %}{{ "about " if each.estimated else "" }}
 {{- "{:,}".format(each.records) }}{% endif %}</td>
 <td{% if each.damage %} class="bad"{% endif %}>
-{{ each.damage|join("; ") or ("none known" if knownDamage else "not looked at") }}
+{% for text in each.damage %}{% set at = text[7:].split(",")[0].split(":")[0] %}
+{% if text.startswith("offset ") and at.isdigit() %}<a href="{{ url("message", store=store, physical=at) }}">{{ text }}</a>
+{%- else %}{{ text }}{% endif %}{{ "" if loop.last else "; " }}{% else %}
+{{ "none known" if knownDamage else "not looked at" }}{% endfor %}
 </td></tr>{% endfor %}</tbody></table></div>
 {{ ui.turn(previous is not none and url("log", store=store, **{"from": previous}),
            next is not none and url("log", store=store, **{"from": next})) }}</section>{% endif %}
@@ -56,7 +59,8 @@ _DISK: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings
 {% else %}, estimated from a sample of {{ "{:,}".format(sampled) }} records{% endif %}</figcaption></figure>{% endif %}
 {% if queues_drawn %}<figure>{{ queues_drawn }}<figcaption>bytes of ConsumeQueue files</figcaption></figure>{% endif %}
 {% if topics %}<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">topic</th>{{ head("in the log") }}
-{{ head("ConsumeQueue files") }}</tr></thead><tbody>{% for each in topics %}<tr><td>{{ each.topic }}</td>
+{{ head("ConsumeQueue files") }}</tr></thead><tbody>{% for each in topics %}<tr><td>{% if each.queueBytes %}<a
+href="{{ url("topic", store=store, topic=each.topic) }}">{{ each.topic }}</a>{% else %}{{ each.topic }}{% endif %}</td>
 <td class="num">{{ "not in the sample" if each.logBytes is none else ("" if sampleIsWhole else "about ")
  ~ "{:,}".format(each.logBytes) }}</td>{{ ui.num(each.queueBytes) }}</tr>{% endfor %}</tbody></table></div>
 <p class="note">{{ "{:,}".format(topics|length) }} of {{ "{:,}".format(topicCount) }}, the largest first. Queues in RocksDB
@@ -108,7 +112,9 @@ href="{{ url("consumers", store=each.store, group=many.group) }}">{{ many.group 
 {% for each in groups %}<tr{% if each.state not in ("in the queue", "no offset") %} class="row-wrong"{% endif %}>
 <td>{{ each.store }}</td>
 <td><a href="{{ url("consumers", store=each.store, group=each.group) }}">{{ each.group }}</a></td>
-<td>{{ each.topic }}</td>{{ ui.offset(each.queueId) }}
+<td>{{ each.topic }}</td>{% if each.end %}<td class="num"><a
+href="{{ url("queue", store=each.store, topic=each.topic, queue=each.queueId) }}">{{ each.queueId }}</a></td>
+{% else %}{{ ui.offset(each.queueId) }}{% endif %}
 <td class="num">{% if each.offset is none %}-
 {% elif not each.end or each.state not in ("in the queue", "expired") %}{{ each.offset }}{% else %}<a
 href="{{ url("queue", store=each.store, topic=each.topic, queue=each.queueId, **{"from": each.offset}) }}">{{ each.offset }}</a>

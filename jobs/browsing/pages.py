@@ -44,7 +44,13 @@ from rocketmq_reindex.version import __version__
 
 BARS: Final = 12
 _STATUS: Final = ((UsageError, 400), (NotFound, 404), (checks.Busy, 409), (limits.BusyError, 503))
-_SAID: Final = {400: "That is no question", 404: "Not there", 409: "Not now", 422: "The store has no answer", 503: "Not now"}
+_SAID: Final = {
+    400: "Wrong question",
+    404: "Not there",
+    409: "Not now",
+    422: "The store has no answer",
+    503: "Not now",
+}
 TEMPLATES: Final = templates.TEMPLATES | overview_templates.TEMPLATES | search_pages.TEMPLATES | health.TEMPLATES
 _COMMAND: Final = re.compile(r"rmq-reindex (?:query|export): ")
 """begins the errors of options: a page has no command"""
@@ -96,17 +102,17 @@ class Pages:
 
         def answer(request: Request) -> Response:
             query = request.scope["query_string"]
-            as_json = b"format=json" in query
+            as_json, store = b"format=json" in query, ""
             try:
                 asked = Asked(query, shown.fields)
-                as_json = asked.as_json
+                as_json, store = asked.as_json, asked.given.get("store", "")
                 page = shown.make(asked)
             except (ReindexError, OSError, ValueError) as error:
-                return self._failed(error, as_json)
+                return self._failed(error, as_json, store)
             if as_json:
                 return _json(page.facts, page.status)
             given = {name: value for name, value in asked.given.items() if name != "format"}
-            return self._html(shown.template, page, url(request.url.path[1:], **given, format="json"), given.get("store", ""))
+            return self._html(shown.template, page, url(request.url.path[1:], **given, format="json"), store)
 
         return answer
 
@@ -138,7 +144,7 @@ class Pages:
 
     def text(self, template: str, values: Mapping[str, Any]) -> str:
         """Return the HTML of a template with these values."""
-        return self._templates[template].render(values)
+        return self._templates[template].render({**values, "here": template})
 
     def _busy(self, request: Request) -> Response:
         error = limits.BusyError("too many requests for such a page are waiting: ask again in some seconds")
@@ -146,7 +152,7 @@ class Pages:
         response.headers["retry-after"] = str(limits.RETRY_AFTER)
         return response
 
-    def _failed(self, error: Exception, as_json: bool) -> Response:
+    def _failed(self, error: Exception, as_json: bool, store: str = "") -> Response:
         """Return the page of an error: wrong questions are 400, what is not there 404, what cannot be read 422.
 
         What has to wait is 409, where a check goes on, and 503.
@@ -157,7 +163,7 @@ class Pages:
         if as_json:
             return _json({"error": text, "status": status}, status)
         kind = _SAID[status]
-        return self._html("error", Page(kind, {"kind": kind, "text": text}, {}, status), "", "")
+        return self._html("error", Page(kind, {"text": text}, {}, status), "", store if store in self.stores.by_name else "")
 
     def _all_stores(self, _: Asked) -> Page:
         stores = self._overview.all_stores()

@@ -7,8 +7,8 @@ _PARTS: Final = """
 {% for each in names %}<option value="{{ each }}"{% if each == store %} selected{% endif %}>{{ each }}</option>{% endfor %}
 </select></label>{% endmacro %}
 {% macro hits(rows, of) %}<div class="scroll" tabindex="0">
-<table><thead><tr><th scope="col">store</th><th scope="col">in the log</th>
-<th scope="col">topic</th><th scope="col">queue</th><th scope="col">offset</th><th scope="col">stored</th><th scope="col">tags
+<table><thead><tr><th scope="col">store</th>{{ ui.head("in the log") }}
+<th scope="col">topic</th>{{ ui.head("queue") }}{{ ui.head("offset") }}<th scope="col">stored</th><th scope="col">tags
 </th><th scope="col">keys</th><th scope="col">body</th></tr></thead><tbody>{% for each in rows %}
 {% set held = each.store or of %}<tr><td>{{ held }}</td>
 <td class="num"><a href="{{ url("message", store=held, physical=each.physicalOffset) }}">{{ each.physicalOffset }}</a></td>
@@ -29,12 +29,13 @@ _SEARCH: Final = """{% extends "base" %}{% block content %}{% import "search_par
 <label>Topic<input name="topic" required value="{{ asked.topic }}"></label>
 <label>Key or unique key<input name="key" required value="{{ asked.key }}"></label>
 <label>Stored from<input class="short" name="begin" value="{{ asked.begin }}"></label>
-<label>until<input class="short" name="end" value="{{ asked.end }}"></label><button>Search by key</button></form>
+<label>Stored until<input class="short" name="end" value="{{ asked.end }}"></label><button>Search by key</button></form>
 <form action="/search">{{ parts.stores_field(names, store, true) }}
 <label>Topic<input name="topic" required value="{{ asked.topic }}"></label>
 <label>Tag<input name="tag" required value="{{ asked.tag }}"></label>
 <label>Stored from<input class="short" name="begin" value="{{ asked.begin }}"></label>
-<label>until<input class="short" name="end" value="{{ asked.end }}"></label><button>Search by tag</button></form></section>
+<label>Stored until<input class="short" name="end" value="{{ asked.end }}"></label><button>Search by tag</button></form>
+</section>
 <section><h2>By id</h2><form action="/search">{{ parts.stores_field(names, store, true) }}
 <label>Message id or unique key<input name="id" required value="{{ asked.id }}"></label><button>Search by id</button></form>
 </section>
@@ -42,12 +43,13 @@ _SEARCH: Final = """{% extends "base" %}{% block content %}{% import "search_par
 <label>Topic<input name="topic" required value="{{ asked.topic }}"></label>
 <label>Queue<input class="short" name="queue" required inputmode="numeric" value="{{ asked.queue }}"></label>
 <label>Offset<input class="short" name="offset" inputmode="numeric" value="{{ asked.offset }}"></label>
-<label>or stored at or after<input name="time" value="{{ asked.time }}"></label><button>Search the queue</button></form>
+<label>Or stored at or after<input name="time" value="{{ asked.time }}"></label><button>Search the queue</button></form>
 <form action="/search">{{ parts.stores_field(names, store, false) }}
 <label>Offset in the log<input class="short" name="physical" required inputmode="numeric" value="{{ asked.physical }}"></label>
 <button>Search the offset</button></form>
 <p class="note">This searches by the IndexFiles and the queues.
-<a href="{{ url("scan", store=store) }}">Search the log itself</a> where they are lost, or for what is in a body.</p></section>
+<a href="{{ url("scan", store=store) }}">Search the log itself</a> where they are lost, or for what is in a body.
+A time has its zone, as 2026-11-20T08:00:00Z, or is in milliseconds since 1970.</p></section>
 {% for found in results %}<section{% if found.error %} class="error"{% endif %}><h2>{{ found.store }}:
 {% if found.error %}not searched{% elif found.more %}the newest {{ found.messages|length }}, and there are more{% else %}
 {{ found.messages|length }} found{% endif %}</h2>{% if found.error %}<p>{{ found.error }}</p>{% endif %}
@@ -72,24 +74,29 @@ _SCAN: Final = """{% extends "base" %}{% block content %}{% import "search_parts
 <label>Text in the body<input name="text" value="{{ asked.text }}"></label>
 <label>Regular expression in the body (RE2)<input name="regex" value="{{ asked.regex }}"></label>
 <label>Stored from<input class="short" name="since" value="{{ asked.since }}"></label>
-<label>and stored before<input class="short" name="until" value="{{ asked.until }}"></label>
+<label>Stored before<input class="short" name="until" value="{{ asked.until }}"></label>
 <button>Search the log</button></form>
 <p class="note">The log itself is read, from its beginning on, one part a page: no index is needed. All that is given must be
-true of a message. One that waits for a topic, as a delayed or a half message, is found by that topic, too.</p></section>
+true of a message. One that waits for a topic, as a delayed or a half message, is found by that topic, too.
+A time has its zone, as 2026-11-20T08:00:00Z, or is in milliseconds since 1970.</p></section>
 {% if part %}<section class="verdict {{ "good" if not part.next else "" }}"><h2>
 {% if part.next %}{{ "{:,}".format(part.segments.reached) }} of {{ "{:,}".format(part.segments["all"]) }} segments,
-{{ size(part.bytes.reached) }} of {{ size(part.bytes["all"]) }} looked at{% else %}The end is reached{% endif %}</h2>
+{{ size(part.bytes.reached) }} of {{ size(part.bytes["all"]) }} looked at{% else %}The end is reached:
+{{ "{:,}".format(part.segments.reached) }} of {{ "{:,}".format(part.segments["all"]) }} segments{% endif %}</h2>
 <p>{% if part.next %}This is a part, not the whole: what lies behind it is not looked at yet.
 {% elif part["from"] != "0.0" %}This is the last part: what the parts before it had is not shown here.
-{% else %}The whole was looked at.{% endif %}</p>
+{% else %}Nothing is left to look at.{% endif %}</p>
 <ul class="note">{% for each in part.spans %}<li>{{ each.store }}: from {{ each["from"] }} to {{ each.to }}
 {{ "passed over" if each.passed else "looked at" }}</li>{% endfor %}</ul>
 {% if part.segments.passed %}<p class="note">{{ "{:,}".format(part.segments.passed) }} passed over: the first records of these
 segments, and of those behind them, were stored more than an hour outside of the time that was asked for.</p>{% endif %}
 {% if go_on %}<p class="pages"><a rel="next" href="{{ go_on }}">Go on</a></p>{% endif %}</section>
-{% if part.damage.places %}<section class="error"><h2>Damage in this part: {{ "{:,}".format(part.damage.count) }},
-{{ size(part.damage.bytes) }}</h2><p>No message is found in it.</p><ul class="note">{% for each in part.damage.places %}
-<li>{{ each.store }}: offset {{ each.offset }}, {{ size(each.bytes) }}: {{ each.text }}</li>{% endfor %}</ul></section>
+{% if part.damage.places %}<section class="error"><h2>Damage in this part:
+{{ "{:,}".format(part.damage.count) }} place{{ "" if part.damage.count == 1 else "s" }}, {{ size(part.damage.bytes) }}</h2>
+<p>No message is found in it.</p>
+<ul class="note">{% for each in part.damage.places %}
+<li>{{ each.store }}: <a href="{{ url("message", store=each.store, physical=each.offset) }}">offset {{ each.offset }}</a>,
+{{ size(each.bytes) }}: {{ each.text }}</li>{% endfor %}</ul></section>
 {% endif %}{{ ui.warnings(part.warnings) }}
 <section><h2>Found in this part: {{ part.messages|length }}</h2>
 {% if part.messages %}{{ parts.hits(part.messages, "") }}{% endif %}
@@ -126,11 +133,12 @@ href="{{ url("queue", store=store, topic=each.topic, queue=0, **{"from": each.qu
 {{ "{:,}".format(index.files) }} IndexFiles{{ "" if index.whole else ", as far as they were looked at," }} leads here.</li>
 {% endif %}</ul>
 {% if index["items"] %}<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">by</th><th scope="col">text</th>
-<th scope="col">IndexFile</th><th scope="col">slot</th><th scope="col">item</th></tr></thead><tbody>
+<th scope="col">IndexFile</th>{{ ui.head("slot") }}{{ ui.head("item") }}</tr></thead><tbody>
 {% for each in index["items"] %}<tr><td>{{ each.name }}</td><td>{% if each.name == "tag" %}<a
 href="{{ url("search", store=store, topic=message.topic, tag=each.key) }}">{{ each.key }}</a>{% else %}<a
 href="{{ url("search", store=store, topic=message.topic, key=each.key) }}">{{ each.key }}</a>{% endif %}</td>
-<td><code>{{ each.file }}</code></td>{{ ui.offset(each.slot) }}{{ ui.offset(each.item) }}</tr>{% endfor %}</tbody></table></div>
+<td><a href="{{ url("items", store=store, file=each.file, **{"from": each.item}) }}"><code>{{ each.file }}</code></a></td>
+{{ ui.offset(each.slot) }}{{ ui.offset(each.item) }}</tr>{% endfor %}</tbody></table></div>
 {% if not index.whole %}<p class="note">There may be more: it has many keys, or one of very many messages.</p>{% endif %}
 {% endif %}</section>
 {% if pointsTo %}<section><h2>Where it points to</h2><ul class="note">{% for each in pointsTo %}<li>{{ each.text }}:
@@ -164,7 +172,8 @@ href="{{ url("body", store=store, physical=message.physicalOffset) }}">The whole
 _TRACE: Final = """{% extends "base" %}{% block content %}
 {% if error %}<section class="error"><h2>Not traced</h2><p>{{ error }}</p>
 <p class="note">A trace finds records by the IndexFiles. Without them the whole log has to be read, which the command does with
-<code>--scan</code>.</p></section>{% elif not messages %}<section class="error"><h2>Nothing found</h2>
+<code>--scan</code>.{% if key %} <a href="{{ url("scan", store=store, key=key) }}">Search the log</a> finds the records that
+have its unique key.{% endif %}</p></section>{% elif not messages %}<section class="error"><h2>Nothing found</h2>
 <p>No store has a record of this message, as far as the IndexFiles say.</p></section>{% endif %}
 {% for each in messages %}<section><h2>{{ each.message }} of {{ each.topic }}</h2>
 {% if each["keys"] %}<p class="note">keys {{ each["keys"]|join(" ") }}</p>{% endif %}

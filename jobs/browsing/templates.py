@@ -28,7 +28,8 @@ pre.body { max-height: 30rem; overflow: auto; overflow-wrap: anywhere }
 td code { font-size: .8rem } .when { white-space: nowrap } th[scope=row] { font-weight: 500; overflow-wrap: anywhere }
 .pairs { table-layout: fixed } .pairs th { width: 13rem }
 .facets { display: flex; flex-wrap: wrap; gap: .2rem 2.4rem } h3 { font-size: .9rem; margin: .4rem 0 .1rem }
-.pages { flex-wrap: wrap } @media (max-width: 44rem) { .pairs th { width: 9.5rem } }
+.pages { flex-wrap: wrap } @media (max-width: 44rem) { .pairs th { width: 9.5rem }
+  .scroll td:not(.num, .when), .scroll th[scope=row] { min-width: 7rem } }
 """
 
 _UI: Final = """
@@ -43,33 +44,34 @@ _UI: Final = """
 {% macro offset(value) %}<td class="num">{{ "-" if value is none else value }}</td>{% endmacro %}
 {% macro when(value) %}<td class="when">{{ value|replace("T", " ") if value else "-" }}</td>{% endmacro %}
 {% macro opt(value) %}<td>{{ "-" if value is none else value }}</td>{% endmacro %}
+{% macro head(name) %}<th scope="col" class="num">{{ name }}</th>{% endmacro %}
+{% macro newest(shown, count) %}{% if shown < count %}: the newest {{ shown }} of {{ "{:,}".format(count) }}{% endif %}
+{% endmacro %}
 """
 
-_BASE: Final = """{% import "ui" as ui with context %}<!doctype html>
+_BASE: Final = """{% import "ui" as ui with context %}{% macro to(page, text, of) %}<li><a href="{{ url(page, store=of) }}"
+{%- if here == page %} aria-current="page"{% endif %}>{{ text }}</a></li>{% endmacro %}<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ title }} - rmq-reindex</title><link rel="stylesheet" href="/style.css"></head><body>
 <a class="skip" href="#main">To the content</a>
-<nav aria-label="Pages"><ul><li><a href="/">Stores</a></li>
-{% if store %}<li><a href="{{ url("store", store=store) }}">{{ store }}</a></li>
-<li><a href="{{ url("topics", store=store) }}">Topics</a></li>
-{% for page in ("log", "disk", "rates") %}<li><a href="{{ url(page, store=store) }}">{{ page|capitalize }}</a></li>{% endfor %}
-{% endif %}<li><a href="{{ url("consumers", store=store) }}">Consumers</a></li>
-<li><a href="{{ url("search", store=store) }}">Search</a></li>
-<li><a href="{{ url("scan", store=store) }}">Search the log</a></li>
-{% if store %}<li><a href="{{ url("health", store=store) }}">Health</a></li>{% endif %}
-{% if opened %}<li><a href="/findings">Findings</a></li>{% endif %}</ul></nav>
+<nav aria-label="Pages"><ul><li><a href="/"{% if here == "stores" %} aria-current="page"{% endif %}>Stores</a></li>
+{% if store %}{{ to("store", store, store) }}{{ to("topics", "Topics", store) }}
+{% for page in ("log", "disk", "rates") %}{{ to(page, page|capitalize, store) }}{% endfor %}
+{% endif %}{{ to("consumers", "Consumers", store) }}{{ to("search", "Search", store) }}
+{{ to("scan", "Search the log", store) }}{% if store %}{{ to("health", "Health", store) }}{% endif %}
+{% if opened %}{{ to("findings", "Findings", none) }}{% endif %}</ul></nav>
 <main id="main"><h1>{{ title }}</h1>
 <p class="sub">{{ sub }}{% if json %} &middot; <a href="{{ json }}">as JSON</a>{% endif %}</p>
 {% block content %}{% endblock %}</main></body></html>
 """
 
 _ERROR: Final = """{% extends "base" %}{% block content %}
-<section class="error"><h2>{{ kind }}</h2><p>{{ text }}</p></section>{% endblock %}"""
+<section class="error"><p>{{ text }}</p></section>{% endblock %}"""
 
 _STORES: Final = """{% extends "base" %}{% block content %}
 <section><h2>Stores</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">store</th><th scope="col">place</th>
-<th scope="col">log</th><th scope="col">topics</th><th scope="col">messages</th><th scope="col">fits</th>
-<th scope="col">problems</th></tr></thead><tbody>
+<th scope="col">log</th>{{ ui.head("topics") }}{{ ui.head("messages") }}<th scope="col">fits RocketMQ</th>
+{{ ui.head("problems") }}</tr></thead><tbody>
 {% for each in stores %}<tr><td><a href="{{ url("store", store=each.store) }}">{{ each.store }}</a></td><td>{{ each.place }}
 </td>
 {% if each.info %}{{ ui.opt(each.info.log.first_offset ~ " to " ~ each.info.log.end_offset) }}
@@ -80,7 +82,9 @@ _STORES: Final = """{% extends "base" %}{% block content %}
 
 _STORE: Final = """{% extends "base" %}{% block content %}
 <section class="verdict {{ "bad" if info.problems else "good" }}"><h2>{{ info.next.why }}</h2>
-<ul class="steps">{% for each in info.next.commands %}<li><pre><code>{{ each }}</code></pre></li>{% endfor %}</ul></section>
+<ul class="steps">{% for each in info.next.commands %}<li><pre><code>{{ each }}</code></pre></li>{% endfor %}</ul>
+<p><a href="{{ url("health", store=store) }}">Health</a> verifies the store, and works out what a start does.
+{% if opened %}<a href="/findings">Findings</a> shows what was found before.{% endif %}</p></section>
 {% if info.problems %}<section><h2>Missing, stale or unread</h2><ul class="note">
 {% for text in info.problems %}<li>{{ text }}</li>{% endfor %}</ul></section>{% endif %}
 <dl class="facts"><div><dt>log</dt><dd>{{ size(info.log.bytes) }}</dd></div>
@@ -92,16 +96,17 @@ _STORE: Final = """{% extends "base" %}{% block content %}
 <div><dt>{{ "messages in a sample" if info.sampled else "messages" }}</dt><dd>{{ "{:,}".format(info.messages) }}</dd></div>
 <div><dt>fits RocketMQ</dt><dd>{{ info.fits.versions|join(" or ") or "not known" }}</dd></div></dl>
 <div class="grid"><section><h2>Topics</h2>{% if bars.topics %}<figure>{{ bars.topics }}
-<figcaption>messages by topic{% if info.sampled %} in a sample of {{ "{:,}".format(info.sampled) }} records{% endif %}: the
-{{ bars.shown }} largest of {{ "{:,}".format(info.topics|length) }}</figcaption></figure>{% else %}
+<figcaption>messages by topic{% if info.sampled %} in a sample of {{ "{:,}".format(info.sampled) }} records{% endif %}
+{%- if bars.shown < info.topics|length %}: the {{ bars.shown }} largest of {{ "{:,}".format(info.topics|length) }}{% endif %}
+</figcaption></figure>{% else %}
 <p class="note">no topic was found</p>{% endif %}
 {% if info.queues_looked_into < info.queues and not info.sampled %}<p
 class="note">{{ "{:,}".format(info.queues_looked_into) }} of
 {{ "{:,}".format(info.queues) }} queues were looked into</p>{% endif %}
 <p><a href="{{ url("topics", store=store) }}">All topics</a></p></section>
 <section><h2>Index</h2>{% if bars.index %}<figure>{{ bars.index }}
-<figcaption>items of the room in each IndexFile: the newest {{ indexFiles|length }} of {{ "{:,}".format(info.index_files) }}
-</figcaption></figure>{% else %}<p class="note">no IndexFile can be read</p>{% endif %}</section>
+<figcaption>items of the room in each IndexFile{{ ui.newest(indexFiles|length, info.index_files) }}</figcaption></figure>
+{% else %}<p class="note">no IndexFile can be read</p>{% endif %}</section>
 <section><h2>The last stop</h2><p>{% if info.clean_stop %}It was clean: there is no file abort.{% else %}It was not clean: there
 is a file abort, and the next start recovers as after a crash.{% endif %} {{ info.broker or "No broker runs here." }}</p>
 </section>
@@ -109,17 +114,20 @@ is a file abort, and the next start recovers as after a crash.{% endif %} {{ inf
 <th scope="row">{{ each.field }}</th>
 <td>{{ each.text }}</td></tr>{% endfor %}</tbody></table>{% else %}<p>There is none that can be read.</p>{% endif %}</section>
 </div>
-<section><h2>Segments</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">file</th><th scope="col">bytes</th>
-<th scope="col">first offset</th><th scope="col">first record stored</th></tr></thead><tbody>
+{% if segments %}<section><h2>Segments{{ ui.newest(segments|length, info.log.segments) }}</h2>
+<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">file</th>{{ ui.head("bytes") }}
+{{ ui.head("first offset") }}<th scope="col">first record stored</th></tr></thead><tbody>
 {% for each in segments %}<tr><td><code>{{ each.file }}</code></td>{{ ui.num(each.bytes) }}{{ ui.offset(each.firstOffset) }}
-<td>{% if each.firstTime %}<a href="{{ url("message", store=store, physical=each.firstRecord) }}">{{ each.firstTime }}</a>
+<td>{% if each.firstTime %}<a href="{{ url("message", store=store, physical=each.firstRecord) }}">
+{{- each.firstTime|replace("T", " ") }}</a>
 {% else %}{{ each.wrong }}{% endif %}</td></tr>{% endfor %}</tbody></table></div>
-<p class="note">the newest {{ segments|length }} of {{ "{:,}".format(info.log.segments) }}:
-<a href="{{ url("log", store=store) }}">all segments</a></p></section>
-{% if indexFiles %}<section><h2>IndexFiles</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">file</th>
-<th scope="col">items</th><th scope="col">room</th><th scope="col">slots used</th><th scope="col">slots</th>
-<th scope="col">first</th><th scope="col">last</th></tr></thead><tbody>
-{% for each in indexFiles %}<tr><td><code>{{ each.file }}</code></td>{{ ui.num(each["items"]) }}{{ ui.num(each.room) }}
+<p><a href="{{ url("log", store=store) }}">How full they are, their last records, and damage</a></p></section>{% endif %}
+{% if indexFiles %}<section><h2>IndexFiles{{ ui.newest(indexFiles|length, info.index_files) }}</h2>
+<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">file</th>{{ ui.head("items") }}{{ ui.head("room") }}
+{{ ui.head("slots used") }}{{ ui.head("slots") }}<th scope="col">first stored</th><th scope="col">last stored</th></tr></thead>
+<tbody>{% for each in indexFiles %}<tr><td>{% if each.room %}<a href="{{ url("items", store=store, file=each.file) }}"><code>
+{{- each.file }}</code></a>{% else %}<code>{{ each.file }}</code>{% endif %}</td>
+{{ ui.num(each["items"]) }}{{ ui.num(each.room) }}
 {{ ui.num(each.slotsUsed) }}{{ ui.num(each.slots) }}{{ ui.when(each.firstTime) }}{{ ui.when(each.lastTime) }}</tr>{% endfor %}
 </tbody></table></div></section>{% endif %}<p class="note">
 {% if lookedAt %}Looked at {{ lookedAt|replace("T", " ") }}.{% endif %}
@@ -127,8 +135,9 @@ is a file abort, and the next start recovers as after a crash.{% endif %} {{ inf
 time</a>, <a href="{{ url("consumers", store=store) }}">consumer groups</a></p>{{ ui.same(command) }}{% endblock %}"""
 
 _TOPICS: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
-<section><h2>{{ "{:,}".format(count) }} in all</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">topic</th>
-<th scope="col">kind</th><th scope="col">queues</th></tr></thead><tbody>{% for each in topics %}<tr>
+<section><h2>{{ "{:,}".format(count) }} topic{{ "" if count == 1 else "s" }}</h2>
+<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">topic</th>
+<th scope="col">kind</th>{{ ui.head("queues") }}</tr></thead><tbody>{% for each in topics %}<tr>
 <td>{% if each.queues %}<a href="{{ url("topic", store=store, topic=each.topic) }}">{{ each.topic }}</a>{% else %}
 {{ each.topic }}{% endif %}</td><td>{{ each.kind }}</td>
 {{ ui.num(each.queues) }}</tr>{% endfor %}</tbody></table></div>
@@ -137,19 +146,22 @@ _TOPICS: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnin
 {% endblock %}"""
 
 _TOPIC: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
-<section><h2>{{ "{:,}".format(count) }} queues</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">queue</th>
-<th scope="col">first offset</th><th scope="col">end</th><th scope="col">last stored</th><th scope="col">in</th></tr></thead>
+<section><h2>{{ "{:,}".format(count) }} queue{{ "" if count == 1 else "s" }}</h2>
+<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">queue</th>
+{{ ui.head("first offset") }}{{ ui.head("end") }}<th scope="col">last stored</th><th scope="col">kept in</th></tr></thead>
 <tbody>
 {% for each in queues %}<tr><td><a href="{{ url("queue", store=store, topic=topic, queue=each.queue) }}">{{ each.queue }}</a>
 </td>
 {{ ui.offset(each.first) }}{{ ui.offset(each.end) }}{{ ui.when(each.lastTime) }}{{ ui.opt(each.part) }}</tr>{% endfor %}
 </tbody></table></div>
 {{ ui.turn(previous is not none and url("topic", store=store, topic=topic, **{"from": previous}),
-           next is not none and url("topic", store=store, topic=topic, **{"from": next})) }}</section>
+           next is not none and url("topic", store=store, topic=topic, **{"from": next})) }}
+{% if count %}<p class="pages"><a href="{{ url("rates", store=store, topic=topic) }}">Messages over time</a>
+<a href="{{ url("consumers", store=store, topic=topic) }}">Consumer groups</a></p>{% endif %}</section>
 {{ ui.same(command) }}{% endblock %}"""
 
 _QUEUE: Final = """{% extends "base" %}{% block content %}{{ ui.warnings(warnings) }}
-<section><h2>Offsets {% if first is none %}: none{% else %}{{ first }} to {{ end - 1 }}{% endif %}</h2>
+<section><h2>Offsets{% if first is none %}: none{% else %} {{ first }} to {{ end - 1 }}{% endif %}</h2>
 {% if raw_topic %}<form action="/queue"><input type="hidden" name="store" value="{{ store }}"><input type="hidden" name="topic"
 value="{{ raw_topic }}">
 <input type="hidden" name="queue" value="{{ queue }}"><label>From offset<input class="short" name="from" inputmode="numeric"
@@ -159,9 +171,9 @@ value="{{ raw_topic }}">
 <input type="hidden" name="queue" value="{{ queue }}"><label>Stored at or after (ISO with zone, or milliseconds)
 <input name="time" required placeholder="2026-11-20T08:00:00Z"></label><button>Go to the time</button></form>
 {% endif %}</section>
-<section><h2>Units</h2><div class="scroll" tabindex="0"><table><thead><tr><th scope="col">offset</th><th scope="col">stored</th>
-<th scope="col">tags</th><th scope="col">keys</th><th scope="col">unique key</th><th scope="col">in the log</th>
-<th scope="col">bytes</th><th scope="col">remark</th></tr></thead><tbody>
+<section><h2>Units</h2><div class="scroll" tabindex="0"><table><thead><tr>{{ ui.head("offset") }}<th scope="col">stored</th>
+<th scope="col">tags</th><th scope="col">keys</th><th scope="col">unique key</th>{{ ui.head("in the log") }}
+{{ ui.head("bytes") }}<th scope="col">remark</th></tr></thead><tbody>
 {% for each in units %}{% set range = each.offset if each.offset == each.last else each.offset ~ " to " ~ each.last %}
 {% if each.what == "gap" %}<tr class="row-gap"><td class="num">{{ range }}</td><td colspan="6">-</td>
 <td><span class="what">gap</span>: {{ each.text }}</td></tr>

@@ -242,6 +242,7 @@ def test_a_trace_without_an_index(tmp_path: Path) -> None:
     assert found["messages"] == []
     assert "Not traced" in page
     assert "--scan" in page
+    assert 'href="/scan?key=U0"' in page
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,7 @@ def test_damage_that_somebody_has_found(golden_store: Stores) -> None:
     assert (len(told[3]), told[3][-1], told[4]) == (log_sample.DAMAGE_TOLD + 1, "and 3 more", [])
     assert [each["damaged"] for each in found["line"]] == [False, True, True, True, False]
     assert (found["knownDamage"], "none known" in page, page.count("bad magic code")) == (10, True, 1)
+    assert f'physical={size + 5}">offset {size + 5}, 10 bytes: bad magic code</a>' in page
 
 
 @pytest.mark.usefixtures("inline_local")
@@ -312,6 +313,7 @@ def test_consumers_are_what_the_command_says(golden_store: Stores, tmp_path: Pat
     assert told["stores"][0]["command"] == f"rmq-reindex consumers {a}"
     assert told["stores"][0]["left"] == sum(row.left or 0 for row in rr.consumers(a))
     assert "/queue?store=a&topic=TopicA&queue=0&from=3" in unescape(page)
+    assert '/queue?store=a&topic=TopicA&queue=1"' in unescape(page), "of a group that is behind the end"
     assert "from=1000000" not in page
     assert all(text in unescape(page) for text in ("behind the end", "no such queue"))
     one = pages.both("consumers", store="a", group="readers", topic="TopicA")[1]

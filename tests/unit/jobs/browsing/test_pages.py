@@ -281,3 +281,41 @@ def test_names_and_fields_twice(golden_store: Stores) -> None:
     assert pages.client.get("/store?" + "&".join(f"f{k}=1" for k in range(50))).status_code == 400
     for nowhere in ("/x", "/../etc/passwd", "/body/x", "/store/a"):
         assert pages.client.get(nowhere).status_code == 404
+
+
+def links_of(page: str) -> list[str]:
+    return check(page).links
+
+
+def test_pages_lead_to_one_another(golden_store: Stores) -> None:
+    """A page says which one it is, and what it speaks of is a link away."""
+    store = golden_store("basic-5.3").path
+    pages, index = Pages(f"a={store}"), min(path.name for path in (store / "index").iterdir())
+    for name in ("", "store", "topics", "log", "disk", "rates", "consumers", "search", "scan", "health"):
+        page = pages.html(name, store="a") if name else pages.html("")
+        here = [each["href"] for each in check(page).all("a") if "aria-current" in each and "hours" not in each["href"]]
+        assert here[0] == (f"/{name}?store=a" if name else "/")
+        assert len(here) == (2 if name == "rates" else 1), "and the time of the rates"
+    page = pages.both("store", store="a")[0]
+    assert {"/health?store=a", f"/items?store=a&file={index}"} <= set(links_of(page))
+    assert "newest" not in page, "where all are shown"
+    page = pages.both("message", store="a", physical=0)[0]
+    assert f"/items?store=a&file={index}&from=1" in links_of(page)
+    assert {"/rates?store=a&topic=TopicA", "/consumers?store=a&topic=TopicA"} <= set(
+        links_of(pages.both("topic", store="a", topic="TopicA")[0])
+    )
+    assert "/topic?store=a&topic=TopicA" in links_of(pages.both("disk", store="a")[0])
+    # An error leaves the way back.
+    for fields, status in (({"queue": "99"}, 404), ({"queue": "x"}, 400)):
+        page = pages.both("queue", status, store="a", topic="TopicA", **fields)[0]
+        assert "/topics?store=a" in links_of(page)
+        assert page.count("<h") == page.count("<h1") + page.count("<html") + page.count("<head"), "it is said once"
+    assert links_of(pages.both("store", 404, store="b")[0]).count("/") == 1
+
+
+def test_one_queue_and_one_topic(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    write_store(store, [Message("T", 0, queue_offset=0)], 1 << 15)
+    pages = Pages(f"a={store}")
+    assert "<h2>1 queue</h2>" in pages.both("topic", store="a", topic="T")[0]
+    assert "<h2>1 topic</h2>" in pages.both("topics", store="a")[0]

@@ -194,7 +194,9 @@ def test_damage_is_told_once_with_its_part(tmp_path: Path) -> None:
     assert sum(part["damage"]["count"] for part in found) == len(told) - len(ends)
     assert offsets(found) == [row["commitLogOffset"] for row in rows if not row["damage"]]
     damaged = next(part for part in found if part["damage"]["count"])
-    assert "Damage in this part: 1" in pages.html("scan", topic="*", cursor=damaged["from"])
+    page, at = pages.html("scan", topic="*", cursor=damaged["from"]), damaged["damage"]["places"][0]["offset"]
+    assert "1 place," in page
+    assert f'physical={at}">offset {at}</a>' in page
 
 
 @pytest.mark.usefixtures("whole")
@@ -218,7 +220,8 @@ def test_an_empty_store_and_no_question(tmp_path: Path, golden_store: Stores) ->
     assert pages.both("scan")[1] == {"part": None, "facets": {}}
     page, found = pages.both("scan", store="a", text="x")
     assert (found["part"]["next"], found["part"]["messages"], found["part"]["bytes"]["all"]) == (None, [], 0)
-    assert "The whole was looked at." in page
+    assert "0 of 0 segments" in page
+    assert "Nothing is left to look at." in page
     # One store is searched after another.
     both = parts(pages, topic="TopicA")
     assert {row["store"] for part in both for row in part["messages"]} == {"b"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from html import unescape
 from pathlib import Path
@@ -257,6 +258,24 @@ def test_redacted_golden_stores(name: str, golden_store: Stores, tmp_path: Path)
             assert not value or len(value) < 8 or value.encode() not in everything, value
     assert str(store).encode() not in everything
     assert not re.search(rb"(?<![\d.])\d{1,3}(\.\d{1,3}){3}(?![\d.])", everything), "an address"
+
+
+@pytest.mark.usefixtures("inline_local")
+def test_keys_of_items_are_replaced(tmp_path: Path) -> None:
+    """Also those of messages that have no page, and those too short to be looked for."""
+    messages = [
+        Message("T", queue_offset=k, properties={"KEYS": f"secret-{k} q{k}", "TAGS": "paid", "UNIQ_KEY": f"UNIQUE{k:04}"})
+        for k in range(40)
+    ]  # fmt: skip
+    store = write_store(tmp_path / "store", messages, 1 << 15)
+    shutil.rmtree(store / "consumequeue")
+    rr.browse(store, export_site=tmp_path / "site", redact=True)
+    (rows,) = (json.loads(path.read_bytes())["items"] for path in (tmp_path / "site").glob("items-0001.json"))
+    assert {row["of"] for row in rows} >= {"key", "unique key"}
+    assert all(PSEUDONYM.fullmatch(row["text"]) for row in rows if row["of"] != "tag")
+    everything = b"".join(files_of(tmp_path / "site").values())
+    assert b"secret-" not in everything
+    assert b"UNIQUE" not in everything
 
 
 @pytest.mark.usefixtures("inline_local")
