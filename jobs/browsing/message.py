@@ -288,7 +288,8 @@ class MessagePages:
             raise errors.UsageError("store: is missing")
         words = given.words(("physical",)) if key is None else [f"--unique-key={key}"]
         wanted = timeline.Trace(tuple(stores), unique_key=key, physical=physical, delays=self._stores.settings.delays)
-        return asked.Page("Trace", traced(wanted, words), {"key": key})
+        alone = [each.name for each in stores] if key is not None and len(stores) > 1 else []
+        return asked.Page("Trace", traced(wanted, words), {"key": key, "alone": alone})
 
 
 def traced(wanted: timeline.Trace, words: Sequence[str]) -> facts.Facts:

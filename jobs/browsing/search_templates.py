@@ -173,7 +173,9 @@ _TRACE: Final = """{% extends "base" %}{% block content %}
 {% if error %}<section class="error"><h2>Not traced</h2><p>{{ error }}</p>
 <p class="note">A trace finds records by the IndexFiles. Without them the whole log has to be read, which the command does with
 <code>--scan</code>.{% if key %} <a href="{{ url("scan", store=store, key=key) }}">Search the log</a> finds the records that
-have its unique key.{% endif %}</p></section>{% elif not messages %}<section class="error"><h2>Nothing found</h2>
+have its unique key.{% endif %}</p>{% if alone %}<p class="pages">One store alone:{% for name in alone %}
+<a href="{{ url("trace", store=name, unique_key=key) }}">{{ name }}</a>{% endfor %}</p>{% endif %}</section>
+{% elif not messages %}<section class="error"><h2>Nothing found</h2>
 <p>No store has a record of this message, as far as the IndexFiles say.</p></section>{% endif %}
 {% for each in messages %}<section><h2>{{ each.message }} of {{ each.topic }}</h2>
 {% if each["keys"] %}<p class="note">keys {{ each["keys"]|join(" ") }}</p>{% endif %}

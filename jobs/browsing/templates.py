@@ -84,7 +84,7 @@ _STORE: Final = """{% extends "base" %}{% block content %}
 <section class="verdict {{ "bad" if info.problems else "good" }}"><h2>{{ info.next.why }}</h2>
 <ul class="steps">{% for each in info.next.commands %}<li><pre><code>{{ each }}</code></pre></li>{% endfor %}</ul>
 <p><a href="{{ url("health", store=store) }}">Health</a> verifies the store, and works out what a start does.
-{% if opened %}<a href="/findings">Findings</a> shows what was found before.{% endif %}</p></section>
+{% if opened %}<a href="/findings">Findings</a> shows the results that were named at the start.{% endif %}</p></section>
 {% if info.problems %}<section><h2>Missing, stale or unread</h2><ul class="note">
 {% for text in info.problems %}<li>{{ text }}</li>{% endfor %}</ul></section>{% endif %}
 <dl class="facts"><div><dt>log</dt><dd>{{ size(info.log.bytes) }}</dd></div>

@@ -243,6 +243,14 @@ def test_a_trace_without_an_index(tmp_path: Path) -> None:
     assert "Not traced" in page
     assert "--scan" in page
     assert 'href="/scan?key=U0"' in page
+    # One store that cannot be traced does not keep the others back.
+    whole = write_store(tmp_path / "whole", KEYED, 1 << 15)
+    pages = Pages(f"a={store}", f"b={whole}")
+    page, found = pages.both("trace", unique_key="U0")
+    assert found["error"]
+    link = "/trace?store=b&unique_key=U0"
+    assert link in check(page).links
+    assert pages.client.get(f"{link}&format=json").json()["error"] is None
 
 
 @pytest.mark.parametrize(
