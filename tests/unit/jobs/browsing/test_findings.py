@@ -283,7 +283,7 @@ def test_items_of_messages_that_no_page_shows(tmp_path: Path) -> None:
     items = tmp_path / "site" / "items-0001.json"
     rows = json.loads(items.read_bytes())["items"]
     assert {row["of"] for row in rows if row["of"]} == {"key", "unique key"}
-    assert len({row["text"] for row in rows if row["of"]}) == 21
+    assert len({row["text"] for row in rows if row["of"]}) == sum(bool(row["of"]) for row in rows) > 20
     for page in (tmp_path / "site").iterdir():
         text = page.read_text()
         assert not [told for told in ("order-0", "unique-0", "4711001", "customer-acme") if told in text], page.name
