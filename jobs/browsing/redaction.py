@@ -43,7 +43,7 @@ KEPT: Final = frozenset({
 SENTENCES: Final = frozenset({
     "warnings", "error", "text", "command", "commands", "why", "problems", "title", "sub", "note", "notes", "body_note",
     "remark", "evidence", "wrong", "file", "part", "description", "label", "summary",
-    "verdict", "when", "where", "reason", "mend", "advice",
+    "verdict", "when", "where", "reason", "mend", "advice", "damage",
 })  # fmt: skip
 """fields with words of this program around values of a store, and names of files, which may have a path"""
 DROPPED: Final = frozenset({"hex", "hex_lines", "bodyCrc", "keyHash", "key_hash"})
