@@ -103,11 +103,12 @@ class _Mark:
 
     def __init__(self, path: str, tree: str) -> None:
         """Raises ValueError for what is no whole mark, OSError."""
-        self._path, last = path, b""
+        said: Any = None
+        self._path = path
         with open(path, "rb") as lines:
-            for line in lines:
-                last = line
-        said = json.loads(last)
+            for said in map(json.loads, lines):
+                if not _is_mark(said):
+                    _chosen_of(said)
         if not _is_mark(said):
             raise ValueError("no mark")
         self.segment: dict[str, Any] = said["segment"]

@@ -206,13 +206,34 @@ def _a_mark_cut(work: Path) -> None:
     os.truncate(mark, mark.stat().st_size - 5)
 
 
+def _a_mark_spoilt(work: Path) -> None:
+    mark = min((work / "marks").iterdir())
+    lines = mark.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 1
+    mark.write_bytes(b"".join([lines[0].replace(b"position", b"posision"), *lines[1:]]))
+
+
+def _a_mark_with_other_bytes(work: Path) -> None:
+    mark = min((work / "marks").iterdir())
+    mark.write_bytes(b"\xff" + mark.read_bytes()[1:])
+
+
 def _other_files(work: Path) -> None:
     found = min(work.rglob("*.parquet"))
     shutil.copy(found, found.with_name("part-x.parquet"))
 
 
 @pytest.mark.parametrize(
-    ("spoil", "kept"), [(_a_file_gone, 2), (_a_file_cut, 2), (_all_files_gone, 0), (_a_mark_cut, 2), (_other_files, 3)]
+    ("spoil", "kept"),
+    [
+        (_a_file_gone, 2),
+        (_a_file_cut, 2),
+        (_all_files_gone, 0),
+        (_a_mark_cut, 2),
+        (_a_mark_spoilt, 2),
+        (_a_mark_with_other_bytes, 2),
+        (_other_files, 3),
+    ],
 )
 def test_marks_without_what_they_vouch_for(store: Path, tmp_path: Path, spoil: Callable[[Path], None], kept: int) -> None:
     """A segment is done when its files are there, and no file counts that no mark names."""
