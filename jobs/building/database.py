@@ -76,6 +76,9 @@ def as_store_shows(settings: BuildSettings) -> Told:
         light = "light queues have no files, as with combineCQUseRocksdbForLmq=true"
         light_too = "light queues have files, too: a broker with combineCQUseRocksdbForLmq=true has them in RocksDB alone"
         notes.append(light_too if settings.light_in_files else light)
+        if not settings.light_in_files and lite_of(settings):
+            # Each of the broker's two stores asks for itself whether it takes a unit.
+            notes.append("light queues: units of records of topics that are not lite are in neither files nor RocksDB then")
     if there and not there.in_place and not settings.rocksdb:
         settings = dataclasses.replace(settings, rocksdb_separate=True)
         notes.append(f"{layouts.SEPARATE}: the database is built there, as STORE has it")

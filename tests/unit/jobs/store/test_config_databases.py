@@ -171,6 +171,21 @@ def test_topics_of_a_broken_database(tmp_path: Path) -> None:
         database.as_store_shows(light)
 
 
+def test_light_queues_that_neither_kind_takes(tmp_path: Path) -> None:
+    """Units that a broker of both settings has nowhere are not left out in silence."""
+    store = tmp_path / "store"
+    (store / "config").mkdir(parents=True)
+    lite = {"attributes": {"message.type": "LITE"}}
+    (store / "config/topics.json").write_bytes(dump({"topicConfigTable": {"L": lite}}))
+    given: dict[str, Any] = {"consumequeue_type": "both", "rocksdb": ("x",), "lmq": True}
+    for light, alone_there, told in ((True, True, True), (True, False, False), (False, True, False)):
+        settings = BuildSettings(
+            out=str(tmp_path / "out"), store=str(store), rocksdb_light=light, rocksdb_lmq=alone_there, **given
+        )
+        notes = database.as_store_shows(settings)[1]
+        assert any("are in neither files nor RocksDB then" in note for note in notes) == told
+
+
 def test_a_lite_topic_that_no_record_is_of(tmp_path: Path) -> None:
     """Half a surrogate pair has no bytes in a record."""
     (tmp_path / "config").mkdir()
