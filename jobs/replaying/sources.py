@@ -157,10 +157,12 @@ def _is_export(place: str) -> bool:
         return False
     if not os.path.isdir(place):
         return os.path.splitext(place)[1].lower() in (*importing_rows.READERS, ".parquet")
-    names = [] if os.path.lexists(files.join(place, layouts.COMMITLOG)) else os.listdir(place)
-    if iceberg.is_table(place):
-        return True
-    return any(name.startswith("topic=") or name.endswith(".parquet") or name == delta.LOG for name in names)
+    if os.path.lexists(files.join(place, layouts.COMMITLOG)):
+        return False
+    names = os.listdir(place)
+    return iceberg.is_table(place) or any(
+        name.startswith("topic=") or name.endswith(".parquet") or name == delta.LOG for name in names
+    )
 
 
 def _takes_waiting(export: Export) -> bool:
