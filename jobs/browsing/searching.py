@@ -82,6 +82,10 @@ class LogPart:
     """store and offset of messages in whose body nothing could be looked for"""
     warnings: list[str] = dataclasses.field(default_factory=list)
 
+    def begin_clock(self) -> None:
+        """From now on, unless it runs already, the part has its seconds."""
+        self.deadline = min(self.deadline, time.monotonic() + PART_SECONDS)
+
     @property
     def is_full(self) -> bool:
         """Whether the part ends here."""
@@ -241,20 +245,22 @@ class LogSearch:
         )
         chooser = choosing.Chooser(settings.choice, lambda rows: rows, settings.body_max, True, self._taken)
         for block in blocks:
-            # The walk from the segment's start, and the loading of compiled loops, are not counted.
-            part.deadline = min(part.deadline, time.monotonic() + PART_SECONDS)
+            # Neither the walk from the segment's start is counted, nor the first records: compiled loops are loaded for them.
             places = block.messages.phy_offset
             if not len(places):
+                part.begin_clock()
                 continue
             end = int(places[-1] + block.messages.size[-1])
             wanted = message_rows.with_keys(maker, block, settings.keys) if settings.keys else block
             for batch in maker.of_block(wanted):
                 for piece in _pieces(batch):
                     left = self._take(part, chooser(piece))
+                    part.begin_clock()
                     if left is None and time.monotonic() >= part.deadline:
                         left = piece.column("commitLogOffset")[-1].as_py() + piece.column(formats.SIZE)[-1].as_py()
                     if left is not None:
                         return True, left
+            part.begin_clock()
             if time.monotonic() >= part.deadline:
                 return True, end
         return False, end

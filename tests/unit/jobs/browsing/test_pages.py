@@ -7,16 +7,18 @@ import shutil
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.jobs.browsing import facts
+from rocketmq_reindex.jobs.browsing import facts, searching
 from tests.golden.stores import GoldenStore
 from tests.tools.browsing import Pages, check
 from tests.tools.derived_store import write_store
 from tests.tools.encode import EPOCH, Message
+from tests.tools.log_writer import LogWriter
 
 Stores = Callable[[str], GoldenStore]
 TIMES = ("seconds", "exit", "error")
@@ -319,3 +321,20 @@ def test_one_queue_and_one_topic(tmp_path: Path) -> None:
     pages = Pages(f"a={store}")
     assert "<h2>1 queue</h2>" in pages.both("topic", store="a", topic="T")[0]
     assert "<h2>1 topic</h2>" in pages.both("topics", store="a")[0]
+
+
+def test_what_the_first_records_take_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For them compiled loops are loaded: the first search of a process is no shorter than the next."""
+    store, clock, take = tmp_path / "store", [0.0], searching.LogSearch._take
+    with LogWriter(store / "commitlog", 1 << 15) as writer:
+        for offset in range(60):
+            writer.append(Message("T", 0, queue_offset=offset))
+
+    def slow(*given: Any) -> int | None:
+        clock[0] += 0 if clock[0] else 60
+        return take(*given)
+
+    monkeypatch.setattr(searching, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(searching.LogSearch, "_take", slow)
+    part = Pages(f"a={store}").json("scan", topic="T")["part"]
+    assert (clock, part["next"], len(part["messages"])) == ([60], None, 60)
