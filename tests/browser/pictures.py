@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -38,6 +39,7 @@ COLOURS = 48
 SHOWN = {"shop": "/data/store", "lost": "/data/store"}
 """where the stores lie, as the pictures have it"""
 TIME = "2023-11-14T22:13:20.200Z"
+_LOOKED = re.compile(r"Looked at [-\d]+ [:.\d]+Z")
 
 
 class Picture(NamedTuple):
@@ -106,7 +108,7 @@ def named(found: dict[str, Path]) -> list[str]:
 
 
 def there(found: dict[str, Path]) -> dict[str, str]:
-    """{picture: digest of its page}, of the pages that the application has. The place of a store is none of it."""
+    """{picture: digest of its page}, of the pages that the application has, without the place of a store and the clock."""
     pages, made = Pages(*named(found)), {}
     style = pages.client.get("/style.css").text
     for name, picture in PICTURES.items():
@@ -114,7 +116,7 @@ def there(found: dict[str, Path]) -> dict[str, str]:
         if answer.status_code == 404 and "no page has this address" in answer.text:
             continue
         assert answer.status_code == 200, (name, answer.text)
-        text = answer.text.replace(str(found[picture.store]), SHOWN[picture.store])
+        text = _LOOKED.sub("", answer.text.replace(str(found[picture.store]), SHOWN[picture.store]))
         made[name] = sha256(f"{text}\n{style}".encode()).hexdigest()
     return made
 
