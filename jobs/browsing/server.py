@@ -19,7 +19,7 @@ from rocketmq_reindex.storage_format.showing import reason
 HOST: Final = "127.0.0.1"
 _MISSING: Final = "pages are served with starlette, jinja2 and uvicorn"
 _INSTALL: Final = "pip install 'rocketmq-reindex[browse]'"
-_STARTED_IN: Final = 20.0
+_LOOKED_EACH: Final = 20.0
 """seconds"""
 _ENDED_IN: Final = 3.0
 _BACKLOG: Final = 64
@@ -47,6 +47,8 @@ class Served:
             timeout_keep_alive=connections.IDLE_FOR, timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._server, self._listening = uvicorn.Server(config), listening
+        # A signal's exception during Thread.join would make the thread count as ended (Python before 3.13).
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="browse", daemon=True)
 
     def start(self) -> None:
@@ -55,19 +57,22 @@ class Served:
 
     def _run(self) -> None:
         # Not in the first thread: there uvicorn would put up handlers of its own for signals.
-        self._server.run([self._listening])
+        try:
+            self._server.run([self._listening])
+        finally:
+            self._ended.set()
 
     def wait(self) -> None:
         """Return once the pages are no longer there. A signal's exception comes through."""
-        while self._thread.is_alive():
-            self._thread.join(_STARTED_IN)
+        while not self._ended.wait(_LOOKED_EACH):
+            pass
 
     def stop(self) -> None:
         """End the pages, and a check that one of them has started: who still reads one has a second."""
         # A page that is cut short is no error to report.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL + 1)
         self._server.should_exit = True
-        self._thread.join(_ENDED_IN)
+        self._ended.wait(_ENDED_IN)
         self._listening.close()
         self._checks.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import selectors
+import signal
 import socket
 import subprocess
 import sys
@@ -266,6 +267,27 @@ def test_an_end_waits_for_nobody(server: Server, held: Held, capfd: pytest.Captu
     server.served.wait()
     with pytest.raises(ConnectionRefusedError):
         server.connect()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_signal_leaves_the_pages_there(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+    """Until they are stopped, and then their end is waited for."""
+
+    def ring(*_: Any) -> None:
+        raise InterruptedError
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        for _ in range(2):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            with pytest.raises(InterruptedError):
+                server.served.wait()
+            assert server.status("/") == 200
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    server.close()
+    server.served.wait()
     assert capfd.readouterr() == ("", "")
 
 
