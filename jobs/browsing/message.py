@@ -305,7 +305,13 @@ def traced(wanted: timeline.Trace, words: Sequence[str]) -> facts.Facts:
         error = str(failed)
     named = [word for store in wanted.stores for word in ("--store", f"{store.name}={showing.redacted(store.path)}")]
     roots = [showing.redacted(word) for store in wanted.stores for word in facts.roots_words(store)]
-    return {**result.to_dict(), "error": error, "command": showing.shell(["rmq-reindex", "trace", *named, *roots, *words])}
+    # Where the index is lost, the command has to read the log.
+    scan = ["--scan"] if error is not None and "--scan" in error else []
+    return {
+        **result.to_dict(),
+        "error": error,
+        "command": showing.shell(["rmq-reindex", "trace", *named, *roots, *words, *scan]),
+    }
 
 
 def _hex_lines(data: bytes) -> list[str]:

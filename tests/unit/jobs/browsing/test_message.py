@@ -15,6 +15,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.browsing import message
+from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE
 from tests.golden.stores import GoldenStore
 from tests.tools.browsing import Pages, check
@@ -241,7 +242,8 @@ def test_a_trace_without_an_index(tmp_path: Path) -> None:
     assert "add --scan" in found["error"]
     assert found["messages"] == []
     assert "Not traced" in page
-    assert "--scan" in page
+    assert found["command"].endswith(" --unique-key=U0 --scan")
+    assert main(shlex.split(found["command"])[1:]) == 0
     assert 'href="/scan?key=U0"' in page
     # One store that cannot be traced does not keep the others back.
     whole = write_store(tmp_path / "whole", KEYED, 1 << 15)
