@@ -229,6 +229,7 @@ _FINDINGS: Final = """{% extends "base" %}{% block content %}{% import "found" a
 <tr>
 <td><a href="{{ url("findings", file=each.file) }}">{{ each.path }}</a></td><td>{{ each.kind }}</td><td>{{ each.store }}</td>
 <td>{{ each.verdict }}</td></tr>{% endfor %}</tbody></table></div></section>
+{{ ui.same(files|map(attribute="command")|join("\n")) }}
 {% else %}
 <section><h2>None</h2><p>Start <code>rmq-reindex browse</code> with <code>--findings FILE</code> to see the result of a
 verify, a build or a repair here.</p></section>{% endif %}{% endblock %}"""

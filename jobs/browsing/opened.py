@@ -292,7 +292,7 @@ class Opened:
         if number is None:
             rows = [
                 {"file": at, "path": escape(file.path), "kind": file.kind, "store": file.store.name, "good": file.shown["good"],
-                 "verdict": file.shown["verdict"]}
+                 "verdict": file.shown["verdict"], "command": file.command}
                 for at, file in enumerate(self.files)
             ]  # fmt: skip
             return Page("Findings", {"files": rows}, {"found": None})

@@ -232,6 +232,7 @@ class Overview:
 
 def _told(store: TracedStore, answer: Facts | Exception | None) -> Facts:
     told: Facts = {"store": store.name, "place": showing.escape(store.path), "info": None, "error": None, "lookedAt": None}
+    told["command"] = facts.command("info", store)
     if isinstance(answer, errors.ReindexError):
         return told | {"error": str(answer)}
     if isinstance(answer, OSError | ValueError):

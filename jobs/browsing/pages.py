@@ -78,7 +78,7 @@ class Pages:
         """pages by their addresses, without query: those of ``routes``"""
 
     def routes(self) -> list[Route]:
-        """Return the addresses. Each takes GET and HEAD."""
+        """Return the addresses. Each takes GET and HEAD. With ``.json`` behind it, that of a page gives the same as JSON."""
         pages = [
             Shown("/", "stores", (), self._all_stores),
             Shown("/store", "store", ("store",), self._store),
@@ -92,7 +92,8 @@ class Pages:
             *self._opened.pages(),
             *opened.IndexItems(self.stores).pages(),
         ]
-        made = [Route(page.path, limits.in_turn(self._shown(page), self._busy)) for page in pages]
+        turns = [(page.path, limits.in_turn(self._shown(page), self._busy)) for page in pages]
+        made = [Route(place, turn) for path, turn in turns for place in (path, _json_place(path))]
         made += [Route(path, self._posted, methods=["POST"]) for path in health.POSTED]
         return [*made, Route("/body", limits.in_turn(self._body, self._busy, 1)), Route("/style.css", _style)]
 
@@ -101,11 +102,10 @@ class Pages:
         self.shown[shown.path] = shown
 
         def answer(request: Request) -> Response:
-            query = request.scope["query_string"]
-            as_json, store = b"format=json" in query, ""
+            as_json, store = _wants_json(request), ""
             try:
-                asked = Asked(query, shown.fields)
-                as_json, store = asked.as_json, asked.given.get("store", "")
+                asked = Asked(request.scope["query_string"], shown.fields)
+                as_json, store = asked.as_json or request.url.path != shown.path, asked.given.get("store", "")
                 page = shown.make(asked)
             except (ReindexError, OSError, ValueError) as error:
                 return self._failed(error, as_json, store)
@@ -118,7 +118,7 @@ class Pages:
 
     async def _posted(self, request: Request) -> Response:
         """Do what a form asks for, and lead to the page that shows it. The guard has looked who asks, and how long it is."""
-        path, as_json = request.url.path, b"format=json" in request.scope["query_string"]
+        path, as_json = request.url.path, _wants_json(request)
         try:
             form = await request.body()
         except ClientDisconnect:
@@ -148,7 +148,7 @@ class Pages:
 
     def _busy(self, request: Request) -> Response:
         error = limits.BusyError("too many requests for such a page are waiting: ask again in some seconds")
-        response = self._failed(error, b"format=json" in request.scope["query_string"])
+        response = self._failed(error, _wants_json(request))
         response.headers["retry-after"] = str(limits.RETRY_AFTER)
         return response
 
@@ -235,6 +235,16 @@ def application(settings: BrowseSettings) -> Starlette:
     made = Starlette(routes=pages.routes(), exception_handlers={404: no_page})
     made.state.checks, made.state.stores = pages.health.checks, pages.stores
     return made
+
+
+def _json_place(path: str) -> str:
+    """Return the other address of a page as JSON."""
+    return f"{path if path != '/' else '/index'}.json"
+
+
+def _wants_json(request: Request) -> bool:
+    """Return whether JSON is asked for, by the address alone: its fields may be wrong."""
+    return request.url.path.endswith(".json") or b"format=json" in request.scope["query_string"]
 
 
 def _json(value: object, status: int) -> Response:

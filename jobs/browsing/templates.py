@@ -78,7 +78,7 @@ _STORES: Final = """{% extends "base" %}{% block content %}
 {{ ui.num(each.info.topics|length) }}{{ ui.num(each.info.messages) }}{{ ui.opt(each.info.fits.versions|join(" or ") or "-") }}
 {{ ui.num(each.info.problems|length) }}{% elif each.error %}<td colspan="5" class="bad">{{ each.error }}</td>
 {% else %}<td colspan="5">not looked at yet: open the store, or load this page again</td>{% endif %}</tr>
-{% endfor %}</tbody></table></div></section>{% endblock %}"""
+{% endfor %}</tbody></table></div></section>{{ ui.same(stores|map(attribute="command")|join("\n")) }}{% endblock %}"""
 
 _STORE: Final = """{% extends "base" %}{% block content %}
 <section class="verdict {{ "bad" if info.problems else "good" }}"><h2>{{ info.next.why }}</h2>

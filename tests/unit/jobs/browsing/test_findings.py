@@ -64,7 +64,8 @@ def test_a_verify(damaged: Path, summary: dict[str, Any], tmp_path: Path) -> Non
     assert pages.both("findings")[1] == {
         "files": [
             {"file": 0, "path": str(tmp_path / "verify.json"), "kind": "verify", "store": "a", "good": False,
-             "verdict": f"{len(summary['findings'])} kinds of differences"}
+             "verdict": f"{len(summary['findings'])} kinds of differences",
+             "command": f"rmq-reindex report {tmp_path}/verify.json"}
         ]
     }  # fmt: skip
     page, told = pages.both("findings", file=0)

@@ -338,3 +338,31 @@ def test_what_the_first_records_take_is_not_counted(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(searching.LogSearch, "_take", slow)
     part = Pages(f"a={store}").json("scan", topic="T")["part"]
     assert (clock, part["next"], len(part["messages"])) == ([60], None, 60)
+
+
+def test_json_by_the_path(golden_store: Stores) -> None:
+    """The same as by the field ``format``, errors, too."""
+    pages = Pages(f"a={golden_store('basic-5.3').path}")
+    for path in (
+        "topics?store=a",
+        "queue?store=a&topic=TopicA&queue=1",
+        "message?store=a&physical=0",
+        "search?store=a",
+        "scan",
+    ):
+        page, _, query = path.partition("?")
+        one, other = pages.client.get(f"/{page}.json?{query}"), pages.client.get(f"/{path}{'&' if query else '?'}format=json")
+        assert (one.status_code, one.headers["content-type"]) == (200, "application/json"), path
+        assert one.json() == other.json(), path
+    assert [each["store"] for each in pages.client.get("/index.json").json()["stores"]] == ["a"]
+    wrong = pages.client.get("/queue.json?store=a&topic=TopicA&queue=x")
+    assert (wrong.status_code, wrong.json()["status"]) == (400, 400)
+    assert pages.client.get("/queue.json?store=b&topic=T&queue=0").json()["status"] == 404
+    assert [pages.client.get(path).status_code for path in ("/body.json", "/.json", "/style.css.json")] == [404] * 3
+
+
+def test_all_stores_name_their_commands(golden_store: Stores) -> None:
+    store = golden_store("basic-5.3").path
+    page, told = Pages(f"a={store}", f"b={store}").both("")
+    assert [each["command"] for each in told["stores"]] == [f"rmq-reindex info {store}"] * 2
+    assert page.count(f"rmq-reindex info {store}") == 2
