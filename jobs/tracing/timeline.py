@@ -155,7 +155,8 @@ class TraceEvent:
 def in_order(events: Iterable[TraceEvent]) -> list[TraceEvent]:
     """Return events by time; of one time by store and place in its log. Those without a time come last.
 
-    That it was made comes first: a client notes the time at which it sends before it stamps the message (``TraceBean``).
+    That it was made comes first: a client notes the time at which it sends before it stamps the message (``TraceBean``). So
+    what was sent comes before all else of its millisecond, in which a fast broker may have stored it, too.
     """
     return sorted(
         events,
@@ -163,6 +164,7 @@ def in_order(events: Iterable[TraceEvent]) -> list[TraceEvent]:
             event.what != "born",
             event.time is None,
             event.time or 0,
+            event.what != "sent",
             event.store,
             INT64_MAX if event.phy_offset is None else event.phy_offset,
         ),

@@ -13,6 +13,7 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.tracing import finding
+from rocketmq_reindex.jobs.tracing.timeline import TraceEvent, in_order
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from tests.tools.derived_store import write_store
 from tests.tools.encode import COMMIT, EPOCH, Message, encode
@@ -469,3 +470,11 @@ def test_wrong_questions(make: Make) -> None:
     with pytest.raises(InputError, match="add scan=True"):
         rr.trace(store, id="A")
     assert len(rr.trace(store, id="A", scan=True)) == 1
+
+
+def test_events_of_one_millisecond() -> None:
+    """A message is made, sent and stored in that order, though the record of a client's trace lies behind the message."""
+    told = [("stored", 5, 100), ("sent", 5, 300), ("born", 5, 100), ("scheduled", 4, 50), ("passed", None, None)]
+    events = [TraceEvent(time, "a", what, "", "", phy_offset=offset) for what, time, offset in told]
+    expected = ["born", "scheduled", "sent", "stored", "passed"]
+    assert [[event.what for event in in_order(order)] for order in (events, events[::-1])] == [expected] * 2
