@@ -31,6 +31,11 @@ def url(page: str, **given: object) -> str:
     return f"/{page}{'?' if query else ''}{query}"
 
 
+def option_words(chosen: Iterable[tuple[str, str]]) -> list[str]:
+    """Return options with their values as words of a command line. A value may begin as an option does."""
+    return [word for name, value in chosen for word in ([f"--{name}={value}"] if value[:1] == "-" else [f"--{name}", value])]
+
+
 class NotFound(InputError):
     """What an address names is not there."""
 
@@ -75,8 +80,7 @@ class Asked:
 
     def words(self, names: Sequence[str]) -> list[str]:
         """Return these fields, as far as they are given, as options of ``query``."""
-        chosen = [(name, self.given[name]) for name in names if name in self.given]
-        return [word for name, value in chosen for word in ([f"--{name}={value}"] if value[0] == "-" else [f"--{name}", value])]
+        return option_words((name, self.given[name]) for name in names if name in self.given)
 
 
 class Page(NamedTuple):

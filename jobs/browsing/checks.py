@@ -21,6 +21,7 @@ import time
 from collections import deque
 from typing import IO, Any, Final, NamedTuple
 
+from rocketmq_reindex.jobs.browsing import facts
 from rocketmq_reindex.jobs.command import option_table
 from rocketmq_reindex.jobs.engines.elsewhere import own_environment
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
@@ -167,7 +168,7 @@ class Order(NamedTuple):
         words = [self.store.path]
         if self.against is not None:
             words += ["--against", self.against.path]
-        words += [word for root in self.store.commitlogs for word in ("--commitlog", root)]
+        words += facts.roots_words(self.store)
         if self.kind == PREFLIGHT:
             return [*words, *(["--broker-version", self.version] if self.version else [])]
         levels = [] if self.delay_levels == option_table.default_of("delay_levels") else ["--delay-levels", self.delay_levels]

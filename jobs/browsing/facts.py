@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import log_sample
+from rocketmq_reindex.jobs.browsing.asked import option_words
 from rocketmq_reindex.jobs.describing.look import InfoResult, StoreLook
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.store.contents import IndexFiles, StoreLog
@@ -216,8 +217,8 @@ def units(
             "end": span.end if span else None, "units": rows, "next": _offset(held.at(behind)) if behind < end else None,
             "previous": _offset(held.at(previous)) if at > begin else None,
         }  # fmt: skip
-    named = [f"--topic={topic}"] if topic.startswith("-") else ["--topic", topic]
-    words = [*named, "--queue", str(number), "--offset", str(offset), "--max", str(ROWS), "--json"]
+    named = option_words([("topic", topic), ("queue", str(number)), ("offset", str(offset)), ("max", str(ROWS))])
+    words = [*named, "--json"]
     return found | {"warnings": warnings, "command": command("query", store, words)}
 
 

@@ -114,8 +114,8 @@ def consumers(store: TracedStore, group: str | None, topic: str | None) -> Facts
     Raises InputError where the store has no file of offsets.
     """
     question = ConsumersQuestion(store.path, commitlogs=store.commitlogs, group=group, topic=topic)
-    given = [(name, value) for name, value in (("group", group), ("topic", topic)) if value is not None]
-    words = [word for name, value in given for word in ([f"--{name}={value}"] if value[0] == "-" else [f"--{name}", value])]
+    given = (("group", group), ("topic", topic))
+    words = browsing_asked.option_words((name, value) for name, value in given if value is not None)
     told: Facts = {"command": facts.command("consumers", store, words), "groups": [], "tooMany": []}
     if (many := _groups(store, question)).total() > PLACES_MAX:
         return told | {"tooMany": [{"group": name, "queues": many[name]} for name in sorted(many)], "warnings": []}

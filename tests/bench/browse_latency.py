@@ -10,7 +10,6 @@ median, a first page or the most memory misses its target.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import random
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.request import Request, urlopen
 
-from tests.bench.query_latency import QUEUES, RECORDS, SEGMENT, UNIQUE, built_store, forget, template, write_small
+from tests.bench.query_latency import QUEUES, RECORDS, SEGMENT, UNIQUE, arguments, built_store, forget, template, write_small
 from tests.bench.steps import own_memory
 from tests.tools.encode import EPOCH, Message, blank, body_start, encode
 
@@ -285,11 +284,7 @@ def measured(store: Path, runs: int, seed: int) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--runs", type=int, default=15)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
+    asked = arguments()
     with built_store(asked.folder, write_sparse_log) as (store, summary):
         disk = sum(path.stat().st_blocks for path in store.rglob("*")) * 512
         print(

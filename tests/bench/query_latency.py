@@ -145,12 +145,17 @@ def ask(store: Path, words: list[str], wanted: int) -> Took:
     return took
 
 
-def main() -> int:
+def arguments() -> argparse.Namespace:
+    """The folder, the number of runs and the seed, as the command line has them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    asked = arguments()
     with built_store(asked.folder) as (store, summary):
         took: dict[str, list[Took]] = {}
         for cold in (False, True):

@@ -35,18 +35,6 @@ pytestmark = pytest.mark.usefixtures("inline_local")
 
 
 @pytest.fixture
-def damaged(golden_store: Stores, tmp_path: Path) -> Path:
-    """A store whose second record is none, and which lacks its checkpoint."""
-    store = tmp_path / "damaged"
-    shutil.copytree(golden_store("basic-5.3").path, store)
-    with open(min((store / "commitlog").iterdir()), "r+b") as segment:
-        segment.seek(3004)
-        segment.write(b"\1\2\3\4")
-    (store / "checkpoint").unlink()
-    return store
-
-
-@pytest.fixture
 def summary(damaged: Path, tmp_path: Path) -> dict[str, Any]:
     """What a verify of it says, which verify.json has."""
     rr.verify(damaged, engine="local", report=str(tmp_path / "verify.json"))

@@ -87,18 +87,6 @@ def is_there(group: int) -> bool:
     return True
 
 
-@pytest.fixture
-def damaged(golden_store: Stores, tmp_path: Path) -> Path:
-    """A store with a record that is none, and without its checkpoint."""
-    store = tmp_path / "damaged"
-    shutil.copytree(golden_store("basic-5.3").path, store)
-    with open(min((store / "commitlog").iterdir()), "r+b") as segment:
-        segment.seek(3004)
-        segment.write(b"\1\2\3\4")
-    (store / "checkpoint").unlink()
-    return store
-
-
 @pytest.mark.usefixtures("inline_local")
 def test_a_verify_and_a_comparison_say_what_the_command_says(damaged: Path, golden_store: Stores, temporary: Path) -> None:
     sound = golden_store("basic-5.3").path
