@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.api.keywords import options
     from rocketmq_reindex.jobs.api.looking import browse, inspect, messages, query
     from rocketmq_reindex.jobs.api.messages import FoundMessage, QueryResult
-    from rocketmq_reindex.jobs.api.with_engine import build, repair, verify
+    from rocketmq_reindex.jobs.api.with_engine import build, export, repair, verify
     from rocketmq_reindex.jobs.api.without_engine import (
         consumers,
-        export,
         fetch,
         import_messages,
         info,
@@ -59,9 +58,9 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = {
-    **dict.fromkeys(("build", "repair", "verify"), "jobs.api.with_engine"),
+    **dict.fromkeys(("build", "export", "repair", "verify"), "jobs.api.with_engine"),
     **dict.fromkeys(
-        ("consumers", "export", "fetch", "import_messages", "info", "preflight", "replay", "report", "trace"),
+        ("consumers", "fetch", "import_messages", "info", "preflight", "replay", "report", "trace"),
         "jobs.api.without_engine",
     ),
     **dict.fromkeys(("browse", "inspect", "messages", "query"), "jobs.api.looking"),

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from rocketmq_reindex.jobs.spark import java
 from rocketmq_reindex.storage_format.errors import ReindexError, UsageError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.store.settings import StoreSettings
 
 S = TypeVar("S", bound="StoreSettings")
+_NO_USE: Final = "spark: engine local has no use for a session: leave one of the two out"
 
 
 def with_engine(settings: S, spark: SparkSession | None) -> tuple[S, str]:
@@ -40,6 +42,21 @@ def with_engine(settings: S, spark: SparkSession | None) -> tuple[S, str]:
     if not (lacking := java.what_is_lacking()):
         return settings, ""
     return dataclasses.replace(settings, engine="local"), f"engine local: {lacking}"
+
+
+def is_on_spark(engine: str, master: str, spark: SparkSession | None) -> bool:
+    """Return whether an export works on Spark: only where that is asked for, by engine, master, session or spark-submit.
+
+    Raises InputError where it has no Spark, and UsageError for a session beside the local engine.
+    """
+    if spark is not None:
+        if engine == "local":
+            raise UsageError(_NO_USE)
+        return True
+    if engine == "local" or not (engine or master or "PYSPARK_GATEWAY_PORT" in os.environ):
+        return False
+    java.check_spark()
+    return True
 
 
 def needs_engine(settings: BuildSettings, inputs: Inputs) -> bool:
@@ -83,7 +100,7 @@ def local_ahead(
         yield None
         return
     if spark is not None:
-        raise UsageError("spark: engine local has no use for a session: leave one of the two out")
+        raise UsageError(_NO_USE)
     from rocketmq_reindex.jobs.local.engines import LocalEngines
 
     with LocalEngines(command, settings.master) as engines:

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from rocketmq_reindex.jobs.api.engines_ahead import Needs, engines_ahead, is_on_spark
 from rocketmq_reindex.jobs.command.results import UNPUBLISHED, Interrupts, Output, Result, outcome
 from rocketmq_reindex.jobs.store.folders import failures_as_errors
 from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError
 from rocketmq_reindex.storage_format.showing import escape
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from rocketmq_reindex.jobs.browsing.options import BrowseResult, BrowseSettings
     from rocketmq_reindex.jobs.building.summary import BuildResult
     from rocketmq_reindex.jobs.consumers.standing import ConsumersQuestion, ConsumersResult
@@ -54,25 +57,27 @@ class Ended(Generic[R]):
 
 def _run_here(
     ended: R, work: Callable[[], list[str]], interrupts: Interrupts | None = None, place: str = "STORE",
-    more: Callable[[], str] = str,
+    more: Callable[[], str] = str, has_jvm: Callable[[], bool] = bool,
 ) -> Ended[R]:  # fmt: skip
-    """Run a command without an engine. ``work`` fills the result, and returns the lines for people.
+    """Run a command without an engine, or an export. ``work`` fills the result, and returns the lines for people.
 
-    ``more`` returns the end of the line of an interrupted run.
+    ``more`` returns the end of the line of an interrupted run, ``has_jvm`` whether it works with Spark's JVM.
     """
     result: Any = ended
     raised: BaseException | None = None
     lines, began = list[str](), time.monotonic()
     try:
         lines = work()
-    except (ReindexError, OSError, KeyboardInterrupt) as error:
-        # All else is a fault of this package, and is shown with its trace.
+    except (Exception, KeyboardInterrupt) as error:
+        if not has_jvm() and not isinstance(error, ReindexError | OSError | KeyboardInterrupt):
+            # A fault of this package: it is shown with its trace.
+            raise
         raised = error
-        result.exit, result.error = outcome(error, interrupts, place, more(), has_jvm=False)
+        result.exit, result.error = outcome(error, interrupts, place, more(), has_jvm=has_jvm())
     if "seconds" in result.json_keys():
         result.seconds = round(time.monotonic() - began, 3)
     result.end("\n".join(lines))
-    return Ended(ended, raised)
+    return Ended(ended, raised, has_jvm() and interrupts is not None and interrupts.seen)
 
 
 def run_info(settings_of: Callable[[], StoreSettings]) -> Ended[InfoResult]:
@@ -191,29 +196,36 @@ def run_trace(settings_of: Callable[[], Trace], *, quiet: bool = False) -> Ended
 
 
 def run_export(
-    settings_of: Callable[[], ExportSettings], interrupts: Interrupts, *, quiet: bool = False
-) -> Ended[ExportResult]:
+    settings_of: Callable[[], ExportSettings], interrupts: Interrupts, *, quiet: bool = False,
+    spark: SparkSession | None = None,
+) -> Ended[ExportResult]:  # fmt: skip
     """Export messages. Return how that ended. ``settings_of`` may raise UsageError.
 
-    ``quiet``: no progress is shown on stderr.
+    ``quiet``: no progress is shown on stderr. ``spark``: the session to work in.
     """
     from rocketmq_reindex.jobs.exporting.options import ExportResult
     from rocketmq_reindex.jobs.watching import compiling
     from rocketmq_reindex.jobs.watching.watch import Stages
 
-    result, more = ExportResult(), UNPUBLISHED
+    result, more, on_spark = ExportResult(), UNPUBLISHED, False
 
     def work() -> list[str]:
-        nonlocal more
+        nonlocal more, on_spark
         settings = settings_of()
         more = f"{UNPUBLISHED}: the same command goes on from here" if settings.resumable else more
+        on_spark = is_on_spark(settings.engine, settings.master, spark)
         # The scan of a log takes a while to import, for which a usage error does not wait.
-        from rocketmq_reindex.jobs.exporting.run import Export
+        if not on_spark:
+            from rocketmq_reindex.jobs.exporting.run import Export
 
-        with interrupts, failures_as_errors("STORE"), Stages(quiet, compiling.SCAN) as progress:
-            return Export(settings, result, progress).run()
+            with interrupts, failures_as_errors("STORE"), Stages(quiet, compiling.SCAN) as progress:
+                return Export(settings, result, progress).run()
+        with interrupts, Stages(quiet, "") as progress, engines_ahead(None, settings.master, Needs(), spark) as engines:
+            from rocketmq_reindex.jobs.exporting.run import Export
 
-    return _run_here(result, work, interrupts, "STORE or PATH", lambda: "" if result.to else more)
+            return Export(settings, result, progress, engines).run()
+
+    return _run_here(result, work, interrupts, "STORE or PATH", lambda: "" if result.to else more, lambda: on_spark)
 
 
 def run_import(

@@ -1,12 +1,11 @@
-"""``build``, ``repair`` and ``verify`` of the Python API: they run an engine."""
+"""``build``, ``repair``, ``verify`` and ``export`` of the Python API: they run an engine, or may."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from rocketmq_reindex.jobs.api import keywords as api_keywords, running
-from rocketmq_reindex.jobs.api.running_here import Ended
+from rocketmq_reindex.jobs.api import keywords as api_keywords, running, running_here
 from rocketmq_reindex.jobs.building.options import build_settings
 from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from rocketmq_reindex.jobs.command import option
@@ -19,9 +18,11 @@ from rocketmq_reindex.jobs.watching.watch import Watch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rocketmq_reindex.jobs.exporting.options import ExportResult
+
 R = TypeVar("R", bound=Result)
 S = TypeVar("S")
-Run = Callable[[Callable[[], S], Watch, Interrupts, "SparkSession | None"], Ended[R]]
+Run = Callable[[Callable[[], S], Watch, Interrupts, "SparkSession | None"], running_here.Ended[R]]
 
 
 def _result(command: str, run: Run[S, R], settings_of: Callable[[dict[str, Any]], S], keywords: dict[str, Any]) -> R:
@@ -230,3 +231,66 @@ def verify(
         (0, 2500, [])
     """
     return _result("verify", running.run_verify, verify_settings, dict(locals()))
+
+
+@api_keywords.says_keywords
+def export(
+    store: api_keywords.PathLike | None = None,
+    *,
+    to: api_keywords.PathLike | None = None,
+    format: option.ExportFormat | None = None,  # noqa: A002  the option's name
+    topic: str | Sequence[str] | None = None,
+    queue: api_keywords.Size | None = None,
+    begin_offset: api_keywords.Size | None = None,
+    end_offset: api_keywords.Size | None = None,
+    since: api_keywords.Time | None = None,
+    until: api_keywords.Time | None = None,
+    key: str | Sequence[str] | None = None,
+    tag: str | Sequence[str] | None = None,
+    sql: str | None = None,
+    text: str | None = None,
+    regex: str | None = None,
+    unconsumed_by: str | None = None,
+    consumer_offsets: api_keywords.Paths | None = None,
+    dlq: str | None = None,
+    undecided: bool = False,
+    kind: option.RecordKind | Sequence[option.RecordKind] | None = None,
+    count: bool = False,
+    body: option.ExportBody | None = None,
+    body_max: api_keywords.Size | None = None,
+    allow_empty: bool = False,
+    resumable: bool = False,
+    commitlog: api_keywords.Paths | None = None,
+    delay_levels: str | None = None,
+    engine: option.Engine | None = None,
+    master: str | None = None,
+    spark: SparkSession | None = None,
+) -> ExportResult:
+    """Write messages of a store into a file or a folder, as ``rmq-reindex export`` does. Nothing is printed.
+
+    The log is read once, by all processors or the workers of Spark, in bounded memory. No ConsumeQueue and no index is needed.
+
+    Returns:
+        What was written. Its ``exit_status`` is 0, or 3 where parts of the log are damaged: what was in them is not exported.
+
+    Raises:
+        UsageError: A keyword has a value that is not possible (exit status 2).
+        InputError: There is no log, ``to`` is there, or no message is as was asked for (exit status 1). Nothing is written.
+        ReindexError: Any other failure (exit status 1). Nothing is written.
+
+    Example:
+        >>> import rocketmq_reindex as rr
+        >>> rr.export("store", topic="TopicA", count=True).messages
+        522
+        >>> done = rr.export("store", topic="TopicA", to="messages.jsonl")
+        >>> done.messages, done.files
+        (522, 1)
+    """
+    keywords = dict(locals())
+    from rocketmq_reindex.jobs.exporting.options import export_settings
+
+    return api_keywords.result_of(
+        running_here.run_export(
+            lambda: export_settings(api_keywords.given("export", keywords)), Interrupts(install=False), quiet=True, spark=spark
+        )
+    )

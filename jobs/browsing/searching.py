@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import facts, search_pages
-from rocketmq_reindex.jobs.exporting import choosing, formats, options
-from rocketmq_reindex.jobs.querying import answer, message_rows, options as query_options
+from rocketmq_reindex.jobs.exporting import options
+from rocketmq_reindex.jobs.querying import answer, options as query_options
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import errors, layouts
@@ -28,7 +28,8 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, Message
 from rocketmq_reindex.storage_format.scan import ranges
 from rocketmq_reindex.storage_format.showing import counted, escape, reason
-from rocketmq_reindex.udfs.messages import batches, log_rows
+from rocketmq_reindex.udfs.exporting import choosing, formats
+from rocketmq_reindex.udfs.messages import batches, log_rows, pieces
 from rocketmq_reindex.udfs.scan.segments import committed_index
 
 HITS_MAX: Final = 100
@@ -243,7 +244,7 @@ class LogSearch:
             bounds.start_time if settings.since is None else settings.since,
             layouts.INT64_MAX if settings.until is None else settings.until - 1,
         )
-        chooser = choosing.Chooser(settings.choice, lambda rows: rows, settings.body_max, True, self._taken)
+        chooser = choosing.Chooser(settings.choice, formats.as_it_is, settings.body_max, True, self._taken)
         for block in blocks:
             # Neither the walk from the segment's start is counted, nor the first records: compiled loops are loaded for them.
             places = block.messages.phy_offset
@@ -251,7 +252,7 @@ class LogSearch:
                 part.begin_clock()
                 continue
             end = int(places[-1] + block.messages.size[-1])
-            wanted = message_rows.with_keys(maker, block, settings.keys) if settings.keys else block
+            wanted = pieces.with_keys(maker, block, settings.keys) if settings.keys else block
             for batch in maker.of_block(wanted):
                 for piece in _pieces(batch):
                     left = self._take(part, chooser(piece))

@@ -278,9 +278,14 @@ OPTIONS: Final = _of(
     .but("replay", help="count the messages that would be sent, and send nothing", text=""),
     engine=Option("what runs the tasks: Spark, or processes of this machine, which need no Java", default="spark",
         shown="{}, where it is installed with a Java",
-        choices=get_args(o.Engine)),
+        choices=get_args(o.Engine))
+    .but("export", help="what reads the log: processes of Spark, or threads of this one", default="",
+        shown="local, but spark with --master and in spark-submit", choices=get_args(o.Engine),
+        text="what reads the log: processes of Spark, or threads of this one. Default: ``local``, but ``spark`` with a session "
+        "or a ``master``, and in spark-submit"),
     master=Option("Spark master, where no session is there yet", "URL", default="", shown="local[*]",
-        text="Spark master, where no session is there yet; of engine ``local``, how many processes"),
+        text="Spark master, where no session is there yet; of engine ``local``, how many processes")
+    .but("export", help="Spark master, where no session is there yet", metavar="URL", default="", shown="local[*]", text=""),
     range_size=Option("one task reads at most this many bytes of a segment", "BYTES", int, 0, "by the plan"),
     threads=Option("number of files fetched at once", "N", int, 8),
     port=Option("port of 127.0.0.1 on which the pages are; 0 takes one that is free", "N", int, 8380),
@@ -332,7 +337,7 @@ COMMANDS: Final = {
     "trace": "store topic key id unique_key queue queue_offset physical max json html scan commitlog delay_levels",
     "consumers": "store topic group consumer_offsets merge bounds to_time out json commitlog",
     "export": "store to format topic queue begin_offset end_offset since until key tag sql text regex dlq unconsumed_by "
-    "consumer_offsets undecided kind count body body_max allow_empty resumable commitlog delay_levels json",
+    "consumer_offsets undecided kind count body body_max allow_empty resumable commitlog delay_levels engine master json",
     "import": "source to segment_size broker_version allow_empty json",
     "replay": "store to journal topic queue begin_offset end_offset since until key tag sql text regex dlq unconsumed_by "
     "consumer_offsets topic_map queue_groups rate resend_doubtful dry_run body_max credentials tls commitlog delay_levels json",

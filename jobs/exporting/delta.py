@@ -11,31 +11,24 @@ import shutil
 import tempfile
 import urllib.parse
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape, listed
+from rocketmq_reindex.udfs.exporting.sinks import TOPIC, ParquetSink, WrittenFile
 
 LOG: Final = "_delta_log"
 """the folder of a table's log"""
-TOPIC, DAY = "topic", "day"
-"""the columns by which a table is parted"""
+DAY: Final = "day"
+"""the column by which a table is parted, beside TOPIC"""
 _MISSING: Final = "Delta tables are written and read with deltalake: pip install 'rocketmq-reindex[deltalake]'"
 _BOUNDED: Final = ("commitLogOffset", "consumeQueueOffset", "storeTimestamp", "bornTimestamp")
 """columns of numbers whose least and greatest value stand in the table's log, so that readers pass over files"""
 _HARMLESS: Final = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 """what a table may ask of its readers: nothing of it changes which rows of a file count, or how its columns are called"""
-
-
-class TableFile(NamedTuple):
-    """A file of a table, as its log names it. ``day`` (YYYY-MM-DD) is None where the store time is none."""
-
-    path: str
-    topic: str
-    day: str | None
 
 
 def library() -> Any:
@@ -66,7 +59,7 @@ def _log_of(folder: str, what: str) -> Iterator[str]:
             raise InputError(f"{escape(folder)}: the log of this Delta table {what}: {_first_line(error)}") from error
 
 
-def write_log(root: str, schema: pa.Schema, written: Iterable[TableFile]) -> None:
+def write_log(root: str, schema: pa.Schema, written: Iterable[WrittenFile]) -> None:
     """Make a table of files below ``root``, whose rows have the columns of ``schema`` without the topic."""
     delta = library()
     parted = [pa.field(TOPIC, pa.string()), pa.field(DAY, pa.date32())]
@@ -79,7 +72,7 @@ def write_log(root: str, schema: pa.Schema, written: Iterable[TableFile]) -> Non
         shutil.move(os.path.join(place, LOG), os.path.join(root, LOG))
 
 
-def _action(delta: Any, root: str, file: TableFile) -> Any:
+def _action(delta: Any, root: str, file: WrittenFile) -> Any:
     status = os.stat(file.path)
     return delta.transaction.AddAction(
         path=os.path.relpath(file.path, root),  # it is quoted there
@@ -104,7 +97,23 @@ def _statistics(metadata: pq.FileMetaData) -> dict[str, Any]:
     return {"numRecords": metadata.num_rows, "minValues": low, "maxValues": high}
 
 
-def table_files(folder: str) -> list[TableFile]:
+class DeltaSink(ParquetSink):
+    """Writes the files of ``ParquetSink``, and the log of a Delta table that names them: with the whole topic, and the day."""
+
+    def __init__(self, root: str, schema: pa.Schema) -> None:
+        """Raises InputError where the library of Delta tables is missing: before the log is read."""
+        super().__init__(root)
+        library()
+        self._schema = schema
+
+    def finish(self) -> list[str]:
+        """Write all rows that wait, close the files, and make them a table. Return nothing odd: its log has whole topics."""
+        super().finish()
+        write_log(self._root, self._schema, self._written)
+        return []
+
+
+def table_files(folder: str) -> list[WrittenFile]:
     """Return the files that the newest version of a table names, by path.
 
     Raises InputError for a table that is parted otherwise, or whose log says more of its rows than which files they are in.
@@ -134,5 +143,5 @@ def table_files(folder: str) -> list[TableFile]:
         values = action["partition"]
         if values[TOPIC] is None:
             raise InputError(f"{escape(path)}: the table's log names no topic for its rows")
-        files.append(TableFile(path, values[TOPIC], str(values[DAY]) if values.get(DAY) is not None else None))
+        files.append(WrittenFile(path, values[TOPIC], str(values[DAY]) if values.get(DAY) is not None else None))
     return sorted(files)

@@ -19,11 +19,10 @@ import pyarrow.parquet as pq
 from rocketmq_reindex.jobs.exporting import delta
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.showing import counted, escape, listed
+from rocketmq_reindex.udfs.exporting import formats, sinks
 
 METADATA: Final = "metadata"
 """the folder of what describes a table"""
-DATA: Final = "data"
-"""the folder of its rows"""
 ENDING: Final = ".metadata.json"
 """how the names of files end that each describe one version of a table"""
 _FIRST: Final = f"v1{ENDING}"
@@ -99,7 +98,7 @@ class NewTable:
         parts = [
             ice.partitioning.PartitionField(source_id=number[source], field_id=at, transform=transform, name=name)
             for at, (name, source, transform) in enumerate((
-                (delta.TOPIC, delta.TOPIC, transforms.IdentityTransform()), (delta.DAY, "storeTime", transforms.DayTransform()),
+                (sinks.TOPIC, sinks.TOPIC, transforms.IdentityTransform()), (delta.DAY, "storeTime", transforms.DayTransform()),
             ), 1000)
         ]  # fmt: skip
         properties = {"format-version": "2", "write.metadata.metrics.default": "counts"}
@@ -115,12 +114,12 @@ class NewTable:
         system = pa.fs.LocalFileSystem()
         return self._library.io.pyarrow.PyArrowFile(f"{self._location}/{inner}", os.path.join(self._root, inner), system)
 
-    def write(self, written: Iterable[delta.TableFile]) -> None:
+    def write(self, written: Iterable[sinks.WrittenFile]) -> None:
         """Describe the table: its first and only version has the files ``written``."""
         with _told(self._location.removeprefix("file://"), "cannot be written"):
             self._write(sorted(written))
 
-    def _write(self, written: list[delta.TableFile]) -> None:
+    def _write(self, written: list[sinks.WrittenFile]) -> None:
         ice, described = self._library, self._described
         os.mkdir(os.path.join(self._root, METADATA))
         update, snapshots = ice.table.update, ice.table.snapshots
@@ -153,7 +152,7 @@ class NewTable:
         with open(os.path.join(self._root, METADATA, _HINT), "x", encoding="ascii") as file:
             file.write("1")
 
-    def _data_file(self, file: delta.TableFile) -> Any:
+    def _data_file(self, file: sinks.WrittenFile) -> Any:
         ice, described, footer = self._library, self._described, pq.read_metadata(file.path)
         arrow = ice.io.pyarrow
         known = arrow.data_file_statistics_from_parquet_metadata(
@@ -190,6 +189,46 @@ def _with_ids(field: pa.Field, schema: Any) -> pa.Field:
         key = numbered(field.type.key_field, known.field_type.key_id)
         field = field.with_type(pa.map_(key, numbered(field.type.item_field, known.field_type.value_id)))
     return numbered(field, known.field_id)
+
+
+class IcebergSink(sinks.ParquetSink):
+    """Writes the files of ``ParquetSink``, with the topic as a column, and the metadata of an Iceberg table that has them."""
+
+    def __init__(self, root: str, schema: pa.Schema, target: str) -> None:
+        """Raises InputError where the library of Iceberg tables is missing: before the log is read."""
+        self._new = NewTable(root, target, schema)
+        super().__init__(root, self._new.schema, sinks.DATA)
+
+    def finish(self) -> list[str]:
+        """Write all rows that wait, close the files, and make them a table. Return nothing odd: its rows have whole topics."""
+        super().finish()
+        self._new.write(self._written)
+        return []
+
+
+# ------------------------------------------------------------------------------------------------------------------------ sinks
+# What writes each format.
+
+
+def sink_of(kind: str, schema: pa.Schema, place: str, target: str) -> sinks.Sink:
+    """Return what writes a format to a file, or a folder, that will lie at ``target``.
+
+    Raises InputError where a package for it is missing, UsageError where it cannot lie there.
+    """
+    return _folder_sink(kind, schema, place, target) or sinks.FileSink(place, formats.head(kind, schema))
+
+
+def segment_sink_of(kind: str, schema: pa.Schema, tree: str, file: str, target: str) -> sinks.SegmentSink:
+    """Return the same with files of each segment: in the folder ``tree``, which is the export, or has pieces of ``file``."""
+    return _folder_sink(kind, schema, tree, target) or sinks.PiecesSink(tree, file, formats.head(kind, schema))
+
+
+def _folder_sink(kind: str, schema: pa.Schema, place: str, target: str) -> sinks.ParquetSink | None:
+    if kind == "delta":
+        return delta.DeltaSink(place, schema)
+    if kind == "iceberg":
+        return IcebergSink(place, schema, target)
+    return sinks.ParquetSink(place) if kind == "parquet" else None
 
 
 # ---------------------------------------------------------------------------------------------------------------------- reading

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,25 +32,11 @@ from rocketmq_reindex.storage_format.record import layout as r, making
 from rocketmq_reindex.storage_format.record.making import Texts
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.udfs.messages.batches import COLUMNS
-from rocketmq_reindex.udfs.scan.records import RecordBytes
+from rocketmq_reindex.udfs.exporting import sinks
+from rocketmq_reindex.udfs.exporting.formats import NewRecords
 from rocketmq_reindex.udfs.staging import StagingFolder
 
-# --------------------------------------------------------------------------------------------------------------------- records
-# Records as they are in the log, with all of their bytes: what a new log changes are the two offsets, and their checksum.
-
-TAKEN: Final = ("topic", "queueId", "consumeQueueOffset", "commitLogOffset", "batchSize", "sysFlag", "msgSize")
-"""what is asked of each record that goes into a new store"""
-
-
-class NewRecords(NamedTuple):
-    """Records on their way into a new log, and of which queues they are."""
-
-    records: Texts
-    rows: pa.RecordBatch
-    """the columns TAKEN, without msgSize"""
-    place: Callable[[int], str]
-    """says where a record comes from, by its number"""
+# ------------------------------------------------------------------------------------------------------------------------- log
 
 
 def has_unit(sys_flag: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -62,21 +48,6 @@ def _are_batches(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     """Return which records are batches (bool): one that has INNER_NUM alone is none."""
     return np.asarray(rows.column("sysFlag").to_numpy().astype(np.int64) & r.FLAG_INNER_BATCH != 0, np.bool_)
 
-
-class RecordReader:
-    """Reads the bytes of records from the segments of a log, for ``StoreSink``: in any thread."""
-
-    def __init__(self, segments: Sequence[Segment]) -> None:
-        self._records = RecordBytes(segments)
-
-    def __call__(self, batch: pa.RecordBatch) -> NewRecords:
-        """Return the records of a batch with the columns TAKEN."""
-        starts, sizes = (batch.column(name).to_numpy().astype(np.int64) for name in ("commitLogOffset", "msgSize"))
-        records = self._records.read(starts, sizes)
-        return NewRecords(records, batch.drop_columns(["msgSize"]), lambda row: f"offset {starts[row]} of the log")
-
-
-# ------------------------------------------------------------------------------------------------------------------------- log
 
 OFFSETS: Final = "offsets.parquet"
 """where each record was, and where it is now"""
@@ -109,7 +80,7 @@ class StoreSink:
 
     def add(self, encoded: NewRecords) -> None:
         """Append records. Raises InputError for one that fits into no segment, or is none that the broker takes."""
-        records, rows, place = encoded
+        records, rows, place = encoded.records, encoded.rows, encoded.place
         self._check_version(encoded)
         self._note_batches(rows, place)
         try:
@@ -126,7 +97,7 @@ class StoreSink:
         self._note_offsets(rows, phy_offsets, queue_offsets)
 
     def _check_version(self, encoded: NewRecords) -> None:
-        records, rows, place = encoded
+        records, rows, place = encoded.records, encoded.rows, encoded.place
         rules = self._like.rules
         if not rules.record_v2:
             magic = records.data[records.offsets[:-1, None] + np.arange(r.AT_MAGIC, r.AT_MAGIC + 4)]
@@ -222,6 +193,20 @@ class StoreSink:
             self._table = pq.ParquetWriter(os.path.join(self._root, OFFSETS), table.schema, compression="zstd")
         self._table.write_table(table)
         self._offsets.clear()
+
+    def begin(self, _name: str) -> None:
+        """Begin a segment of the old log: nothing of it is kept apart."""
+
+    def end(self) -> list[sinks.WrittenFile]:
+        """Return no file: what was written is not whole before the end."""
+        return []
+
+    def take_over(self, written: list[sinks.WrittenFile]) -> None:
+        """Append the records that a task wrote (``sinks.RecordsSink``), and remove its file."""
+        for file in written:
+            for records in sinks.read_records(file.path):
+                self.add(records)
+            os.unlink(file.path)
 
     def finish(self) -> list[str]:
         """Close the files, and make them durable. Return nothing odd."""
@@ -320,8 +305,3 @@ def sink_like(root: str, store: str, commitlogs: Sequence[str], segments: Sequen
     segment_size = max((segment.segment_end - segment.start for segment in segments), default=like.segment_size)
     _, known = own_topics(store)
     return StoreSink(root, segment_size, like, (known or {}).keys() - set(like.batch_topics))
-
-
-def taken_schema() -> pa.Schema:
-    """Return the columns TAKEN."""
-    return pa.schema([(name, COLUMNS[name][0]) for name in TAKEN])

@@ -16,6 +16,7 @@ from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.record import meaning
 from rocketmq_reindex.storage_format.record.selector import Selector, SelectorError
 from rocketmq_reindex.storage_format.showing import counted, escape, listed
+from rocketmq_reindex.udfs.exporting.choice import Choice
 from rocketmq_reindex.udfs.times import show_time
 
 # ---------------------------------------------------------------------------------------------------------------------- options
@@ -30,60 +31,12 @@ _FOLDERS: Final = ("parquet", "delta", "iceberg", _STORE)
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Which of the messages that are read are taken. What is empty, or None, takes all.
-
-    ``kinds`` are those of ``record.meaning``. Offsets are queue offsets: from ``begin_offset`` on, and below ``end_offset``.
-    ``text`` is part of the body, ``regex`` an expression of RE2 that finds something in it. ``selector`` is
-    asked of the properties.
-    """
-
-    topics: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
-    queue: int | None = None
-    begin_offset: int = 0
-    end_offset: int = layouts.INT64_MAX
-    tags: tuple[str, ...] = ()
-    text: str | None = None
-    regex: str | None = None
-    selector: Selector | None = None
-    undecided: bool = False
-    """half messages alone that nobody has decided"""
-    unconsumed_by: str | None = None
-    """messages alone that this group has not been given"""
-
-    @property
-    def taken_kinds(self) -> frozenset[str]:
-        """The kinds that are taken: without any named, those of the named topics, or else messages as clients get them."""
-        if self.undecided:
-            return frozenset({meaning.HALF})
-        if self.kinds:
-            return frozenset(self.kinds)
-        if self.unconsumed_by is not None:
-            return frozenset({meaning.MESSAGE, meaning.RETRY})
-        return frozenset(map(meaning.kind_of, self.topics)) or frozenset({meaning.MESSAGE})
-
-    @property
-    def read_topics(self) -> tuple[str, ...]:
-        """The topics that are read: with those where messages of the named ones may wait, so that they can be counted."""
-        if self.undecided:
-            return (names.HALF_TOPIC,)
-        again = () if self.unconsumed_by is None else (f"{names.RETRY_PREFIX}*",)
-        return () if self.kinds or not self.topics else (*self.topics, *sorted(names.WAITING_TOPICS), *again)
-
-    @property
-    def needs_body(self) -> bool:
-        """Whether it is looked into the bodies."""
-        return self.text is not None or self.regex is not None
-
-
-@dataclass(frozen=True)
 class ExportSettings:
     """Which messages are exported, and where to. Times are milliseconds since 1970: from ``since`` on, before ``until``."""
 
     store: str = ""
     commitlogs: tuple[str, ...] = ()
-    choice: Choice = Choice()
+    choice: Choice = field(default_factory=Choice)
     keys: tuple[str, ...] = ()
     since: int | None = None
     until: int | None = None
@@ -98,6 +51,9 @@ class ExportSettings:
     resumable: bool = False
     """whether a later run goes on where this one is stopped"""
     json: bool = False
+    engine: str = ""
+    """"spark" or "local"; "" is Spark where a session is given, and in spark-submit"""
+    master: str = ""
     delays: tuple[int, ...] = ()
     """milliseconds of each delay level, from 1 on"""
 
@@ -177,6 +133,8 @@ def export_settings(given: Mapping[str, Any], command: str = "export") -> Export
     )
     if not settings.store and not commitlogs:
         raise refuse("name a STORE, or folders of segments by --commitlog")
+    if settings.engine == "local" and settings.master:
+        raise refuse("--master goes with --engine spark: the local engine takes all processors that it may")
     since, until = settings.since, settings.until
     if since is not None and until is not None and since >= until:
         raise refuse(f"--since {show_time(since)} is not before --until {show_time(until)}, so nothing can be found")

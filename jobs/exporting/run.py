@@ -14,15 +14,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.exporting import formats, new_store, resuming, sinks
-from rocketmq_reindex.jobs.exporting.choosing import Chooser, Chosen, Unread, unread_by
+from rocketmq_reindex.jobs.engines.engine import Engines
+from rocketmq_reindex.jobs.exporting import iceberg, new_store, resuming, tasks
 from rocketmq_reindex.jobs.exporting.options import ExportResult, ExportSettings
 from rocketmq_reindex.jobs.publishing import layout, local, output
 from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion, undecided
+from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
 from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.udfs.exporting import formats, segments, sinks
+from rocketmq_reindex.udfs.exporting.choosing import Chooser, Chosen, Unread
 from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.scan.segments import list_segments
 from rocketmq_reindex.udfs.staging import StagingFolder
@@ -31,56 +34,89 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 class Export:
     """One run; ``result`` is true at every moment, also when the run fails."""
 
-    def __init__(self, settings: ExportSettings, result: ExportResult, progress: ProgressListener) -> None:
-        self.settings, self._result, self._progress = settings, result, progress
+    def __init__(
+        self, settings: ExportSettings, result: ExportResult, progress: ProgressListener, engines: Engines | None = None
+    ) -> None:
+        """``engines`` open what runs tasks; None: threads of this process do all."""
+        self.settings, self._result, self._progress, self._engines = settings, result, progress, engines
         self._notes = Notes(result.warnings.append, result.warnings.append)
         self._topics, self._left_out, self._lost = Counter[str](), Counter[str](), False
-        self._schema = new_store.taken_schema() if settings.is_store else formats.written_schema(body=settings.writes_bodies)
+        self._schema = formats.taken_schema() if settings.is_store else formats.written_schema(body=settings.writes_bodies)
         result.format = settings.format
 
     def run(self) -> list[str]:
         """Export. Return what was done, as lines for people. Raises InputError, OSError."""
         settings, result = self.settings, self._result
         target = "" if settings.count else _checked_target(settings)
-        if settings.resumable:
-            return self._run_resumable(target)
-        if target:
+        if target and not settings.resumable:
             resuming.check_none(settings.to, target)
-        encode = new_store.RecordReader(self.segments) if settings.is_store else formats.encoder(settings.format)
-        batches = self.read(None if settings.count else encode)
-        if settings.count:
-            self.take(batches, None, "count", self.extent)
+        if target and (settings.resumable or self._engines):
+            self._run_by_segment(target)
+        elif self._engines:
+            with self._engines() as engine:
+                self.take(tasks.ExportTasks(engine, self._log(None), self._progress).count(), None, "count", self.extent)
+        elif settings.count:
+            self.take(self.read(None), None, "count", self.extent)
         else:
+            batches = self.read(formats.encoder(settings.format, self.segments))
             with output.locked(target), output.staging(target, overwrite=False) as staging:
                 self._write(batches, target, staging)
             output.settle(target)
         self.close()
         return result.lines()
 
-    def _run_resumable(self, target: str) -> list[str]:
-        """Go on with an export where an earlier run of it was, or begin one."""
+    def _log(self, encode: Callable[[pa.RecordBatch], Any] | None) -> segments.LogSegments:
+        """Return the segments, and what is taken of them. Raises InputError for what is no log."""
+        question = self.question(self._columns)
+        pieces = question.pieces(question.schema())
+        return segments.LogSegments(pieces, self._chooser(encode), tuple(pieces.rows.plan()))
+
+    def _run_by_segment(self, target: str) -> None:
+        """Write files of each segment, by tasks where there is an engine. A resumable one goes on where a run was stopped."""
         settings, result = self.settings, self._result
-        with output.locked(target):
+        with output.locked(target), contextlib.ExitStack() as stack:
             # What fails here leaves no folder. Another run may have published since this one looked.
             _new_target(settings)
-            chooser, question = self._chooser(formats.encoder(settings.format)), self.question(self._columns)
-            parts, work = question.by_segment(question.schema(), chooser), resuming.Work(target)
-            sink = sinks.segment_sink_of(settings.format, self._schema, work.tree, work.file, target)
-            work.open(settings.to, resuming.bound_of(settings, chooser.only, chooser.unread))
+            log = self._log(formats.encoder(settings.format, self.segments))
+            if settings.resumable:
+                work = resuming.Work(local.work_folder(target))
+            else:
+                made = stack.enter_context(output.staging(target, overwrite=False))
+                work = resuming.Work(made.root, made.made if settings.is_store else "")
+                work.begin()
+            sink, new = self._segment_sink(work, target)
+            if settings.resumable:
+                work.open(settings.to, resuming.bound_of(settings, log.chooser.only, log.chooser.unread))
             try:
+                if self._engines:
+                    with self._engines() as engine:
+                        tasks.ExportTasks(engine, log, self._progress).export(settings, work, sink)
                 with files.naming(target):
-                    self.take(work.read(parts, sink), None, "export", self.extent)
-                    self._check_some(work.remove)
+                    self.take(work.read(log, sink), None, "write" if self._engines else "export", self.extent)
+                    self._check_some(work.remove if settings.resumable else lambda: None)
                     result.warnings += [*work.warnings, *sink.finish()]
             except BaseException:
                 sink.abandon()
                 raise
             result.resumed = work.resumed
+            self._derive(StagingFolder(work.root), new)
             self._publish(StagingFolder(work.root), work.file, target)
             output.settle(target)
-            work.remove()
-        self.close()
-        return result.lines()
+            if settings.resumable:
+                work.remove()
+
+    def _segment_sink(self, work: resuming.Work, target: str) -> tuple[sinks.SegmentSink, new_store.StoreSink | None]:
+        settings = self.settings
+        if not settings.is_store:
+            return iceberg.segment_sink_of(settings.format, self._schema, work.tree, work.file, target), None
+        new = new_store.sink_like(StagingFolder(work.root).tree, settings.store, settings.commitlogs, self.segments)
+        return new, new
+
+    def _derive(self, staging: StagingFolder, new: new_store.StoreSink | None) -> None:
+        """Build what a store has beside its log, where that is what is written."""
+        settings, result = self.settings, self._result
+        if new is not None:
+            result.warnings += new_store.derive(staging, new.like, self._progress, result.topics, settings.store)
 
     def close(self) -> None:
         """Put into the result whether something is lost, and how many notes were left out."""
@@ -182,7 +218,7 @@ class Export:
         tree, new = staging.tree, None
         if settings.is_store:
             new = new_store.sink_like(tree, settings.store, settings.commitlogs, self.segments)
-        sink: sinks.Sink = new or sinks.sink_of(settings.format, self._schema, tree if settings.is_folder else file, target)
+        sink: sinks.Sink = new or iceberg.sink_of(settings.format, self._schema, tree if settings.is_folder else file, target)
         try:
             with files.naming(target):
                 self.take(batches, sink, "export", self.extent)
@@ -191,8 +227,7 @@ class Export:
             sink.abandon()
             raise
         self._check_some(lambda: None)
-        if new is not None:
-            result.warnings += new_store.derive(staging, new.like, self._progress, result.topics, settings.store)
+        self._derive(staging, new)
         self._publish(staging, file, target)
 
     def _check_some(self, give_up: Callable[[], None]) -> None:
@@ -214,6 +249,21 @@ class Export:
             except FileExistsError:
                 raise InputError(f"--to {escape(target)}: is there meanwhile: name a new file") from None
         result.to = settings.to
+
+
+def unread_by(group: str, settings: ExportSettings, notes: Notes) -> Unread:
+    """Return where a group stands: the lowest offset that a file says. Raises InputError where none says anything of it."""
+    paths, unread = settings.consumer_offsets, dict[str, dict[int, int]]()
+    offset_files = consumer_offsets.named(paths, notes) if paths else consumer_offsets.of_store(settings.store, notes)
+    for place, offset in consumer_offsets.merged(offset_files, "lowest", notes).offsets.items():
+        if place.group == group:
+            unread.setdefault(place.topic, {})[place.queue_id] = offset
+    if unread:
+        return unread
+    raise InputError(
+        f"--unconsumed-by {escape(group)}: no file of consumer offsets names this group: `rmq-reindex consumers STORE` lists "
+        "those that one names, and --consumer-offsets takes a copy or a replica's"
+    )
 
 
 def _checked_target(settings: ExportSettings) -> str:

@@ -12,8 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketmq_reindex.jobs.exporting import formats
-from rocketmq_reindex.jobs.exporting.new_store import NewRecords, has_unit
+from rocketmq_reindex.jobs.exporting.new_store import has_unit
 from rocketmq_reindex.jobs.importing.rows import Rows
 from rocketmq_reindex.storage_format import topics as names
 from rocketmq_reindex.storage_format.errors import InputError
@@ -22,6 +21,8 @@ from rocketmq_reindex.storage_format.record import layout as r, making, meaning
 from rocketmq_reindex.storage_format.record.making import HOST_SIZE, RecordFields, Texts
 from rocketmq_reindex.storage_format.record.message import COMPRESSION_BITS, FLAG_COMPRESSED, compression_of
 from rocketmq_reindex.storage_format.showing import escape, listed
+from rocketmq_reindex.udfs.exporting import formats
+from rocketmq_reindex.udfs.exporting.formats import NewRecords
 from rocketmq_reindex.udfs.messages.batches import BODY, string_buffers, true_in
 
 Int64s = npt.NDArray[np.int64]

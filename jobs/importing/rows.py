@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
 
-from rocketmq_reindex.jobs.exporting import formats
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape, listed
+from rocketmq_reindex.udfs.exporting import formats
 from rocketmq_reindex.udfs.messages.batches import BODY, COLUMNS
 
 Mask = npt.NDArray[np.bool_]

@@ -15,10 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rocketmq_reindex.jobs.exporting import delta, iceberg, sinks
+from rocketmq_reindex.jobs.exporting import delta, iceberg
 from rocketmq_reindex.jobs.importing.rows import BYTES, READERS, SCHEMA, Rows, check_columns, read_texts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape, listed
+from rocketmq_reindex.udfs.exporting import sinks
 
 Int64s = npt.NDArray[np.int64]
 
@@ -143,7 +144,7 @@ class _File:
                 raise InputError(f"{escape(path)}: a column is named twice")
             if topic is not None:
                 # Spark may write what a Delta table is parted by into its files, too: the table's log says it.
-                names -= {delta.TOPIC, delta.DAY}
+                names -= {sinks.TOPIC, delta.DAY}
             self._topic = topic
             if topic is None and "topic" not in names:
                 self._topic = _topic_of(path, file.schema_arrow.metadata)

@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
-from rocketmq_reindex.jobs.exporting import delta, formats, iceberg
-from rocketmq_reindex.jobs.exporting.choosing import Chooser, Chosen
+from rocketmq_reindex.jobs.exporting import delta, iceberg
 from rocketmq_reindex.jobs.exporting.run import Export
 from rocketmq_reindex.jobs.importing import rows as importing_rows, sources
 from rocketmq_reindex.jobs.querying import message_rows
@@ -31,6 +30,8 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import meaning
 from rocketmq_reindex.storage_format.record.layout import FLAG_INNER_BATCH
 from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.udfs.exporting import formats
+from rocketmq_reindex.udfs.exporting.choosing import Chooser, Chosen
 from rocketmq_reindex.udfs.messages.batches import BODY, COLUMNS, counts_in
 
 T = TypeVar("T")

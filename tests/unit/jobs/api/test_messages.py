@@ -20,8 +20,8 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.querying.message_rows import in_order
 from rocketmq_reindex.udfs.messages.log_rows import LogRowReader
+from rocketmq_reindex.udfs.messages.pieces import in_order
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
 from tests.tools.encode import EPOCH, Message
@@ -295,7 +295,7 @@ def test_no_thread_outlives_a_reading(where: str) -> None:
 
 LEFT = """
 import sys, threading
-from rocketmq_reindex.jobs.querying.message_rows import in_order
+from rocketmq_reindex.udfs.messages.pieces import in_order
 results = in_order((lambda k=k: iter([k] * 5) for k in range(1000)), 2)
 print(next(results), flush=True)
 if sys.argv[1] == "raises":

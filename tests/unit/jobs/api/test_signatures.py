@@ -33,7 +33,7 @@ COMMANDS = {
     "repair": Command(rr.repair, parser_of("repair"), "store", frozenset({"spark"})),
     "verify": Command(rr.verify, parser_of("verify"), "store", frozenset({"spark"})),
     "trace": Command(rr.trace, parser_of("trace"), "store"),
-    "export": Command(rr.export, parser_of("export"), "store"),
+    "export": Command(rr.export, parser_of("export"), "store", frozenset({"spark"})),
     "import": Command(rr.import_messages, parser_of("import"), "source"),
     "replay": Command(rr.replay, parser_of("replay"), "store"),
     "consumers": Command(rr.consumers, parser_of("consumers"), "store"),

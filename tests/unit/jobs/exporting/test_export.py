@@ -22,9 +22,9 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.exporting import formats, sinks
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.udfs.exporting import formats, sinks
 from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter, overwrite
 from tests.tools.make_log import random_log

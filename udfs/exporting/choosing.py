@@ -13,15 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketmq_reindex.jobs.exporting import formats
-from rocketmq_reindex.jobs.exporting.options import Choice, ExportSettings
-from rocketmq_reindex.jobs.store import consumer_offsets
-from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, compression_of
 from rocketmq_reindex.storage_format.record.selector import Selector
 from rocketmq_reindex.storage_format.scan.ranges import Hole
-from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.udfs.exporting import formats
+from rocketmq_reindex.udfs.exporting.choice import Choice
 from rocketmq_reindex.udfs.messages.batches import BODY, DAMAGE, UNPACKED_BYTES, counts_in, true_in, unpack_bodies
 from rocketmq_reindex.udfs.messages.log_rows import Topics
 
@@ -51,21 +47,6 @@ def _selected(properties: pa.Array, selector: Selector) -> npt.NDArray[np.bool_]
 
 Unread = Mapping[str, Mapping[int, int]]
 """of a group: by topic and queue the next offset that it is given"""
-
-
-def unread_by(group: str, settings: ExportSettings, notes: Notes) -> Unread:
-    """Return where a group stands: the lowest offset that a file says. Raises InputError where none says anything of it."""
-    paths, unread = settings.consumer_offsets, dict[str, dict[int, int]]()
-    offset_files = consumer_offsets.named(paths, notes) if paths else consumer_offsets.of_store(settings.store, notes)
-    for place, offset in consumer_offsets.merged(offset_files, "lowest", notes).offsets.items():
-        if place.group == group:
-            unread.setdefault(place.topic, {})[place.queue_id] = offset
-    if unread:
-        return unread
-    raise InputError(
-        f"--unconsumed-by {escape(group)}: no file of consumer offsets names this group: `rmq-reindex consumers STORE` lists "
-        "those that one names, and --consumer-offsets takes a copy or a replica's"
-    )
 
 
 def _is_unread(batch: pa.RecordBatch, ends: npt.NDArray[np.int64], unread: Unread) -> npt.NDArray[np.bool_]:

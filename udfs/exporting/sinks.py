@@ -1,4 +1,4 @@
-"""Where an export writes to: a file, a folder of Parquet files with a part for each topic and day, or such a table."""
+"""Where an export writes to: a file, a folder of Parquet files with a part for each topic and day, or whole records."""
 
 from __future__ import annotations
 
@@ -7,19 +7,36 @@ import hashlib
 import os
 import urllib.parse
 from collections import OrderedDict
-from typing import Any, Final, Protocol
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rocketmq_reindex.jobs.exporting import delta, iceberg
-from rocketmq_reindex.jobs.exporting.formats import csv_head
+from rocketmq_reindex import files
+from rocketmq_reindex.storage_format.record.making import Texts
 from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.udfs.exporting.formats import NewRecords
 
-WrittenFile = delta.TableFile
-"""a file, and the topic and the day of its rows, where it has those of one alone"""
+TOPIC: Final = "topic"
+"""the column by which a folder of Parquet files is parted first"""
+DATA: Final = "data"
+"""the folder of such files in an Iceberg table"""
+
+
+class WrittenFile(NamedTuple):
+    """A file of an export, with the topic of its rows, and their day (YYYY-MM-DD): "" and None where it has those of several.
+
+    ``day`` is None, too, where the store time is none.
+    """
+
+    path: str
+    topic: str
+    day: str | None
+
+
 _COPIED: Final = 4 << 20
 """bytes that are copied at once"""
 
@@ -48,6 +65,15 @@ class SegmentSink(Sink, Protocol):
 
     def take_over(self, written: list[WrittenFile]) -> None:
         """Take the files of a segment that an earlier run made whole."""
+
+
+def sync(path: str) -> None:
+    """Make a file, or the names in a folder, durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 class FileSink:
@@ -120,6 +146,66 @@ class PiecesSink:
             self._piece.abandon()
 
 
+# ---------------------------------------------------------------------------------------------------------------------- records
+# Whole records on their way into a new store, in a file of each segment: only who has all before them knows their offsets.
+
+_RECORD: Final = "record"
+
+
+class RecordsSink:
+    """Files of Arrow batches below ``folder``: the columns of ``NewRecords``, and the bytes of each record."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._path = folder, ""
+        self._file: pa.ipc.RecordBatchStreamWriter | None = None
+
+    def begin(self, name: str) -> None:
+        """Begin a file. It is there once it has a record."""
+        self._path = os.path.join(self._folder, name)
+
+    def add(self, encoded: NewRecords) -> None:
+        """Write some records."""
+        offsets, data = (pa.py_buffer(part) for part in (encoded.records.offsets, encoded.records.data))
+        records = pa.Array.from_buffers(pa.large_binary(), encoded.rows.num_rows, [None, offsets, data])
+        batch = encoded.rows.append_column(_RECORD, records)
+        if self._file is None:
+            self._file = pa.ipc.new_stream(self._path, batch.schema)
+        self._file.write_batch(batch)
+
+    def end(self) -> list[WrittenFile]:
+        """Make the file whole. Return it, if there is one."""
+        if self._file is None:
+            return []
+        self._file.close()
+        self._file = None
+        return [WrittenFile(self._path, "", None)]
+
+    def take_over(self, _written: list[WrittenFile]) -> None:
+        """Take the files of another segment: who reads them knows them."""
+
+    def finish(self) -> list[str]:
+        """Return nothing odd: all is written."""
+        return []
+
+    def abandon(self) -> None:
+        """Close the file."""
+        with contextlib.suppress(OSError, ValueError):
+            if self._file is not None:
+                self._file.close()
+
+
+def read_records(path: str) -> Iterator[NewRecords]:
+    """Yield what ``RecordsSink`` wrote, piece by piece. Raises OSError and ValueError (pyarrow) where the file is broken."""
+    with pa.OSFile(path) as file, pa.ipc.open_stream(file) as batches:
+        for batch in batches:
+            records = batch.column(_RECORD)
+            _, offsets, data = records.buffers()
+            yield NewRecords(
+                Texts(np.frombuffer(offsets, np.int64)[: len(records) + 1], np.frombuffer(data, np.uint8).copy()),
+                batch.drop_columns([_RECORD]),
+            )
+
+
 # ---------------------------------------------------------------------------------------------------------------------- Parquet
 # A folder for each topic, in it one for each day, named as Hive names them. Rows wait until a part of the folder has many:
 # the topics of a log are mixed, and small row groups are slow to read.
@@ -173,10 +259,13 @@ class _Waiting:
 
 
 class ParquetSink:
-    """Writes files below ``root``, the ones of a part into ``topic=TOPIC/day=DAY``. The topic is no column of a file."""
+    """Writes files below ``root``, the ones of a part into ``topic=TOPIC/day=DAY``. The topic is no column of a file.
 
-    def __init__(self, root: str) -> None:
-        self._root = root
+    With ``columns`` the files have these, and the topic is one of them. ``inner`` is a folder below ``root`` for all of them.
+    """
+
+    def __init__(self, root: str, columns: pa.Schema | None = None, inner: str = "") -> None:
+        self._root, self.columns, self._inner = root, columns, inner
         self._waiting: dict[Part, _Waiting] = {}
         self._size = 0
         self._open: OrderedDict[Part, tuple[pq.ParquetWriter, int]] = OrderedDict()
@@ -194,11 +283,7 @@ class ParquetSink:
         self._close()
         made = self._written[self._known :]
         for path in (*(file.path for file in made), *{os.path.dirname(file.path) for file in made}):
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            sync(path)
         return made
 
     def take_over(self, written: list[WrittenFile]) -> None:
@@ -232,14 +317,20 @@ class ParquetSink:
         while len(self._open) > OPEN_MAX:
             self._open.popitem(last=False)[1][0].close()
 
-    def _table(self, _topic: str, batches: list[pa.RecordBatch]) -> pa.Table:
+    def _table(self, topic: str, batches: list[pa.RecordBatch]) -> pa.Table:
         """Return rows of one topic as they are written."""
-        return pa.Table.from_batches(batches)
+        rows = pa.Table.from_batches(batches)
+        if self.columns is None:
+            return rows
+        topics = pa.repeat(pa.scalar(topic), len(rows))
+        columns = [topics if name == TOPIC else rows.column(name) for name in self.columns.names]
+        return pa.table(columns, self.columns.names).cast(self.columns)
 
     def _begin(self, part: Part, schema: pa.Schema) -> pq.ParquetWriter:
         topic, day = part
-        folder = os.path.join(self._root, topic_folder(topic), f"day={day}")
-        os.makedirs(folder, exist_ok=True)
+        folder = os.path.join(self._root, self._inner, topic_folder(topic), f"day={day}")
+        # A late attempt of a task must not make anew what was cleared.
+        files.make_folder(folder, below=self._root)
         number = self._numbers.get(part, 0)
         self._numbers[part] = number + 1
         schema = schema.with_metadata({TOPIC_KEY: topic.encode()})
@@ -279,65 +370,3 @@ def _by_part(batch: pa.RecordBatch) -> list[tuple[Part, pa.RecordBatch]]:
         chosen = np.flatnonzero(codes == code)
         found.append((part, rows if len(chosen) == len(codes) else rows.take(pa.array(chosen))))
     return found
-
-
-class DeltaSink(ParquetSink):
-    """Writes the files of ``ParquetSink``, and the log of a Delta table that names them: with the whole topic, and the day."""
-
-    def __init__(self, root: str, schema: pa.Schema) -> None:
-        """Raises InputError where the library of Delta tables is missing: before the log is read."""
-        super().__init__(root)
-        delta.library()
-        self._schema = schema
-
-    def finish(self) -> list[str]:
-        """Write all rows that wait, close the files, and make them a table. Return nothing odd: its log has whole topics."""
-        super().finish()
-        delta.write_log(self._root, self._schema, self._written)
-        return []
-
-
-class IcebergSink(ParquetSink):
-    """Writes the files of ``ParquetSink``, with the topic as a column, and the metadata of an Iceberg table that has them."""
-
-    def __init__(self, root: str, schema: pa.Schema, target: str) -> None:
-        """Raises InputError where the library of Iceberg tables is missing: before the log is read."""
-        super().__init__(os.path.join(root, iceberg.DATA))
-        self._new = iceberg.NewTable(root, target, schema)
-
-    def _table(self, topic: str, batches: list[pa.RecordBatch]) -> pa.Table:
-        rows = pa.Table.from_batches(batches)
-        topics = pa.repeat(pa.scalar(topic), len(rows))
-        columns = [topics if name == delta.TOPIC else rows.column(name) for name in self._new.schema.names]
-        return pa.table(columns, self._new.schema.names).cast(self._new.schema)
-
-    def finish(self) -> list[str]:
-        """Write all rows that wait, close the files, and make them a table. Return nothing odd: its rows have whole topics."""
-        super().finish()
-        self._new.write(self._written)
-        return []
-
-
-def sink_of(kind: str, schema: pa.Schema, place: str, target: str) -> Sink:
-    """Return what writes a format to a file, or a folder, that will lie at ``target``.
-
-    Raises InputError where a package for it is missing, UsageError where it cannot lie there.
-    """
-    return _folder_sink(kind, schema, place, target) or FileSink(place, _head(kind, schema))
-
-
-def segment_sink_of(kind: str, schema: pa.Schema, tree: str, file: str, target: str) -> SegmentSink:
-    """Return the same with files of each segment: in the folder ``tree``, which is the export, or has pieces of ``file``."""
-    return _folder_sink(kind, schema, tree, target) or PiecesSink(tree, file, _head(kind, schema))
-
-
-def _folder_sink(kind: str, schema: pa.Schema, place: str, target: str) -> ParquetSink | None:
-    if kind == "delta":
-        return DeltaSink(place, schema)
-    if kind == "iceberg":
-        return IcebergSink(place, schema, target)
-    return ParquetSink(place) if kind == "parquet" else None
-
-
-def _head(kind: str, schema: pa.Schema) -> bytes:
-    return csv_head(schema) if kind == "csv" else b""

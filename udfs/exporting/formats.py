@@ -1,22 +1,25 @@
-"""The columns of an export, and how rows of them are encoded: as JSON lines, as CSV, or for Parquet as they are."""
+"""The columns of an export, and how rows are encoded: as JSON lines or CSV, as they are for Parquet, as records for a store."""
 
 from __future__ import annotations
 
 import base64
 import io
 import re
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from rocketmq_reindex.udfs.messages.batches import BODY, fields
+from rocketmq_reindex.storage_format.record.making import Texts
+from rocketmq_reindex.storage_format.scan.ranges import Segment
+from rocketmq_reindex.udfs.messages.batches import BODY, COLUMNS, fields
+from rocketmq_reindex.udfs.scan.records import RecordBytes
 
 Encode = Callable[[pa.RecordBatch], Any]
-"""makes of a batch what the ``Sink`` (jobs/exporting/sinks.py) of its format takes: in any thread"""
+"""makes of a batch what the ``Sink`` (udfs/exporting/sinks.py) of its format takes: in any thread"""
 BODY_FORMAT: Final = "bodyFormat"
 """how the text in ``body`` stands for the bytes: where the file has texts alone"""
 TEXT, BASE64 = "text", "base64"
@@ -214,6 +217,59 @@ def csv_head(schema: pa.Schema) -> bytes:
     return (",".join(with_texts(nothing, unseen=True)[0]) + "\n").encode()
 
 
-def encoder(kind: str) -> Encode:
-    """Return what encodes batches for a format."""
-    return {"jsonl": json_lines, "csv": csv_lines}.get(kind, lambda batch: batch)
+# --------------------------------------------------------------------------------------------------------------------- records
+# Records as they are in the log, with all of their bytes: what a new log changes are the two offsets, and their checksum.
+
+TAKEN: Final = ("topic", "queueId", "consumeQueueOffset", "commitLogOffset", "batchSize", "sysFlag", "msgSize")
+"""what is asked of each record that goes into a new store"""
+
+
+def taken_schema() -> pa.Schema:
+    """Return the columns TAKEN."""
+    return pa.schema([(name, COLUMNS[name][0]) for name in TAKEN])
+
+
+class NewRecords(NamedTuple):
+    """Records on their way into a new log, and of which queues they are."""
+
+    records: Texts
+    rows: pa.RecordBatch
+    """the columns TAKEN, without msgSize"""
+    origin: Callable[[int], str] | None = None
+    """says where a record comes from, by its number; None: from a log"""
+
+    def place(self, row: int) -> str:
+        """Return where a record comes from, for people."""
+        return self.origin(row) if self.origin else f"offset {self.rows.column('commitLogOffset')[row]} of the log"
+
+
+class RecordReader:
+    """Reads the bytes of records from the segments of a log: in any thread."""
+
+    def __init__(self, segments: Sequence[Segment]) -> None:
+        self._records = RecordBytes(segments)
+
+    def __call__(self, batch: pa.RecordBatch) -> NewRecords:
+        """Return the records of a batch with the columns TAKEN."""
+        starts, sizes = (batch.column(name).to_numpy().astype(np.int64) for name in ("commitLogOffset", SIZE))
+        return NewRecords(self._records.read(starts, sizes), batch.drop_columns([SIZE]))
+
+
+# --------------------------------------------------------------------------------------------------------------------- encoder
+
+
+def as_it_is(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch: Parquet takes it."""
+    return batch
+
+
+def encoder(kind: str, segments: Sequence[Segment] = ()) -> Encode:
+    """Return what encodes batches for a format. A store takes records of ``segments``."""
+    if kind == "store":
+        return RecordReader(segments)
+    return {"jsonl": json_lines, "csv": csv_lines}.get(kind, as_it_is)
+
+
+def head(kind: str, schema: pa.Schema) -> bytes:
+    """Return how a file of a format begins."""
+    return csv_head(schema) if kind == "csv" else b""

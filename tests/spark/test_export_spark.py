@@ -1,0 +1,78 @@
+"""``export --engine spark``: what the local engine writes, said and refused likewise, whatever happens to its tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import deltalake
+import pyarrow.dataset as ds
+import pytest
+from pyiceberg.table import StaticTable
+from pyspark.sql import SparkSession
+
+import rocketmq_reindex as rr
+from tests.tools.make_log import random_log
+
+pytestmark = pytest.mark.usefixtures("inline_local")
+SEGMENT: Final = 1 << 15
+TABLES: Final = {"delta": "_delta_log", "iceberg": "metadata"}
+"""folders with an id and times in them: those of two tables differ"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a store of several segments, with all that a log may hold: one is missing, and two are damaged."""
+    place = tmp_path_factory.mktemp("exported") / "store"
+    random_log(place / "commitlog", 31, records=300, segment_size=SEGMENT)
+    segments = sorted((place / "commitlog").iterdir())
+    segments[3].unlink()
+    for path in segments[1:3]:
+        with open(path, "r+b") as segment:
+            segment.seek(SEGMENT // 2)
+            segment.write(b"\xff" * 300)
+    return place
+
+
+def tree(place: Path, without: str = "") -> dict[str, bytes]:
+    """Returns the files of an export by their names."""
+    if place.is_file():
+        return {"": place.read_bytes()}
+    paths = (path for path in place.rglob("*") if path.is_file())
+    named = {path.relative_to(place).as_posix(): path.read_bytes() for path in paths}
+    return {name: data for name, data in named.items() if not without or not name.startswith(without)}
+
+
+def rows(place: Path, kind: str) -> list[dict[str, Any]]:
+    """Returns the rows of an export, by their places in the log."""
+    if kind == "delta":
+        table = deltalake.DeltaTable(place).to_pyarrow_table()
+    elif kind == "iceberg":
+        table = StaticTable.from_metadata(str(place)).scan().to_arrow()
+    else:
+        table = ds.dataset(place, partitioning=ds.partitioning(flavor="hive")).to_table()
+    return sorted(table.to_pylist(maps_as_pydicts="lossy"), key=lambda row: row["commitLogOffset"])
+
+
+def said(done: Any, *without: str) -> dict[str, Any]:
+    left_out = ("to", "seconds", *without)
+    return {name: value for name, value in done.to_dict().items() if name not in left_out}
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet", "delta", "iceberg", "store"])
+def test_it_is_what_the_local_engine_writes(spark: SparkSession, store: Path, tmp_path: Path, kind: Any) -> None:
+    wanted: dict[str, Any] = {} if kind == "store" else {"kind": "all"}
+    done = rr.export(store, to=tmp_path / "spark", format=kind, spark=spark, **wanted)
+    local = rr.export(store, to=tmp_path / "local", format=kind, **wanted)
+    assert (done.damaged, done.exit_status) == (3, 3)
+    if kind in ("jsonl", "csv", "store"):
+        assert said(done) == said(local)
+        assert tree(tmp_path / "spark") == tree(tmp_path / "local")
+    else:
+        # Files of each segment, as a resumable export has them.
+        assert said(done, "files", "bytes") == said(local, "files", "bytes")
+        assert rows(tmp_path / "spark", kind) == rows(tmp_path / "local", kind)
+        rr.export(store, to=tmp_path / "resumable", format=kind, resumable=True, **wanted)
+        own = TABLES.get(kind, "")
+        assert tree(tmp_path / "spark", own) == tree(tmp_path / "resumable", own)
+    assert {path.name for path in tmp_path.iterdir()} <= {"spark", "local", "resumable"}
