@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,10 +17,12 @@ from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
 import rocketmq_reindex as rr
+from tests.tools.faulty_processes import SITE, wait_until
 from tests.tools.make_log import random_log
 
 pytestmark = pytest.mark.usefixtures("inline_local")
 SEGMENT: Final = 1 << 15
+PATIENCE: Final = 900
 TABLES: Final = {"delta": "_delta_log", "iceberg": "metadata"}
 """folders with an id and times in them: those of two tables differ"""
 
@@ -76,3 +83,29 @@ def test_it_is_what_the_local_engine_writes(spark: SparkSession, store: Path, tm
         own = TABLES.get(kind, "")
         assert tree(tmp_path / "spark", own) == tree(tmp_path / "resumable", own)
     assert {path.name for path in tmp_path.iterdir()} <= {"spark", "local", "resumable"}
+
+
+@pytest.mark.parametrize("chosen", [{"sql": "TAGS IS NOT NULL"}, {"text": "a", "kind": "all"}], ids=["sql", "text"])
+def test_counts(spark: SparkSession, store: Path, chosen: dict[str, Any]) -> None:
+    done = rr.export(store, count=True, spark=spark, **chosen)
+    assert done.messages > 0
+    assert said(done) == said(rr.export(store, count=True, **chosen))
+
+
+def test_ctrl_c_leaves_nothing(store: Path, tmp_path: Path) -> None:
+    """A process of its own, whose tasks do not end; with --resumable it says that the same command goes on."""
+    to, sleeps = tmp_path / "place" / "out.jsonl", tmp_path / "sleeps"
+    to.parent.mkdir()
+    fault = {"process": "worker", "event": "open", "path": "/commitlog/", "action": "sleep 1000", "marker": str(sleeps)}
+    env = os.environ | {"REINDEX_FAULTS": json.dumps([fault]), "PYTHONPATH": str(SITE)}
+    words = ["export", str(store), "--to", str(to), "--engine", "spark", "--master", "local[1]"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rocketmq_reindex", *words],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True,
+    )  # fmt: skip
+    wait_until(lambda: sleeps.with_name("sleeps.0").exists() or process.poll() is not None)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (130, ""), err
+    assert err.splitlines()[-1] == "error: interrupted: nothing was published"
+    assert list(to.parent.iterdir()) == []
