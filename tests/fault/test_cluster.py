@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.disk import Scene, tiny_store
+import rocketmq_reindex as rr
+from tests.fault.disk import Scene, tiny_store, tree
 from tests.fault.processes import check_ended, fault
 from tests.tools.encode import Message, blank, encode
 from tests.tools.faulty_cluster import SPECULATION, Cluster, cluster, event_log, events_of, speculated
@@ -62,6 +63,21 @@ def test_an_executor_is_killed(standalone: Cluster, tmp_path: Path) -> None:
         assert check_ended(scene, found, False)["exit"] == 0
     assert fired(tmp_path / "run") == len(faults)
     assert speculated(tmp_path / "events")["lost executors"] >= 1
+
+
+def test_an_export_whose_executors_are_killed(standalone: Cluster, tmp_path: Path) -> None:
+    """One amid a segment, and one as the files of a segment have their names, and it is to be marked: all is as in one run."""
+    store, place = tiny_store(tmp_path / "store"), tmp_path / "place"
+    rr.export(store, to=tmp_path / "whole", format="parquet", resumable=True)
+    place.mkdir()
+    words = [sys.executable, "-m", "rocketmq_reindex", "export", str(store), "--to", str(place / "out")]
+    faults = [fault("worker", ("os.rename", "/tree/topic="), "kill-jvm"), fault("worker", ("os.rename", "/marks/"), "kill-jvm")]
+    with standalone.run([*words, "--format", "parquet", "--json"], tmp_path / "run", {}, faults) as found:
+        summary = found.summary()
+    assert fired(tmp_path / "run") == len(faults)
+    assert (summary["exit"], summary["messages"], summary["warnings"]) == (0, 30, [])
+    assert tree(place / "out") == tree(tmp_path / "whole")
+    assert [path.name for path in place.iterdir()] == ["out"]
 
 
 def huge_log(folder: Path) -> None:
