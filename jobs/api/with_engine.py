@@ -285,6 +285,8 @@ def export(
         >>> done = rr.export("store", topic="TopicA", to="messages.jsonl")
         >>> done.messages, done.files
         (522, 1)
+        >>> rr.export("store", topic="TopicA", to="messages", format="parquet", spark=spark).messages
+        522
     """
     keywords = dict(locals())
     from rocketmq_reindex.jobs.exporting.options import export_settings

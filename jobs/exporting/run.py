@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,9 @@ from rocketmq_reindex.udfs.exporting.choosing import Chooser, Chosen, Unread
 from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.scan.segments import list_segments
 from rocketmq_reindex.udfs.staging import StagingFolder
+
+_NO_TEXT: Final = "\ufffd"
+"""what a broker, and so each column, has in the place of bytes that are no UTF-8: no topic that a broker takes has it itself"""
 
 
 class Export:
@@ -202,6 +205,13 @@ class Export:
                 self._progress.moved(max(0, chosen.position - at))
                 at = max(at, chosen.position)
         self._progress.end()
+        for topic in sorted(self._topics) if self.settings.to and not self.settings.is_store else ():
+            if _NO_TEXT in topic:
+                self._notes.add(
+                    "topic that is no UTF-8",
+                    f"topic {escape(topic)}: is no UTF-8: it is exported as a broker reads it",
+                    lost=False,
+                )
         result.topics, result.left_out = dict(sorted(self._topics.items())), dict(sorted(self._left_out.items()))
 
     def _note_damage(self, hole: Hole) -> None:

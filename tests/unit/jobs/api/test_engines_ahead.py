@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from rocketmq_reindex.jobs.api import engines_ahead
 from rocketmq_reindex.jobs.building.options import build_settings
 from rocketmq_reindex.jobs.spark import java
-from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.errors import InputError, UsageError
 
 NO_JAVA = "Spark needs Java, and JAVA_HOME is not set, and no java is on PATH"
 NO_SPARK = "Spark is not installed: pip install 'rocketmq-reindex[spark]'"
@@ -66,3 +66,19 @@ def test_a_session_needs_no_java_here(name: str, bare: pytest.MonkeyPatch) -> No
 def test_a_session_that_is_given(bare: pytest.MonkeyPatch) -> None:
     assert bare is not None
     assert chosen(object()) == ("spark", "")
+
+
+def test_an_export_takes_spark_where_it_is_asked_for(bare: pytest.MonkeyPatch) -> None:
+    assert not engines_ahead.is_on_spark("", "", None)
+    assert not engines_ahead.is_on_spark("local", "", None)
+    assert engines_ahead.is_on_spark("", "spark://host:7077", None)
+    assert engines_ahead.is_on_spark("", "", cast(Any, object()))
+    with pytest.raises(UsageError, match="engine local has no use for a session"):
+        engines_ahead.is_on_spark("local", "", cast(Any, object()))
+    bare.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert engines_ahead.is_on_spark("", "", None)
+    assert not engines_ahead.is_on_spark("local", "", None)
+    bare.setattr(java, "find_spec", lambda _: None)
+    with pytest.raises(InputError) as raised:
+        engines_ahead.is_on_spark("spark", "", None)
+    assert str(raised.value) == f"{NO_SPARK}, or take --engine local"

@@ -471,6 +471,23 @@ def test_an_export_of_nothing_is_asked_for(mixed: Path, tmp_path: Path) -> None:
     assert (tmp_path / "x.csv").read_text().startswith("topic,queueId,")
 
 
+def test_a_topic_that_is_no_text(make: Make, tmp_path: Path) -> None:
+    """A broker reads it with U+FFFD, and so do columns, which a warning says; a store keeps the bytes. A body is bytes."""
+    store = make(Message(topic="Orders", body=b"\xff\x00\xfe"), Message(topic="Orders", body=b"text"))
+    first = next((store / "commitlog").iterdir())
+    first.write_bytes(first.read_bytes().replace(b"Orders", b"Ord\xffrs", 1))
+    done = rr.export(store, to=tmp_path / "x.jsonl")
+    assert done.topics == {"Ord\ufffdrs": 1, "Orders": 1}
+    assert [warning for warning in done.warnings if "no UTF-8" in warning] == [
+        "topic Ord\\ufffdrs: is no UTF-8: it is exported as a broker reads it"
+    ]
+    rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
+    assert [bytes_of(row) for row in rows] == [b"\xff\x00\xfe", b"text"]
+    new = rr.export(store, to=tmp_path / "new", format="store")
+    assert not [warning for warning in new.warnings if "exported as" in warning]
+    assert b"Ord\xffrs" in next((tmp_path / "new" / "commitlog").iterdir()).read_bytes()
+
+
 def test_wrong_keywords(mixed: Path) -> None:
     for keywords in (
         {}, {"count": True, "queue": 1}, {"count": True, "begin_offset": 1}, {"count": True, "regex": "("},

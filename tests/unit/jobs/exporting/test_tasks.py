@@ -192,7 +192,7 @@ def test_a_second_attempt_changes_nothing(store: Path, tmp_path: Path, kind: Any
 class Distant(InlineEngine):
     """Its workers have other disks: another run has written the file by which they know the driver's."""
 
-    is_here = False  # type: ignore[assignment]
+    is_here = False
     seen = 0
 
     def numbers(self, function: Batches, count: int) -> list[str]:
@@ -226,7 +226,7 @@ def test_workers_without_the_disk_are_found_before_the_work(store: Path, tmp_pat
 def test_which_engine(store: Path) -> None:
     for keywords in ({"engine": "local", "master": "local[2]"}, {"engine": "local", "spark": object()}, {"engine": "none"}):
         with pytest.raises(UsageError):
-            rr.export(store, count=True, **keywords)  # type: ignore[arg-type]
+            rr.export(store, count=True, **keywords)
 
 
 class _Inline:
