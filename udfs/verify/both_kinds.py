@@ -109,9 +109,9 @@ class CompareBothKinds:
         in_files, in_database = held.read(position, count), other.read(position, count)
         has_files, has_database = self._has_unit(in_files), self._has_unit(in_database)
         if self.lite is not None:
-            for at in np.flatnonzero(has_files & ~has_database).tolist():
-                record = self._heads.at(int(in_files[0, at]))
-                has_files[at] = record is None or record.topic in self.lite
+            alone = np.flatnonzero(has_files & ~has_database)
+            heads = RecordHeads(self.segments).of_all(in_files[0, alone].tolist())
+            has_files[alone] = [record is None or record.topic in self.lite for record in heads]
         for kind, wrong in (
             ("rocksdb-unit-missing", has_files & ~has_database),
             ("rocksdb-unit-extra", has_database & ~has_files),
@@ -130,10 +130,6 @@ class CompareBothKinds:
     @property
     def _log_start(self) -> int:
         return self.segments[0].start if self.segments else 0
-
-    @property
-    def _heads(self) -> RecordHeads:
-        return RecordHeads(self.segments)
 
 
 def _data_from(queue: QueueFiles | DatabaseQueue, position: int, end: int) -> int:

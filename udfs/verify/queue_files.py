@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs.scan.extended import COLUMNS, IS_LIGHT, STORE_TIME, ExtFiles
+
+Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 # ----------------------------------------------------------------------------------------------------------------- record heads
 # Read the heads of single records: does a record start at an offset, and which queue is it of?
@@ -47,12 +51,24 @@ class RecordHeads:
 
     def at(self, phy_offset: int) -> RecordHead | None:
         """Return the head of the record that starts at ``phy_offset``; None when none does."""
+        return self.of_all([phy_offset])[0]
+
+    def of_all(self, phy_offsets: list[int]) -> list[RecordHead | None]:
+        """Return what ``at`` does for each of some offsets. A segment is opened once for neighbours that lie in it."""
+        heads: list[RecordHead | None] = []
+        for segment, offsets in itertools.groupby(phy_offsets, self._segment_of):
+            if segment is None:
+                heads += [None for _ in offsets]
+                continue
+            with files.Reader(segment.path) as reader:
+                heads += [self._read(reader, segment, phy_offset) for phy_offset in offsets]
+        return heads
+
+    def _segment_of(self, phy_offset: int) -> Segment | None:
+        """Return the segment that has room for a record at ``phy_offset``."""
         number = bisect_right(self._starts, phy_offset) - 1
-        if number < 0 or phy_offset + r.RECORD_MIN > self._segments[number].data_end:
-            return None
-        segment = self._segments[number]
-        with files.Reader(segment.path) as reader:
-            return self._read(reader, segment, phy_offset)
+        has_room = number >= 0 and phy_offset + r.RECORD_MIN <= self._segments[number].data_end
+        return self._segments[number] if has_room else None
 
     @staticmethod
     def _read(reader: files.Reader, segment: Segment, phy_offset: int) -> RecordHead | None:
@@ -82,9 +98,6 @@ class RecordHeads:
 
 # ------------------------------------------------------------------------------------------------------------------ queue files
 # The files of one queue, read as one row of slots: a file may be missing, short, or full of zeros.
-
-Int64s = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 class _Led(NamedTuple):
