@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.store.settings import broker_config, rocksdb_queues
 from rocketmq_reindex.storage_format import config_tables, layouts
 from rocketmq_reindex.storage_format.config_tables import DEFAULT, NUMBERED, PARTS, SHARED, TOPICS, Decoded, Part, stamp_of
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.showing import counted, escape, listed
+from rocketmq_reindex.storage_format.showing import counted, escape, listed, reason
 from rocketmq_reindex.storage_format.text import java_string
 from rocketmq_reindex.storage_format.topics import is_lite
 
@@ -182,9 +182,16 @@ def _table(table: Kept, part: Part) -> Mapping[str, Any]:
 
 
 def _has_files_alone(store: str) -> bool:
-    """Return whether a store has ConsumeQueue files, and none in RocksDB."""
-    folders = (entry.kind == files.FOLDER for entry in entries_in(files.join(store, layouts.QUEUES)))
-    return rocksdb_queues(store) is None and any(folders)
+    """Return whether a store has ConsumeQueue files, and none in RocksDB. Raises InputError where nobody may look."""
+    try:
+        queues = rocksdb_queues(store)
+        folders = (entry.kind == files.FOLDER for entry in entries_in(files.join(store, layouts.QUEUES)))
+        return queues is None and any(folders)
+    except OSError as error:
+        raise InputError(
+            f"{escape(store)}: its ConsumeQueues cannot be listed ({reason(error)}), so which of its topics, groups and "
+            "offsets count is not known"
+        ) from None
 
 
 def topics(store: str, notes: Notes) -> Kept | None:

@@ -18,6 +18,7 @@ from rocketmq_reindex.jobs.store import config_databases, consumer_offsets
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format import config_tables
 from rocketmq_reindex.storage_format.errors import InputError
+from tests.tools.no_override import bound_by_permissions
 
 rocksdict = pytest.importorskip("rocksdict")
 Families = dict[str, dict[bytes, bytes]]
@@ -192,6 +193,19 @@ def test_a_lite_topic_that_no_record_is_of(tmp_path: Path) -> None:
     lite = {"attributes": {"message.type": "LITE"}}
     (tmp_path / "config/topics.json").write_bytes(dump({"topicConfigTable": {"\ud800": lite, "L": lite}}))
     assert config_databases.lite_topics(str(tmp_path)) == ["L"]
+
+
+def test_queues_that_nobody_may_list(tmp_path: Path) -> None:
+    """Which of the two counts depends on them."""
+    write(tmp_path / "config/consumerOffsets", alone("T@g", {"offsetTable": {"0": 7}}, 5))
+    offsets_json(tmp_path, 9, 6)
+    (tmp_path / "consumequeue/T").mkdir(parents=True)
+    (tmp_path / "consumequeue").chmod(0)
+    with bound_by_permissions():
+        for ask in (consumer_offsets.in_databases, lambda store: consumer_offsets.of_store(store, Notes.silent())):
+            with pytest.raises(InputError, match="its ConsumeQueues cannot be listed"):
+                ask(str(tmp_path))
+    (tmp_path / "consumequeue").chmod(0o755)
 
 
 def test_two_keys_of_one_name() -> None:
