@@ -23,6 +23,7 @@ from rocketmq_reindex.jobs.verifying.work import take_sizes
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.topics import batch_topics
 from tests.golden.stores import GoldenStore, index_in_order, read_files
+from tests.golden.test_extended import extended
 from tests.tools.batch_log import BATCH_TOPICS, MADE, SIZES, batch, batch_files, batch_queue, random_batch_log
 from tests.tools.encode import Message
 from tests.tools.local_engine import InlineEngine, local_build
@@ -279,6 +280,26 @@ def test_no_light_queues_of_a_batch_topic(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "out" / "consumequeue").iterdir()) == ["%LMQ%b", "Plain"]
     assert sorted(path.name for path in (tmp_path / "out" / "batchconsumequeue").iterdir()) == ["BatchA"]
     assert any("batch topics" in warning for warning in summary.warnings)
+
+
+def test_units_of_consumequeue_ext_beside_batch_topics(tmp_path: Path) -> None:
+    """Records of a batch topic have none, nor light queues: those around them have what they have in a build without these."""
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "{0},{0}"}
+
+    def named(number: int) -> dict[str, Any]:
+        return {name: value.format(number) for name, value in light.items()}
+
+    plain = [Message(topic="Plain", queue_offset=k, properties={"TAGS": f"t{k}", **named(k)}) for k in range(3)]
+    records = [plain[0], batch(0, 3, **named(9)), plain[1], batch(3, 2), plain[2]]
+    build(tmp_path, records, lmq=True, cq_ext="plain")
+    asked = {**MADE, "lmq": True, "cq_ext": "plain", "exclude_topics": ("BatchA",)}
+    assert local_build(tmp_path / "store", tmp_path / "without", **asked).exit == 0
+    made = extended(tmp_path / "out")
+    assert made == extended(tmp_path / "without")
+    assert sorted(name.split("/")[1] for name in made) == ["%LMQ%a", "%LMQ%b", "Plain", "Plain"]
+    # Of light queues the tagsCode is that of the tag, of others an address.
+    units = [made[f"consumequeue/{topic}/0/{0:020d}"][12:20] for topic in ("Plain", "%LMQ%a")]
+    assert [int.from_bytes(unit, "big", signed=True) < 0 for unit in units] == [True, False]
 
 
 @pytest.mark.parametrize("more", [0, 1])
