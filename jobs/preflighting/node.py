@@ -11,7 +11,6 @@ from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.first_bytes import no_record
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.store.settings import check_plain, committed_index
-from rocketmq_reindex.storage_format.broker_start.dledger_start import RELEASES
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, Listing
 from rocketmq_reindex.storage_format.broker_start.loading import LogOutcome, Prediction
 from rocketmq_reindex.storage_format.errors import InputError
@@ -44,9 +43,6 @@ def log_of_node(settings: PreflightSettings) -> str:
                 f"{', '.join(map(escape, roots))}: holds no log of DLedger{whose}: with enableDLegerCommitLog=true a start "
                 "begins one, and copies that of its leader, if there is one: preflight does not know that"
             )
-    elif settings.release not in RELEASES:
-        known = " and ".join(RELEASES)
-        check_plain(roots, f"and preflight knows the start of such a node of RocketMQ {known} alone (--broker-version)")
     elif settings.has_ext:
         raise InputError(
             f"{escape(settings.store)}: has consumequeue_ext: preflight does not know what a node of DLedger with "

@@ -1,7 +1,8 @@
 """A start of a broker with ``enableDLegerCommitLog``, as a node that leads its group alone: what it keeps of its entries.
 
-Two parts of it recover. ``DLedgerMmapFileStore.recover`` (dledger 0.3.1.2, with RocketMQ 4.9.8 and 5.3.3) goes from entry to
-entry in the last three files, and cuts the log; the store's own recovery then looks at the records.
+Two parts of it recover. ``DLedgerMmapFileStore.recover`` goes from entry to entry in the last three files, and cuts the log;
+the store's own recovery then looks at the records. The first is the same in dledger 0.3.1.2 (RocketMQ 4.9.8 to 5.3.4), 0.3.2
+(5.4.0, 5.5.0) and 0.3.3.4 (5.5.1).
 """
 
 import itertools
@@ -26,8 +27,6 @@ from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import ENTRY_LAYOUT
 
-RELEASES: Final = ("4.9.8", "5.3.3")
-"""the releases whose start with DLedger is known: both have dledger 0.3.1.2"""
 _UNIT: Final = 32
 """``INDEX_UNIT_SIZE``"""
 _READ: Final = 3
@@ -269,6 +268,7 @@ class DLedgerStart(one_start.OneStart):
     def _recover_log(self, before: int, _rows: start_kept.KeptRows) -> tuple[recovery.Start, recovery.End, recovery.KeptLog]:
         settings, entries, segments = self._settings, self._store.entries, self._store.segments
         assert entries is not None
+        recovery.check_accelerated(settings, self._rules, self._times)
         left = EntryRecovery(segments, entries, settings.segment_size).left()
         self.last_entry = left.last
         is_kept = [number < entries.first or file.start <= left.end.offset for number, file in enumerate(segments)]
@@ -276,8 +276,11 @@ class DLedgerStart(one_start.OneStart):
         cut = left.end.offset
         if settings.abnormal and self._rules.dispatches_while_recovering:
             cut = self._read_records(kept[entries.first :])
-        # DLedgerCommitLog.recover: of units that lead behind the log's end, or to where the records read end.
-        self._cut(before, cut)
+        # DLedgerCommitLog.recover: of units that lead behind the log's end, or to where the records read end. Unlike
+        # CommitLog, no release looks at the units that it has just dispatched; after a crash 5.5 looks at its checkpoint alone.
+        known = self._times.logics_offset if settings.abnormal and self._rules.logics_offset else before
+        if known >= cut:
+            self._cut_units(cut)
         begin = segments[entries.first].start
         self._known = self._up_to(kept, entries.first, left.committed_end if left.committed_end > 0 else begin)
         log = self._up_to(kept, entries.first, left.last_end if left.last_end > 0 else begin)
@@ -315,13 +318,13 @@ class DLedgerStart(one_start.OneStart):
 
     def _is_covered(self, file: store.StoreFile) -> bool:
         """Return ``isMmapFileMatchedRecover``."""
-        data, settings, times = file.data, self._settings, self._times
+        data, settings = file.data, self._settings
         if len(data) < r.ENTRY_HEAD + r.RECORD_MIN or int32_at(data, r.ENTRY_HEAD + r.AT_MAGIC) != r.MAGIC_V1:
             return False
         v6 = int32_at(data, r.ENTRY_HEAD + r.AT_SYS_FLAG) & r.FLAG_BORN_HOST_V6
         time = int64_at(data, r.ENTRY_HEAD + r.AT_STORE_TIMESTAMP + (r.IPV6_EXTRA if v6 else 0))
-        safe = settings.message_index and settings.message_index_safe
-        return time != 0 and time <= (min(times.lowest_time, times.index) if safe else times.lowest_time)
+        phy_offset = int(int64_at(data, r.ENTRY_HEAD + r.AT_PHYSICAL_OFFSET))
+        return recovery.is_dispatched(int(time), phy_offset, -1, settings, self._rules, self._times)
 
     def _unread(self, _start: recovery.Start, log: recovery.KeptLog) -> list[tuple[store.StoreFile, int, int]]:
         return [(file, 0, end) for file, end in zip(log.segments, log.ends, strict=True)]

@@ -193,9 +193,13 @@ class OneStart:
     def _cut(self, before: int, end: int) -> None:
         """Cut what leads to the log's ``end`` or behind it; ``before`` is up to where the queues reached before the start."""
         if (self._max_physic() if self._rules.cuts_by_new_units else before) >= end:
-            for queue in self._queues.values():
-                if not isinstance(queue, database_state.DatabaseQueueState):
-                    queue.cut(end)
+            self._cut_units(end)
+
+    def _cut_units(self, end: int) -> None:
+        """Cut the units that lead to ``end`` or behind it (``truncateDirtyLogicFiles``)."""
+        for queue in self._queues.values():
+            if not isinstance(queue, database_state.DatabaseQueueState):
+                queue.cut(end)
 
     def _recover_table(self, log: recovery.KeptLog) -> None:
         """``recoverTopicQueueTable``. Raises LoadFailure."""

@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.broker_start import (
     store as start_store,
 )
 from rocketmq_reindex.storage_format.broker_start.database_start import CombinedStart, DatabaseStart
-from rocketmq_reindex.storage_format.broker_start.dledger_start import RELEASES as DLEDGER_RELEASES, DLedgerStart
+from rocketmq_reindex.storage_format.broker_start.dledger_start import DLedgerStart
 from rocketmq_reindex.storage_format.broker_start.one_start import OneStart
 from rocketmq_reindex.storage_format.errors import InputError, NoListener, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
@@ -43,7 +43,7 @@ def predict(
     if settings.release not in START_RULES:
         raise ValueError(f"no release {settings.release!a}: it is one of {', '.join(START_RULES)}")
     progress = progress or NoListener()
-    kind = _kind_of(store, settings)
+    kind = _kind_of(store)
     run = kind(store, settings, spool or start_kept.MemorySpool(), progress)
     try:
         started = run.start()
@@ -56,14 +56,9 @@ def predict(
     )  # fmt: skip
 
 
-def _kind_of(store: start_store.Store, settings: start_store.StartSettings) -> type[OneStart]:
+def _kind_of(store: start_store.Store) -> type[OneStart]:
     if store.entries is None:
         return DatabaseStart if store.database else CombinedStart if store.combined else OneStart
-    if settings.release not in DLEDGER_RELEASES:
-        raise InputError(
-            f"preflight does not know what RocketMQ {settings.release} does with a log of DLedger as it starts: it knows "
-            f"{' and '.join(DLEDGER_RELEASES)} (--broker-version)"
-        )
     if store.database or store.combined:
         raise InputError("preflight does not know the start of a broker with a log of DLedger and queues in RocksDB")
     return DLedgerStart

@@ -60,6 +60,36 @@ def counting_of(settings: store.StartSettings, rules: StartRules) -> record_loop
     return reading._replace(crc=r.CRC_ALL if settings.check_crc else r.CRC_NONE, sound=True)
 
 
+def check_accelerated(settings: store.StartSettings, rules: StartRules, times: Checkpoint) -> None:
+    """Raise LoadFailure where the recovery ends before it begins (``ConsumeQueueStore.getDispatchFromPhyOffset``)."""
+    if settings.abnormal and rules.logics_offset and settings.accelerated and times.physic > 0 and times.logics_offset <= 0:
+        raise queue_state.LoadFailure(
+            "checkpoint-logics-offset", "without logicsPhysicalOffset nothing is accelerated", "checkpoint"
+        )
+
+
+def is_dispatched(
+    time: int, phy_offset: int, max_physic: int, settings: store.StartSettings, rules: StartRules, times: Checkpoint
+) -> bool:
+    """Return whether a recovery may begin with the segment whose first record has this store time and phy_offset.
+
+    ``max_physic`` is as in ``SegmentChoice.start``. This is ``ConsumeQueueStore.isMappedFileMatchedRecover``, and what its
+    callers look at before.
+    """
+    if time == 0:
+        return False
+    safe = settings.message_index and settings.message_index_safe
+    if not rules.first_record_parses:
+        return time <= (min(times.lowest_time, times.index) if safe else times.lowest_time)
+    if safe and time > times.index:
+        return False
+    if not settings.abnormal:
+        return phy_offset <= max_physic
+    if not rules.logics_offset:
+        return time <= times.lowest_time
+    return time <= times.logics if times.logics_offset <= 0 else phy_offset <= times.logics_offset
+
+
 class SegmentChoice:
     """Chooses the segment in which to begin."""
 
@@ -94,12 +124,7 @@ class SegmentChoice:
         return Start(index, self._first_byte(self._segments[index], max_physic), limited)
 
     def _check(self) -> None:
-        """Raise LoadFailure where the recovery ends before it begins."""
-        settings, rules, times = self._settings, self._rules, self._times
-        if settings.abnormal and rules.logics_offset and settings.accelerated and times.physic > 0 and times.logics_offset <= 0:
-            raise queue_state.LoadFailure(
-                "checkpoint-logics-offset", "without logicsPhysicalOffset nothing is accelerated", "checkpoint"
-            )
+        check_accelerated(self._settings, self._rules, self._times)
 
     def _first_byte(self, segment: store.StoreFile, _max_physic: int) -> int:
         """Return the byte of a segment in which the recovery begins. Raises LoadFailure."""
@@ -130,18 +155,7 @@ class SegmentChoice:
             v6 = int32_at(segment.data, r.AT_SYS_FLAG) & r.FLAG_BORN_HOST_V6
             time = int64_at(segment.data, r.AT_STORE_TIMESTAMP + (r.IPV6_EXTRA if v6 else 0))
             phy_offset = 0
-        if time == 0:
-            return False
-        safe = settings.message_index and settings.message_index_safe
-        if not rules.first_record_parses:
-            return time <= (min(times.lowest_time, times.index) if safe else times.lowest_time)
-        if safe and time > times.index:
-            return False
-        if not settings.abnormal:
-            return phy_offset <= max_physic
-        if not rules.logics_offset:
-            return time <= times.lowest_time
-        return time <= times.logics if times.logics_offset <= 0 else phy_offset <= times.logics_offset
+        return is_dispatched(time, phy_offset, max_physic, settings, rules, times)
 
 
 class DatabaseSegmentChoice(SegmentChoice):

@@ -29,7 +29,7 @@ from tests.preflight.spoil_dledger import INDEX_FILE, NODE
 from tests.preflight.sweep import Judged, Sweep
 from tests.tools.ports import free_ports
 
-VERSIONS = ("4.9.8", "5.3.3")
+VERSIONS = ("4.9.8", "5.3.3", "5.3.4", "5.4.0", "5.5.0", "5.5.1")
 PER_BASE = 10
 LIFETIME = 40
 KINDS: Sequence[tuple[float, Sequence[Deed]]] = (
@@ -37,7 +37,9 @@ KINDS: Sequence[tuple[float, Sequence[Deed]]] = (
     (1.0, spoil_queues.DAMAGED), (1.0, spoil_rest.CHECKPOINT), (1.0, spoil_rest.INDEX),
 )  # fmt: skip
 LAST = (spoil_dledger.wrong_size, spoil_dledger.wrong_name)
-FLAGS = ("checkCRCOnRecover", "messageIndexEnable", "messageIndexSafe", "recheckReputOffsetFromCq")
+FLAGS = (
+    "checkCRCOnRecover", "messageIndexEnable", "messageIndexSafe", "recheckReputOffsetFromCq", "enableAcceleratedRecovery",
+)  # fmt: skip
 
 
 def dledger() -> dict[str, str]:

@@ -140,6 +140,8 @@ def wrong_size(spoiler: Spoiler) -> str | None:
 def wrong_name(spoiler: Spoiler) -> str | None:
     """A file of notes among those of entries, as large as they are."""
     folder = spoiler.store.path / NODE / spoiler.rng.choice(("data", "index"))
+    if not folder.is_dir():
+        return None
     size = spoiler.store.sizes.segment if folder.name == "data" else INDEX_FILE
     with (folder / "notes").open("wb") as file:
         file.truncate(size)

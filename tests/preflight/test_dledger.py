@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import os
 import shlex
@@ -20,9 +21,10 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.preflight.bases import Base
-from tests.preflight.dledger_sweep import LIFETIME, copied, dledger, judged, make_base
+from tests.preflight.dledger_sweep import LIFETIME, VERSIONS, copied, dledger, judged, make_base
 from tests.preflight.predicted import predict
 from tests.preflight.real import RealStart, RealStores
 from tests.preflight.settings import Conf
@@ -33,7 +35,7 @@ SEED = 3
 COUNT = 5
 
 
-@pytest.mark.parametrize("version", [pytest.param("4.9.8", marks=pytest.mark.slow), "5.3.3"])
+@pytest.mark.parametrize("version", ["5.5.1", *(pytest.param(one, marks=pytest.mark.slow) for one in VERSIONS[:-1])])
 def test_spoilt_stores(version: str, tmp_path: Path) -> None:
     with RealStores(version, tmp_path, LIFETIME) as real:
         found = list(judged(real, tmp_path, SEED, COUNT))
@@ -70,7 +72,7 @@ class World:
         return told
 
 
-@pytest.fixture(scope="module", params=["5.3.3"])
+@pytest.fixture(scope="module", params=["5.3.3", pytest.param("5.5.1", marks=pytest.mark.slow)])
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     scratch = tmp_path_factory.mktemp("dledger")
     with RealStores(request.param, scratch, LIFETIME) as real:
@@ -91,16 +93,23 @@ def run(command: str) -> None:
 
 
 def test_an_unclean_stop_hides_the_last_messages_and_advice_brings_them_back(world: World) -> None:
-    """A node of 5.3 that was killed cuts units of the last entries (``dledgerRecoverAbnormally`` counts no headers), and
+    """A node of 5.x that was killed cuts units of the last entries (``dledgerRecoverAbnormally`` counts no headers), and
     dispatches only what is not committed."""
-    store = world.copy("killed")
+    store, mended = world.copy("killed"), world.copy("mended")
     whole = served(world.start(world.copy("clean")))
-    (store / "abort").touch()
+    for killed in (store, mended):
+        (killed / "abort").touch()
+    if world.real.release == "5.5.1":
+        # It asks the checkpoint how far the queues reach.
+        unsaid = Path(shutil.copytree(store, world.scratch / "unsaid"))
+        for killed, reach in ((unsaid, 0), (store, 1 << 40), (mended, 1 << 40)):
+            checkpoint = Checkpoint.from_bytes((killed / "checkpoint").read_bytes())
+            (killed / "checkpoint").write_bytes(dataclasses.replace(checkpoint, logics_offset=reach).to_bytes())
+        assert "records-hidden" not in {loss["kind"] for loss in world.said(unsaid)["losses"]}
+        assert served(world.start(unsaid)) == whole
     said = world.said(store)
     hidden = next(loss for loss in said["losses"] if loss["kind"] == "records-hidden")
     assert (said["exit"], hidden["count"] > 0) == (4, True)
-    mended = world.copy("mended")
-    (mended / "abort").touch()
     shutil.rmtree(mended / "consumequeue")
     assert "recheckReputOffsetFromCq=true" in hidden["advice"][-1]
     (command,) = hidden["commands"]
@@ -146,7 +155,7 @@ def test_an_index_that_is_moved_away_is_made_anew(world: World) -> None:
 def test_what_is_not_known_is_refused_by_name(world: World) -> None:
     store = world.copy("unknown")
     for release, more, told in (
-        ("5.5.1", {}, "preflight knows the start of such a node of RocketMQ 4.9.8 and 5.3.3 alone"),
+        ("5.5.1", {"storeType": "defaultRocksDB"}, "with a log of DLedger and queues in RocksDB"),
         ("5.3.3", {"enableDLegerCommitLog": "false"}, "which a broker without enableDLegerCommitLog=true does not read"),
         ("5.3.3", {"enableControllerMode": "true"}, "enableControllerMode=true"),
     ):
