@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo-setup test-setup oracles full-setup by-maven without-maven dist demo docs test test-random test-rest test-all oracle preflight rocksdb repair odd-logs delayed restore-lives fates fault fuzz bench scale latency spoilt segment lint house format matrix versions mutants slow clean distclean
+.PHONY: help setup demo-setup test-setup oracles full-setup by-maven without-maven dist demo docs test test-random test-rest test-all oracle preflight rocksdb bit-maps leave-dledger repair odd-logs delayed restore-lives fates fault fuzz bench scale latency spoilt segment lint house format matrix versions mutants slow clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 # Bytecode is kept, as in scripts/setup.
@@ -99,7 +99,7 @@ matrix: setup ## the same bytes from every range size, shuffle, adaptive setting
 oracle: oracles ## random stores through the real RocketMQ and through ours: N=500 of each version, SEED=
 	$(ENV) $(PY) -m tests.oracle.sweep --count $(or $(N),500) $(SEEDED)
 
-preflight: oracles ## spoilt stores started by the real ones, beside what preflight says: N=1000 of each version, LIVES=20 of a controller group, SEED=
+preflight: oracles ## spoilt stores started by the real ones, beside what preflight says: N=1000 of each version, LIVES=20 of a controller group of each version that has a broker, SEED=
 	$(ENV) $(PY) -m tests.preflight.sweep --count $(or $(N),1000) $(SEEDED)
 	$(ENV) $(PY) -m tests.preflight.database_sweep --count $(or $(N),300) $(SEEDED)
 	$(ENV) $(PY) -m tests.preflight.database_sweep --count $(or $(N),300) $(SEEDED) --both
@@ -109,6 +109,14 @@ preflight: oracles ## spoilt stores started by the real ones, beside what prefli
 rocksdb: oracles ## random logs built as queues in RocksDB, beside real stores and served by them: N=20 of each version and setting, SEED=
 	@export REINDEX_SEED=$(or $(SEED),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')); echo "REINDEX_SEED=$$REINDEX_SEED"; \
 	$(ENV) $(PY) -m pytest -m random --seeds $(or $(N),20) tests/oracle/test_rocksdb_built.py
+
+bit-maps: oracles ## random logs and SQL92 conditions: consumequeue_ext beside that of real stores, and consumers on it: N=20 of each version, SEED=
+	@export REINDEX_SEED=$(or $(SEED),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')); echo "REINDEX_SEED=$$REINDEX_SEED"; \
+	$(ENV) $(PY) -m pytest -m random --seeds $(or $(N),20) tests/oracle/test_extended.py tests/serving/test_extended.py
+
+leave-dledger: oracles ## random stores of DLedger made plain, and served by real stores that go on writing: N=20 of each pair of versions, SEED=
+	@export REINDEX_SEED=$(or $(SEED),$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')); echo "REINDEX_SEED=$$REINDEX_SEED"; \
+	$(ENV) $(PY) -m pytest -m random --seeds $(or $(N),20) tests/oracle/test_to_plain.py
 
 repair: oracles ## damaged real stores repaired, then started by the real ones: N=500 of each version, SEED=
 	$(ENV) $(PY) -m tests.repair.sweep --count $(or $(N),500) $(SEEDED)

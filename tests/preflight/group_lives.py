@@ -1,4 +1,4 @@
-"""Lives of a real controller group (5.5.1): a controller in a name server, and two brokers that copy over the loopback."""
+"""Lives of a real controller group: a controller in a name server, and two brokers that copy over the loopback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from tests.serving.broker import Broker
 from tests.serving.programs import ORACLE, ROOT, Program, StepFailed
 from tests.serving.stores import SEGMENT, SIZES
 
-VERSION = "5.5.1"
+VERSIONS = ("5.3.3", "5.4.0", "5.5.0", "5.5.1")
+"""those of whose broker and controller Maven Central has the jars"""
 CONF = Conf(
     Sizes(SEGMENT, SIZES["cq_file_size"], SIZES["hash_slots"], SIZES["index_items"]), {"enableControllerMode": "true"}
 )  # fmt: skip
@@ -44,7 +45,8 @@ def free_port() -> int:
 class Controller:
     """A name server with a controller in it; use as a context manager."""
 
-    def __init__(self, scratch: Path) -> None:
+    def __init__(self, version: str, scratch: Path) -> None:
+        self.version = version
         self._port, self._names = free_port(), free_port()
         scratch.mkdir()
         lines = {
@@ -55,7 +57,7 @@ class Controller:
         }  # fmt: skip
         (scratch / "conf").write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         java = f"{(ROOT / '.java-home').read_text().strip()}/bin/java" if (ROOT / ".java-home").exists() else "java"
-        path = (ORACLE / "target" / VERSION / "classpath").read_text().strip()
+        path = (ORACLE / "target" / version / "classpath").read_text().strip()
         opens = ["--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", "--add-opens=java.base/java.nio=ALL-UNNAMED"]
         self._log = scratch / "log"
         with self._log.open("w") as log:
@@ -104,7 +106,7 @@ class GroupMember(Program):
     def __init__(self, store: Path, controller: Controller) -> None:
         self.store, scratch = store, store.with_name(f"{store.name}-scratch")
         scratch.mkdir(exist_ok=True)
-        super().__init__(VERSION, "Serve", scratch)
+        super().__init__(controller.version, "Serve", scratch)
         group, names = controller.words
         periods = "syncBrokerMetadataPeriod=500,checkSyncStateSetPeriod=500,controllerHeartBeatTimeoutMills=2000"
         # A checkpoint is written with a flush of all queues, by default once a minute.
@@ -150,6 +152,7 @@ def new_store(path: Path) -> Path:
 class Life:
     """What came of one life: the comparison of each store's start, and the ends of both logs when they are copied again."""
 
+    version: str
     seed: int
     comparisons: dict[str, Comparison]
     ends: tuple[int, int]
@@ -162,7 +165,7 @@ def live(real: RealStores, scratch: Path, seed: int) -> Life:
     rng = random.Random(seed)
     scratch.mkdir(parents=True)
     a, b = new_store(scratch / "a"), new_store(scratch / "b")
-    with Controller(scratch / "names") as controller, contextlib.ExitStack() as programs:
+    with Controller(real.release, scratch / "names") as controller, contextlib.ExitStack() as programs:
         master = programs.enter_context(GroupMember(a, controller))
         until(lambda: master.takes("first", 1, rng))
         for number in range(rng.randrange(1, 6)):
@@ -182,7 +185,7 @@ def live(real: RealStores, scratch: Path, seed: int) -> Life:
         until(lambda: joined.end == again.end)
         ends = joined.end, again.end
     logs = [b"".join(path.read_bytes() for path in sorted((store / "commitlog").iterdir()))[: ends[0]] for store in (a, b)]
-    return Life(seed, comparisons, ends, logs[0] == logs[1])
+    return Life(real.release, seed, comparisons, ends, logs[0] == logs[1])
 
 
 def _killed_amid_writes(master: GroupMember, rng: random.Random) -> None:
@@ -205,12 +208,12 @@ def written(log: Path) -> int:
 def _judged(real: RealStores, store: Path, scratch: Path) -> Comparison:
     """A copy of the store: what preflight says, and what its start and the role of a master do."""
     copy = shutil.copytree(store, scratch / f"{store.name}-copy")
-    said = predict(copy, VERSION, CONF, scratch)
+    said = predict(copy, real.release, CONF, scratch)
     assert isinstance(said, dict), said
-    before, log, last = read_disk(copy, SIZES["hash_slots"]), read_log(copy / "commitlog", VERSION, True), last_bytes(copy)
+    before, log, last = read_disk(copy, SIZES["hash_slots"]), read_log(copy / "commitlog", real.release, True), last_bytes(copy)
     assert real.start(copy, CONF).loads
     told = real.master(copy, 1000).said
     after, end = read_disk(copy, SIZES["hash_slots"]), end_of(last, told.max_offset)
-    found = compare(said, Outcome(VERSION, True, told, before, after, log, *end, index_enabled=True, reputs=True))
+    found = compare(said, Outcome(real.release, True, told, before, after, log, *end, index_enabled=True, reputs=True))
     real.leave(copy)
     return found

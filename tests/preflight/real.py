@@ -113,6 +113,10 @@ class RealStores:
             self._starts = 0
             return RealStart(False, "the node ended itself")
 
+    def die(self) -> None:
+        """kill -9: what the stores hold in memory alone is gone, their files stay. The next start begins another JVM."""
+        self._end()
+
     def put(self, path: Path, seed: int, count: int, queues: Sequence[tuple[str, int]]) -> list[RealPut]:
         """Let the store in ``path`` take random messages for these queues; some are delayed, some of transactions."""
         assert self._program

@@ -147,6 +147,50 @@ def test_two_that_parted(real: RealStores, tmp_path: Path) -> None:
         real.leave(store)
 
 
+def test_a_tail_that_a_slave_has_cut_comes_back(real: RealStores, tmp_path: Path) -> None:
+    """A slave cuts its segment in memory alone: the records that it drops stay on the disk, and a start after a crash takes
+    those that begin where its copy ends. They are then of the new master's epoch, so it never cuts them again."""
+    slave, joined, parted, copied = tmp_path / "slave", tmp_path / "joined", 20, 30
+    puts = write(slave, SHORT, other_from=parted)
+    own = log_of(slave)
+    write(joined, copied)
+    complete(real, slave, CONF.sizes)
+    confirm(slave, puts[parted].offset)
+    epochs = [Epoch(1, 0), Epoch(9, puts[parted].offset)]
+    (joined / FILE).write_bytes(write_epochs(epochs))
+    for store in (joined, slave):
+        assert real.start(store, CONF).loads
+    real.master(joined, 10)
+    became = real.slave(slave, joined, 10)
+    assert (became.said.max_offset, became.epochs[:2]) == (puts[copied].offset, ("1-0", f"9-{puts[parted].offset}"))
+    real.die()
+    at = puts[copied].offset
+    assert log_of(slave)[:at] == log_of(joined)[:at]
+    assert log_of(slave)[at : end_of(puts)] == own[at : end_of(puts)]
+    # What is suspect: records that the group has confirmed nothing of, by the checkpoint that the crash left.
+    found = said(slave, real)
+    assert (found["exit"], kinds(found, "warnings")) == (0, {"log-tail-suspect": SHORT - parted})
+    assert f"from offset {puts[parted].offset} on" in found["warnings"][0]["text"]
+    notes = rr.verify(slave, engine="local", broker_version=real.release).notes
+    assert [note for note in notes if note.startswith("suspect:")] != []
+    assert real.start(slave, CONF).max_offset == found["log"]["max_offset"] == end_of(puts)
+    # The master has gone on meanwhile, in the epoch that the slave knows.
+    master = tmp_path / "master"
+    more = write(master, RECORDS)
+    (master / FILE).write_bytes(write_epochs(epochs))
+    assert real.start(master, CONF).loads
+    real.master(master, 11)
+    assert real.slave(slave, master, 11).said.max_offset == end_of(more)
+    logs, end = [log_of(store)[: end_of(more)] for store in (slave, master)], end_of(puts)
+    assert logs[0][at:end] == own[at:end] != logs[1][at:end]
+    assert (logs[0][:at], logs[0][end:]) == (logs[1][:at], logs[1][end:])
+    for store in (slave, master):
+        real.close(store)
+    against = rr.verify(slave, against=master, engine="local")
+    assert against.exit_status == 4
+    assert f"offset {at}" in str(against.findings)
+
+
 def test_a_master_without_epochs(real: RealStores, tmp_path: Path) -> None:
     """A slave that has epochs copies nothing from it. One without a log, and without epochs, has all of it."""
     master = tmp_path / "master"
