@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -36,14 +36,31 @@ class QueueDatabase:
             if end is not None:
                 yield end
 
-    @cached_property
-    def queues(self) -> dict[bytes, dict[int, QueueEnd]]:
-        """The last unit of each queue, by topic and queue id. A broker serves no other queue."""
-        queues: dict[bytes, dict[int, QueueEnd]] = {}
+    def queues(self) -> Iterator[QueueName]:
+        """Yield each queue that has an end, those of a topic one after the other. A broker serves no other queue.
+
+        There may be millions of light ones: none is held.
+        """
         for end in self.ends():
             if end.is_max and rocksdb.is_possible(end):
-                queues.setdefault(end.queue.topic, {})[end.queue.queue_id] = end
-        return queues
+                yield end.queue
+
+    def topics(self) -> Iterator[bytes]:
+        """Yield each topic that has such a queue."""
+        for topic, _ in itertools.groupby(self.queues(), key=lambda queue: queue.topic):
+            yield topic
+
+    def ids(self, topic: bytes) -> list[int]:
+        """Return the numbers of the queues of a topic that have an end."""
+        low, ids = rocksdb.ends_prefix(topic), list[int]()
+        high = rocksdb.behind(low)
+        # A topic has few: what lies behind them is not read ahead.
+        while (pair := self._database.first(OFFSETS, low, high)) is not None:
+            end = rocksdb.queue_end(*pair)
+            if end is not None and rocksdb.is_possible(end):
+                ids.append(end.queue.queue_id)
+            low = pair[0] + b"\0"
+        return ids
 
     def impossible(self) -> Iterator[QueueEnd]:
         """Yield the ends that no queue can have: such a queue counts as one that is not there."""

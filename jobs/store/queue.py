@@ -189,7 +189,7 @@ class StoreQueues:
         for kind in (layouts.QUEUES, layouts.BATCH_QUEUES):
             listed = entries(files.join(self._store, kind), self._notes) or []
             names |= {entry.name for entry in listed if entry.kind == files.FOLDER}
-        return sorted(names.union(map(_text, self._database.queues)) if self._database else names)
+        return sorted(names.union(map(_text, self._database.topics())) if self._database else names)
 
     def ids(self, topic: str) -> list[int]:
         """Return the numbers of the queues that a topic has."""
@@ -197,7 +197,7 @@ class StoreQueues:
         listed = (entry for kind in kinds for entry in entries(files.join(self._store, kind, topic), self._notes) or [])
         names = [entry.name for entry in listed if entry.kind == files.FOLDER]
         numbers = {int(name) for name in names if name.isascii() and name.isdigit() and name == str(int(name))}
-        return sorted(numbers.union(self._database.queues.get(_bytes(topic), ())) if self._database else numbers)
+        return sorted(numbers.union(self._database.ids(_bytes(topic))) if self._database else numbers)
 
     def each(self) -> Iterator[tuple[str, int]]:
         """Yield all queues, by topic and number."""

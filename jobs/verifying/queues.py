@@ -128,7 +128,7 @@ class QueueComparison:
         scan, settings = self.scan, self.settings
         folder = files.join(settings.store, QUEUES)
         with contextlib.closing(QueueDatabase(settings.database_beside)) as database:
-            in_database = {topic.decode("utf-8", "surrogateescape") for topic in database.queues}
+            in_database = {topic.decode("utf-8", "surrogateescape") for topic in database.topics()}
             # A database that has lost the ends of other queues has their units.
             # CombineConsumeQueueStore.shouldDoubleWriteForTopic: a lite topic's own queues are there, too.
             lite = {*lite_topics(settings.store), *map(lite_parent, in_database)}

@@ -188,7 +188,7 @@ def _topics(settings: VerifySettings) -> Iterator[str]:
     yield from (entry.name for entry in entries_in(files.join(settings.store, layouts.QUEUES)))
     if settings.database:
         with contextlib.closing(QueueDatabase(settings.database)) as database:
-            yield from (topic.decode("utf-8", "surrogateescape") for topic in database.queues)
+            yield from (topic.decode("utf-8", "surrogateescape") for topic in database.topics())
 
 
 def _index_sizes(settings: VerifySettings) -> tuple[int, int, bool]:

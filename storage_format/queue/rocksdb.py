@@ -77,6 +77,11 @@ def end_key(queue: QueueName, is_max: bool) -> bytes:
     ))  # fmt: skip
 
 
+def ends_prefix(topic: bytes) -> bytes:
+    """Return what the keys in the family ``offset`` begin with that are of the last units of a topic's queues."""
+    return end_key(QueueName(topic, 0), is_max=True)[: -_INT32.size]
+
+
 CHECKPOINT_KEY: Final = end_key(QueueName(CHECKPOINT_TOPIC, 0), is_max=True)
 """Its value is the byte of the log behind the last record that was dispatched (int64)."""
 

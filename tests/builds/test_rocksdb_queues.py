@@ -105,7 +105,7 @@ def test_pairs_as_the_jar_reads_them(name: str, tmp_path: Path) -> None:
 def test_queues_and_their_ends(name: str, tmp_path: Path) -> None:
     database = QueueDatabase(str(unpack(name, tmp_path).path / "consumequeue"))
     try:
-        queues = [(topic, number) for topic, ends in database.queues.items() for number in ends]
+        queues = [tuple(queue) for queue in database.queues()]
         assert queues == QUEUES
         for queue in map(QueueName._make, queues):
             last = database.last(queue)
@@ -116,7 +116,7 @@ def test_queues_and_their_ends(name: str, tmp_path: Path) -> None:
             assert offsets == list(range(first or 0, last.queue_offset + 1))
             assert int(found[-1][1]["phy_offset"][-1]) == last.phy_offset
             assert database.value(queue, last.queue_offset + 1) is None
-        end = max(end.phy_offset for ends in database.queues.values() for end in ends.values())
+        end = max(end.phy_offset for end in database.ends() if end.is_max)
         dispatched = database.dispatched()
         assert dispatched is not None
         assert dispatched > end

@@ -285,7 +285,7 @@ def test_light_queues_that_are_in_rocksdb_alone(cq_ext: str, tmp_path: Path) -> 
     assert "light queues have no files, as with combineCQUseRocksdbForLmq=true" in built.notes
     assert queue_files_of(out) == queue_files_of(store)
     with contextlib.closing(QueueDatabase(str(out / "consumequeue"))) as database:
-        assert {topic.decode() for topic in database.queues} == {"plain", "lite", "%LMQ%$lite$a", "%LMQ%$lite$b"}
+        assert {topic.decode() for topic in database.topics()} == {"plain", "lite", "%LMQ%$lite$a", "%LMQ%$lite$b"}
     # A kind that is given wins, and a note says what such a broker has.
     both = local_build(store, tmp_path / "both", consumequeue_type="both", lmq=True, broker_version="5.5", **SIZES)
     assert any("has them in RocksDB alone" in note for note in both.notes)

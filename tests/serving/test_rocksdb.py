@@ -76,7 +76,7 @@ def test_lite_topics_with_the_selective_double_write(tmp_path: Path) -> None:
         broker.close()
     real = pairs_in(store / "consumequeue")
     with contextlib.closing(QueueDatabase(str(store / "consumequeue"))) as database:
-        assert set(database.queues) == {b"lite", b"%LMQ%$lite$a", b"%LMQ%$lite$b"}
+        assert set(database.topics()) == {b"lite", b"%LMQ%$lite$a", b"%LMQ%$lite$b"}
     assert {path.name for path in (store / "consumequeue").iterdir() if path.is_dir()} == {"lite", "plain"}
     for lmq in (False, True):
         verified = local_verify(store, lmq=lmq, **SIZES)

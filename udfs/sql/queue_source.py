@@ -157,9 +157,9 @@ class ConsumeQueueReader(base.SourceReader):
 
     def _ranges(self, folder: str, topics: Topics, in_files: set[tuple[str, int]]) -> Iterator[tuple[DatabaseRange, int]]:
         with contextlib.closing(QueueDatabase(folder)) as database:
-            for raw, ends in sorted(database.queues.items()):
+            for raw in sorted(database.topics()):
                 topic = raw.decode("utf-8", "replace")
-                for number in sorted(ends) if topics.wants(topic) else ():
+                for number in sorted(database.ids(raw)) if topics.wants(topic) else ():
                     if (topic, number) in in_files or (self.queues is not None and number not in self.queues):
                         continue
                     queue = QueueName(raw, number)

@@ -69,7 +69,7 @@ class CompareBothKinds:
 
     def _topic(self, name: str, database: QueueDatabase, result: BothKindsResult) -> None:
         topic = name.encode("utf-8", "surrogateescape")
-        in_database = set(database.queues.get(topic, ()))
+        in_database = set(database.ids(topic))
         tables = self._tables(name)
         result.rocksdb_alone += len(in_database - tables.keys())
         for number, table in sorted(tables.items()):

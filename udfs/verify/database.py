@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -26,8 +26,8 @@ from rocketmq_reindex.udfs.verify.listing import FILES_FIRST, GROUPS, ListingRes
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-_CELL_QUEUES: Final = 1 << 13
-"""queues of one cell"""
+_QUEUES: Final = 1 << 18
+"""queues that are handed on at once: there may be millions"""
 
 
 @dataclass(frozen=True)
@@ -48,31 +48,32 @@ class ListDatabase:
 
     def _rows(self) -> Iterator[handover.Row]:
         database = QueueDatabase(self.folder)
-        buckets: dict[int, list[tuple[bytes, int]]] = defaultdict(list)
+        count = 0
         passed_over = {topic.encode("utf-8", "surrogateescape") for topic in self.passed_over}
         tally = Tally()
         try:
             for end in database.impossible():
                 text = f"the end names queue offset {end.queue_offset} and phy_offset {end.phy_offset}, which no queue has"
                 tally.add("queue-end", 1, _shown(database, end.queue), end.queue_offset, text)
-            for topic, ends in database.queues.items():
-                if topic not in passed_over:
-                    ids = np.array(list(ends), np.int32)
-                    crc = np.full(len(ids), zlib.crc32(topic), np.uint32)
-                    for bucket, number in zip(
-                        cells.bucket_of(crc, ids, np.zeros(len(ids), np.int64), GROUPS), ends, strict=True
-                    ):
-                        buckets[int(bucket)].append((topic, number))
+            wanted = (queue for queue in database.queues() if queue.topic not in passed_over)
+            while queues := list(itertools.islice(wanted, _QUEUES)):
+                count += len(queues)
+                yield from self._rows_of(queues)
         finally:
             database.close()
-        for bucket, queues in sorted(buckets.items()):
-            for low in range(0, len(queues), _CELL_QUEUES):
-                names, numbers = zip(*queues[low : low + _CELL_QUEUES], strict=True)
-                columns = np.zeros((cells.UNIT_COLUMNS, len(names)), np.int64)
-                cell = cells.pack(list(names), np.array(numbers, np.int32), np.ones(len(names), np.int32), columns)
-                yield handover.Row(handover.UNITS, bucket, self.keys[bucket % len(self.keys)], -1, cell, FILES_FIRST)
-        result = ListingResult(queues=sum(map(len, buckets.values())), tally=tally)
-        yield handover.summary(-1, result.to_json().encode())
+        yield handover.summary(-1, ListingResult(queues=count, tally=tally).to_json().encode())
+
+    def _rows_of(self, queues: list[QueueName]) -> Iterator[handover.Row]:
+        """Yield the rows of some queues, a cell for each bucket."""
+        crc = np.array([zlib.crc32(queue.topic) for queue in queues], np.uint32)
+        ids = np.array([queue.queue_id for queue in queues], np.int32)
+        buckets = cells.bucket_of(crc, ids, np.zeros(len(ids), np.int64), GROUPS)
+        order = np.argsort(buckets, kind="stable")
+        present, starts = np.unique(buckets[order], return_index=True)
+        for bucket, own in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
+            columns, ones = np.zeros((cells.UNIT_COLUMNS, len(own)), np.int64), np.ones(len(own), np.int32)
+            cell = cells.pack([queues[k].topic for k in own.tolist()], ids[own], ones, columns)
+            yield handover.Row(handover.UNITS, bucket, self.keys[bucket % len(self.keys)], -1, cell, FILES_FIRST)
 
 
 def _shown(database: QueueDatabase, queue: QueueName) -> str:
