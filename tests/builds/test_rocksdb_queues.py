@@ -464,6 +464,31 @@ def test_asked_as_files_are(both: Path, alone: Path) -> None:
     ]
 
 
+def test_rows_of_a_queue_of_two_ends(both: Path) -> None:
+    """Of each queue those of the kind that goes further: store times tell RocksDB's."""
+    queue, rows = ORDERS, read_rows(ConsumeQueueSource, both)
+    path = both / "consumequeue" / "orders-0" / "0" / f"{0:020d}"
+    whole = path.read_bytes()
+    count = len([row for row in rows if (row["topic"], row["queueId"]) == ("orders-0", 0)])
+
+    def read() -> tuple[int, set[tuple[str, int]]]:
+        """How many rows, and the queues whose rows are RocksDB's."""
+        found = read_rows(ConsumeQueueSource, both)
+        keys = {(row["topic"], row["queueId"], row["consumeQueueOffset"]) for row in found}
+        assert len(keys) == len(found)
+        return len(found), {(row["topic"], row["queueId"]) for row in found if row["storeTimestamp"]}
+
+    assert read() == (len(rows), set())
+    # The files lack the last unit, or all of them; then RocksDB does, and at last a slot amid the files is empty.
+    for data, end in ((whole[: 20 * (count - 1)], None), (bytes(len(whole)), None), (whole[:7], None), (whole, count - 2)):
+        path.write_bytes(data)
+        if end is not None:
+            changed(both, {unit(queue, count - 1): None})
+        assert read() == (len(rows), set() if end is not None else {("orders-0", 0)})
+    path.write_bytes(whole[: 20 * (count - 2)] + bytes(20) + whole[20 * (count - 1) :])
+    assert read() == (len(rows) - 1, set())
+
+
 def test_a_queue_of_two_ends(both: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What goes further is read, and the difference is said."""
     queue = ORDERS

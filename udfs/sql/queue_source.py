@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import findings, layouts, showing
-from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, FAULTS, HAS_UNIT, QueueFile, read_queue_file
+from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, FAULTS, HAS_UNIT, UNIT, QueueFile, read_queue_file
 from rocketmq_reindex.storage_format.queue.extended import is_address
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
 from rocketmq_reindex.udfs.messages import batches as arrow
@@ -72,6 +73,26 @@ class DatabaseRange(NamedTuple):
     folder: str
     first: int
     stop: int
+
+
+def _goes_further(database: QueueDatabase, held: list[tuple[QueueFileToRead, int]]) -> bool:
+    """Return whether a queue, of which ``held`` are the files with their sizes, has a unit in RocksDB behind all of these."""
+    first = held[0][0]
+    stop = 0 if first.batch else database.stop(QueueName(first.topic.encode(), first.queue_id))
+    if not stop:
+        return False
+    at = UNIT.itemsize * (stop - 1)
+    for file, size in held:
+        if file.start + size <= at:
+            continue
+        low, count = max(0, at - file.start), 1
+        with files.Reader(file.path) as reader:
+            while slots := min(count, (size - low) // UNIT.itemsize):
+                if (np.frombuffer(reader.read(low, slots * UNIT.itemsize), UNIT)["size"] > 0).any():
+                    return False
+                # Mostly the two end alike: then the first slot is the answer.
+                low, count = low + slots * UNIT.itemsize, 1 << 16
+    return True
 
 
 @dataclass
@@ -145,30 +166,37 @@ class ConsumeQueueReader(base.SourceReader):
     def _to_read(self, topics: Topics) -> Iterator[tuple[QueueFileToRead | DatabaseRange, int]]:
         """Yield what is wanted, by topic, queue id and offset, with its size in bytes.
 
-        Of a queue that is in files and in RocksDB the files are read.
+        Of a queue that is in files and in RocksDB the files are read, or RocksDB where that goes further.
         """
         in_files = set[tuple[str, int]]()
-        for file, size in self._files(topics):
-            in_files.add((file.topic, file.queue_id))
-            yield file, size
-        for tree in self.located:
-            if tree.in_rocksdb:
-                yield from self._ranges(tree.path, topics, in_files)
+        with contextlib.ExitStack() as opened:
+            databases = [
+                opened.enter_context(contextlib.closing(QueueDatabase(tree.path))) for tree in self.located if tree.in_rocksdb
+            ]
+            for queue, found in itertools.groupby(self._files(topics), key=lambda file: (file[0].topic, file[0].queue_id)):
+                held = list(found)
+                if not any(_goes_further(database, held) for database in databases):
+                    in_files.add(queue)
+                    yield from held
+            for database in databases:
+                yield from self._ranges(database, topics, in_files)
 
-    def _ranges(self, folder: str, topics: Topics, in_files: set[tuple[str, int]]) -> Iterator[tuple[DatabaseRange, int]]:
-        with contextlib.closing(QueueDatabase(folder)) as database:
-            for raw in sorted(database.topics()):
-                topic = raw.decode("utf-8", "replace")
-                for number in sorted(database.ids(raw)) if topics.wants(topic) else ():
-                    if (topic, number) in in_files or (self.queues is not None and number not in self.queues):
-                        continue
-                    queue = QueueName(raw, number)
-                    low, stop = database.first(queue), database.stop(queue)
-                    while low is not None and low < stop:
-                        high = min(low + RANGE_UNITS, stop)
-                        yield DatabaseRange(topic, number, raw, folder, low, high), ROCKSDB_UNIT.itemsize * (high - low)
-                        # The next unit may be far behind.
-                        low = database.first(queue, high)
+    def _ranges(
+        self, database: QueueDatabase, topics: Topics, in_files: set[tuple[str, int]]
+    ) -> Iterator[tuple[DatabaseRange, int]]:
+        for raw in sorted(database.topics()):
+            topic = raw.decode("utf-8", "replace")
+            for number in sorted(database.ids(raw)) if topics.wants(topic) else ():
+                if (topic, number) in in_files or (self.queues is not None and number not in self.queues):
+                    continue
+                queue = QueueName(raw, number)
+                low, stop = database.first(queue), database.stop(queue)
+                while low is not None and low < stop:
+                    high = min(low + RANGE_UNITS, stop)
+                    size = ROCKSDB_UNIT.itemsize * (high - low)
+                    yield DatabaseRange(topic, number, raw, database.folder, low, high), size
+                    # The next unit may be far behind.
+                    low = database.first(queue, high)
 
     def _files(self, topics: Topics) -> Iterator[tuple[QueueFileToRead, int]]:
         """Yield each wanted file, by topic, queue id and offset, with its size in bytes."""
