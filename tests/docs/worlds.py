@@ -39,6 +39,11 @@ def whole(folder: Path) -> None:
     (folder / "broker.conf").write_text(CONF)
 
 
+def extended(folder: Path) -> None:
+    """``store`` with consumequeue_ext, bit maps and the registrations of consumer groups, as RocketMQ 5.5 wrote it."""
+    unpack("extended-5.5", folder).path.rename(folder / "store")
+
+
 def shifted(folder: Path) -> None:
     """Its newest IndexFile is lost, and a queue is without its unit 40 and shifted from there on; ``replica`` is a copy."""
     whole(folder)
@@ -123,6 +128,7 @@ WORLDS: Final = {
     "how-to/every-hour": World(whole),
     "how-to/export-messages": World(whole),
     "how-to/move-messages": World(whole),
+    "how-to/filter-bit-maps": World(extended),
     "how-to/find-messages": World(whole),
     "how-to/inspect-a-file": World(whole),
     "how-to/notebooks": World(whole, names={"spark": None}),
