@@ -15,6 +15,9 @@ final class Rebuild {
     private static final String USAGE = "usage: Rebuild STORE --out DIR [--copy] | --in-place"
         + " [--segment-size N] [--cq-file-size N] [--hash-slots N] [--index-items N] [--enable-lmq] [--recover-segments N] [--stall SECONDS]";
 
+    /** Items of an IndexFile that is full so soon that the store races with itself. It costs time, so larger ones go without. */
+    private static final int SMALL_INDEX = 10_000;
+
     /** Stands last in the store's list of dispatchers: what it sees has been dispatched by all the others. */
     private static final class Progress implements CommitLogDispatcher {
         private long lastOffset = -1;
@@ -62,6 +65,9 @@ final class Rebuild {
         long begin = System.nanoTime();
         OracleStore store = new OracleStore(config, null);
         store.getDispatcherList().addLast(progress);
+        if (config.getMaxIndexNum() <= SMALL_INDEX) {
+            IndexPatience.of(store, root);
+        }
         Thread watchdog = watch(progress, stall);
         if (!store.load()) {
             throw new Main.Failure("the store in " + root + " does not load");
