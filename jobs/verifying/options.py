@@ -50,8 +50,15 @@ class VerifySettings(StoreSettings):
     """files may end with their last byte used, as those of a build behind a URI do"""
     index_names: Mapping[str, str] = field(default_factory=dict)
     """for such a build: the name that each IndexFile has in a store, by the name that it has there"""
+    dispatched_entry: int = -1
+    """index of the last entry of DLedger to which a unit of its record leads"""
     sizes_known: bool = True
     """False where neither the options nor the files say how many slots and items an IndexFile has"""
+
+    @property
+    def committed(self) -> int:
+        """As in ``StoreSettings``; also what a broker has dispatched, which it does with no entry that is not committed."""
+        return max(super().committed, self.dispatched_entry)
 
     def check(self) -> VerifySettings:
         """Return these settings with paths in their usual form.

@@ -71,8 +71,9 @@ class Verify:
             with contextlib.closing(contents.StoreLog(self.settings.roots, folders.Notes.silent())) as store_log:
                 self.signs += fitting.of_files(self.settings.store, store_log, self.settings.index_names)
         self._fit()
-        self.settings, notes = verifying_work.take_sizes(self.settings)
-        self.result.notes += notes
+        for told in (verifying_work.take_sizes, verifying_work.of_dispatched):
+            self.settings, notes = told(self.settings)
+            self.result.notes += notes
         if scans:
             scan, leftovers, compares = self._scan_settings(), self.result.leftovers, QUEUES in self.settings.only
             self.memory = verifying_parts.VerifyMemory(scans, scan, self.settings.recheck, leftovers, compares=compares)

@@ -17,14 +17,18 @@ from rocketmq_reindex.jobs.fetching.build import find_build
 from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.publishing.layout import SIZES, Leftovers
 from rocketmq_reindex.jobs.store.config_databases import unread_topics
+from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.fitting import QUEUES, UsualSizes, index_files, index_sizes, queue_files, without_items
-from rocketmq_reindex.jobs.store.folders import entries_in
+from rocketmq_reindex.jobs.store.folders import Notes, entries_in
+from rocketmq_reindex.jobs.store.queue import StoreQueues
 from rocketmq_reindex.jobs.store.settings import rocksdb_queues
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
 from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
+from rocketmq_reindex.storage_format.queue.lookup import UNIT, Unit
+from rocketmq_reindex.storage_format.record.layout import ENTRY_LAYOUT
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
@@ -156,6 +160,46 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
         changes["lmq"] = False
         notes.append("light queues have no files: those in RocksDB are not compared with the log")
     return dataclasses.replace(settings, **changes, sizes_known=known), notes  # type: ignore[arg-type]  # names of settings
+
+
+def of_dispatched(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
+    """Return settings that know how far a node of DLedger has dispatched its log, and a note where its checkpoint lags.
+
+    A node writes the checkpoint every three seconds, and one that was killed has dispatched more.
+    """
+    known = settings.committed
+    if known == layouts.INT64_MAX:
+        return settings, []
+    last, notes = -1, Notes.silent()
+    with (
+        contextlib.closing(StoreLog(settings.roots, notes)) as log,
+        contextlib.closing(StoreQueues(settings.store, notes)) as queues,
+    ):
+        for topic, number in queues.each():
+            queue = queues.open(topic, number, log, notes)
+            if queue is not None:
+                with contextlib.closing(queue):
+                    last = max(last, _entry_of(queue.last_unit(), topic, number, log))
+    if last <= known:
+        return settings, []
+    note = (
+        f"the node's checkpoint calls entries of DLedger up to index {known} committed, and units lead to entries up to "
+        f"{last}: a broker dispatches no others, so these are compared, too"
+    )
+    return dataclasses.replace(settings, dispatched_entry=last), [note]
+
+
+def _entry_of(unit: Unit | None, topic: str, number: int, log: StoreLog) -> int:
+    """Return the index of the entry to which a queue's unit leads; -1 unless that has the record of the unit."""
+    if unit is None or unit.kind != UNIT:
+        return -1
+    segment, message = log.segment_of(unit.phy_offset), log.message(unit.phy_offset)
+    if isinstance(segment, str) or isinstance(message, str) or not segment.lead:
+        return -1
+    if (message.topic, message.queue_id, message.queue_offset) != (topic, number, unit.base):
+        return -1
+    head = log.pages(segment).read(max(0, message.phy_offset - segment.start - segment.lead), segment.lead)
+    return int.from_bytes(head[ENTRY_LAYOUT.at["index"] :][:8], "big", signed=True)
 
 
 def _not_known(settings: VerifySettings, unread: str, asked: bool, found: bool) -> list[str]:

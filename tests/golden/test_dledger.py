@@ -321,9 +321,31 @@ def test_logs_of_several_nodes_are_not_one(store: Path, tmp_path: Path) -> None:
         rr.build(store, out=tmp_path / "out", engine="local", broker_version="5.3")
 
 
-def test_verify_says_what_a_checkpoint_that_is_behind_makes(store: Path) -> None:
-    """What was dispatched since then differs, and is no damage."""
+def test_verify_takes_what_was_dispatched_for_committed(store: Path) -> None:
+    """The checkpoint of a node that was killed is behind; a broker dispatches no entry that is not committed."""
+    whole = local_verify(store, broker_version="5.3")
     (store / "dledger-n0" / "checkpoint").write_text("committedIndex=90\n")
+    summary = local_verify(store, broker_version="5.3")
+    assert (summary.exit, kinds(summary), summary.records) == (whole.exit, kinds(whole), whole.records)
+    (note,) = [text for text in summary.notes if "DLedger" in text]
+    assert note.startswith(
+        "the node's checkpoint calls entries of DLedger up to index 90 committed, and units lead to entries up to 95"
+    )
+
+
+def test_verify_says_what_a_checkpoint_that_is_behind_makes(store: Path) -> None:
+    """Units that lead to no record of theirs say nothing of what is committed: they differ."""
+    (store / "dledger-n0" / "checkpoint").write_text("committedIndex=90\n")
+    # Each queue has its own units, and the last one of its first queue once more.
+    for queue in (path for path in (store / "consumequeue").glob("*/*") if path.is_dir()):
+        last = max(queue.iterdir())
+        data = last.read_bytes()
+        used = len(data.rstrip(b"\0")) + 19
+        used -= used % 20
+        if used + 20 <= len(data):
+            last.write_bytes(data[:used] + data[used - 20 : used] + data[used + 20 :])
+        else:
+            (queue / f"{int(last.name) + len(data):020d}").write_bytes(data[used - 20 : used].ljust(len(data), b"\0"))
     summary = local_verify(store, broker_version="5.3")
     offset = offset_of(entries_of(store)[91])
     (note,) = [text for text in summary.notes if "DLedger" in text]
@@ -349,9 +371,10 @@ def test_a_leftover_without_a_segment_changes_nothing(golden_store: Stores, tmp_
 
 def test_a_leftover_log_is_told_by_where_it_begins(golden_store: Stores, tmp_path: Path) -> None:
     store = Path(shutil.copytree(golden_store("dledger-mixed-5.3").path, tmp_path / "store"))
-    log, data = store / "commitlog", data_of(store)
+    log, data, conf = store / "commitlog", data_of(store), tmp_path / "broker.conf"
+    conf.write_text("enableDLegerCommitLog=false\n")
     with pytest.raises(rr.InputError, match=f'{data}: is a log of DLedger, .*name the plain log: commitlog="{log}"'):
-        rr.preflight(store, broker_version="5.5")
+        rr.preflight(store, broker_version="5.5", broker_conf=conf)
     first = min(data.iterdir())
     start = int(first.name)
     first.unlink()
