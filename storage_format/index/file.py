@@ -243,6 +243,7 @@ def guess_sizes(data: Bytes | bytes | memoryview) -> tuple[int, int] | None:
     highest = (room - ITEM_SIZE * count) // SLOT_SIZE
     first = (room // SLOT_SIZE) % step or step
     words = np.frombuffer(raw, ">i4")
+    likely: tuple[int, int] | None = None
     for low in range(first, highest + 1, step * _TRIED_AT_ONCE):
         tried = np.arange(low, min(low + step * _TRIED_AT_ONCE, highest + 1), step, dtype=np.int64)
         hashes = words[HEADER_SIZE // SLOT_SIZE + tried + step * (count - 1)].astype(np.int64)
@@ -251,5 +252,18 @@ def guess_sizes(data: Bytes | bytes | memoryview) -> tuple[int, int] | None:
         for slots in tried[fits].tolist():
             items = (room - SLOT_SIZE * slots) // ITEM_SIZE
             if first_items_fit(lambda at, length: raw[at : at + length].tobytes(), slots, items):
-                return slots, items
-    return None
+                # In a table of few slots that are in use a stretch may look like the first items.
+                if _links_fit(words, slots, count):
+                    return slots, items
+                likely = likely or (slots, items)
+    # That of a damaged file.
+    return likely
+
+
+def _links_fit(words: npt.NDArray[np.int32], slots: int, count: int) -> bool:
+    """Return whether each slot has the number of its newest item, and each other one nothing."""
+    at, step = HEADER_SIZE // SLOT_SIZE, ITEM_SIZE // SLOT_SIZE
+    hashes = words[at + slots + step : at + slots + step * count : step].astype(np.int64)
+    newest = np.zeros(slots, np.int32)
+    newest[hashes % slots] = np.arange(1, count)
+    return bool((hashes >= 0).all()) and np.array_equal(newest, words[at : at + slots])

@@ -58,7 +58,8 @@ def _keys(played: Played, stores: list[str]) -> Iterator[str]:
     for unique_key in sorted(played.seen.sent)[::10]:
         one, other = (rr.trace(stores, unique_key=unique_key, delay_levels=LEVELS, scan=scan) for scan in (False, True))
         if one.messages != other.messages and not one.warnings:
-            yield f"{unique_key}: a scan tells {set(other[0].events) ^ set(one[0].events)}"
+            told = [{event for message in found for event in message.events} for found in (one, other)]
+            yield f"{unique_key}: a scan tells {told[0] ^ told[1]}"
 
 
 class _Message:

@@ -366,3 +366,19 @@ def test_sizes_nobody_knows() -> None:
     assert guess_sizes(bytes(small(()))) is None
     for content in (b"", bytes(39), bytes(40), bytes(140), b"\x7f" * 160, b"\xff" * 160):
         assert guess_sizes(content) is None
+
+
+def test_sizes_of_a_file_with_few_items() -> None:
+    """A stretch of a table of slots that are mostly empty may look like the first items, where slot 0 is in use."""
+    slots, items, count = 5000, 20_000, 1234
+    for seed in (3, 9, 18, 34):
+        rng = random.Random(seed)
+        hashes = [rng.randrange(1 << 31) for _ in range(500)] + [0] * 9
+        heads, table = [0] * slots, bytearray(20)
+        for number in range(1, count):
+            hashed = rng.choice(hashes)
+            table += struct.pack(">iqii", hashed, number * 100, number // 50, heads[hashed % slots])
+            heads[hashed % slots] = number
+        header = struct.pack(">qqqqii", 1, 2, 0, count * 100, slots - heads.count(0), count)
+        content = header + struct.pack(f">{slots}i", *heads) + bytes(table).ljust(20 * items, b"\0")
+        assert guess_sizes(content) == (slots, items)
