@@ -83,7 +83,7 @@ class Sender:
         self._topics = Counter[str]()
         self._last: dict[tuple[Any, ...], _Message] = {}
         self._held: OrderedDict[int, _Message] = OrderedDict()
-        self._bytes = self._answers = self._failed = 0
+        self._bytes = self._answers = self._failed = self._light = 0
         self._ready, self._flying = deque[_Message](), dict[int, _Message]()
         self._done: queue.SimpleQueue[tuple[_Message, Answer]] = queue.SimpleQueue()
         self._next_time = self._pause_until = 0.0
@@ -124,6 +124,11 @@ class Sender:
             if offset not in known and len(result.failures) < 2 * FAILURES_MAX:
                 reason = reason or "an earlier run ended before its answer came"
                 result.failures.append(ReplayFailure("doubtful", offset, reason, message_id=self._new_id(offset)))
+        if self._light:
+            text = (
+                f"{counted(self._light, 'message')} from light queues: no gRPC client can name these: sent to the topic alone"
+            )
+            result.warnings.append(text)
         result.doubtful = len(self._told.doubtful)
         result.topics = dict(sorted(self._topics.items()))
         result.failures.sort(key=lambda failure: failure.phy_offset)
@@ -171,6 +176,7 @@ class Sender:
         self._result.sent += 1
         self._topics[sent.topic] += 1
         self._result.delayed += sent.deliver_time is not None and sent.deliver_time > now()
+        self._light += sent.light_queues is not None
 
     def _hold(self, message: _Message) -> None:
         self._held[message.offset] = message

@@ -23,7 +23,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rocketmq_reindex.jobs.replaying.options import Credentials
-from rocketmq_reindex.jobs.replaying.sources import DELAY, TRANSACTION, Outgoing, now
+from rocketmq_reindex.jobs.replaying.sources import DELAY, LITE, PRIORITY, TRANSACTION, Outgoing, now
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape
 
@@ -43,6 +43,8 @@ _TIMEOUT, _ERRORS = 40_800, 50_000
 _NOT_STORED: Final = ("NOT_IMPLEMENTED", "UNSUPPORTED", "VERSION_UNSUPPORTED", "VERIFY_FIFO_MESSAGE_UNSUPPORTED")
 _ILLEGAL: Final = "the message is illegal"
 """With this a broker refuses a message of a size it does not take; a proxy has the code of any error for it."""
+_ROOTS: Final = "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+"""the variable of gRPC's own that names authorities in place of the system's"""
 _MISSING: Final = "the gRPC client is not installed: pip install 'rocketmq-reindex[replay]'"
 
 
@@ -75,19 +77,19 @@ def _client() -> tuple[Any, Any]:
 
     The client opens a log file below the user's home while it is imported: it gets another home for that.
     """
-    home = os.environ.get("HOME")
+    # What gRPC itself writes on stderr of a handshake that fails, the error says.
+    before = {name: os.environ.get(name) for name in ("HOME", "GRPC_VERBOSITY")}
     with tempfile.TemporaryDirectory(prefix="rmq-reindex-") as folder:
-        os.environ["HOME"] = folder
+        os.environ |= {"HOME": folder, "GRPC_VERBOSITY": before["GRPC_VERBOSITY"] or "NONE"}
         try:
             import grpc
             from rocketmq import grpc_protocol
         except ImportError:
             raise InputError(_MISSING) from None
         finally:
-            if home is None:
-                del os.environ["HOME"]
-            else:
-                os.environ["HOME"] = home
+            for name, value in before.items():
+                del os.environ[name]
+                os.environ |= {} if value is None else {name: value}
         _close_log()
     return grpc, grpc_protocol
 
@@ -226,14 +228,21 @@ class Proxy:
                 where = f"--to {escape(self.address)}: topic {escape(topic, 80)}"
                 raise InputError(f"{where}: {escape(text, 160)}: run it again to go on")
             return text
-        return frozenset(kind for queue in answer.message_queues for kind in queue.accept_message_types)
+        known = set(self._api.MessageType.values())
+        return frozenset(kind for queue in answer.message_queues for kind in queue.accept_message_types if kind in known)
 
     def _no_proxy(self, error: Any) -> InputError:
-        code = error.code().name if error.code() else "UNKNOWN"
+        code, details = error.code().name if error.code() else "UNKNOWN", str(error.details() or "")
         what = "does not answer as a RocketMQ 5 proxy does: replay needs the gRPC port of one (8081 by default)"
         if code == "UNAUTHENTICATED":
             what = "refuses the access key"
-        return InputError(f"--to {escape(self.address)}: {what}: {code}: {escape(str(error.details() or ''), 160)}")
+        elif "CERTIFICATE_VERIFY_FAILED" in details:
+            what = f"its certificate is of no authority that is known here; {_ROOTS} names a file of others"
+        elif "WRONG_VERSION_NUMBER" in details:
+            what = "takes no TLS: leave --tls out"
+        elif "handshake" in details or "Hostname Verification" in details:
+            what = "no TLS connection can be made: is its certificate one for this host?"
+        return InputError(f"--to {escape(self.address)}: {what}: {code}: {escape(details, 160)}")
 
     def types_of(self, topic: str) -> frozenset[int] | str:
         """Return the types of messages that a topic takes, or why it takes none. Raises InputError where no answer comes."""
@@ -257,9 +266,13 @@ class Proxy:
         if message.keys is not None:
             # As one key: a proxy joins keys by blanks.
             system.keys.append(message.keys)
-        if message.group is not None:
+        if message.group is not None and kind not in (LITE, PRIORITY):
             system.message_group = message.group
-        if kind == DELAY:
+        if kind == LITE:
+            system.lite_topic = message.lite_topic
+        elif kind == PRIORITY:
+            system.priority = message.priority
+        elif kind == DELAY:
             _set_time(system.delivery_timestamp, message.deliver_time or now())
         _set_time(system.born_timestamp, message.born_time)
         sent.user_properties.update(message.properties)

@@ -29,6 +29,7 @@ from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import meaning
 from rocketmq_reindex.storage_format.record.layout import FLAG_INNER_BATCH
+from rocketmq_reindex.storage_format.record.system_bodies import as_number
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.exporting import formats
 from rocketmq_reindex.udfs.exporting.choosing import Chooser, Chosen
@@ -38,7 +39,7 @@ T = TypeVar("T")
 Mask = npt.NDArray[np.bool_]
 
 
-NORMAL, FIFO, DELAY, TRANSACTION = 1, 2, 3, 4
+NORMAL, FIFO, DELAY, TRANSACTION, LITE, PRIORITY = 1, 2, 3, 4, 5, 6
 """``MessageType`` of the protocol"""
 
 
@@ -47,6 +48,9 @@ NORMAL, FIFO, DELAY, TRANSACTION = 1, 2, 3, 4
 
 GROUP: Final = "__SHARDINGKEY"
 """the property with a message's group"""
+_LITE_TOPIC: Final = "__LITE_TOPIC"
+_PRIORITY: Final = "_SYS_MSG_PRIORITY_"
+_LIGHT_QUEUES: Final = "INNER_MULTI_DISPATCH"
 _NOT_COPIED: Final = frozenset({
     GROUP,
     "1ST_POP_TIME", "ARRIVE_TIME", "BORN_TIMESTAMP", "BUYER_ID", "CHECK_IMMUNITY_TIME_IN_SECONDS", "CLUSTER",
@@ -83,11 +87,19 @@ class Outgoing(NamedTuple):
     deliver_time: int | None
     born_time: int
     source: tuple[str, int]
+    lite_topic: str | None = None
+    priority: int | None = None
+    light_queues: str | None = None
+    """names, joined by commas, that no gRPC client can give a message"""
 
     def kind(self, types: frozenset[int]) -> int:
         """Return the type as which it is sent to a topic that takes ``types``."""
         if self.deliver_time is not None and (self.deliver_time > now() or DELAY in types):
             return DELAY
+        if self.lite_topic is not None and LITE in types:
+            return LITE
+        if self.priority is not None and PRIORITY in types:
+            return PRIORITY
         if self.group is not None:
             return FIFO
         # What was delayed, or in a transaction, has come to its end: it is sent as such to a topic that takes nothing else.
@@ -112,7 +124,9 @@ def outgoing(row: Mapping[str, Any], topics: Mapping[str, str], new_id: str, *, 
     topic = row["realTopic"] if waits else row["topic"]
     queue_id = row["realQueueId"] if waits and row["realQueueId"] is not None else row["queueId"]
     properties = dict(row["properties"] or ())
+    lite_topic, priority = properties.get(_LITE_TOPIC) or None, as_number(properties.get(_PRIORITY) or "")
     group = properties.get(GROUP) or (f"{topic}-{queue_id}" if queue_groups else None)
+    light_queues = (properties.get(_LIGHT_QUEUES) or None) if lite_topic is None else None
     kept = {
         name: value or ""
         for name, value in properties.items()
@@ -122,11 +136,13 @@ def outgoing(row: Mapping[str, Any], topics: Mapping[str, str], new_id: str, *, 
         "broker": row["storeHost"], "topic": topic, "queue_id": queue_id,
         "queue_offset": None if waits else row["consumeQueueOffset"], "phy_offset": row["commitLogOffset"],
         "message_id": row["uniqKey"], "born_time": row["bornTimestamp"], "store_time": row["storeTimestamp"],
+        "lite_topic": lite_topic, "priority": priority, "light_queues": light_queues,
     }  # fmt: skip
     kept |= {f"{meaning.REPLAY_ORIGIN}{name}": str(value) for name, value in origin.items() if value is not None}
     return Outgoing(
         topics.get(topic, topic), new_id, row[BODY], row["tags"] or None, row["keys"] or None, kept, group,
         row["deliverTimestamp"] if waits else None, row["bornTimestamp"], (topic, queue_id),
+        lite_topic, priority if priority is not None and 0 <= priority <= layouts.INT32_MAX else None, light_queues,
     )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import ipaddress
 import json
 import os
 import subprocess
@@ -9,6 +11,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
 
 import rocketmq_reindex as rr
 from tests.serving.programs import Program
@@ -37,9 +44,10 @@ class Cluster:
         self._program = Program(VERSION, "Proxied", scratch, heap="1g")
         try:
             settings = "mappedFileSizeCommitLog=16777216,mappedFileSizeConsumeQueue=600000,maxMessageSize=1000000"
-            settings += ",flushConsumerOffsetInterval=1000"
+            settings += ",flushConsumerOffsetInterval=1000,enableLmq=true,enableMultiDispatch=true"
             self.name_server = self._program.step("boot", "target", self.store, "--timer-wheel", "--set", settings)
-            self.address = f"127.0.0.1:{self._program.step('proxy')}"
+            self.certificate, key = _certificate(scratch)
+            self.address = f"127.0.0.1:{self._program.step('proxy', self.certificate, key)}"
         except BaseException:
             self._program.kill()
             raise
@@ -63,6 +71,25 @@ class Cluster:
         places = [int(place) for line in out.read_text().splitlines() for place in line.split("\t")[6::2]]
         assert len(places) == len(set(places))
         return set(places)
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """Files of a certificate for 127.0.0.1, which vouches for itself, and of its key."""
+    key, now = rsa.generate_private_key(public_exponent=65537, key_size=2048), dt.datetime.now(dt.timezone.utc)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "proxy")])
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    certificate, secret = folder / "proxy.pem", folder / "proxy.key"
+    certificate.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    pkcs8 = serialization.PrivateFormat.PKCS8
+    secret.write_bytes(key.private_bytes(serialization.Encoding.PEM, pkcs8, serialization.NoEncryption()))
+    return certificate, secret
 
 
 def origin(row: Mapping[str, Any]) -> dict[str, str]:

@@ -28,7 +28,8 @@ from tests.tools.seeds import SEED
 
 TOPICS = {
     "Plain": "", "Renamed": "", "Fifo": "FIFO", "Queues": "FIFO", "Late": "DELAY", "Sold": "TRANSACTION", "Picky": "",
-    "Stays": "", "InOrder": "FIFO", "Exported": "FIFO", "ExportedLines": "FIFO",
+    "Stays": "", "InOrder": "FIFO",
+    "Lite": "LITE", "Ranked": "PRIORITY", "Other": "", "Secret": "", "Exported": "FIFO", "ExportedLines": "FIFO",
     **{f"Killed{number}": "FIFO" for number in range(60)},
 }  # fmt: skip
 PACKED = 1
@@ -164,6 +165,37 @@ def test_a_topic_of_one_type_takes_what_has_come_to_its_end(tmp_path: Path, clus
     assert len(by_origin(cluster.stored("Late", "Sold"))) == 8
 
 
+def test_lite_topics_priorities_and_light_queues(tmp_path: Path, cluster: Cluster) -> None:
+    """A topic of that type takes the first two again; a gRPC client can give a message no light queue by its name."""
+
+    def light(*names: str) -> dict[str, str]:
+        return {"INNER_MULTI_DISPATCH": ",".join(names), "INNER_MULTI_QUEUE_OFFSET": ",".join("7" for _ in names)}
+
+    lite, ranked = {"__LITE_TOPIC": "child", **light("%LMQ%$Lite$child")}, {"_SYS_MSG_PRIORITY_": "2"}
+    messages = [
+        *[Message("Lite", 0, b"lite", {"UNIQ_KEY": f"L{number}", **lite}) for number in range(2)],
+        *[Message("Ranked", 0, b"ranked", {"UNIQ_KEY": f"R{number}", **ranked}) for number in range(2)],
+        Message("Other", 0, b"light", {"UNIQ_KEY": "O", **light("%LMQ%a", "%LMQ%b")}),
+    ]
+    write(tmp_path / "store", messages)
+    found = rr.replay(tmp_path / "store", to=cluster.address, journal=tmp_path / "journal")
+    assert (found.exit_status, found.failures, found.topics) == (0, [], {"Lite": 2, "Other": 1, "Ranked": 2})
+    assert found.warnings == ["1 message from light queues: no gRPC client can name these: sent to the topic alone"]
+    for row in cluster.stored("Lite"):
+        assert (row["properties"]["__LITE_TOPIC"], row["properties"]["INNER_MULTI_DISPATCH"]) == ("child", "%LMQ%$Lite$child")
+    assert {row["properties"]["_SYS_MSG_PRIORITY_"] for row in cluster.stored("Ranked")} == {"2"}
+    (row,) = cluster.stored("Other")
+    assert origin(row)["light_queues"] == "%LMQ%a,%LMQ%b"
+    # A topic of another type takes what they say, and says where it was.
+    names = ("Lite=Other", "Ranked=Other")
+    found = rr.replay(tmp_path / "store", to=cluster.address, journal=tmp_path / "other", topic_map=names)
+    assert found.topics == {"Other": 5}
+    told = [origin(row) for row in cluster.stored("Other") if "light_queues" not in origin(row)]
+    assert (
+        sorted((each.get("lite_topic", ""), each.get("priority")) for each in told) == [("", "2")] * 2 + [("child", None)] * 2
+    )
+
+
 def test_what_a_proxy_refuses_is_listed(tmp_path: Path, cluster: Cluster) -> None:
     wrong = {
         "no such topic": Message("Missing", 0, b"x"),
@@ -196,6 +228,24 @@ def test_what_a_proxy_refuses_is_listed(tmp_path: Path, cluster: Cluster) -> Non
     assert "refused: Missing queue 0 offset 0, offset 0 of the log: " in out
     assert "sent before: 3 messages" in out
     assert len(cluster.stored("Picky")) == 3
+
+
+def test_tls(tmp_path: Path, cluster: Cluster) -> None:
+    """The certificate is checked: against the system's authorities, or those of gRPC's own variable."""
+    write(tmp_path / "store", numbered("Secret", 3))
+    words = (tmp_path / "store", "--to", cluster.address, "--journal", tmp_path / "journal", "--tls")
+    status, _, said = replay(*words)
+    errors = [line for line in said.splitlines() if not line.startswith("count: ")]
+    assert (status, len(errors)) == (1, 1), said
+    named = "its certificate is of no authority that is known here; GRPC_DEFAULT_SSL_ROOTS_FILE_PATH names a file of others: "
+    assert errors[0].startswith(f"error: --to {cluster.address}: {named}")
+    status, found, said = replay(*words, GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=str(cluster.certificate))
+    assert (status, found["sent"]) == (0, 3), said
+    # The certificate is one for 127.0.0.1.
+    other = ("--to", cluster.address.replace("127.0.0.1", "localhost"), "--journal", tmp_path / "other", "--tls")
+    status, _, said = replay(tmp_path / "store", *other, GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=str(cluster.certificate))
+    assert status == 1
+    assert "no TLS connection can be made: is its certificate one for this host?: " in said
 
 
 @pytest.mark.parametrize("what", ["nothing", "name server", "silent"])

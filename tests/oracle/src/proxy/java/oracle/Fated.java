@@ -33,7 +33,7 @@ final class Fated {
     }
 
     public static void main(String[] argv) {
-        Main.run("usage: Fated   (steps on stdin: boot, proxy, clients, send, consume, end, empty, sent, part, mqadmin, stop)", () -> {
+        Main.run("usage: Fated   (steps on stdin: boot, knows, register, name server, proxy, clients, send, consume, end, empty, sent, part, mqadmin, stop)", () -> {
             System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
             System.setProperty(TlsSystemConfig.TLS_SERVER_MODE, "disabled");
             // Clients share queues out each 20 s.
@@ -41,7 +41,10 @@ final class Fated {
             Fated fated = new Fated();
             CrashSteps.run(Map.ofEntries(
                 entry("boot", words -> fated.boot(words.get(0), Path.of(words.get(1)), words.subList(2, words.size()))),
-                entry("proxy", words -> Proxied.startProxy(fated.scratch, fated.nameServer())),
+                entry("knows", words -> fated.knows(words.get(0))),
+                entry("register", words -> fated.register(words.get(0))),
+                entry("name server", words -> fated.nameServer()),
+                entry("proxy", words -> Proxied.startProxy(fated.scratch, fated.nameServer(), List.of())),
                 entry("clients", words -> fated.start(Path.of(words.get(0)))),
                 entry("send", words -> fated.send(Files.readAllLines(Path.of(words.get(0))))),
                 entry("consume", words -> fated.consume(words)),
@@ -54,19 +57,29 @@ final class Fated {
         });
     }
 
-    /** The first broker brings a name server with it. */
+    /** The first broker brings a name server with it, unless it has that of another program. */
     private String boot(String name, Path root, List<String> options) throws Exception {
-        if (nameServers == null) {
+        Args args = new Args(options.toArray(new String[0]),
+            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items", "set", "name-server"), Set.of("timer-wheel"));
+        if (nameServers == null && !args.has("name-server")) {
             nameServers = ServBroker.nameServer(scratch);
         }
-        Args args = new Args(options.toArray(new String[0]),
-            Set.of("segment-size", "cq-file-size", "hash-slots", "index-items", "set"), Set.of("timer-wheel"));
         ServBroker broker = ServBroker.boot(name, root, args, nameServers);
         brokers.put(name, broker);
         while (broker.behind() > 0) {
             Thread.sleep(5);
         }
         return String.valueOf(broker.end());
+    }
+
+    /** Whether clients are told of a broker that another program has. */
+    private String knows(String broker) {
+        return String.valueOf(nameServers.getRouteInfoManager().getAllClusterInfo().getBrokerAddrTable().containsKey(broker));
+    }
+
+    private String register(String broker) {
+        brokers.get(broker).register();
+        return "registered";
     }
 
     private String nameServer() {
@@ -86,10 +99,15 @@ final class Fated {
         return "sending";
     }
 
-    /** Kind, group, whether it is traced and whether it gives messages back, then topics. */
+    /** Kind, group, whether it is traced and whether it gives messages back, then topics; those of light queues are queues. */
     private String consume(List<String> words) throws Exception {
-        Set<String> traits = Set.of(words.get(2).split(","));
-        clients.consume(words.get(0), words.get(1), traits, words.subList(3, words.size()));
+        List<String> traits = List.of(words.get(2).split(",")), topics = words.subList(3, words.size());
+        if (words.get(0).equals("light")) {
+            // A topic, then the brokers.
+            clients.readLight(words.get(1), traits.get(0), traits.subList(1, traits.size()), topics);
+        } else {
+            clients.consume(words.get(0), words.get(1), Set.copyOf(traits), topics);
+        }
         return "consuming";
     }
 
@@ -107,7 +125,7 @@ final class Fated {
     }
 
     /** The clients end as their programs do, once they have told their offsets and sent their traces. */
-    private String part() {
+    private String part() throws InterruptedException {
         clients.stop();
         return "parted";
     }

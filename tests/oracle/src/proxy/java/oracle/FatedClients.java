@@ -7,13 +7,17 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -21,6 +25,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.impl.consumer.DefaultMQPushConsumerImpl;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.TransactionListener;
@@ -47,6 +52,7 @@ final class FatedClients {
     private static final String CHECKED = "CHECKED";
 
     private final Map<String, DefaultMQPushConsumer> consumers = new LinkedHashMap<>();
+    private final List<Thread> reading = new ArrayList<>();
     private final TransactionMQProducer producer = new TransactionMQProducer("producing", null, true, null);
     private final String nameServer;
     private final Path journal;
@@ -156,6 +162,57 @@ final class FatedClients {
         consumers.put(group, consumer);
     }
 
+    /**
+     * Reads light queues from their first message on, until the end. After each answer it tells the broker where it stands, as
+     * a client that reads such a queue does (MQTT's proxy). {@code topic} is one whose way leads to the brokers.
+     */
+    @SuppressWarnings("deprecation")  // The one client that asks a broker for a queue that no name server knows.
+    void readLight(String group, String topic, List<String> brokers, List<String> queues) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(group);
+        consumer.setNamesrvAddr(nameServer);
+        consumer.setInstanceName(group + nameServer + System.nanoTime());
+        consumer.start();
+        MQClientInstance client = consumer.getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory();
+        client.updateTopicRouteInfoFromNameServer(topic);
+        Thread one = new Thread(() -> {
+            Map<MessageQueue, Long> next = new LinkedHashMap<>();
+            brokers.forEach(broker -> queues.forEach(queue -> next.put(new MessageQueue(queue, broker, 0), 0L)));
+            while (!Thread.currentThread().isInterrupted()) {
+                for (MessageQueue queue : List.copyOf(next.keySet())) {
+                    try {
+                        next.put(queue, readOn(consumer, group, queue, next.get(queue)));
+                        Thread.sleep(50);
+                    } catch (InterruptedException ended) {
+                        Thread.currentThread().interrupt();
+                        break;
+                    } catch (Exception notNow) {
+                        // A broker that is not ready, or not there, is asked again.
+                        notNow.printStackTrace();
+                        client.updateTopicRouteInfoFromNameServer(topic);
+                    }
+                }
+            }
+            consumer.shutdown();
+        });
+        one.setDaemon(true);
+        one.start();
+        reading.add(one);
+    }
+
+    @SuppressWarnings("deprecation")  // As above.
+    private long readOn(DefaultMQPullConsumer consumer, String group, MessageQueue queue, long offset) throws Exception {
+        PullResult result = consumer.pull(queue, "*", offset, 32);
+        if (result.getPullStatus() == PullStatus.FOUND) {
+            result.getMsgFoundList().forEach(message -> note("got", group, key(message), message.getReconsumeTimes(), "done"));
+        }
+        long next = result.getNextBeginOffset();
+        if (next > offset) {
+            consumer.getDefaultMQPullConsumerImpl().updateConsumeOffset(queue, next);
+            consumer.getDefaultMQPullConsumerImpl().getOffsetStore().persist(queue);
+        }
+        return next;
+    }
+
     private String seen(String group, MessageExt message, boolean stubborn) {
         String fate = stubborn ? message.getUserProperty(FATE) : null;
         String decision = fate == null ? "done" : fate.equals("dead") ? "dead"
@@ -170,7 +227,11 @@ final class FatedClients {
         return "ended";
     }
 
-    void stop() {
+    void stop() throws InterruptedException {
+        reading.forEach(Thread::interrupt);
+        for (Thread one : reading) {
+            one.join();
+        }
         consumers.values().forEach(DefaultMQPushConsumer::shutdown);
         consumers.clear();
         producer.shutdown();

@@ -11,6 +11,7 @@ import java.util.concurrent.ThreadLocalRandom;
 import org.apache.rocketmq.common.MQVersion;
 import org.apache.rocketmq.namesrv.NamesrvController;
 import org.apache.rocketmq.proxy.ProxyStartup;
+import org.apache.rocketmq.remoting.common.TlsMode;
 import org.apache.rocketmq.remoting.netty.TlsSystemConfig;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
@@ -29,7 +30,7 @@ final class Proxied {
             Proxied proxied = new Proxied();
             CrashSteps.run(Map.of(
                 "boot", words -> proxied.boot(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
-                "proxy", words -> startProxy(proxied.scratch, proxied.broker.nameServer()),
+                "proxy", words -> startProxy(proxied.scratch, proxied.broker.nameServer(), words),
                 "pull", words -> proxied.pull(Path.of(words.get(0)), words.subList(1, words.size())),
                 "stop", words -> proxied.stop()), 1800);
         });
@@ -44,14 +45,19 @@ final class Proxied {
         return broker.nameServer();
     }
 
-    /** Answers the port of the proxy. Its cluster is the broker's default one. */
-    static String startProxy(Path scratch, String nameServer) throws Exception {
+    /** Answers the port of the proxy. Its cluster is the broker's default one. With files of a certificate and a key it takes TLS. */
+    static String startProxy(Path scratch, String nameServer, List<String> certificate) throws Exception {
         int port = freePort();
+        String tls = "\"tlsTestModeEnable\": true";
+        if (!certificate.isEmpty()) {
+            tls = "\"tlsTestModeEnable\": false, \"tlsCertPath\": \"%s\", \"tlsKeyPath\": \"%s\"".formatted(certificate.toArray());
+            TlsSystemConfig.tlsMode = TlsMode.PERMISSIVE;
+        }
         Path file = scratch.resolve("rmq-proxy.json");
         Files.writeString(file, """
             {"rocketMQClusterName": "DefaultCluster", "proxyMode": "cluster", "grpcServerPort": %d,
-             "remotingListenPort": %d, "namesrvAddr": "%s", "localServeAddr": "127.0.0.1", "tlsTestModeEnable": true}
-            """.formatted(port, freePort(), nameServer));
+             "remotingListenPort": %d, "namesrvAddr": "%s", "localServeAddr": "127.0.0.1", %s}
+            """.formatted(port, freePort(), nameServer, tls));
         System.setProperty("rocketmq.home.dir", scratch.toString());
         ProxyStartup.main(new String[] {"-pc", file.toString()});
         return String.valueOf(port);

@@ -62,7 +62,7 @@ final class ServBroker {
         config.setBrokerIP2(LOOPBACK);
         // One of a controller group shares it with the others.
         boolean ofGroup = args.text("name-server", null) != null;
-        config.setNamesrvAddr(args.text("name-server", address(nameServer)));
+        config.setNamesrvAddr(ofGroup ? args.required("name-server") : address(nameServer));
         config.setAutoCreateTopicEnable(false);
         config.setRocketmqHome(root.toString());
         // TransactionMetricsFlushService turns without a pause until the first interval is over: ten seconds of one core by
@@ -213,6 +213,11 @@ final class ServBroker {
     /** The topics it had a config of when it booted, those that each broker makes for itself left out. */
     List<String> topics() {
         return topics;
+    }
+
+    /** Tells the name server of its topics, as it does each half minute. */
+    void register() {
+        broker.registerBrokerAll(true, false, true);
     }
 
     /** From now on it takes no message from clients, as an operator has it who empties a broker. */
