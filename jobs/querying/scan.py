@@ -17,6 +17,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, stale_tail as scan_stale_tail
 from rocketmq_reindex.storage_format.showing import counted, escape, reason
+from rocketmq_reindex.storage_format.text import java_string
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail, has_data
 
@@ -38,6 +39,32 @@ def scan_log(
         hit = np.isin(block.items.staged["key_hash"], np.array(sorted(hashes), dtype=np.int64))
         offsets.update(block.items.staged["phy_offset"][hit].tolist())
     return {phy_offset for phy_offset in offsets if not _is_stale(phy_offset, stale)}
+
+
+def scan_keys(
+    log: StoreLog, keys: Sequence[str], notes: folders.Notes, progress: ProgressListener
+) -> tuple[dict[str, set[int]], set[str]]:  # fmt: skip
+    """Return for each key the physical offsets of records that may have it, and the topics of all records."""
+    scanner = range_scan.RangeScanner(settings.ScanSettings(crc_mode=CRC_NONE, want_units=False))
+    found: dict[str, set[int]] = {key: set() for key in keys}
+    by_hash: dict[int, set[str]] = {}
+    stale: list[scan_stale_tail.StaleTail] = []
+    topics, texts, met = set[str](), scanner.names.texts, 0
+    for block in _blocks(scanner, log, stale, notes, progress):
+        # There is another table where one has too many names.
+        texts, met = scanner.names.texts, met if scanner.names.texts is texts else 0
+        for name in {*texts[met:]} - topics:
+            topics.add(name)
+            for key in found:
+                by_hash.setdefault(java_string.key_hash(name, key), set()).add(key)
+        met = len(texts)
+        hit = np.isin(block.items.staged["key_hash"], np.array(sorted(by_hash), dtype=np.int64))
+        items = block.items.staged[hit]
+        for value, phy_offset in zip(items["key_hash"].tolist(), items["phy_offset"].tolist(), strict=True):
+            for key in by_hash[value]:
+                found[key].add(phy_offset)
+    kept = {key: {at for at in offsets if not _is_stale(at, stale)} for key, offsets in found.items()}
+    return kept, topics
 
 
 def scan_queue(

@@ -106,6 +106,8 @@ class Search:
         self._progress = progress or NoListener()
         self._index: IndexFiles | None = None
         self._queues: StoreQueues | None = None
+        self._scanned: dict[str, set[int]] = {}
+        self._log_topics: set[str] | None = None
         settings.check_is_folder(store)
         settings.check_is_store(store)
         if tuple(roots) == settings.roots_of(store):
@@ -165,18 +167,18 @@ class Search:
         """Return the messages of some topics that have a key or unique key, in the order of the log."""
         return self._matching(names, self._with_key(names, key), lambda message: message.has_key(message.topic, key), None)
 
-    def topics_of_log(self) -> set[str]:
-        """Return the topics of all records. The whole log is read."""
-        from rocketmq_reindex.jobs.querying.scan import scan_log
+    def scan_for(self, keys: Iterable[str]) -> set[str]:
+        """Look for the records with some keys, of any topic, in one pass over the log. Return the topics of all records.
 
-        names: set[str] = set()
+        ``with_key`` and ``by_unique_key`` need no pass of their own for these keys.
+        """
+        from rocketmq_reindex.jobs.querying.scan import scan_keys
 
-        def add(name: str) -> int:
-            names.add(name)
-            return -1
-
-        scan_log(self.log, None, add, self._notes, self._progress)
-        return names
+        wanted = [key for key in keys if key not in self._scanned]
+        if wanted or self._log_topics is None:
+            found, self._log_topics = scan_keys(self.log, wanted, self._notes, self._progress)
+            self._scanned |= found
+        return self._log_topics
 
     def _by_offset_id(self, message_id: str) -> Message | None:
         """Return the message where a broker's id says (``MessageDecoder.decodeMessageId``); a client's id has the same
@@ -242,9 +244,10 @@ class Search:
         if self._scan:
             from rocketmq_reindex.jobs.querying.scan import scan_log
 
-            return iter(
-                sorted(scan_log(self.log, names, lambda name: key_hash(name, key), self._notes, self._progress), reverse=True)
-            )
+            if key in self._scanned:
+                return iter(sorted(self._scanned[key], reverse=True))
+            found = scan_log(self.log, names, lambda name: key_hash(name, key), self._notes, self._progress)
+            return iter(sorted(found, reverse=True))
         index = self.index
         if not index.present:
             folder, size = files.join(self._store, "index"), sum(segment.size for segment in self.log.segments)

@@ -81,7 +81,9 @@ class StoreTracer:
     ) -> None:
         self.store, self._asked, self.notes, self._slots_max = store, asked, notes, slots_max
         self.search = Search(store.path, store.roots, notes, scan=asked.scan, progress=progress)
-        known = set(self.search.queues.topics()) | (self.search.topics_of_log() if asked.scan else set())
+        known = set(self.search.queues.topics())
+        if asked.scan:
+            known |= self.search.scan_for(filter(None, (asked.key, asked.id, asked.unique_key)))
         self._by_unique_key: dict[str, list[Belonging]] = {}
         # No record has the name of an LMQ as its topic. A name of the log may be no name of a folder.
         self._topics = sorted(name for name in known if path_component(name) and not name.startswith(LMQ_PREFIX))
@@ -122,6 +124,11 @@ class StoreTracer:
             return [served.message for served in self.search.by_queue(asked.topic, asked.queue, asked.queue_offset)]
         assert asked.physical is not None
         return list(self.search.by_phy_offset(asked.physical))
+
+    def look_ahead(self, unique_keys: Iterable[str | None]) -> None:
+        """Look for several messages in one pass over the log, where it is read for them."""
+        if self._asked.scan:
+            self.search.scan_for(filter(None, unique_keys))
 
     def _with_key(self, topic: str, key: str) -> list[Message]:
         """Return the records of a topic that have a key, also where they wait, come again, or are dead letters."""
@@ -243,6 +250,9 @@ class StoreTracer:
                 notes.add("slots", f"not all of it was looked at: {error}")
             finally:
                 queue.close()
+        elif self._asked.scan and topic not in self._topics:
+            # The log has none of its records.
+            return
         elif self._asked.scan:
             served = self.search.by_queue(topic, queue_id, offset=0, count_max=INT32_MAX)
             yield from (found.message for found in served if found.message.phy_offset >= since)

@@ -142,6 +142,7 @@ def run(
         named = _newest(asked, tracers, notes)
         records: dict[str, list[TraceEvent]] = {each.name: [] for each in named}
         for tracer in tracers:
+            tracer.look_ahead(each.record.unique_key for each in named)
             belonging = {each.name: _belonging(tracer, each) for each in named}
             some = any(belonging.values())
             own = tracer.own_records([one for each in belonging.values() for one in each]) if some else OwnRecords([], [])

@@ -7,11 +7,13 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.querying import scan as querying_scan
 from rocketmq_reindex.jobs.tracing import finding
 from rocketmq_reindex.jobs.tracing.timeline import TraceEvent, in_order
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
@@ -90,7 +92,7 @@ def test_what_waits(make: Make) -> None:
     assert whats(store, "A")[2:] == [("not delivered", "unknown")], "the log may go on behind what is damaged"
 
 
-def test_a_key_of_what_waits_or_comes_again(make: Make) -> None:
+def test_a_key_of_what_waits_or_comes_again(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic's message is found by its key also where it lies in another one."""
     key = {"KEYS": "k"}
     store = make(
@@ -101,6 +103,19 @@ def test_a_key_of_what_waits_or_comes_again(make: Make) -> None:
     )
     assert [message.message for message in rr.trace(store, topic="Orders", key="k")] == ["A", "B", "C"]
     assert [message.message for message in rr.trace(store, topic="Orders", key="k", scan=True)] == ["A", "B", "C"]
+    # Once for the question and the topics, and once for all that was found.
+    passes = list[int]()
+    read_on = querying_scan._blocks
+
+    def counted(*words: Any) -> Any:
+        passes.append(1)
+        return read_on(*words)
+
+    monkeypatch.setattr(querying_scan, "_blocks", counted)
+    assert rr.trace(store, topic="Orders", key="k", scan=True).messages
+    assert len(passes) == 2
+    assert rr.trace(store, unique_key="B", scan=True).messages
+    assert len(passes) == 3
     newest = rr.trace(store, topic="Orders", key="k", max=1)
     assert [message.message for message in newest] == ["C"]
     assert [warning for warning in newest.warnings if "2 older messages with that key" in warning]
