@@ -7,6 +7,8 @@ lies before.
 from __future__ import annotations
 
 import contextlib
+import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -44,6 +46,9 @@ _CLUES: Final = (
     "reconsumeTimes", "tags", "properties", "body",
 )  # fmt: skip
 _MESSAGES: Final = ("topic", "queueId", "consumeQueueOffset", "commitLogOffset", "storeTimestamp", "kind", "uniqKey")
+CLUES_MAX: Final = 200_000
+"""clues of a kind that are held: the newest. What is left out can only make a bound lower"""
+_DROPPED_BITS: Final = 1 << 24
 _BEFORE_TRACE: Final = "SubBefore"
 """``TraceType``: written before a client works on a message"""
 
@@ -72,13 +77,65 @@ class _Clues:
     """Clues of a log, and what they show. Of each queue of a group the message with the highest offset counts, as it was
     given last."""
 
-    def __init__(self) -> None:
-        self.by_origin: list[_Clue] = []
-        self.by_key: dict[str, list[_Clue]] = {}
-        self.of_copies: list[tuple[_Copy, _Clue]] = []
-        self.copies: dict[_Copy, tuple[int, int] | None] = {}
+    def __init__(self, log: StoreLog, notes: Notes) -> None:
+        self._log, self._notes = log, notes
+        self.by_key: dict[str, dict[str, _Clue]] = {}
+        """the newest of each group"""
+        self._with_keys = 0
+        self._of_copies: deque[tuple[_Copy, _Clue]] = deque(maxlen=CLUES_MAX)
+        self._copies: dict[_Copy, tuple[int, int] | None] = {}
         """queue and queue offset of each message that came again; None where two lie in that topic"""
+        self._dropped = bytearray(_DROPPED_BITS // 8)
+        """a bit for each copy that is not held any more: what may be a second one shows nothing"""
         self.shown: dict[QueueOfGroup, GroupEvidence] = {}
+
+    def _say_dropped(self) -> None:
+        text = f"more than {CLUES_MAX:,} traces or retries show how far groups are: the newest count, so a bound may be too low"
+        self._notes.add("older clues", text, lost=False)
+
+    def _add_by_key(self, unique_key: str, clue: _Clue) -> None:
+        known = self.by_key.pop(unique_key, {})
+        before = known.get(clue.group)
+        self._with_keys += before is None
+        if before is None or clue.time >= before.time:
+            known[clue.group] = clue
+        self.by_key[unique_key] = known
+        while self._with_keys > CLUES_MAX:
+            oldest = next(iter(self.by_key))
+            self._with_keys -= len(self.by_key.pop(oldest))
+            self._say_dropped()
+
+    def _add_of_copy(self, copy: _Copy, clue: _Clue) -> None:
+        if len(self._of_copies) == CLUES_MAX:
+            self._say_dropped()
+        self._of_copies.append((copy, clue))
+
+    def _add_copy(self, copy: _Copy, place: tuple[int, int]) -> None:
+        byte, bit = _bit_of(copy)
+        is_second = copy in self._copies or self._dropped[byte] >> bit & 1
+        self._copies[copy] = None if is_second else place
+        if len(self._copies) > CLUES_MAX:
+            oldest = next(iter(self._copies))
+            del self._copies[oldest]
+            byte, bit = _bit_of(oldest)
+            self._dropped[byte] |= 1 << bit
+            self._say_dropped()
+
+    def show_copies(self) -> None:
+        """Show what is known of messages that came again."""
+        for copy, clue in self._of_copies:
+            place = self._copies.get(copy)
+            if place is not None:
+                self.show(QueueOfGroup(clue.group, copy.topic, place[0]), place[1], clue)
+
+    def _show_origin(self, clue: _Clue) -> None:
+        assert clue.origin is not None
+        given = self._log.message(clue.origin)
+        # A message that a client sent back to another broker has its offset there.
+        if not isinstance(given, Message) or clue.unique_key is None or given.unique_key != clue.unique_key:
+            return
+        if clue.topic == given.topic:
+            self.show(QueueOfGroup(clue.group, given.topic, given.queue_id), given.queue_offset, clue)
 
     def show(self, queue: QueueOfGroup, offset: int, clue: _Clue) -> None:
         """Note that a group was given the message at an offset of a queue."""
@@ -111,9 +168,9 @@ class _Clues:
             times, time = trace.get("retryTimes") or 0, trace.get("timeStamp")
             clue = _Clue(group, "trace", record, row["storeTimestamp"] if time is None else time, None, unique_key)
             if times:
-                self.of_copies.append((_Copy(f"{RETRY_PREFIX}{group}", unique_key, times), clue))
+                self._add_of_copy(_Copy(f"{RETRY_PREFIX}{group}", unique_key, times), clue)
             else:
-                self.by_key.setdefault(unique_key, []).append(clue)
+                self._add_by_key(unique_key, clue)
 
     def _take_retry(self, row: dict[str, Any], kind: str, record: str) -> None:
         properties = dict(row["properties"] or ())
@@ -123,42 +180,34 @@ class _Clues:
         origin = next((m.offset_of_id(properties[name]) for name in rule.origin if name in properties), None)
         real = next((properties[name] for name in rule.topic if name in properties), None)
         if row["kind"] == m.RETRY and row["uniqKey"] is not None:
-            copy = _Copy(topic, row["uniqKey"], times)
-            self.copies[copy] = None if copy in self.copies else (row["queueId"], row["consumeQueueOffset"])
+            self._add_copy(_Copy(topic, row["uniqKey"], times), (row["queueId"], row["consumeQueueOffset"]))
         # The topic of a retry of POP may be that of a group with a longer name. Its check point says the same.
         if group is None or real is None or m.pop_group(topic, real) is not None:
             return
         what = "retry" if kind == m.RETRY else "dead letter"
         clue = _Clue(group, what, record, row["storeTimestamp"], real, row["uniqKey"], origin)
         if origin is not None:
-            self.by_origin.append(clue)
+            self._show_origin(clue)
         if times > 1 and row["uniqKey"] is not None:
-            self.of_copies.append((_Copy(f"{RETRY_PREFIX}{group}", row["uniqKey"], times - 1), clue))
+            self._add_of_copy(_Copy(f"{RETRY_PREFIX}{group}", row["uniqKey"], times - 1), clue)
+
+
+def _bit_of(copy: _Copy) -> tuple[int, int]:
+    return divmod(zlib.crc32(repr(copy).encode("utf-8", "backslashreplace")) % _DROPPED_BITS, 8)
 
 
 def bounds(question: ConsumersQuestion, notes: Notes, progress: ProgressListener) -> dict[QueueOfGroup, GroupEvidence]:
     """Return for each queue of a group the furthest message that the log shows to have been given to it.
 
-    The log is read once for the records that show it, and once more where traces name messages by their unique keys. What it
-    holds of these records is kept in memory.
+    The log is read once for the records that show it, and once more where traces name messages by their unique keys. Of these
+    records, CLUES_MAX of each kind are held, the newest: a note says that there are more.
     """
-    clues = _Clues()
     with contextlib.closing(StoreLog(question.roots, notes)) as log:
+        clues = _Clues(log, notes)
         for batch in _read(question, _TOPICS, _CLUES, log, "records of groups", progress):
             for row in _own(batch).to_pylist():
                 clues.take(row)
-        for clue in clues.by_origin:
-            assert clue.origin is not None
-            given = log.message(clue.origin)
-            # A message that a client sent back to another broker has its offset there.
-            if not isinstance(given, Message) or clue.unique_key is None or given.unique_key != clue.unique_key:
-                continue
-            if clue.topic == given.topic:
-                clues.show(QueueOfGroup(clue.group, given.topic, given.queue_id), given.queue_offset, clue)
-        for copy, clue in clues.of_copies:
-            place = clues.copies.get(copy)
-            if place is not None:
-                clues.show(QueueOfGroup(clue.group, copy.topic, place[0]), place[1], clue)
+        clues.show_copies()
         if clues.by_key:
             _by_keys(clues, _read(question, (), _MESSAGES, log, "traced messages", progress))
     return clues.shown
@@ -203,7 +252,7 @@ def _by_keys(clues: _Clues, batches: Iterator[pa.RecordBatch]) -> None:
             place = (row["topic"], row["queueId"], row["consumeQueueOffset"], row["storeTimestamp"])
             places[row["uniqKey"]] = None if row["uniqKey"] in places else place
     for unique_key, at in places.items():
-        for clue in clues.by_key[unique_key] if at is not None else ():
+        for clue in clues.by_key[unique_key].values() if at is not None else ():
             assert at is not None
             # One that was stored later is a second copy: the first has expired.
             if at[3] <= clue.time:

@@ -12,6 +12,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
+from rocketmq_reindex.jobs.consumers import bounds as consumer_bounds
 from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.queue_units import FileUnits
 from tests.golden.stores import GoldenStore
@@ -369,6 +370,33 @@ def test_bounds_of_pop_and_traces(make: Make) -> None:
     assert given(found) == {("popping", "Orders", 0): (4, "pop"), ("tracing", "Orders", 0): (4, "trace")}
     by_group = {row.group: row.evidence for row in found if row.evidence}
     assert (by_group["popping"].time, by_group["tracing"].time) == (EPOCH, EPOCH + 5001)
+
+
+def test_so_many_clues_that_the_oldest_are_let_go(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound that is left out, or lower, still holds: also where the first of two copies with one name was let go."""
+    sent = orders(9)
+    body = "\x02".join(
+        "\x01".join(("SubBefore", str(EPOCH + 60_000 + n), "region", "tracing", "r", f"K{n:02d}", "0", "keys"))
+        for n in range(9)
+    )
+    copies = [Message(topic="%RETRY%again", reconsume_times=1, properties={"UNIQ_KEY": f"K{n:02d}"}) for n in (0, *range(7))]
+    given_back = "\x02".join(
+        "\x01".join(("SubBefore", str(EPOCH + 60_000), "region", "again", "r", f"K{n:02d}", "1", "keys")) for n in (6, 0)
+    )
+    later = Message(topic="%RETRY%again", reconsume_times=1, properties={"UNIQ_KEY": "K00"})
+    traces = [Message(topic=TRACE, body=text.encode()) for text in (body, given_back)]
+    store = make(*sent, *traces, *copies, later)
+    all_shown = {("tracing", "Orders", 0): (9, "trace"), ("again", "%RETRY%again", 0): (8, "trace")}
+    found = rr.consumers(store, bounds=True)
+    assert given(found) == all_shown
+    assert not [line for line in found.warnings if "traces or retries" in line]
+    for held in (1, 2, 3, 8):
+        monkeypatch.setattr(consumer_bounds, "CLUES_MAX", held)
+        found = rr.consumers(store, bounds=True)
+        # Only the second copy of K00 may be held by then: it is not known which of them a trace means.
+        shown = dict(all_shown) if held >= 2 else {("tracing", "Orders", 0): (9, "trace")}
+        assert given(found) == shown, held
+        assert [line for line in found.warnings if f"more than {held} traces or retries" in line], held
 
 
 def test_what_shows_nothing(make: Make) -> None:
