@@ -1,8 +1,10 @@
 """The official gRPC client, in a process of its own: sends messages of each kind, consumes them, writes down what it sees.
 
-    python -m tests.fates.asking ADDRESS LINES JOURNAL GROUP TOPIC
+    python -m tests.fates.asking ADDRESS LINES JOURNAL PAUSE KIND=GROUP=TOPIC...
 
-It consumes TOPIC. LINES has how, name, topic and fate of each message (``tests.fates.script``). It ends with its stdin.
+It consumes each TOPIC: as grpc or in turns, whose group is one that POPs in order, or lite, where TOPIC is the light queue of
+``tests.fates.script.CHILD``. LINES has how, name, topic and fate of each message (``tests.fates.script``), which are sent PAUSE
+seconds apart. It ends with its stdin.
 """
 
 from __future__ import annotations
@@ -15,33 +17,56 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from tests.fates.script import CHILD, LITE
+
 INVISIBLE = 10
 """Seconds for which a message that was received stays away from others: a proxy takes no less"""
 WAITS = 3600
-CHILD = "child"
-"""a lite topic"""
 DECISIONS = {"": "done", "put off": "again", "let go": "again"}
 
 
 class Asking:
     """The producer and the consumer."""
 
-    def __init__(self, address: str, journal: Path, group: str, topic: str, others: set[str]) -> None:
+    def __init__(self, address: str, journal: Path, groups: list[list[str]], asked: list[list[str]]) -> None:
+        from rocketmq.grpc_protocol import TransactionResolution
         from rocketmq.v5.client import ClientConfiguration, Credentials
-        from rocketmq.v5.consumer import SimpleConsumer
+        from rocketmq.v5.consumer import ConsumeResult, LitePushConsumer, MessageListener, SimpleConsumer
         from rocketmq.v5.model import FilterExpression
         from rocketmq.v5.producer import Producer, TransactionChecker
 
-        class Checker(TransactionChecker):  # type: ignore[misc]  # untyped
-            def check(self, message: Any) -> Any:
-                raise AssertionError(f"{message} was decided at once")
+        decided = {name: how for how, name, *_ in asked}
 
-        self._journal, self._group, self.is_over = journal, group, False
+        class Checker(TransactionChecker):  # type: ignore[misc]  # untyped
+            """A broker asks where the answer did not reach it."""
+
+            def check(_self, message: Any) -> Any:
+                how = decided[message.body.decode()]
+                self._note("decided", message.message_id, how)
+                return TransactionResolution.Value(how.upper())
+
+        class Listener(MessageListener):  # type: ignore[misc]  # untyped
+            """Of a lite consumer."""
+
+            def __init__(_self, group: str) -> None:
+                _self._group = group
+
+            def consume(_self, message: Any) -> Any:
+                return ConsumeResult.SUCCESS if self._decide(_self._group, message) == "" else ConsumeResult.FAILURE
+
+        self._journal, self.is_over = journal, False
         settings = ClientConfiguration(address, Credentials(), request_timeout=30)
-        self._producer = Producer(settings, (topic, *others), checker=Checker())
-        self._consumer = SimpleConsumer(settings, group, {topic: FilterExpression()}, await_duration=2)
+        topics = {words[2] for words in asked} | {LITE if kind == "lite" else topic for kind, _, topic in groups}
+        self._producer = Producer(settings, topics, checker=Checker())
         self._producer.startup()
-        self._consumer.startup()
+        self.consumers: dict[str, Any] = {}
+        self._lite = [LitePushConsumer(settings, group, LITE, Listener(group)) for kind, group, _ in groups if kind == "lite"]
+        for consumer in self._lite:
+            consumer.startup()
+            consumer.subscribe_lite(CHILD)
+        for _, group, topic in (words for words in groups if words[0] != "lite"):
+            self.consumers[group] = SimpleConsumer(settings, group, {topic: FilterExpression()}, await_duration=2)
+            self.consumers[group].startup()
 
     def _note(self, *words: object) -> None:
         line = "\t".join(map(str, words)) + "\n"
@@ -66,6 +91,8 @@ class Asking:
             message.add_property("FATE", fate)
         if how == "fifo":
             message.message_group = "one"
+        elif how == "turn":
+            message.message_group = f"group-{len(name) % 2}-{name[-1]}"
         elif how == "lite":
             message.lite_topic = CHILD
         elif how in ("delay", "delay waits", "recall by grpc"):
@@ -83,40 +110,47 @@ class Asking:
             self._producer.recall_message(topic, receipt.recall_handle)
             self._note("recalled", key)
 
-    def consume(self) -> None:
+    def consume(self, group: str) -> None:
         """Receive until the end."""
         while not self.is_over:
-            self._receive()
+            self._receive(group)
 
-    def _receive(self) -> None:
+    def _receive(self, group: str) -> None:
         try:
-            for message in self._consumer.receive(16, INVISIBLE):
-                self._take(message)
+            for message in self.consumers[group].receive(16, INVISIBLE):
+                self._take(group, message)
         except Exception:  # noqa: BLE001  a proxy that is not ready, or busy, is asked again
             traceback.print_exc()
             time.sleep(0.5)
 
-    def _take(self, message: Any) -> None:
+    def _decide(self, group: str, message: Any) -> str:
         times = message.delivery_attempt - 1
         fate = message.properties.get("FATE", "") if times == 0 else ""
-        self._note("got", self._group, message.message_id, times, DECISIONS[fate])
+        self._note("got", group, message.message_id, times, DECISIONS[fate])
+        return fate
+
+    def _take(self, group: str, message: Any) -> None:
+        fate = self._decide(group, message)
         if fate == "":
-            self._consumer.ack(message)
+            self.consumers[group].ack(message)
         elif fate == "put off":
-            self._consumer.change_invisible_duration(message, INVISIBLE)
+            self.consumers[group].change_invisible_duration(message, INVISIBLE)
 
 
 def main() -> None:
-    address, lines, journal, group, topic = sys.argv[1:]
+    address, lines, journal, pause, *groups = sys.argv[1:]
     asked = [line.split("\t") for line in Path(lines).read_text().splitlines()]
-    asking = Asking(address, Path(journal), group, topic, {words[2] for words in asked} - {topic})
-    consuming = threading.Thread(target=asking.consume, daemon=True)
-    consuming.start()
+    asking = Asking(address, Path(journal), [words.split("=") for words in groups], asked)
+    consuming = [threading.Thread(target=asking.consume, args=[group], daemon=True) for group in asking.consumers]
+    for one in consuming:
+        one.start()
     for words in asked:
         asking.send(*words)
+        time.sleep(float(pause))
     sys.stdin.read()
     asking.is_over = True
-    consuming.join(60)
+    for one in consuming:
+        one.join(60)
     # Its own threads of gRPC would keep it.
     os._exit(0)
 

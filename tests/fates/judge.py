@@ -16,6 +16,9 @@ from tests.fates.seen import Acknowledged, Seen
 
 BROADCAST = "@broadcast"
 POPPED = ("pop", "grpc")
+"""kinds of groups whose POPs are in the log"""
+IN_TURN = ("turns", "lite", "light")
+"""kinds of groups of which the broker knows the newest batch, or the offset alone"""
 PLACES = {"stored", "scheduled", "timer", "half"}
 """What the first record of a message is"""
 _TOLD = re.compile(r"group (\S+) on (\S+) (?:sent it to \S+|is done): (success|failure) after (-?\d+) ms$")
@@ -23,8 +26,9 @@ _LIGHT = re.compile(r"%LMQ%[^ ,]+")
 _WORDS = re.compile(r"  +")
 
 
-def wrong(played: Played) -> Iterator[str]:
-    """What is wrong, each told with its message."""
+def wrong(played: Played, judged: Counter[str] | None = None) -> Iterator[str]:
+    """What is wrong, each told with its message. ``judged`` counts what was looked at."""
+    judged = Counter() if judged is None else judged
     stores = [f"{name}={store}" for name, store in played.stores.items()]
     for key in played.sendings:
         found = rr.trace(stores, unique_key=key, delay_levels=LEVELS)
@@ -32,7 +36,8 @@ def wrong(played: Played) -> Iterator[str]:
             # As where no op message was stored yet: then its queue has no files.
             found = rr.trace(stores, unique_key=key, delay_levels=LEVELS, scan=True)
         # A broker that was killed early has noted no offset, or cut its file.
-        odd = [line for line in found.warnings if not (played.script.is_killed and "onsumerOffset.json" in line)]
+        harmed = played.script.is_killed or played.script.lone
+        odd = [line for line in found.warnings if not (harmed and "onsumerOffset.json" in line)]
         if odd:
             yield f"{key}: {odd}"
         if len(found) == 0:
@@ -40,9 +45,10 @@ def wrong(played: Played) -> Iterator[str]:
                 yield f"{key}: clients saw it, trace finds nothing"
             continue
         message = _Message(played, key, found[0])
+        judged.update(messages=1, events=len(found[0].events))
         yield from (f"{key} {played.seen.sent.get(key)}: {line}: {message.told}" for line in message.wrong())
     yield from _keys(played, stores)
-    yield from _consumers(played)
+    yield from _consumers(played, judged)
 
 
 def _keys(played: Played, stores: list[str]) -> Iterator[str]:
@@ -71,10 +77,14 @@ class _Message:
         self._events = traced.events
         self._sent: Acknowledged | None = played.seen.sent.get(key)
         self._sending: Sending | None = played.sendings.get(key)
-        self._properties = self._sending.properties if self._sending else ()
         # Of what had no answer nobody knows whether it was done.
         no_answer = key in played.seen.failed or (self._sending is not None and self._sending.key in played.seen.failed)
-        self._all = not played.script.is_killed and not no_answer
+        # A proxy does not say which broker it chose.
+        harmed = self._script.is_killed or (
+            self._script.lone and (self._sent is None or self._sent.broker in ("", self._script.lone))
+        )
+        self._all = not harmed and not no_answer
+        self._sent_once = self._sending is None or bool(self._sending.broker) or not harmed
 
     @property
     def told(self) -> list[str]:
@@ -115,12 +125,12 @@ class _Message:
         if stored and self._sent.broker and stored[0].evidence != f"{self._sent.topic}/{self._sent.queue}/{self._sent.offset}":
             yield "the broker named another place"
         yield from self._light(" ".join(event.text for event in stored)) if stored else ()
-        if len([event for event in places if event.what == "stored"]) > 1:
+        # The gRPC client sends again where no answer comes.
+        if self._sent_once and len([event for event in places if event.what == "stored"]) > 1:
             yield "stored twice"
 
     def _light(self, text: str) -> Iterator[str]:
-        names = next((each.partition("=")[2] for each in self._properties if each.startswith("INNER_MULTI_DISPATCH=")), "")
-        wanted = {"%LMQ%$Lite$child"} if self._sending and self._sending.how == "lite" else set(filter(None, names.split(",")))
+        wanted = {name for name in self._sending.queues if name.startswith("%LMQ%")} if self._sending else set()
         if set(_LIGHT.findall(text)) != wanted:
             yield f"light queues {wanted}"
 
@@ -170,7 +180,7 @@ class _Message:
         retried = {_attempt(event) for event in self._of("retried", group.name)}
         given_back = {given.times + 1 for given in told if given.decision != "done"}
         again = {given.times for given in told if given.times}
-        if group.kind in ("order", "broadcast"):
+        if group.kind in ("order", "broadcast", *IN_TURN):
             given_back = again = set()
         if not again <= retried:
             yield f"{group.name} got it again, attempts {again}, not {retried}"
@@ -184,6 +194,13 @@ class _Message:
     def _pops(self, group: Group) -> Iterator[str]:
         popped, acknowledged = self._of("popped", group.name), self._of("acknowledged", group.name)
         told = self._seen.of_group(self._key, group.name)
+        if group.kind == "turns":
+            # Its newest batch of each queue.
+            if {_attempt(event) - 1 if "attempt" in event.text else 0 for event in popped} - {given.times for given in told}:
+                yield f"{group.name} got it {told}"
+            if acknowledged and not self._seen.is_done(self._key, group.name):
+                yield f"{group.name} acknowledged nothing"
+            return
         if group.kind not in POPPED:
             if popped or acknowledged:
                 yield f"{group.name} does not pop"
@@ -207,6 +224,8 @@ class _Message:
             return
         if passed and not told:
             yield f"{group.name} never got it"
+        if passed and group.kind in IN_TURN and not self._seen.is_done(self._key, group.name):
+            yield f"{group.name} is behind it before it acknowledges it"
         if self._all and not_reached and self._seen.is_done(self._key, group.name) and not group.ends:
             yield f"{group.name} is through with it"
         if self._all and told and not passed and not group.ends:
@@ -226,7 +245,7 @@ class _Message:
     def _admin(self, printed: str) -> Iterator[str]:
         theirs = Counter(_printed_rows(printed))
         ours = Counter(map(self._admin_row, (*self._of("sent"), *self._of("consumed"))))
-        if theirs != ours:
+        if theirs != ours and not (self._script.is_lone_dead and theirs <= ours):
             yield f"mqadmin prints {theirs - ours}, trace {ours - theirs}"
 
     def _admin_row(self, event: TraceEvent) -> tuple[str, ...]:
@@ -251,30 +270,33 @@ def _attempt(event: TraceEvent) -> int:
     return int(found[1])
 
 
-def _consumers(played: Played) -> Iterator[str]:
+def _consumers(played: Played, judged: Counter[str]) -> Iterator[str]:
     """Groups stand behind all that they got, and before what they did not; a bound is a message that they got."""
     groups = {group.name: group for group in played.script.groups}
     for name, store in played.stores.items():
+        is_harmed = played.script.is_harmed(name)
         places: Mapping[tuple[str, int], dict[int, str]] = _places(store)
-        for row in (*_standing(played, store), *rr.consumers(store, bounds=True)):
+        for row in (*_standing(store, is_harmed=is_harmed), *rr.consumers(store, bounds=True)):
+            judged.update({"places of groups": 1})
             group = groups.get(row.group)
             here = places.get((row.topic, row.queue_id), {})
             if group is None or group.kind in POPPED:
                 continue
             if row.offset is not None:
-                yield from (f"consumers: {name} {row}: {line}" for line in _offset(played, group, row.offset, row.left, here))
+                left = None if is_harmed else row.left
+                yield from (f"consumers: {name} {row}: {line}" for line in _offset(played, group, row.offset, left, here))
             if row.evidence is not None and not played.seen.of_group(here[row.evidence.offset], group.name):
                 yield f"consumers: {name} {row}: it never got that"
-            if None not in (row.offset, row.at_least) and not played.script.is_killed and row.at_least > row.offset:
+            if None not in (row.offset, row.at_least) and not is_harmed and row.at_least > row.offset:
                 yield f"consumers: {name} {row}: the bound is too high"
 
 
-def _standing(played: Played, store: Path) -> Sequence[rr.GroupOffset]:
+def _standing(store: Path, *, is_harmed: bool) -> Sequence[rr.GroupOffset]:
     try:
         return rr.consumers(store).groups
     except rr.InputError:
         # As above.
-        if played.script.is_killed:
+        if is_harmed:
             return ()
         raise
 
@@ -285,17 +307,21 @@ def _offset(played: Played, group: Group, offset: int, left: int | None, here: M
     for at, key in here.items():
         if at < offset and not played.seen.of_group(key, group.name):
             yield f"it never got {key}"
-    if left and not played.script.is_killed and not group.ends:
+    if left and not group.ends:
         yield "it got all"
 
 
 def _places(store: Path) -> dict[tuple[str, int], dict[int, str]]:
-    """Unique keys by topic and queue, and queue offset."""
+    """Unique keys by topic and queue, and queue offset; those of light queues, too."""
     found: dict[tuple[str, int], dict[int, str]] = {}
-    columns = ["topic", "queueId", "consumeQueueOffset", "uniqKey"]
+    columns = ["topic", "queueId", "consumeQueueOffset", "uniqKey", "kind", "properties"]
     for batch in rr.messages(store, columns=columns, damage="skip"):
         for row in batch.to_pylist():
             found.setdefault((row["topic"], row["queueId"]), {})[row["consumeQueueOffset"]] = row["uniqKey"]
+            said = dict(row["properties"] or ())
+            names, offsets = (said.get(f"INNER_MULTI_{name}", "").split(",") for name in ("DISPATCH", "QUEUE_OFFSET"))
+            for light, offset in zip(names, offsets, strict=True) if row["kind"] == "message" and any(names) else ():
+                found.setdefault((light, 0), {})[int(offset)] = row["uniqKey"]
     return found
 
 

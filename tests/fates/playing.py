@@ -25,6 +25,9 @@ VERSION = "5.5.0"
 TRACED = "RMQ_SYS_TRACE_TOPIC"
 PATIENCE = 300.0
 """Seconds; the machine may be busy"""
+ASKING = ("grpc", "turns", "lite")
+"""kinds of groups of the gRPC client"""
+DECIDED = ("transact", "commit")
 QUIET = 3.0
 """Seconds without a new record: longer than a client keeps traces, or a broker op messages"""
 
@@ -68,7 +71,7 @@ def _by_key(script: Script, seen: Seen) -> dict[str, Sending]:
 def _configure(script: Script, store: Path) -> None:
     (store / "config").mkdir(parents=True)
     # Of a topic that comes later clients know nothing for seconds.
-    retries = {f"%RETRY%{group.name}": 1 for group in script.groups}
+    retries = {f"%RETRY%{group.name}": 1 for group in script.groups if group.kind != "light"}
     table = {
         name: {"topicName": name, "readQueueNums": count, "writeQueueNums": count, "perm": 6, "topicFilterType": "SINGLE_TAG",
                "topicSysFlag": 0, "order": False, "attributes": {"message.type": "LITE" if name == LITE else "MIXED"}}
@@ -80,6 +83,13 @@ def _configure(script: Script, store: Path) -> None:
         for topic in group.topics if group.kind == "pop" else ():
             mode = {"consumerGroup": group.name, "topic": topic, "mode": "POP", "popShareQueueNum": 0}
             modes.setdefault(topic, {})[group.name] = mode
+    orders = {
+        group.name: {"groupName": group.name, "consumeMessageOrderly": group.kind == "turns",
+                     "attributes": {"lite.bind.topic": LITE} if group.kind == "lite" else {}}
+        for group in script.groups if group.kind in ("turns", "lite")
+    }  # fmt: skip
+    if orders:
+        (store / "config" / "subscriptionGroup.json").write_text(json.dumps({"subscriptionGroupTable": orders}))
     (store / "config" / "messageRequestMode.json").write_text(json.dumps({"messageRequestModeMap": modes}))
 
 
@@ -91,31 +101,63 @@ class _Life:
         self._known: dict[str, Known] = {name: {} for name in stores}
         self._rng = random.Random(script.seed)
         self._ended: set[str] = set()
+        self._lone: Program | None = None
+        self._asking: subprocess.Popen[str] | None = None
         self._program = self._start()
-        self._asking = self._ask() if script.grpc else None
+        try:
+            if script.lone:
+                self._lone = self._start_lone()
+            self._asking = self._ask() if script.grpc else None
+        except BaseException:
+            self.kill()
+            raise
 
     def _ask(self) -> subprocess.Popen[str]:
-        """Begin what the gRPC client does."""
-        lines, (group,) = self._scratch / "asked", [group for group in self._script.groups if group.kind == "grpc"]
-        lines.write_text(
-            "".join(f"{sending.how}\t{sending.key}\t{sending.topic}\t{sending.fate}\n" for sending in self._script.grpc)
-        )
+        """Begin what the gRPC client does, or go on with it."""
+        lines, seen = self._scratch / "asked", self.seen()
+        left = [sending for sending in self._script.grpc if sending.key not in {*seen.named.values(), *seen.failed}]
+        lines.write_text("".join(f"{sending.how}\t{sending.key}\t{sending.topic}\t{sending.fate}\n" for sending in left))
+        groups = [f"{group.kind}={group.name}={group.topics[0]}" for group in self._script.groups if group.kind in ASKING]
+        pause = "0.3" if self._script.is_killed or self._script.lone else "0"
         address = f"127.0.0.1:{self._program.step('proxy')}"
-        words = [sys.executable, "-m", "tests.fates.asking", address, str(lines), str(self._journal), group.name, *group.topics]
+        words = [sys.executable, "-m", "tests.fates.asking", address, str(lines), str(self._journal), pause, *groups]
         # The client opens a log file below the user's home.
         more = {"HOME": str(self._scratch), "PYTHONPATH": str(ROOT)}
-        with (self._scratch / "asking.log").open("w") as log:
+        with (self._scratch / "asking.log").open("a") as log:
             return subprocess.Popen(
                 words, stdin=subprocess.PIPE, stderr=log, text=True, env=os.environ | more, start_new_session=True
             )
 
+    @property
+    def _settings(self) -> tuple[str, str, str]:
+        return "--timer-wheel", "--set", ",".join(f"{name}={value}" for name, value in self._script.settings.items())
+
     def _start(self) -> Program:
         program = Program(VERSION, "Fated", self._scratch, heap="1g")
-        settings = ",".join(f"{name}={value}" for name, value in self._script.settings.items())
         try:
             for name, store in self._stores.items():
-                program.step("boot", name, store, "--timer-wheel", "--set", settings)
+                if name != self._script.lone:
+                    program.step("boot", name, store, *self._settings)
             program.step("clients", self._journal)
+        except BaseException:
+            program.kill()
+            raise
+        return program
+
+    def _start_lone(self) -> Program:
+        """The broker that is killed alone has a process of its own."""
+        name = self._script.lone
+        assert name is not None
+        (self._scratch / "lone").mkdir(exist_ok=True)
+        program = Program(VERSION, "Fated", self._scratch / "lone", heap="1g")
+        try:
+            address = self._program.step("name server")
+            program.step("boot", name, self._stores[name], *self._settings, "--name-server", address)
+            end = time.monotonic() + PATIENCE
+            while self._program.step("knows", name) != "true":
+                assert time.monotonic() < end, f"the name server does not know broker {name}"
+                program.step("register", name)
+                time.sleep(0.1)
         except BaseException:
             program.kill()
             raise
@@ -123,6 +165,11 @@ class _Life:
 
     def kill(self) -> None:
         self._program.kill()
+        if self._lone is not None:
+            self._lone.kill()
+        self._end_asking()
+
+    def _end_asking(self) -> None:
         if self._asking is not None:
             self._asking.kill()
             self._asking.communicate()
@@ -132,7 +179,9 @@ class _Life:
 
     def _consume(self) -> None:
         for group in self._script.groups:
-            if group.kind != "grpc" and group.name not in self._ended:
+            if group.kind == "light":
+                self._program.step("consume", "light", group.name, ",".join([LITE, *self._stores]), *group.topics)
+            elif group.kind not in ASKING and group.name not in self._ended:
                 traits = ",".join(["-", *["stubborn"] * group.stubborn, *["traced"] * group.traced])
                 self._program.step("consume", group.kind, group.name, traits, *group.topics)
 
@@ -148,15 +197,24 @@ class _Life:
         path.write_text("".join(f"{sending.line(script.pause)}\n" for sending in part))
         before = len(self.seen().sent)
         self._program.step("send", path)
-        if script.is_killed and not is_last:
+        if (script.is_killed and not is_last) or (script.lone and number == 0):
             # The kill falls anywhere: amid the sends, or while consumers work.
             share, after = self._rng.random(), self._rng.choice((0.0, 0.5, 2.0))
             self._wait(lambda seen: len(seen.sent) - before >= share * len(part) or _is_sent(part, seen), "some messages sent")
             time.sleep(after)
+            if self._lone is not None:
+                self._lone.kill()
+                self._lone = None
+                return
+            # The gRPC client tells another proxy who it is only after minutes: a new one goes on.
             self._program.kill()
+            self._end_asking()
             self._program = self._start()
+            self._asking = self._ask() if script.grpc else None
             return
         self._program.step("sent")
+        if script.lone and not is_last:
+            self._lone = self._start_lone()
         if script.emptied is not None and not is_last:
             self._program.step("empty", script.emptied)
             self._consume()
@@ -184,6 +242,8 @@ class _Life:
         sent = sorted(self.seen().sent)
         ids.write_text("".join(f"{key}\n" for key in self._rng.sample(sent, min(len(sent), self._asked))))
         self._program.step("mqadmin", self._scratch / "printed", ids)
+        if self._lone is not None:
+            self._lone.step("stop")
         self._program.step("stop")
         return {path.name: path.read_text() for path in (self._scratch / "printed").iterdir()}
 
@@ -192,21 +252,28 @@ class _Life:
 
     def _open(self, seen: Seen) -> list[str]:
         """What has not come yet of what was acknowledged."""
-        sendings = _by_key(self._script, seen)
-        known = [(key, sending) for key, sending in sendings.items() if key in seen.sent and sending.key not in seen.failed]
+        script = self._script
+        sendings = _by_key(script, seen)
+        known = [
+            (key, sending) for key, sending in sendings.items() if key in seen.sent and sending.key not in seen.failed
+            and not (script.is_lone_dead and script.is_harmed(seen.sent[key].broker))
+        ]  # fmt: skip
+        harmed = {
+            key for key, _ in known if script.is_harmed(seen.sent[key].broker) or (script.lone and not seen.sent[key].broker)
+        }
         wanted = [
-            f"{group.name} {key}" for key, sending in known if sending.reaches for group in self._script.groups
-            if sending.topic in group.topics and not group.ends and group.kind != "broadcast"
+            f"{group.name} {key}" for key, sending in known if sending.reaches for group in script.groups
+            if not sending.queues.isdisjoint(group.topics) and not group.ends and group.kind != "broadcast"
             and not seen.is_done(key, group.name)
             # What was decided amid a kill is lost to the broker, until it asks again.
-            and not (sending.how == "transact" and self._script.is_killed)
+            and not (sending.how in DECIDED and key in harmed)
         ]  # fmt: skip
-        wanted += [key for key in seen.recalling - seen.recalled if not self._script.is_killed]
+        wanted += [key for key in seen.recalling - seen.recalled if not (script.is_killed or script.lone)]
         wanted += [
-            key for key, sending in known if sending.how == "transact" and not self._script.is_killed
-            and self._script.settings["transactionTimeOut"] == 1500 and set(seen.decided[key]) == {"unknow"}
+            key for key, sending in known if sending.how == "transact" and key not in harmed
+            and script.settings["transactionTimeOut"] == 1500 and set(seen.decided[key]) == {"unknow"}
         ]  # fmt: skip
-        wanted += [sending.key for sending in self._script.grpc if sending.key not in {*seen.named.values(), *seen.failed}]
+        wanted += [sending.key for sending in script.grpc if sending.key not in {*seen.named.values(), *seen.failed}]
         return wanted
 
     def _wait(self, done: Callable[[Seen], bool], what: str) -> None:

@@ -13,12 +13,20 @@ LEVELS = " ".join(["1s"] * 12 + ["3h"])
 LONG_LEVEL = 13
 LITE = "Lite"
 """a topic whose messages lie in light queues of their own, one for each lite topic"""
+CHILD = "child"
+"""a lite topic"""
+LONE = "b"
+"""the broker that may be killed while the other one and all clients live on"""
 ENDS = ("stopped", "killed")
 
 
 @dataclass(frozen=True)
 class Group:
-    """A consumer group. ``kind``: push, order, broadcast, pop or grpc. One that ``ends`` does so before the last part."""
+    """A consumer group. One that ``ends`` does so before the last part.
+
+    ``kind``: push, order, broadcast or pop; light, whose topics are light queues; or of the gRPC client grpc, turns (POP in
+    order) or lite.
+    """
 
     name: str
     kind: str
@@ -44,16 +52,27 @@ class Sending:
     reaches: bool
     properties: tuple[str, ...] = ()
 
+    @property
+    def queues(self) -> set[str]:
+        """The topic, and the light queues in which it lies, too."""
+        names = next((text.partition("=")[2] for text in self.properties if text.startswith("INNER_MULTI_DISPATCH=")), "")
+        return {self.topic, *filter(None, names.split(","))} | ({light_queue(CHILD)} if self.how == "lite" else set())
+
     def line(self, pause: int) -> str:
         """The line that FatedClients.java sends."""
         head = [str(pause), self.how, self.topic, self.broker, str(self.queue), f"UNIQ_KEY={self.key}"]
         return "\t".join([*head, *([f"FATE={self.fate}"] if self.fate else []), *self.properties])
 
 
+def light_queue(lite_topic: str) -> str:
+    """Return the light queue of a lite topic (``LiteUtil.toLmqName``)."""
+    return f"%LMQ%${LITE}${lite_topic}"
+
+
 @dataclass(frozen=True)
 class Script:
     """A life of brokers. ``parts`` are sent one after another. Between two of them all is killed and started again, or the
-    broker ``emptied`` takes nothing more."""
+    broker ``emptied`` takes nothing more, or the broker ``lone`` is killed alone, and started again before the third part."""
 
     seed: int
     brokers: tuple[str, ...]
@@ -66,6 +85,7 @@ class Script:
     pause: int
     is_killed: bool
     emptied: str | None
+    lone: str | None
     end: str
 
     @property
@@ -73,9 +93,18 @@ class Script:
         """By unique key; those of the gRPC client have a name instead."""
         return {sending.key: sending for part in (*self.parts, self.grpc) for sending in part}
 
+    @property
+    def is_lone_dead(self) -> bool:
+        """Whether the broker that was killed alone is not started again."""
+        return self.lone is not None and len(self.parts) == 2
 
-def draw(seed: int, *, count: int = 60, kills: int = 0, brokers: int = 1, grpc: bool = False) -> Script:
-    """The script of a seed: ``count`` messages, so many kills amid it, so many masters."""
+    def is_harmed(self, broker: str) -> bool:
+        """Whether a broker was killed, or may be one that was: a proxy does not say which it chose."""
+        return self.is_killed or (self.lone is not None and broker in (self.lone, ""))
+
+
+def draw(seed: int, *, count: int = 60, kills: int = 0, brokers: int = 1, grpc: bool = False, lone: bool = False) -> Script:
+    """The script of a seed: ``count`` messages, so many kills amid it, so many masters. With ``lone`` one of two is killed."""
     rng = random.Random(f"{seed} {count} {kills} {brokers} {grpc}")
     names = tuple("ab"[:brokers])
     kinds = ("plain", "ordered", "delayed", "sold", "popped", "light")
@@ -90,10 +119,14 @@ def draw(seed: int, *, count: int = 60, kills: int = 0, brokers: int = 1, grpc: 
         "mappedFileSizeConsumeQueue": 6000, "maxHashSlotNum": rng.choice((100, 5000)), "maxIndexNum": rng.choice((300, 20_000)),
         "enableRetryTopicV2": rng.choice(("true", "false")),
     }  # fmt: skip
-    emptied = rng.choice((*names, None)) if brokers > 1 and kills == 0 and not grpc else None
+    emptied = rng.choice((*names, None)) if brokers > 1 and kills == 0 and not grpc and not lone else None
     parts = [rng.randrange(count) for _ in range(kills)] if kills else [count // 2]
+    if lone:
+        parts = [rng.randrange(count // 4, count // 2), *[rng.randrange(count // 2, count)] * rng.choice((0, 1, 1))]
     bounds = [0, *sorted(parts), count]
     messages = [_message(rng, seed, number, topics, names, checked) for number in range(count)]
+    if grpc:
+        topics["turns"] = "turns"
     if emptied is not None:
         left = next(name for name in names if name != emptied)
         later = [_on(message, left) for message in messages[bounds[1] :]]
@@ -101,8 +134,8 @@ def draw(seed: int, *, count: int = 60, kills: int = 0, brokers: int = 1, grpc: 
     return Script(
         seed, names, {topic: rng.randint(1, 3) for topic in (*topics.values(), LITE)}, tuple(_groups(rng, topics, grpc)),
         tuple(tuple(messages[low:high]) for low, high in itertools.pairwise(bounds)),
-        tuple(_grpc(rng, number, topics["asked"]) for number in range(count // 4 if grpc else 0)),
-        settings, rng.choice((0, 10, 30)), kills > 0, emptied, rng.choice(ENDS) if kills else "stopped",
+        tuple(_grpc(rng, number, topics) for number in range(count // 3 if grpc else 0)),
+        settings, rng.choice((0, 10, 30)), kills > 0, emptied, LONE if lone else None, rng.choice(ENDS) if kills else "stopped",
     )  # fmt: skip
 
 
@@ -114,7 +147,7 @@ def _on(message: Sending, broker: str) -> Sending:
 def _message(
     rng: random.Random, seed: int, number: int, topics: dict[str, str], brokers: tuple[str, ...], checked: bool
 ) -> Sending:  # fmt: skip
-    kind = rng.choice([*topics][:-1])
+    kind = rng.choice([name for name in topics if name != "asked"])
     key, fate = f"{seed % 16**8:08X}{number:024X}", rng.choice(("", "", "1", "2", "dead"))
     how, reaches, more = "queue", True, [f"KEYS=every {rng.choice('xyz')}"] if rng.random() < 0.5 else []
     if kind in ("ordered", "popped") and fate == "dead":
@@ -155,12 +188,19 @@ def _groups(rng: random.Random, topics: dict[str, str], grpc: bool) -> Iterator[
     yield Group("g_order", "order", (topics["ordered"],), True, traced())
     yield Group("g_all", "broadcast", some(1, "plain", "ordered"), False, traced())
     yield Group("g_pop", "pop", (topics["popped"],), True, traced())
+    # Offsets of a group that is named as a light queue is have a table of their own.
+    yield Group("g_light", "light", ("%LMQ%one", "%LMQ%two"), False, traced=False)
+    yield Group("%LMQ%g-light", "light", ("%LMQ%one",), False, traced=False)
     if grpc:
         yield Group("g_asks", "grpc", (topics["asked"],), True, traced=False)
+        yield Group("g_turns", "turns", (topics["turns"],), True, traced=False)
+        yield Group("g_lite", "lite", (light_queue(CHILD),), True, traced=False)
 
 
-def _grpc(rng: random.Random, number: int, topic: str) -> Sending:
-    how = rng.choice(("normal", "fifo", "delay", "delay waits", "recall by grpc", "commit", "rollback", "lite"))
-    topic = LITE if how == "lite" else topic
+def _grpc(rng: random.Random, number: int, topics: dict[str, str]) -> Sending:
+    how = rng.choice(
+        ("normal", "fifo", "delay", "delay waits", "recall by grpc", "commit", "rollback", "lite", "lite", "turn", "turn")
+    )
+    topic = LITE if how == "lite" else topics["turns" if how == "turn" else "asked"]
     reaches = how not in ("delay waits", "recall by grpc", "rollback")
     return Sending(how, f"grpc-{number}", topic, "", 0, rng.choice(("", "", "put off", "let go")), reaches)

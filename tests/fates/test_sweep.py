@@ -19,6 +19,9 @@ from tests.fates.script import Script, draw
         pytest.param(draw(2, count=60, kills=2), id="killed", marks=pytest.mark.slow),
         pytest.param(draw(3, count=60, brokers=2, kills=1), id="two-killed", marks=pytest.mark.slow),
         pytest.param(draw(4, count=60, brokers=2, grpc=True), id="grpc", marks=pytest.mark.slow),
+        pytest.param(draw(5, count=60, brokers=2, lone=True), id="lone", marks=pytest.mark.slow),
+        pytest.param(draw(6, count=60, grpc=True, kills=1), id="grpc-killed", marks=pytest.mark.slow),
+        pytest.param(draw(7, count=60, brokers=2, grpc=True, lone=True), id="grpc-lone", marks=pytest.mark.slow),
     ],
 )
 def test_each_message_is_told_as_clients_saw_it(script: Script, tmp_path: Path) -> None:
