@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from rocketmq_reindex.jobs.consumers.standing import ConsumersQuestion, GroupEvidence
 from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion
+from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.consumer_offsets import QueueOfGroup
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
@@ -208,6 +209,9 @@ def bounds(question: ConsumersQuestion, notes: Notes, progress: ProgressListener
             for row in _own(batch).to_pylist():
                 clues.take(row)
         clues.show_copies()
+        for queue, taken in consumer_offsets.taken_in_rocksdb(question.store, notes):
+            clue = _Clue(queue.group, "pop", consumer_offsets.POP_DATABASE, taken.pop_time, queue.topic, None)
+            clues.show(queue, taken.offset, clue)
         if clues.by_key:
             _by_keys(clues, _read(question, (), _MESSAGES, log, "traced messages", progress))
     return clues.shown

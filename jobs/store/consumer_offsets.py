@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rocketmq_reindex import files
+from rocketmq_reindex.files.rocksdb import Database
 from rocketmq_reindex.jobs.command.option import Merge
 from rocketmq_reindex.jobs.store.config_databases import Kept, databases_of, is_database, kept, places, read_folder
 from rocketmq_reindex.jobs.store.folders import Notes
@@ -25,8 +26,9 @@ OFFSET_FILES: Final = ("consumerOffset.json", "lmqConsumerOffset.json")
 TABLE: Final = "offsetTable"
 LMQ_TABLE: Final = "lmqOffsetTable"
 """Offsets of groups that are named as light queues are: ``{"topic@group": offset}``. Such a queue is queue 0."""
-_ELSEWHERE: Final = "kvStore"
-"""``PopConsumerKVStore``: POP in RocksDB"""
+POP_DATABASE: Final = "kvStore"
+_POP_FAMILY: Final = "popState"
+"""``PopConsumerRocksdbStore``: what groups have taken by POP, where the broker keeps that in RocksDB and not in the log"""
 _BYTES_MAX: Final = 256 << 20
 _T = TypeVar("_T")
 _QUEUE_ID: Final = re.compile("[0-9]{1,10}")
@@ -155,12 +157,7 @@ def of_store(store: str, notes: Notes) -> list[OffsetFile]:
     if counts is not None and counts.in_rocksdb:
         others = [file for file in found if own is None or file.path != own.path]
         found = [OffsetFile(counts.path, counts.said, True), *others]
-    elsewhere = files.join(store, _ELSEWHERE)
-    is_elsewhere = files.entry_of(elsewhere).kind != files.ABSENT
-    if is_elsewhere:
-        text = f"{escape(elsewhere)}: is RocksDB's, which is not read: what groups did may be there"
-        notes.add("in RocksDB", text, lost=False)
-    if not found and not is_elsewhere and not places(store, OFFSETS):
+    if not found and not places(store, OFFSETS):
         text = f"{escape(files.join(store, CONFIG, OFFSET_FILES[0]))}: is not there: where groups stand is not known"
         notes.add("no consumer offsets", text, lost=False)
     return found
@@ -342,3 +339,47 @@ def _by_offset(said: object) -> dict[int, int]:
     pairs = said.items() if isinstance(said, dict) else ()
     numbers = ((as_offset(offset), as_offset(value)) for offset, value in pairs)
     return {offset: value for offset, value in numbers if offset is not None and value is not None}
+
+
+# ------------------------------------------------------------------------------------------------------------- taken in RocksDB
+
+
+def taken_in_rocksdb(
+    store: str, notes: Notes, topics: frozenset[str] | None = None
+) -> Iterator[tuple[QueueOfGroup, OrderedMessage]]:  # fmt: skip
+    """Yield the messages of some topics, or of any, that groups have taken by POP and not acknowledged, as RocksDB has them.
+
+    With ``popConsumerKVServiceEnable`` a broker has a record of each there, until it is acknowledged or comes again. What
+    cannot be read is a note.
+    """
+    folder = files.join(store, POP_DATABASE)
+    try:
+        if files.entry_of(folder).kind == files.ABSENT or not is_database(folder):
+            return
+        with Database(folder) as database:
+            for key, value in database.pairs(_POP_FAMILY) if _POP_FAMILY in database.families else ():
+                record = _taken(value)
+                if record is None:
+                    text = f"{escape(folder)}: {key.hex()[:64]}: is no message that a group took: it is passed over"
+                    notes.add("a message in RocksDB", text, lost=False)
+                elif topics is None or record[0].topic in topics:
+                    yield record
+    except (OSError, InputError) as error:
+        notes.add("in RocksDB", f"{escape(folder)}: {reason(error)}: what groups took by POP may be there", lost=False)
+
+
+def _taken(value: bytes) -> tuple[QueueOfGroup, OrderedMessage] | None:
+    """Return the queue and the message of a ``PopConsumerRecord``; None for what is none."""
+    try:
+        said = java_string.loads(value.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(said, dict):
+        return None
+    names = said.get("groupId"), said.get("topicId")
+    numbers = [as_offset(said.get(name)) for name in ("queueId", "offset", "popTime", "invisibleTime")]
+    if not all(isinstance(name, str) and name for name in names) or None in numbers:
+        return None
+    queue, offset, time, hidden = (number for number in numbers if number is not None)
+    times = as_offset(said.get("attemptTimes")) or 0
+    return QueueOfGroup(str(names[0]), str(names[1]), queue), OrderedMessage(offset, time, time + hidden, times, False)

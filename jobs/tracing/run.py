@@ -69,9 +69,10 @@ def _of_broadcast(group: str, stands: str, is_behind: bool) -> tuple[str, str]:
 
 def _in_order(
     store: str, by_queue: Mapping[tuple[str, int], Sequence[OffsetSpan]], evidence: str,
-    taken: Mapping[QueueOfGroup, Sequence[OrderedMessage]],
+    taken: Mapping[QueueOfGroup, Sequence[OrderedMessage]], how: str = ", in order",
 ) -> Iterator[TraceEvent]:  # fmt: skip
-    """Yield what groups that consume in order did with the message, as far as it is in their newest batch of its queue."""
+    """Yield what groups did with the message by POP: those that consume in order, as far as it is in their newest batch of its
+    queue, or those of which RocksDB tells."""
     for (group, topic, queue_id), messages in taken.items():
         spans = by_queue.get((topic, queue_id), ())
         for each in messages:
@@ -80,7 +81,7 @@ def _in_order(
             at = f"{topic}, queue {queue_id}, offset {each.offset}"
             again = f", attempt {each.times + 1}" if each.times else ""
             until = "" if each.until is None else f", and has until {show_time(each.until)}"
-            text = f"group {group} took {at} by POP, in order{again}{until}"
+            text = f"group {group} took {at} by POP{how}{again}{until}"
             yield TraceEvent(each.pop_time, store, "popped", text, evidence, group=group)
             if each.is_acknowledged:
                 yield TraceEvent(None, store, "acknowledged", f"group {group} acknowledged {at}", evidence, group=group)
@@ -149,12 +150,17 @@ def run(
             offset_files = consumer_offsets.of_store(tracer.store.path, notes) if some else []
             offsets = {f"{CONFIG}/{files.base(file.path)}": file.offsets(notes) for file in offset_files}
             evidence, taken = consumer_offsets.taken_in_order(tracer.store.path, notes) if some else ("", {})
+            topics = frozenset(each.record.topic for some in belonging.values() for each in some)
+            kept: dict[QueueOfGroup, list[OrderedMessage]] = {}
+            for queue, message in consumer_offsets.taken_in_rocksdb(tracer.store.path, notes, topics) if topics else ():
+                kept.setdefault(queue, []).append(message)
             for each in named:
                 telling = Telling(tracer, belonging[each.name], own)
                 records[each.name] += telling.events()
                 by_queue = _by_queue(telling.places())
                 records[each.name] += _of_groups(tracer.store.name, by_queue, offsets)
                 records[each.name] += _in_order(tracer.store.name, by_queue, evidence, taken)
+                records[each.name] += _in_order(tracer.store.name, by_queue, consumer_offsets.POP_DATABASE, kept, how="")
                 if each.record.unique_key is not None:
                     records[each.name] += _of_traces(tracer, each.record.unique_key)
         for each in named:

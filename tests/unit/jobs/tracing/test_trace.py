@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rocksdict
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
@@ -369,6 +370,35 @@ def test_a_log_that_lost_both_ends(make: Make, *, scan: bool) -> None:
     segment.write_bytes(data)
     (found,) = rr.trace(store, unique_key="B", scan=scan)
     assert ("stored", "TopicA/0/1") in [(event.what, event.evidence) for event in found.events]
+
+
+def test_what_a_group_took_by_rocksdb(make: Make) -> None:
+    """As ``PopConsumerRecord`` has it: a record of each message that was taken and not acknowledged."""
+    store = make(Message(topic="Orders", properties={"UNIQ_KEY": "A"}), Message(topic="Orders", properties={"UNIQ_KEY": "B"}))
+    record = {
+        "attemptTimes": 1, "groupId": "g", "invisibleTime": 60_000, "offset": 1, "popTime": 5000, "queueId": 0, "retryFlag": 0,
+        "suspend": False, "topicId": "Orders",
+    }  # fmt: skip
+    options = rocksdict.Options(raw_mode=True)
+    database = rocksdict.Rdict(str(store / "kvStore"), options)
+    family = database.create_column_family("popState", rocksdict.Options(raw_mode=True))
+    for number, value in enumerate((record, record | {"topicId": "Other"}, record | {"offset": "x"}, {}, [])):
+        family[b"key%d" % number] = json.dumps(value).encode()
+    family[b"junk"] = b"{\xff"
+    database.close()
+    (store / "kvStore" / "rocksdict-config.json").unlink(missing_ok=True)
+    found = rr.trace(store, unique_key="B")
+    told = [event for event in found[0].events if event.evidence == "kvStore"]
+    assert [(event.what, event.time, event.group, event.certainty) for event in told] == [
+        ("popped", 5000, "g", "seen"), ("open", 65_000, "g", "unknown"),
+    ]  # fmt: skip
+    assert told[0].text.startswith(
+        "group g took Orders, queue 0, offset 1 by POP, attempt 2, and has until 1970-01-01T00:01:05"
+    )
+    assert not [event for event in rr.trace(store, unique_key="A")[0].events if event.evidence == "kvStore"]
+    assert [line for line in found.warnings if "kvStore: 6b657932" in line]
+    (row,) = [row for row in rr.consumers(store, bounds=True) if row.evidence]
+    assert (row.group, row.topic, row.at_least, row.evidence.record) == ("g", "Orders", 2, "kvStore")  # type: ignore[union-attr]
 
 
 ORDERED = {"popTime": 5000, "i": 60_000, "o": [7, 1, 2], "ot": {"8": 9000}, "oc": {"8": 2}, "cm": 5}
