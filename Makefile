@@ -130,7 +130,7 @@ delayed: oracles ## brokers killed while they deliver delayed messages, restored
 restore-lives: oracles ## lives of brokers with all kinds of waiting messages, restored by the commands, beside their own stores: N=20 of each version, SIDE=4 at once, SEED=
 	$(ENV) $(PY) -m tests.delayed.sweep --kinds lives --count $(or $(N),20) --jobs $(or $(SIDE),4) $(SEEDED)
 
-fates: test-setup ## random lives of messages on real brokers, beside what trace and consumers say of each: N=10 of each kind, KINDS=plain,killed,two,lone,grpc,grpc-killed,grpc-lone SEED=
+fates: test-setup ## random lives of messages on real brokers, beside what trace and consumers say of each: N=10 of each kind, KINDS=plain,killed,kept,two,lone,grpc,grpc-killed,grpc-lone SEED=
 	$(ENV) $(PY) -m tests.fates.sweep --count $(or $(N),10) $(if $(KINDS),--kinds $(KINDS)) $(SEEDED)
 
 fault: oracles ## the fault tests in their full numbers (hours); KIND= takes one kind, N= its number, SEED=

@@ -201,6 +201,13 @@ class _Message:
             if acknowledged and not self._seen.is_done(self._key, group.name):
                 yield f"{group.name} acknowledged nothing"
             return
+        if group.kind in POPPED and self._script.is_pop_kept:
+            # What is not done with, as far as RocksDB has it: a kill loses what it holds in memory.
+            if acknowledged or (popped and not told):
+                yield f"{group.name} got {told}"
+            if popped and self._all and self._seen.is_done(self._key, group.name):
+                yield f"{group.name} has acknowledged it"
+            return
         if group.kind not in POPPED:
             if popped or acknowledged:
                 yield f"{group.name} does not pop"

@@ -94,6 +94,11 @@ class Script:
         return {sending.key: sending for part in (*self.parts, self.grpc) for sending in part}
 
     @property
+    def is_pop_kept(self) -> bool:
+        """Whether RocksDB has what is popped, and the log nothing of it."""
+        return self.settings.get("popConsumerKVServiceEnable") == "true"
+
+    @property
     def is_lone_dead(self) -> bool:
         """Whether the broker that was killed alone is not started again."""
         return self.lone is not None and len(self.parts) == 2
@@ -103,8 +108,13 @@ class Script:
         return self.is_killed or (self.lone is not None and broker in (self.lone, ""))
 
 
-def draw(seed: int, *, count: int = 60, kills: int = 0, brokers: int = 1, grpc: bool = False, lone: bool = False) -> Script:
-    """The script of a seed: ``count`` messages, so many kills amid it, so many masters. With ``lone`` one of two is killed."""
+def draw(
+    seed: int, *, count: int = 60, kills: int = 0, brokers: int = 1, grpc: bool = False, lone: bool = False, kept: bool = False
+) -> Script:  # fmt: skip
+    """The script of a seed: ``count`` messages, so many kills amid it, so many masters. With ``lone`` one of two is killed.
+
+    ``kept``: what is popped is kept in RocksDB, and not in the log.
+    """
     rng = random.Random(f"{seed} {count} {kills} {brokers} {grpc}")
     names = tuple("ab"[:brokers])
     kinds = ("plain", "ordered", "delayed", "sold", "popped", "light")
@@ -119,6 +129,9 @@ def draw(seed: int, *, count: int = 60, kills: int = 0, brokers: int = 1, grpc: 
         "mappedFileSizeConsumeQueue": 6000, "maxHashSlotNum": rng.choice((100, 5000)), "maxIndexNum": rng.choice((300, 20_000)),
         "enableRetryTopicV2": rng.choice(("true", "false")),
     }  # fmt: skip
+    if kept:
+        settings |= {"popConsumerKVServiceEnable": "true", "popConsumerKVServiceInit": "true"}
+        settings["enablePopBufferMerge"] = rng.choice(("true", "false"))
     emptied = rng.choice((*names, None)) if brokers > 1 and kills == 0 and not grpc and not lone else None
     parts = [rng.randrange(count) for _ in range(kills)] if kills else [count // 2]
     if lone:

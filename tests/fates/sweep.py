@@ -3,6 +3,7 @@
     python -m tests.fates.sweep [--count 10] [--seed S] [--kinds plain,killed,...] [--messages 150] [--keep DIR]
 
 plain: one broker, which is stopped at the end. killed: a broker that is killed amid the life, and at times at its end, too.
+kept: the same, with all that is popped in RocksDB.
 two: a cluster of two masters, of which one may be emptied, or both are killed. lone: two masters, of which one is killed while
 the other one and all clients live on; it may come back. grpc: the gRPC client beside the Java one, with one master or two: it
 also consumes lite topics, and POPs in order. grpc-killed: the same, and brokers and proxy are killed at once. grpc-lone: the
@@ -27,7 +28,7 @@ from tests.fates.judge import numbers, wrong
 from tests.fates.playing import play
 from tests.fates.script import Script, draw
 
-KINDS = ("plain", "killed", "two", "lone", "grpc", "grpc-killed", "grpc-lone")
+KINDS = ("plain", "killed", "kept", "two", "lone", "grpc", "grpc-killed", "grpc-lone")
 SHOWN = 20
 """What is told one by one of a life"""
 
@@ -42,7 +43,7 @@ def script_of(kind: str, seed: int, count: int) -> Script:
         return draw(seed, count=count, brokers=2, grpc=kind == "grpc-lone", lone=True)
     if kind.startswith("grpc"):
         return draw(seed, count=count, brokers=some.choice((1, 2)), grpc=True, kills=kills if kind == "grpc-killed" else 0)
-    return draw(seed, count=count, kills=kills if kind == "killed" else 0)
+    return draw(seed, count=count, kills=0 if kind == "plain" else kills, kept=kind == "kept")
 
 
 def run(kind: str, seed: int, count: int, judged: Counter[str], keep: Path | None = None) -> int:

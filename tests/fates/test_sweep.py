@@ -17,6 +17,7 @@ from tests.fates.script import Script, draw
     [
         pytest.param(draw(3, count=30, brokers=2), id="two"),
         pytest.param(draw(2, count=60, kills=2), id="killed", marks=pytest.mark.slow),
+        pytest.param(draw(8, count=60, kills=1, kept=True), id="kept", marks=pytest.mark.slow),
         pytest.param(draw(3, count=60, brokers=2, kills=1), id="two-killed", marks=pytest.mark.slow),
         pytest.param(draw(4, count=60, brokers=2, grpc=True), id="grpc", marks=pytest.mark.slow),
         pytest.param(draw(5, count=60, brokers=2, lone=True), id="lone", marks=pytest.mark.slow),

@@ -31,13 +31,7 @@ class Cluster:
 
     def __init__(self, scratch: Path, topics: Mapping[str, str]) -> None:
         self.store, self._scratch = scratch / "target", scratch
-        (self.store / "config").mkdir(parents=True)
-        table = {
-            name: {"topicName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicFilterType": "SINGLE_TAG",
-                   "topicSysFlag": 0, "order": False, "attributes": {"message.type": kind} if kind else {}}
-            for name, kind in topics.items()
-        }  # fmt: skip
-        (self.store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+        config(self.store, topics)
         groups = {IN_ORDER: {"groupName": IN_ORDER, "consumeMessageOrderly": True}}
         (self.store / "config" / "subscriptionGroup.json").write_text(json.dumps({"subscriptionGroupTable": groups}))
         self._topics = topics
@@ -71,6 +65,17 @@ class Cluster:
         places = [int(place) for line in out.read_text().splitlines() for place in line.split("\t")[6::2]]
         assert len(places) == len(set(places))
         return set(places)
+
+
+def config(store: Path, topics: Mapping[str, str]) -> None:
+    """Make the topics of a new store, each with the type of its messages."""
+    (store / "config").mkdir(parents=True)
+    table = {
+        name: {"topicName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6, "topicFilterType": "SINGLE_TAG",
+               "topicSysFlag": 0, "order": False, "attributes": {"message.type": kind} if kind else {}}
+        for name, kind in topics.items()
+    }  # fmt: skip
+    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
 
 
 def _certificate(folder: Path) -> tuple[Path, Path]:

@@ -21,7 +21,8 @@ from rocketmq import ClientConfiguration, Credentials, FilterExpression, SimpleC
 from rocketmq.v5.exception import InternalErrorException
 
 import rocketmq_reindex as rr
-from tests.replay.cluster import IN_ORDER, Cluster, origin, replay, start
+from tests.replay.cluster import IN_ORDER, VERSION, Cluster, config, origin, replay, start
+from tests.serving.programs import Program
 from tests.tools.encode import EPOCH, Message
 from tests.tools.log_writer import LogWriter, Put
 from tests.tools.seeds import SEED
@@ -194,6 +195,19 @@ def test_lite_topics_priorities_and_light_queues(tmp_path: Path, cluster: Cluste
     assert (
         sorted((each.get("lite_topic", ""), each.get("priority")) for each in told) == [("", "2")] * 2 + [("child", None)] * 2
     )
+
+
+@pytest.mark.slow
+def test_a_proxy_in_local_mode(tmp_path: Path) -> None:
+    """The broker beside it takes the messages. It registers itself some seconds late: what was refused is tried again."""
+    write(tmp_path / "store", numbered("Plain", 5))
+    target = tmp_path / "target"
+    config(target, {"Plain": ""})
+    with Program(VERSION, "Proxied", tmp_path, heap="1g") as program:
+        address = f"127.0.0.1:{program.step('local', target)}"
+        wait_for(lambda: not rr.replay(tmp_path / "store", to=address, journal=tmp_path / "journal").refused)
+        found = [row["body"] for batch in rr.messages(target, topics=("Plain",), damage="skip") for row in batch.to_pylist()]
+        assert sorted(found) == [f"Plain {number}".encode() for number in range(5)]
 
 
 def test_what_a_proxy_refuses_is_listed(tmp_path: Path, cluster: Cluster) -> None:

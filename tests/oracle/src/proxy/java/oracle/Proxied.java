@@ -24,13 +24,14 @@ final class Proxied {
     }
 
     public static void main(String[] argv) {
-        Main.run("usage: Proxied   (steps on stdin: boot, proxy, pull, stop)", () -> {
+        Main.run("usage: Proxied   (steps on stdin: boot, proxy, local, pull, stop)", () -> {
             System.setProperty(RemotingCommand.REMOTING_VERSION_KEY, Integer.toString(MQVersion.CURRENT_VERSION));
             System.setProperty(TlsSystemConfig.TLS_SERVER_MODE, "disabled");
             Proxied proxied = new Proxied();
             CrashSteps.run(Map.of(
                 "boot", words -> proxied.boot(words.get(0), Path.of(words.get(1)), words.subList(2, words.size())),
                 "proxy", words -> startProxy(proxied.scratch, proxied.broker.nameServer(), words),
+                "local", words -> proxied.startLocal(Path.of(words.get(0))),
                 "pull", words -> proxied.pull(Path.of(words.get(0)), words.subList(1, words.size())),
                 "stop", words -> proxied.stop()), 1800);
         });
@@ -60,6 +61,34 @@ final class Proxied {
             """.formatted(port, freePort(), nameServer, tls));
         System.setProperty("rocketmq.home.dir", scratch.toString());
         ProxyStartup.main(new String[] {"-pc", file.toString()});
+        return String.valueOf(port);
+    }
+
+    /** Answers the port of a proxy in local mode, which brings a broker on a store with it. */
+    private String startLocal(Path root) throws Exception {
+        NamesrvController nameServers = ServBroker.nameServer(scratch);
+        int port = freePort();
+        Path conf = scratch.resolve("broker.conf");
+        Files.writeString(conf, """
+            rocketmqHome=%s
+            brokerName=local
+            brokerIP1=127.0.0.1
+            listenPort=%d
+            namesrvAddr=%s
+            autoCreateTopicEnable=false
+            storePathRootDir=%s
+            storePathCommitLog=%s
+            mappedFileSizeCommitLog=16777216
+            mappedFileSizeConsumeQueue=600000
+            transactionMetricFlushInterval=500
+            """.formatted(scratch, freePort(), ServBroker.address(nameServers), root, root.resolve("commitlog")));
+        Path file = scratch.resolve("rmq-proxy.json");
+        Files.writeString(file, """
+            {"rocketMQClusterName": "DefaultCluster", "proxyMode": "local", "grpcServerPort": %d,
+             "remotingListenPort": %d, "namesrvAddr": "%s", "localServeAddr": "127.0.0.1", "tlsTestModeEnable": true}
+            """.formatted(port, freePort(), ServBroker.address(nameServers)));
+        System.setProperty("rocketmq.home.dir", scratch.toString());
+        ProxyStartup.main(new String[] {"-pc", file.toString(), "-bc", conf.toString()});
         return String.valueOf(port);
     }
 
