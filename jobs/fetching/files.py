@@ -120,6 +120,11 @@ def _check_segments(log: ReadLog, there: dict[int, SegmentFile], where: str) -> 
         raise InputError(
             f"{escape(ours.path)}: has {ours.size:,} bytes, the segment that the build read has {theirs.size:,}:{_ADVICE}"
         )
+    if holes := [segment for segment in log.segments if first < segment.start < max(there) and segment.start not in there]:
+        raise InputError(
+            f"{where}: lacks {counted(len(holes), 'segment')} between others, from {escape(holes[0].name)} on, which the build "
+            f"read: were they lost?{_ADVICE}"
+        )
     end, needed = max(s.start + s.size for s in there.values()), log.end
     if needed > end:
         raise InputError(f"{where}: ends at offset {end}, the log that was built at {needed}: was it cut?{_ADVICE}")

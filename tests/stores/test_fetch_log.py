@@ -149,6 +149,16 @@ def test_a_log_that_has_grown(brokers: Path, store: Path, tmp_path: Path) -> Non
         assert fetch([str(built), "--to", str(store)]) == 0
 
 
+def test_a_log_that_lost_a_segment_between_others(
+    brokers: Path, store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:  # fmt: skip
+    segments(store)[2].unlink()
+    assert f"lacks 1 segment between others, from {2 * MIB:020d} on" in refused(brokers / "built-a", store, capsys)
+    segments(store)[0].unlink()
+    segments(store)[0].unlink()
+    assert fetch([str(brokers / "built-a"), "--to", str(store)]) == 0, "the first ones have expired"
+
+
 def test_a_log_that_was_cut(brokers: Path, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cut(store, record_starts(brokers)[-2])
     assert "or this one was cut since" in refused(brokers / "built-a", store, capsys)
