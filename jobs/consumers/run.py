@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rocketmq_reindex import files
@@ -25,13 +25,19 @@ from rocketmq_reindex.jobs.store.consumer_offsets import MergedOffsets, OffsetFi
 from rocketmq_reindex.jobs.store.contents import StoreLog, last_record
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import StoreQueue, StoreQueues
-from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store, rocksdb_queues
+from rocketmq_reindex.jobs.store.settings import (
+    check_has_parts,
+    check_is_folder,
+    check_is_store,
+    check_some_log,
+    rocksdb_queues,
+)
 from rocketmq_reindex.storage_format.config_tables import NUMBERED
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, QUEUES
 from rocketmq_reindex.storage_format.record.layout import FLAG_TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_reindex.storage_format.record.meaning import MESSAGE, kind_of
-from rocketmq_reindex.storage_format.showing import escape, listed
+from rocketmq_reindex.storage_format.showing import escape, listed, near_names
 
 
 class KnownQueue(NamedTuple):
@@ -144,6 +150,9 @@ def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, prog
     """Fill the result, and write the new file where one is asked for. Raises InputError and UsageError."""
     check_is_folder(question.store)
     check_is_store(question.store)
+    check_has_parts(question.store)
+    if question.commitlogs:
+        check_some_log(question.commitlogs)
     if question.out is not None:
         _check_out(question.out)
     databases = [] if question.out is None else _databases(question.store)
@@ -167,6 +176,8 @@ def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, prog
                 "--consumer-offsets FILE, or read by --bounds what the log tells of the groups"
             )
         asked = _places(merged, evidence, queues, question)
+        if not asked:
+            _tell_near({"group": question.group, "topic": question.topic}, [*merged.offsets, *evidence], notes)
         for place in asked:
             _check_evidence(place, evidence, queues, notes)
         result.merge = question.merge
@@ -175,6 +186,15 @@ def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, prog
         if question.out is not None:
             _write(question, result, offset_files, databases, merged, queues, asked)
             _tell_of_database([*offset_files, *databases], notes)
+
+
+def _tell_near(asked: Mapping[str, str | None], known: Sequence[QueueOfGroup], notes: Notes) -> None:
+    """Note names near the asked ones, where nobody tells of these: a name that is written wrong is the usual cause."""
+    for kind, name in asked.items():
+        names = {str(getattr(place, kind)) for place in known}
+        if name is not None and name not in names and (near := near_names(name, names)):
+            text = f"{kind} {escape(name)}: no group reads it" if kind == "topic" else f"group {escape(name)}: is not known"
+            notes.add(f"unknown {kind}", f"{text} (near it: {', '.join(map(escape, near))})", lost=False)
 
 
 def _evidence(question: ConsumersQuestion, notes: Notes, progress: ProgressListener) -> dict[QueueOfGroup, GroupEvidence]:

@@ -125,7 +125,9 @@ def _first_sound(path: str, read_one: Callable[[str], _T | None], kind: str, wro
                 continue
             found = read_one(place)
         except (OSError, InputError, ValueError, RecursionError) as error:
-            notes.add(kind, f"{escape(place)}: {reason(error)}", lost=False)
+            # Some errors begin with the name.
+            wrong = reason(error).removeprefix(f"{escape(files.absolute(place))}: ")
+            notes.add(kind, f"{escape(place)}: {wrong}", lost=False)
             continue
         if found is not None:
             return found

@@ -281,6 +281,14 @@ def test_a_store_without_queues(make: Make) -> None:
         rr.consumers(store)
 
 
+def test_names_that_are_written_wrong(make: Make) -> None:
+    store = make(*orders(3), offsets={"Orders@GID_orders": {0: 1}})
+    by_group = rr.consumers(store, group="gid_order")
+    assert (by_group.groups, by_group.warnings) == ([], ["group gid_order: is not known (near it: GID_orders)"])
+    assert rr.consumers(store, topic="orders").warnings == ["topic orders: no group reads it (near it: Orders)"]
+    assert not rr.consumers(store, group="payments").warnings
+
+
 def test_hostile_names(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A name never leaves the store's folder, and no escape sequence reaches the terminal."""
     (tmp_path / "x" / "0").mkdir(parents=True)
