@@ -28,6 +28,10 @@ BODY_MOST: Final = 256 << 20
 _STORE: Final = "store"
 _FOLDERS: Final = ("parquet", "delta", "iceberg", _STORE)
 """formats whose export is a folder"""
+_ENDINGS: Final = {
+    ".csv": ("csv",), **dict.fromkeys((".jsonl", ".ndjson", ".json"), ("jsonl",)), ".parquet": ("parquet", "delta", "iceberg"),
+}  # fmt: skip
+"""the formats that a name with this ending may have: import, and other programs, go by it"""
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,12 @@ def export_settings(given: Mapping[str, Any], command: str = "export") -> Export
         raise refuse(f"--resumable does not go with {'--count' if settings.count else '--format store'}")
     if command == "export" and not settings.count and not settings.to:
         raise refuse("name a place for the export by --to, or give --count")
+    ending = f".{settings.to.rpartition('.')[2].lower()}"
+    if command == "export" and not settings.count and settings.format not in _ENDINGS.get(ending, (settings.format,)):
+        meant = _ENDINGS[ending][0]
+        raise refuse(
+            f"--to {escape(settings.to)}: is a name for --format {meant}, not {settings.format}: give that one, or another name"
+        )
     return settings
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,9 +22,10 @@ from rocketmq_reindex.jobs.publishing import layout, local, output
 from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion, undecided
 from rocketmq_reindex.jobs.store import consumer_offsets
 from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.jobs.store.queue import StoreQueues
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
-from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.storage_format.showing import escape, near_names
 from rocketmq_reindex.udfs.exporting import formats, segments, sinks
 from rocketmq_reindex.udfs.exporting.choosing import Chooser, Chosen, Unread
 from rocketmq_reindex.udfs.messages import log_rows
@@ -124,6 +126,8 @@ class Export:
     def close(self) -> None:
         """Put into the result whether something is lost, and how many notes were left out."""
         self._notes.close()
+        if not self._result.messages:
+            self._result.warnings += self._near_topics()
         self._result.exit = ExitStatus.LOST if self._lost or self._result.unsearched else ExitStatus.DONE
 
     def read(
@@ -244,7 +248,18 @@ class Export:
         """Raise InputError where there is no message, and one was wanted: ``give_up`` is called then."""
         if not self._result.messages and not self.settings.allow_empty:
             give_up()
-            raise InputError("no message of the log is as was asked for: nothing is written without --allow-empty")
+            said = "".join(f"; {text}" for text in self._near_topics())
+            raise InputError(f"no message of the log is as was asked for{said}: nothing is written without --allow-empty")
+
+    def _near_topics(self) -> list[str]:
+        """Return a text for each named topic without a queue in the store that has names near it; it may be written wrong."""
+        named = [topic for topic in self.settings.choice.topics if self.settings.store and not glob.has_magic(topic)]
+        known = StoreQueues(self.settings.store, Notes.silent(), database=False).topics() if named else []
+        near = {topic: near_names(topic, known) for topic in named if topic not in known}
+        return [
+            f"topic {escape(topic)}: the store has no queue of it (near it: {', '.join(map(escape, names))})"
+            for topic, names in near.items() if names
+        ]  # fmt: skip
 
     def _publish(self, staging: StagingFolder, file: str, target: str) -> None:
         """Give what was written its name: the tree of a staging folder, or a file."""

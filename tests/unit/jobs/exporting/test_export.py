@@ -111,6 +111,18 @@ def test_by_default_it_is_what_clients_get(make: Make, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["store"], "to count writes nothing"
 
 
+def test_a_topic_that_is_written_wrong(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with LogWriter(store / "commitlog", 1 << 16) as writer:
+        writer.append(Message("Orders"))
+    (store / "consumequeue" / "Orders").mkdir(parents=True)
+    said = "topic orders: the store has no queue of it (near it: Orders)"
+    assert rr.export(store, topic="orders", count=True).warnings == [said]
+    with pytest.raises(rr.InputError, match=re.escape(said)):
+        rr.export(store, topic="orders", to=tmp_path / "x.jsonl")
+    assert not rr.export(store, topic="orders*", count=True).warnings, "a glob is no name"
+
+
 def test_what_is_chosen(mixed: Path, tmp_path: Path) -> None:
     every = [row for row in rows_of(mixed) if row["kind"] == "message"]
     topic = max({row["topic"] for row in every}, key=lambda name: sum(row["topic"] == name for row in every))
