@@ -34,6 +34,8 @@ class ImportSettings:
 def import_settings(given: Mapping[str, Any]) -> ImportSettings:
     """Return the settings that options make, by the names of the parser. Raises UsageError."""
     settings = ImportSettings(**given)
+    if not settings.source:
+        raise UsageError("rmq-reindex import: name a SOURCE: see --help")
     if not r.RECORD_MIN + r.FILLER_MIN <= settings.segment_size <= layouts.INT32_MAX:
         raise UsageError(f"rmq-reindex import: --segment-size {settings.segment_size}: take a number of bytes up to 2 GiB")
     return settings

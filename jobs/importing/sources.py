@@ -44,7 +44,8 @@ def open_source(path: str, schema: pa.Schema = SCHEMA) -> Source:
         found = iceberg.table_files(path) if iceberg.is_table(path) else sorted(_below(path))
         return _parquet([(each, None) for each in found], path, schema)
     if not os.path.isfile(path):
-        raise InputError(f"{escape(path)}: there is no such file or folder")
+        is_odd = os.path.exists(path)
+        raise InputError(f"{escape(path)}: {'is neither a file nor a folder' if is_odd else 'there is no such file or folder'}")
     if os.path.splitext(path)[1].lower() == ".parquet":
         return _parquet([(path, None)], os.path.dirname(path), schema)
     if os.path.splitext(path)[1].lower() not in READERS:

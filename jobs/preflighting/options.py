@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.command.broker_conf import (
     with_index_sizes,
     without_given,
 )
-from rocketmq_reindex.jobs.store.settings import checked_paths, roots_of
+from rocketmq_reindex.jobs.store.settings import checked_paths, repeated, roots_of
 from rocketmq_reindex.storage_format import errors, layouts, versions
 from rocketmq_reindex.storage_format.index.header import POSSIBLE, are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
@@ -300,6 +300,8 @@ def preflight_settings(given: Mapping[str, Any]) -> PreflightSettings:
         if not place:
             raise errors.UsageError("--commitlog: is empty: name a folder")
         checked_paths(place)
+    for number in repeated([files.canonical(place) for place in commitlogs]):
+        raise errors.UsageError(f"--commitlog {escape(commitlogs[number])}: is named twice: name it once")
     _check_place(files.absolute(store), broker, escape(given.get("broker_conf", "")))
     if "store" in given and passed_over and passed_over != PreflightSettings(files.absolute(store), broker=broker).roots:
         note = f"storePathCommitLog={escape(','.join(passed_over), 200)} is passed over for STORE: name it with --commitlog"

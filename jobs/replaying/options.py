@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.exporting.options import NAME_SHOWN, ExportSettings, 
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.record import meaning
-from rocketmq_reindex.storage_format.showing import counted, escape
+from rocketmq_reindex.storage_format.showing import counted, escape, reason
 
 # ---------------------------------------------------------------------------------------------------------------------- options
 
@@ -22,6 +22,8 @@ ACCESS_KEY, SECRET_KEY = "RMQ_REINDEX_ACCESS_KEY", "RMQ_REINDEX_SECRET_KEY"
 _IN_FILE: Final = {"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}
 _CREDENTIALS_MAX: Final = 1 << 16
 _ADDRESS: Final = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
+_TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+"""a name that a broker takes (``TopicValidator``)"""
 _OWN: Final = ("to", "journal", "topic_map", "rate", "queue_groups", "resend_doubtful", "dry_run", "tls", "credentials")
 """options that are not those of what is read and chosen"""
 
@@ -89,7 +91,11 @@ def _of_file(path: str) -> dict[str, str]:
     from rocketmq_reindex import files
 
     found = dict.fromkeys((ACCESS_KEY, SECRET_KEY), "")
-    text = files.read_bytes(path, _CREDENTIALS_MAX).decode("utf-8", "replace")
+    try:
+        text = files.read_bytes(path, _CREDENTIALS_MAX).decode("utf-8", "replace")
+    except (OSError, InputError) as error:
+        wrong = reason(error).removeprefix(f"{escape(files.absolute(path))}: ")
+        raise InputError(f"--credentials {escape(path)}: cannot be read ({wrong})") from None
     for line in text.splitlines():
         # As RocketMQ's YAML files have it, and as properties do.
         name, _, value = (part.strip(" \t\"'") for part in re.sub(r"\s*:\s+", "=", line.strip(), count=1).partition("="))
@@ -132,6 +138,8 @@ def _pair(text: str, refuse: Any) -> tuple[str, str]:
     old, equals, new = text.partition("=")
     if not (old and equals and new):
         raise refuse(f"--topic-map {escape(text)}: take OLD=NEW")
+    if not _TOPIC.fullmatch(new):
+        raise refuse(f"--topic-map {escape(text)}: no topic has such a name: take up to 127 of A-Z a-z 0-9 % | _ -")
     return old, new
 
 

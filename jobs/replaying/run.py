@@ -17,6 +17,7 @@ import pyarrow as pa
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.exporting.options import ExportResult
 from rocketmq_reindex.jobs.exporting.run import Export
+from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.replaying import journal as journals
 from rocketmq_reindex.jobs.replaying.journal import Journal
 from rocketmq_reindex.jobs.replaying.options import FAILURES_MAX, ReplayFailure, ReplayResult, ReplaySettings
@@ -320,6 +321,7 @@ class Replay:
                     raise InputError(
                         f"--journal {escape(settings.journal)}: lies inside {escape(place)}: name a file apart from it"
                     )
+            layout.check_writable("--journal", settings.journal, b"", "a journal of a replay")
             bound = self._bound()
             # Whether somebody is there shows before the log is read, which may take long.
             with Proxy(settings.to, credentials, tls=settings.tls) as proxy:

@@ -176,9 +176,10 @@ def _newest(asked: Trace, tracers: Sequence[StoreTracer], notes: Notes) -> list[
         for record in _asked_for(tracer, notes, alone=len(tracers) == 1):
             name = record.unique_key or record.message_id
             named.setdefault(name, Named(name, record, tracer))
-    if not named and asked.topic is not None:
+    if not named:
         for tracer in tracers:
-            tracer.search.say_what_is_unknown(asked.topic, None, None)
+            # An id that no broker gives is none in any store.
+            tracer.search.say_what_is_unknown(asked.topic, asked.id if tracer is tracers[0] else None, None)
     ordered = sorted(named.values(), key=lambda each: (each.record.store_time, each.record.phy_offset))
     if len(ordered) > asked.max:
         text = f"{counted(len(ordered) - asked.max, 'older message')} with that key: name one by --id, or give a larger --max"

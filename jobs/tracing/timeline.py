@@ -215,7 +215,7 @@ class TraceResult(WarnedResult):
     def decide(self, lost: str) -> None:
         """Set the exit status. Raises InputError where nothing was found, and something could not be read, as ``lost`` says."""
         if lost and not self.messages:
-            raise InputError(f"nothing found, and some of the stores could not be read: {lost}")
+            raise InputError(f"nothing found: {lost}")
         self.exit = ExitStatus.DONE if self.messages else ExitStatus.FOUND
 
     def lines(self, width: int | None) -> list[str]:

@@ -43,6 +43,7 @@ def make_world(world: Path) -> None:
     (world / "dledger-of-none.conf").write_text("enableDLegerCommitLog=true\n")
     (world / "broken.json").write_text("{")
     (world / "rows.jsonl").write_text('{"topic": "Orders", "storeTimestamp": 5, "body": "x"}\n')
+    (world / "offsets.json").write_text('{"offsetTable": {"TopicA@GID_orders": {"0": 5, "1": 6}}}')
     os.mkfifo(world / "fifo")
     os.symlink("loop", world / "loop")
     os.symlink("nothing", world / "dangling")

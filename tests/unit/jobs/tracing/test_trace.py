@@ -511,6 +511,9 @@ def test_wrong_questions(make: Make) -> None:
         rr.trace([f"a={store}", f"a={store}"], id="A")
     with pytest.raises(InputError, match="is not there"):
         rr.trace(store.with_name("nowhere"), id="A")
+    stores = [f"a={store}", f"b={make(Message(), name='other')}"]
+    (told,) = rr.trace(stores, id="nonsense").warnings
+    assert "id nonsense: no message has it as its unique id" in told
     shutil.rmtree(store / "consumequeue")
     with pytest.raises(InputError, match="add scan=True"):
         rr.trace(store, id="A")
