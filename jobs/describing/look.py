@@ -286,6 +286,8 @@ class StoreLook:
         if not index_files and result.log["segments"]:
             self._wrong.add(_INDEX)
             self._problem("index/: has no IndexFile: no query by key finds anything, and no broker makes them anew")
+        if text := fitting.index_ends_early(index_files, log):
+            self._problem(text)
         signs = fitting.of_store(self._store, log, sizes)
         fits = fitting.fit(signs)
         result.fits = {"versions": list(fits.versions) if signs else [], "signs": [sign.text for sign in signs]}

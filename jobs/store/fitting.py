@@ -16,6 +16,7 @@ from rocketmq_reindex.storage_format import errors, layouts, showing, versions a
 from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, first_items_fit, quick_sizes
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
+from rocketmq_reindex.storage_format.record.layout import FLAG_TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from rocketmq_reindex.storage_format.record.message import Message
 
 if TYPE_CHECKING:
@@ -101,6 +102,27 @@ def newest_index_sizes(entries: list[files.Entry]) -> IndexSizes | None:
             return IndexSizes(*sizes)
     whole = index_sizes(named[-1:], look_into=False)
     return IndexSizes(*whole) if whole else None
+
+
+def index_ends_early(entries: list[files.Entry], log: contents.StoreLog) -> str:
+    """Return that the newest IndexFiles end before the log's last record, which has keys; "" where nothing shows it.
+
+    A broker makes the items of a record when it makes its unit, but none of one that is rolled back
+    (``IndexService.buildIndex``, 4.9 to 5.5).
+    """
+    end = 0
+    for entry in entries[-2:]:
+        with contextlib.suppress(OSError, errors.InputError, ValueError), files.Reader(entry.path) as reader:
+            end = max(end, IndexHeader.from_bytes(reader.read(0, HEADER_SIZE)).end_place)
+    last = contents.last_record(log) if end > 0 else None
+    if last is None or end >= last.phy_offset or last.sys_flag & FLAG_TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+        return ""
+    if not (last.keys or last.unique_key):
+        return ""
+    return (
+        f"index/: ends at offset {end}, and the log's last record, at {last.phy_offset}, has keys: by key none that lies "
+        "between is found, unless the next start dispatches it"
+    )
 
 
 def _whole(entry: files.Entry) -> tuple[int, int] | None:

@@ -234,6 +234,17 @@ def test_records_behind_the_last_unit(golden: GoldenStore, capsys: pytest.Captur
     assert info(golden.path, capsys)["problems"] == []
 
 
+def test_the_newest_index_file_is_lost(golden: GoldenStore, capsys: pytest.CaptureFixture[str]) -> None:
+    newest = max((golden.path / "index").iterdir())
+    newest.unlink()
+    found = info(golden.path, capsys)
+    (problem,) = found["problems"]
+    assert problem.startswith("index/: ends at offset 4055822, and the log's last record, at 4528487, has keys")
+    assert found["next"]["commands"][0].startswith("rmq-reindex preflight "), "which says what to do"
+    max((golden.path / "index").iterdir()).write_bytes(b"short")
+    assert "index/: ends at offset" in info(golden.path, capsys)["problems"][-1], "the one before it still tells"
+
+
 def test_a_sample_of_a_bare_log(golden: GoldenStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bare = tmp_path / "bare"
     shutil.copytree(golden.path / "commitlog", bare / "commitlog")
