@@ -30,7 +30,10 @@ COMMANDS = {
     ),
     "trace": ("rocketmq_reindex.jobs.commands", "what happened to a message, from the files of one store or several"),
     "consumers": ("rocketmq_reindex.jobs.commands", "where consumer groups stand, and a new file of their offsets"),
-    "export": ("rocketmq_reindex.jobs.commands", "messages as JSON lines, CSV, Parquet or a small store, without a broker"),
+    "export": (
+        "rocketmq_reindex.jobs.commands",
+        "messages as JSON lines, CSV, Parquet, a table or a small store, without a broker",
+    ),
     "import": ("rocketmq_reindex.jobs.commands:import_messages", "a store that a broker starts on, from rows of an export"),
     "replay": (
         "rocketmq_reindex.jobs.commands",

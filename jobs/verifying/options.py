@@ -9,7 +9,7 @@ from typing import Any, Final
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.options import BuildSettings, merged
 from rocketmq_reindex.jobs.command import option_table, options
-from rocketmq_reindex.jobs.command.tables_place import given_place
+from rocketmq_reindex.jobs.command.tables_place import check_place, given_place
 from rocketmq_reindex.jobs.publishing.layout import check_no_store_around, check_writable, is_work
 from rocketmq_reindex.jobs.store.folders import check_apart
 from rocketmq_reindex.jobs.store.settings import (
@@ -73,6 +73,7 @@ class VerifySettings(StoreSettings):
                 check_apart(option, place, checked.stores)
         for option, place in (("--work", self.work), ("--tables", checked.tables)):
             check_no_store_around(f"{option} {showing.escape(place)}", place)
+        check_place(checked.tables, ())
         if self.report:
             check_writable("--report", self.report, b'"command": "verify"', "a summary of verify")
         return checked
