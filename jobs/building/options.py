@@ -125,6 +125,9 @@ class BuildSettings(StoreSettings):
             yield "--include-topic and --exclude-topic: take a pattern of at least one character"
         if not self.out:
             yield "--out: name a folder"
+        if self.out == "-":
+            # Elsewhere it means stdout.
+            yield "--out -: is no name of a folder: name one, or ./- for one of that name"
         if not self.only or set(self.only) - set(option.PARTS):
             yield f"--only {','.join(self.only)}: take one or more of {', '.join(option.PARTS)}"
         yield from self._row_problems()
