@@ -220,10 +220,12 @@ def run_export(
 
             with interrupts, failures_as_errors("STORE"), Stages(quiet, compiling.SCAN) as progress:
                 return Export(settings, result, progress).run()
-        with interrupts, Stages(quiet, "") as progress, engines_ahead(None, settings.master, Needs(), spark) as engines:
+        with interrupts, Stages(quiet, compiling.SCAN) as progress:
             from rocketmq_reindex.jobs.exporting.run import Export
 
-            return Export(settings, result, progress, engines).run()
+            Export(settings, result, progress).check()
+            with engines_ahead(None, settings.master, Needs(), spark) as engines:
+                return Export(settings, result, progress, engines).run()
 
     return _run_here(result, work, interrupts, "STORE or PATH", lambda: "" if result.to else more, lambda: on_spark)
 

@@ -49,6 +49,12 @@ class Export:
         self._schema = formats.taken_schema() if settings.is_store else formats.written_schema(body=settings.writes_bodies)
         result.format = settings.format
 
+    def check(self) -> None:
+        """Raise InputError for a log that is none, and a place where nothing may be written: before a session starts."""
+        if not self.settings.count:
+            _checked_target(self.settings)
+        _ = self.extent
+
     def run(self) -> list[str]:
         """Export. Return what was done, as lines for people. Raises InputError, OSError."""
         settings, result = self.settings, self._result

@@ -223,6 +223,17 @@ def test_workers_without_the_disk_are_found_before_the_work(store: Path, tmp_pat
     assert [path.name for path in tmp_path.iterdir() if not resumable] == []
 
 
+def test_what_is_refused_before_a_session_starts(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def starts(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a session starts")
+
+    monkeypatch.setattr("rocketmq_reindex.jobs.api.running_here.engines_ahead", starts)
+    (tmp_path / "there").write_text("")
+    for place, keywords in ((store, {"to": tmp_path / "there"}), (tmp_path / "none", {"count": True})):
+        with pytest.raises(InputError):
+            rr.export(place, engine="spark", **keywords)
+
+
 def test_which_engine(store: Path) -> None:
     for keywords in ({"engine": "local", "master": "local[2]"}, {"engine": "local", "spark": object()}, {"engine": "none"}):
         with pytest.raises(UsageError):
