@@ -165,10 +165,11 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
 def of_dispatched(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
     """Return settings that know how far a node of DLedger has dispatched its log, and a note where its checkpoint lags.
 
-    A node writes the checkpoint every three seconds, and one that was killed has dispatched more.
+    A node writes the checkpoint every three seconds, and one that was killed has dispatched more. Behind a URI that is not
+    looked at: each queue would be asked for by itself.
     """
     known = settings.committed
-    if known == layouts.INT64_MAX:
+    if known == layouts.INT64_MAX or files.is_remote(settings.store):
         return settings, []
     last, notes = -1, Notes.silent()
     with (
