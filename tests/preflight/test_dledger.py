@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError
@@ -180,3 +181,20 @@ def test_only_a_node_that_ended_itself_did_not_start(world: World, tmp_path: Pat
         threading.Timer(0.5, os.kill, (process, signal.SIGKILL)).start()
         with pytest.raises(StepFailed):
             real.start(world.copy("other"), world.conf())
+
+
+def test_verify_of_a_node_that_was_killed_before_it_wrote_its_checkpoint(world: World) -> None:
+    """It has dispatched more than its checkpoint says, and all of that is committed."""
+    store, queues = world.copy("lagging"), [("TopicA", 0), ("TopicB", 0)]
+    checkpoint = store / NODE / "checkpoint"
+    before = checkpoint.read_bytes()
+    assert world.real.start(store, world.conf()).loads
+    puts = world.real.put(store, 1, 40, queues)
+    assert world.real.look(store).behind == 0
+    world.real.die()
+    # As a kill within three seconds leaves it.
+    checkpoint.write_bytes(before)
+    found = rr.verify(store, engine="local", broker_version=world.real.release, only="consumequeue")
+    assert (found.exit_status, found.findings) == (0, [])
+    assert len([note for note in found.notes if "a broker dispatches no others" in note]) == 1
+    assert found.units >= len(puts)
