@@ -231,10 +231,14 @@ class StoreTracer:
 
     def unit_of(self, record: Message) -> Unit | None:
         """Return the unit at a record's place in its queue; None where the queue has none there, or no files."""
-        queue = self._opened(record.topic, record.queue_id, Notes.silent())
+        return self.unit_at(record.topic, record.queue_id, record.queue_offset)
+
+    def unit_at(self, topic: str, queue_id: int, offset: int) -> Unit | None:
+        """Return the unit at an offset of a queue, a light one, too; None where the queue has none there, or no files."""
+        queue = self._opened(topic, queue_id, Notes.silent())
         if queue is None:
             return None
-        unit = queue.units.at(queue.units.find(record.queue_offset))
+        unit = queue.units.at(queue.units.find(offset))
         queue.close()
         return unit if unit.kind == UNIT else None
 

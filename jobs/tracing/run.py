@@ -27,15 +27,15 @@ _BROADCAST: Final = "@broadcast"
 """ends the name under which a broker notes a group that broadcasts (``BroadcastOffsetManager``): no group's own has an @"""
 
 
-def _by_queue(places: Sequence[Belonging]) -> dict[tuple[str, int], list[OffsetSpan]]:
+def _by_queue(telling: Telling) -> dict[tuple[str, int], list[OffsetSpan]]:
     """Return the queues in which the message lies, by topic and queue id, also as one of a light queue."""
     by_queue: dict[tuple[str, int], list[OffsetSpan]] = {}
-    for each in places:
+    for each in telling.places():
         first = each.record.queue_offset
         span = OffsetSpan(first, first + each.record.message_count)
         by_queue.setdefault((each.record.topic, each.record.queue_id), []).append(span)
         for light in each.meant.details.get("lightQueues", ()):
-            if (first := light["offset"]) is not None:
+            if (first := light["offset"]) is not None and telling.is_in_light(each.record, light["queue"], first):
                 by_queue.setdefault((light["queue"], 0), []).append(OffsetSpan(first, first + 1))
     return by_queue
 
@@ -157,7 +157,7 @@ def run(
             for each in named:
                 telling = Telling(tracer, belonging[each.name], own)
                 records[each.name] += telling.events()
-                by_queue = _by_queue(telling.places())
+                by_queue = _by_queue(telling)
                 records[each.name] += _of_groups(tracer.store.name, by_queue, offsets)
                 records[each.name] += _in_order(tracer.store.name, by_queue, evidence, taken)
                 records[each.name] += _in_order(tracer.store.name, by_queue, consumer_offsets.POP_DATABASE, kept, how="")

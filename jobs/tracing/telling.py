@@ -74,6 +74,14 @@ class Telling:
         unit = self._units.get(record.phy_offset)
         return unit is not None and unit.phy_offset != record.phy_offset
 
+    def is_in_light(self, record: Message, name: str, offset: int) -> bool:
+        """Return whether a light queue leads to a record at an offset, as far as its files tell.
+
+        A broker that adds a dead letter to it, which names the offsets of its message, passes over a later message.
+        """
+        unit = self._tracer.unit_at(name, 0, offset)
+        return unit is None or unit.phy_offset == record.phy_offset
+
     def _records(self) -> Iterator[TraceEvent]:
         """Yield what each record shows by itself."""
         if not self._belonging:
@@ -90,6 +98,10 @@ class Telling:
                 text = f"the queue has another message at its offset {each.record.queue_offset}: the topic was made anew"
                 event = self._event(each.record, "not served", text, certainty="follows")
                 yield dataclasses.replace(event, time=None)
+            for light in each.meant.details.get("lightQueues", ()) if each.kind == m.MESSAGE else ():
+                if light["offset"] is not None and not self.is_in_light(each.record, light["queue"], light["offset"]):
+                    text = f"the light queue {light['queue']} has another message at its offset {light['offset']}"
+                    yield dataclasses.replace(self._event(each.record, "not served", text, certainty="follows"), time=None)
 
     def _of_record(self, each: Belonging) -> TraceEvent:
         record = each.record

@@ -14,6 +14,8 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,20 @@ INVISIBLE = 10
 """Seconds for which a message that was received stays away from others: a proxy takes no less"""
 WAITS = 3600
 DECISIONS = {"": "done", "put off": "again", "let go": "again"}
+
+
+def _patiently(call: Callable[[], object]) -> None:
+    """Call until it works: a broker may be killed meanwhile, and each of them has to answer."""
+    end = time.monotonic() + 240
+    while True:
+        try:
+            call()
+            return
+        except Exception:
+            traceback.print_exc()
+            if time.monotonic() > end:
+                raise
+        time.sleep(0.5)
 
 
 class Asking:
@@ -63,7 +79,7 @@ class Asking:
         self._lite = [LitePushConsumer(settings, group, LITE, Listener(group)) for kind, group, _ in groups if kind == "lite"]
         for consumer in self._lite:
             consumer.startup()
-            consumer.subscribe_lite(CHILD)
+            _patiently(partial(consumer.subscribe_lite, CHILD))
         for _, group, topic in (words for words in groups if words[0] != "lite"):
             self.consumers[group] = SimpleConsumer(settings, group, {topic: FilterExpression()}, await_duration=2)
             self.consumers[group].startup()

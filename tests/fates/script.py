@@ -163,7 +163,9 @@ def _message(
     kind = rng.choice([name for name in topics if name != "asked"])
     key, fate = f"{seed % 16**8:08X}{number:024X}", rng.choice(("", "", "1", "2", "dead"))
     how, reaches, more = "queue", True, [f"KEYS=every {rng.choice('xyz')}"] if rng.random() < 0.5 else []
-    if kind in ("ordered", "popped") and fate == "dead":
+    # A dead letter names the light queues and offsets of its message. Where that is 0, a broker of 5.5 adds it to the queue,
+    # and passes over the message whose place it takes (``ConsumeQueue.putMessagePositionInfo``).
+    if kind in ("ordered", "popped", "light") and fate == "dead":
         fate = ""
     if kind == "plain":
         how = rng.choice(("queue", "any"))

@@ -372,6 +372,21 @@ def test_a_log_that_lost_both_ends(make: Make, *, scan: bool) -> None:
     assert ("stored", "TopicA/0/1") in [(event.what, event.evidence) for event in found.events]
 
 
+def test_a_light_queue_that_has_another_message(make: Make) -> None:
+    """A broker of 5.5 adds a dead letter to the light queues of its message, and passes over the message behind it."""
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%one", "INNER_MULTI_QUEUE_OFFSET": "0"}
+    store = make(*[Message(topic="Orders", properties={"UNIQ_KEY": name, **light}) for name in "AB"])
+    queue = store / "consumequeue" / "%LMQ%one"
+    shutil.rmtree(queue, ignore_errors=True)
+    shutil.copytree(store / "consumequeue" / "Orders", queue)
+    (store / "config").mkdir(exist_ok=True)
+    (store / "config" / "lmqConsumerOffset.json").write_text(json.dumps({"offsetTable": {"%LMQ%one@g": {"0": 2}}}))
+    told = {name: {event.what: event.text for event in rr.trace(store, unique_key=name)[0].events} for name in "AB"}
+    assert [*told["A"]] == ["born", "stored", "passed"]
+    assert [*told["B"]] == ["born", "stored", "not served"]
+    assert told["B"]["not served"] == "the light queue %LMQ%one has another message at its offset 0"
+
+
 def test_what_a_group_took_by_rocksdb(make: Make) -> None:
     """As ``PopConsumerRecord`` has it: a record of each message that was taken and not acknowledged."""
     store = make(Message(topic="Orders", properties={"UNIQ_KEY": "A"}), Message(topic="Orders", properties={"UNIQ_KEY": "B"}))
