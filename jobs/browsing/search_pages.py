@@ -24,7 +24,7 @@ from rocketmq_reindex.storage_format.text.java_string import string_hash
 from rocketmq_reindex.udfs.times import parse_time, show_time
 
 if TYPE_CHECKING:
-    from rocketmq_reindex.jobs.browsing.searching import KnownPlaces
+    from rocketmq_reindex.jobs.browsing.known_places import KnownPlaces
 
 TEMPLATES: Final = search_templates.TEMPLATES
 ASKED: Final = ("topic", "key", "tag", "begin", "end", "id", "queue", "offset", "time", "physical")
@@ -281,9 +281,9 @@ class SearchPages:
                 raise errors.UsageError("cursor: goes with what is searched for")
             return asked.Page("Search the log", {"part": None, "facets": {}}, more)
         # It brings numpy, Arrow and the compiled loops.
-        from rocketmq_reindex.jobs.browsing import searching
+        from rocketmq_reindex.jobs.browsing import known_places, searching
 
-        self._known = self._known or searching.KnownPlaces()
+        self._known = self._known or known_places.KnownPlaces()
         asked_for = searching.LogSearch(stores, words, self._stores.settings.delay_levels, self._known)
         part = asked_for.part(read_cursor(given.given.get("cursor"), len(stores)))
 

@@ -2,7 +2,8 @@
 
 A place in such a search is a cursor: the number of the store among those that are searched, and an offset of its log, as in
 ``0.1073741824``. It stands in an address, so it may be any: the records behind it are found by a walk from the start of their
-segment, since a body may hold the image of a record. Compiles, or loads compiled code, once.
+segment, or from a place that is known, since a body may hold the image of a record. The walk takes parts, too. Compiles, or
+loads compiled code, once.
 """
 
 from __future__ import annotations
@@ -17,37 +18,36 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rocketmq_reindex import files
-from rocketmq_reindex.jobs.browsing import facts, search_pages
+from rocketmq_reindex.jobs.browsing import facts, known_places, search_pages
 from rocketmq_reindex.jobs.exporting import options
 from rocketmq_reindex.jobs.querying import answer, options as query_options
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, Message
-from rocketmq_reindex.storage_format.scan import ranges
+from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED
+from rocketmq_reindex.storage_format.scan import ranges, stale_tail
 from rocketmq_reindex.storage_format.showing import counted, escape, reason
 from rocketmq_reindex.udfs.exporting import choosing, formats
 from rocketmq_reindex.udfs.messages import batches, log_rows, pieces
-from rocketmq_reindex.udfs.scan.segments import committed_index
 
 HITS_MAX: Final = 100
 """messages of one part: with the last of them it ends"""
 PART_BYTES: Final = 256 << 20
 """bytes of the log behind which a part ends"""
-PART_SECONDS: Final = 0.5
-"""behind which a part ends, at the next batch of records"""
-RANGE: Final = 128 << 20
-"""bytes that are scanned at once: for each of them the segment is walked anew from its start"""
+PART_SECONDS: Final = 0.2
+"""behind which a part ends, at the next piece of a chunk"""
+CHUNK: Final = 4 << 20
+"""bytes of the log that are mapped at once, behind which the clock is looked at"""
+RANGE: Final = 32 << 20
+"""bytes that are scanned at once"""
 PIECE_BYTES: Final = 2 << 20
 """bytes of records in whose bodies is searched before the clock is looked at"""
-PACKED_BYTES: Final = 256 << 10
-"""the same where bodies are packed: they may unpack to a thousand times as much"""
+PACKED_BYTES: Final = 16 << 10, 256 << 10
+"""the same where bodies are packed, at first, and at most: they may unpack to ten thousand times as much"""
+PACKED_SECONDS: Final = 0.005, 0.02
+"""a piece of them that took less is followed by a longer one, and one that took more by a shorter one"""
 DAMAGE_SHOWN: Final = 20
-MARGIN: Final = 3_600_000
-"""milliseconds by which a clock may have been set without harm: a segment is passed over only where it is further away"""
-PLACES_KEPT: Final = 100_000
 _ALL_KINDS: Final = ("--kind", "all")
 
 # ------------------------------------------------------------------------------------------------------------------------- part
@@ -75,23 +75,27 @@ class LogPart:
     """What one request found: the records, what was looked at, and what of it could not be."""
 
     cursor: search_pages.ScanCursor
-    deadline: float = float("inf")
+    deadline: float
+    """of the clock that only goes on, in seconds"""
     hits: list[FoundRecord] = dataclasses.field(default_factory=list)
     spans: list[ReadSpan] = dataclasses.field(default_factory=list)
     damage: list[tuple[int, ranges.Hole]] = dataclasses.field(default_factory=list)
     unsearched: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     """store and offset of messages in whose body nothing could be looked for"""
     warnings: list[str] = dataclasses.field(default_factory=list)
+    to_walk: int = 0
+    """bytes of a segment in front of the cursor that are still to be walked, so that it is known where records begin"""
 
-    def begin_clock(self) -> None:
-        """From now on, unless it runs already, the part has its seconds."""
-        self.deadline = min(self.deadline, time.monotonic() + PART_SECONDS)
+    @property
+    def is_late(self) -> bool:
+        """Whether the part has had its time."""
+        return time.monotonic() >= self.deadline
 
     @property
     def is_full(self) -> bool:
         """Whether the part ends here."""
         looked = sum(span.end - span.begin for span in self.spans if not span.passed)
-        return len(self.hits) >= HITS_MAX or looked >= PART_BYTES or time.monotonic() >= self.deadline
+        return len(self.hits) >= HITS_MAX or looked >= PART_BYTES or self.to_walk > 0 or self.is_late
 
     def moved(self, end: int, *, passed: bool = False) -> None:
         """Note that the log was looked at up to ``end``."""
@@ -103,65 +107,20 @@ class LogPart:
 # ----------------------------------------------------------------------------------------------------------------------- search
 
 
-class KnownPlaces:
-    """What earlier parts have found: the store times of the first records of segments, and where records begin.
+class _Segments(NamedTuple):
+    """The log of a store, the names of its segments, and the starts of those that are passed over."""
 
-    A segment that has a record keeps it. Where the walk from a segment's start met no damage, the next part goes on at once.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, int], int] = {}
-        self._starts: set[tuple[str, int]] = set()
-
-    def begins(self, segment: contents.SegmentFile, offset: int) -> bool:
-        """Return whether a record is known to begin at an offset, and no damage lies before it in the segment."""
-        return offset == segment.start or (segment.path, offset) in self._starts
-
-    def add(self, segment: contents.SegmentFile, offset: int) -> None:
-        """Note that a record begins at an offset. In a log of DLedger the entry before it has to be known, too."""
-        if not segment.lead:
-            if len(self._starts) >= PLACES_KEPT:
-                self._starts.clear()
-            self._starts.add((segment.path, offset))
-
-    def of(self, log: contents.StoreLog) -> list[int | None]:
-        """Return the time of each segment's first record (milliseconds), None where no record stands there."""
-        times = list[int | None]()
-        for segment in log.segments:
-            key = segment.path, segment.start
-            if key not in self._known and isinstance(first := log.message(segment.start), Message):
-                if len(self._known) >= PLACES_KEPT:
-                    self._known.clear()
-                self._known[key] = first.store_time
-            times.append(self._known.get(key))
-        return times
-
-    def outside(self, log: contents.StoreLog, since: int | None, until: int | None) -> set[int]:
-        """Return the starts of segments that have no record of a span of time; none where times do not rise along the log.
-
-        A broker stores with the time of its clock, so a segment has times between its own first one and that of the next. A
-        clock that is set back breaks this: so MARGIN is kept on both sides, and where one first record is older than that of an
-        earlier segment nothing is passed over.
-        """
-        if since is None and until is None:
-            return set()
-        times = self.of(log)
-        known = [each for each in times if each is not None]
-        if known != sorted(known):
-            return set()
-        found = set[int]()
-        for segment, first, behind in zip(log.segments, times, [*times[1:], None], strict=True):
-            is_before = since is not None and first is not None and behind is not None and behind + MARGIN < since
-            is_behind = until is not None and first is not None and first - MARGIN >= until
-            if is_before or is_behind:
-                found.add(segment.start)
-        return found
+    log: contents.StoreLog
+    keys: known_places.SegmentKeys
+    passed: set[int]
 
 
 class LogSearch:
     """One search in the logs of some stores: ``words`` are options of ``export``. Raises UsageError."""
 
-    def __init__(self, stores: Sequence[TracedStore], words: Sequence[str], delay_levels: str, known: KnownPlaces) -> None:
+    def __init__(
+        self, stores: Sequence[TracedStore], words: Sequence[str], delay_levels: str, known: known_places.KnownPlaces
+    ) -> None:
         self._stores, self._words, self._known, self._delay_levels = stores, list(words), known, delay_levels
         asked = ["--delay-levels", delay_levels, "--count", *_ALL_KINDS]
         self._asked = [options.parse_export([store.path, *words, *facts.roots_words(store), *asked]) for store in stores]
@@ -173,23 +132,25 @@ class LogSearch:
 
     def part(self, cursor: search_pages.ScanCursor) -> facts.Facts:
         """Return what the next part of the search finds, and where it goes on."""
-        part, begin = LogPart(cursor), cursor
+        part, begin = LogPart(cursor, time.monotonic() + PART_SECONDS), cursor
         with contextlib.ExitStack() as opened:
             logs = list[contents.StoreLog]()
             for store in self._stores:
                 # Only what concerns the part is said: each page would repeat what lies beside the segments.
                 logs.append(contents.StoreLog(store.roots, folders.Notes.silent()))
                 opened.callback(logs[-1].close)
-            passed: dict[int, set[int]] = {}
+            places: dict[int, _Segments] = {}
             while not self._at_end(part, logs):
                 number = part.cursor.store
-                if number not in passed:
-                    passed[number] = self._known.outside(logs[number], self._asked[number].since, self._asked[number].until)
+                if number not in places:
+                    keys, asked = known_places.SegmentKeys(self._stores[number].roots), self._asked[number]
+                    passed = self._known.outside(logs[number], keys, asked.since, asked.until)
+                    places[number] = _Segments(logs[number], keys, passed)
                 try:
-                    self._look(part, logs[number], passed[number])
+                    self._look(part, places[number])
                 except (OSError, ValueError, errors.InputError) as error:
                     # The rest of its segment cannot be read: the search goes on behind it.
-                    segment = _segment_at(logs[number], part.cursor.offset)
+                    segment = known_places.segment_at(logs[number], part.cursor.offset)
                     assert segment is not None
                     text = f"{escape(segment.path)}: from offset {max(segment.start, part.cursor.offset)} on: {reason(error)}"
                     part.warnings.append(f"not searched: {text}")
@@ -200,45 +161,74 @@ class LogSearch:
 
     def _at_end(self, part: LogPart, logs: Sequence[contents.StoreLog]) -> bool:
         """Return whether nothing is left; stores without anything behind the cursor are passed."""
-        while _segment_at(logs[part.cursor.store], part.cursor.offset) is None:
+        while known_places.segment_at(logs[part.cursor.store], part.cursor.offset) is None:
             if part.cursor.store + 1 == len(logs):
                 return True
             part.cursor = search_pages.ScanCursor(part.cursor.store + 1)
         return False
 
-    def _look(self, part: LogPart, log: contents.StoreLog, passed: set[int]) -> None:
+    def _look(self, part: LogPart, of: _Segments) -> None:
         """Look at the next range of the log, or at its beginning, where the part ends there."""
-        segment = _segment_at(log, part.cursor.offset)
+        segment = known_places.segment_at(of.log, part.cursor.offset)
         assert segment is not None
         end, low = segment.start + segment.size, max(segment.start, part.cursor.offset)
         part.cursor = part.cursor._replace(offset=low)
-        if segment.start in passed:
+        if segment.start in of.passed:
             part.moved(end, passed=True)
             return
-        high = min(end, segment.start + ((low - segment.start) // RANGE + 1) * RANGE)
-        begins = self._known.begins(segment, low)
-        log_range, holes = _range(log, segment, low, high, known=begins), list[ranges.Hole]()
+        key = of.keys.of(segment)
+        way = self._known.way(key, of.log, segment, low)
+        while way.at < low:
+            if not self._walk(part, of, segment, way, low):
+                part.to_walk = low - way.at
+                return
+        high = min(end, segment.start + ((way.at - segment.start) // RANGE + 1) * RANGE)
+        if way.at >= high:
+            part.moved(end)
+            return
+        log_range, holes = known_places.range_of(of.log, segment, way.at, high), list[ranges.Hole]()
         settings = self._asked[part.cursor.store]
-        reader = log_rows.LogRowReader(self._schema, (), delays=settings.delays)
-        with contextlib.closing(reader.blocks(log_range, holes)) as blocks:  # type: ignore[type-var]  # a generator
-            stopped, last = self._read(part, blocks, settings)
-        # The last record of a range may reach over its end.
-        is_known, at = stopped or last >= high, last if stopped else max(last, high)
-        part.damage += [(part.cursor.store, hole) for hole in holes if hole.offset < at]
-        if begins and is_known and not holes:
-            self._known.add(segment, at)
-        elif begins and not (is_known or holes or log_range.followed) and _is_zero(segment, max(low, last)):
+        reader = log_rows.LogRowReader(self._schema, (), delays=settings.delays, chunk=CHUNK)
+        with contextlib.closing(reader.blocks(log_range, holes, way=way)) as blocks:  # type: ignore[type-var]  # a generator
+            stopped, at = self._read(part, blocks, settings, way)
+        if not stopped:
+            at = max(way.at, high)
+        part.damage += [
+            (part.cursor.store, hole) for hole in holes
+            if hole.offset + (hole.length if stopped and not hole.reason.startswith(stale_tail.STALE) else 1) <= at
+        ]  # fmt: skip
+        known = way.before
+        if at < way.at:
+            known = dataclasses.replace(known, end=at, high=at, tail=-1, holes=[each for each in known.holes if each[0] < at])
+        elif known.end < 0 and known.last_nonzero < known.tail and not log_range.followed:
             # What a broker has allocated ahead.
-            at = end
-        part.moved(at)
+            at = max(at, known_places.zeros_until(segment, max(low, known.tail), part.deadline))
+            known = dataclasses.replace(known, high=at)
+        # In a log of DLedger the entry before a place has to be known, too.
+        if at >= way.at or not segment.lead:
+            self._known.add(key, known, followed=log_range.followed)
+        part.moved(min(at, end))
 
-    def _read(self, part: LogPart, blocks: Iterator[Any], settings: options.ExportSettings) -> tuple[bool, int]:
+    def _walk(self, part: LogPart, of: _Segments, segment: contents.SegmentFile, way: log_rows.ScanWay, low: int) -> bool:
+        """Walk on to the offset ``low``, or a range of the way. Return whether there is time left."""
+        begin = way.at
+        log_range = known_places.range_of(of.log, segment, begin, min(low, begin + RANGE))
+        reader = log_rows.LogRowReader(self._schema, (), crc=r.CRC_NONE, chunk=CHUNK)
+        with contextlib.closing(reader.blocks(log_range, [], way=way)) as blocks:  # type: ignore[type-var]  # a generator
+            for _ in blocks:
+                if part.is_late and way.at > begin:
+                    break
+        self._known.add(of.keys.of(segment), way.before, followed=log_range.followed)
+        return not part.is_late or way.at >= low
+
+    def _read(
+        self, part: LogPart, blocks: Iterator[Any], settings: options.ExportSettings, way: log_rows.ScanWay
+    ) -> tuple[bool, int]:
         """Take what is asked for of the blocks of a range.
 
-        Return whether it was left before its end, and the offset behind the last record that was looked at, -1 without any.
+        Return whether it was left before its end, and the offset up to which it was looked at.
         """
-        end = -1
-        bounds = log_rows.Bounds()
+        bounds, begin = log_rows.Bounds(), way.at
         maker = batches.MessageBatches(
             self._schema,
             bounds.start_time if settings.since is None else settings.since,
@@ -246,25 +236,17 @@ class LogSearch:
         )
         chooser = choosing.Chooser(settings.choice, formats.as_it_is, settings.body_max, True, self._taken)
         for block in blocks:
-            # Neither the walk from the segment's start is counted, nor the first records: compiled loops are loaded for them.
-            places = block.messages.phy_offset
-            if not len(places):
-                part.begin_clock()
-                continue
-            end = int(places[-1] + block.messages.size[-1])
             wanted = pieces.with_keys(maker, block, settings.keys) if settings.keys else block
             for batch in maker.of_block(wanted):
                 for piece in _pieces(batch):
                     left = self._take(part, chooser(piece))
-                    part.begin_clock()
-                    if left is None and time.monotonic() >= part.deadline:
+                    if left is None and part.is_late:
                         left = piece.column("commitLogOffset")[-1].as_py() + piece.column(formats.SIZE)[-1].as_py()
                     if left is not None:
                         return True, left
-            part.begin_clock()
-            if time.monotonic() >= part.deadline:
-                return True, end
-        return False, end
+            if part.is_late and way.at > begin:
+                return True, way.at
+        return False, way.at
 
     def _take(self, part: LogPart, chosen: Iterator[choosing.Chosen]) -> int | None:
         """Add what was chosen. Return the offset behind the hit with which the part ends, None where it goes on."""
@@ -308,7 +290,7 @@ class LogSearch:
                 for span in _joined(part.spans)
             ],
             "bytes": {"part": looked, "reached": of_stores + here, "all": sum(each.size for _, each in segments)},
-            "segments": {"reached": len(reached), "passed": len(passed), "all": len(segments)},
+            "toWalk": part.to_walk, "segments": {"reached": len(reached), "passed": len(passed), "all": len(segments)},
             "damage": {
                 "count": len(lost), "bytes": sum(hole.length for _, hole in lost),
                 "places": [
@@ -332,58 +314,24 @@ class LogSearch:
                     yield {"store": store.name, **answer.row_of(store_queue.ServedMessage(message, None), log, query, notes)}
 
 
-# ---------------------------------------------------------------------------------------------------------------------- the log
-
-
-def _segment_at(log: contents.StoreLog, offset: int) -> contents.SegmentFile | None:
-    """Return the segment that holds an offset, or the next one behind it; None at the log's end."""
-    return next((segment for segment in log.segments if segment.start + segment.size > offset), None)
-
-
-def _range(log: contents.StoreLog, file: contents.SegmentFile, low: int, high: int, *, known: bool) -> log_rows.LogRange:
-    """Return the bytes [low, high) of a segment as what is scanned. Segments that are missing before it are a part of it."""
-    number = log.segments.index(file)
-    longest = max(each.size for each in log.segments)
-    end = file.start + (longest if number + 1 == len(log.segments) else file.size)
-    segment = ranges.Segment(files.base(file.path), file.path, file.start, file.start + file.size, end, file.lead)
-    followed = any(log.message(later.start) != contents.NOTHING for later in log.segments[number + 1 :])
-    missing = None
-    if number and low == file.start:
-        behind = max(each.start + each.size for each in log.segments[:number])
-        if behind < low:
-            missing = ranges.Hole(f"{behind:020d}", behind, low - behind, r.MISSING_SEGMENT)
-    committed = committed_index(files.parent(file.path))
-    spec = segment.part(0, low, high, known=known)
-    return log_rows.LogRange(spec, segment.name, followed, missing, committed if committed >= 0 else layouts.INT64_MAX)
-
-
-def _is_zero(segment: contents.SegmentFile, offset: int) -> bool:
-    """Return whether there are zeros alone from an offset of a segment on."""
-    at, size = offset - segment.start, contents.BLOCK
-    with files.Reader(segment.path) as reader:
-        while (at := reader.next_data(at)) < segment.size:
-            piece = np.empty(min(size, segment.size - at), np.uint8)
-            reader.read_into(at, piece)
-            if piece.any():
-                return False
-            at, size = at + len(piece), 16 << 20
-    return True
-
-
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield a batch in pieces that are looked at without a look at the clock: bodies take time."""
     if batches.BODY not in batch.schema.names:
         yield batch
         return
-    is_packed = (batch.column("sysFlag").to_numpy() & FLAG_COMPRESSED).any()
-    most = PACKED_BYTES if is_packed else PIECE_BYTES
+    is_packed = bool((batch.column("sysFlag").to_numpy() & FLAG_COMPRESSED).any())
+    most = PACKED_BYTES[0] if is_packed else PIECE_BYTES
     ends = np.cumsum(batch.column(formats.SIZE).to_numpy(), dtype=np.int64)
     first = 0
     while first < batch.num_rows:
-        before = int(ends[first - 1]) if first else 0
+        before, began = int(ends[first - 1]) if first else 0, time.monotonic()
         stop = max(first + 1, int(np.searchsorted(ends, before + most, side="right")))
         yield batch.slice(first, stop - first)
-        first = stop
+        first, took = stop, time.monotonic() - began
+        if is_packed and took < PACKED_SECONDS[0]:
+            most = min(2 * most, PACKED_BYTES[1])
+        elif is_packed and took > PACKED_SECONDS[1]:
+            most //= 4
 
 
 def _joined(spans: Sequence[ReadSpan]) -> list[ReadSpan]:

@@ -76,9 +76,14 @@ class RangeScanner:
 
         ``read`` copies bytes of the segment, ``view`` gives them where the file is mapped; what ``view`` gives is not read.
         """
-        scan = _RangeScan(self._buffers, spec, read, view)
+        scan = self._scan = _RangeScan(self._buffers, spec, read, view)
         self.summary = scan.summary
         yield from scan.blocks()
+
+    @property
+    def place(self) -> "ScanPlace":
+        """Where the scan of the last range stands, between two blocks or at its end."""
+        return self._scan.place
 
 
 class _Gap(NamedTuple):
@@ -90,6 +95,19 @@ class _Gap(NamedTuple):
     offset: int
     code: int = r.NOT_FOUND
     length: int = 0
+
+
+class ScanPlace(NamedTuple):
+    """Where a scan stands. ``offset`` is that of the next byte to look at: a record should begin there, or it is searched for.
+
+    ``gap`` is where the damage begins behind which one is searched for, -1 for none, and ``code`` says why it is damage.
+    """
+
+    offset: int
+    gap: int
+    code: int
+    entry: list[int]
+    """the fields of ``EntryPlace`` of the entry in front of it"""
 
 
 class _RangeScan:
@@ -123,12 +141,20 @@ class _RangeScan:
         while not self._ended:
             if self._gap is not None:
                 self._search(self._gap)
+                if self._settings.beats and not self._ended:
+                    yield self._flush()
             else:
                 yield from self._walk()
         yield self._flush()
         self._finish()
         if self._spec.low == self._spec.segment_start and ranges.may_lie_elsewhere([self.summary], self._spec.low):
             self._refused.look_elsewhere(self._read)
+
+    @property
+    def place(self) -> ScanPlace:
+        gap = self._gap or _Gap(-1)
+        entry = self._state[w.ENTRY_INDEX : w.ENTRY_END + 1].tolist()
+        return ScanPlace(self._window.base + self._at, gap.offset, gap.code, entry)
 
     def _more(self, ahead: int = 0) -> None:
         """Get the bytes that the record at ``_at`` wants."""

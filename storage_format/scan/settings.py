@@ -54,6 +54,8 @@ class ScanSettings:
     stop_at_damage: bool = False
     chunk: int = CHUNK
     block_rows: int = 1 << 20
+    beats: bool = False
+    """blocks without rows are handed out while a record is searched for behind damage, too: who counts the time can stop"""
 
 
 @dataclass(frozen=True)

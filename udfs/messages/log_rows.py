@@ -100,6 +100,11 @@ class LogEndSearch:
             self._stale = tail if isinstance(tail, stale_tail.StaleTail) else None
         self._seen = len(holes)
 
+    @property
+    def is_found(self) -> bool:
+        """Whether the log's end is known."""
+        return self._stale is not None
+
     def before(self, low: int) -> bool:
         """Return whether the log goes on at the phy_offset ``low``, as far as that is known yet."""
         return self._stale is None or low < self._stale.offset
@@ -192,6 +197,52 @@ UNPACKED_MAX: Final = 4 << 20
 """``MessageStoreConfig.maxMessageSize``: by default no body is longer."""
 
 
+class ScanWay:
+    """What is known of a segment up to an offset, so that a scan goes on there: of the damage in which it stands, too.
+
+    ``before`` is the summary of all that was read: it ends at ``before.high``, with a record to come at ``before.end``, or -1
+    inside of damage.
+    """
+
+    def __init__(self, before: ranges.RangeSummary) -> None:
+        self.before = before
+
+    @property
+    def at(self) -> int:
+        """The offset of the next byte to look at."""
+        return self.before.end if self.before.end >= 0 else self.before.high
+
+    def moved(self, before: ranges.RangeSummary, scanner: range_scan.RangeScanner, block: scan_settings.Block) -> None:
+        """Take in what a scan from ``before`` on has handed out: ``block`` is the last of it."""
+        place = scanner.place
+        gap = place.gap, place.code
+        self._set(before, scanner.summary, place.offset, gap)
+        places = block.messages.phy_offset
+        self.before.last_good = int(places[-1]) if len(places) else max(before.last_good, self.before.last_good)
+        self.before.entries = [0, 0, 0, 0, *place.entry] if place.entry[0] >= 0 else []
+
+    def ended(self, before: ranges.RangeSummary, summary: ranges.RangeSummary, segment_end: int) -> None:
+        """Take in the summary of a scan that has come to its end. Behind what is not committed nothing is of the log."""
+        self._set(before, summary, max(summary.end, summary.high), (summary.tail, summary.tail_code))
+        self.before.end = segment_end if summary.later >= 0 else summary.end
+        self.before.last_good = max(before.last_good, summary.last_good)
+        self.before.entries = summary.entries or before.entries
+
+    def _set(self, before: ranges.RangeSummary, summary: ranges.RangeSummary, at: int, gap: tuple[int, int]) -> None:
+        is_open, nonzero = gap[0] >= 0, summary.last_nonzero
+        if is_open and before.tail >= 0 and summary.first < 0:
+            # The damage in which it began.
+            gap, nonzero = (before.tail, before.tail_code), max(before.last_nonzero, nonzero)
+        good = self.before.last_good
+        holes = [*before.holes, *summary.holes]
+        if before.tail >= 0 and summary.first > before.tail:
+            holes.insert(len(before.holes), [before.tail, summary.first - before.tail, before.tail_code])
+        self.before = ranges.RangeSummary(
+            -1, before.low, at, True, end=-1 if is_open else at, tail=gap[0], tail_code=gap[1] if is_open else 0,
+            last_nonzero=nonzero, holes=holes, last_good=good, last_sound=max(before.last_sound, summary.last_sound),
+        )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class LogRowReader:
     """The wanted records of a log as rows with the columns ``schema`` (``batches.fields``), and its damage.
@@ -212,6 +263,8 @@ class LogRowReader:
     broker_version: str = versions.NEWEST
     delays: tuple[int, ...] = delay_levels(DELAY_LEVELS)
     filters: ConsumerFilters = NO_FILTERS
+    chunk: int = scan_settings.CHUNK
+    """bytes that are read, and mapped, at once"""
 
     def plan(self) -> list[LogRange]:
         """Return the ranges to read. Raises InputError for a folder that is no commitlog."""
@@ -253,27 +306,45 @@ class LogRowReader:
             yield from batches.of_block(block)
 
     def blocks(
-        self, log_range: LogRange, holes: list[ranges.Hole], ends: list[int] | None = None
+        self, log_range: LogRange, holes: list[ranges.Hole], ends: list[int] | None = None, way: ScanWay | None = None
     ) -> Iterator[scan_settings.Block]:
         """Yield the scanned blocks of one range, each valid until the next. At the end ``holes`` has its damage, likewise.
 
         Who ends it early, behind a block with records, has the damage before the last of these in ``holes``. ``ends`` gets the
-        offset behind the last record, wanted or not.
+        offset behind the last record, wanted or not. With a ``way`` the scan begins where that stands, nothing is walked to,
+        and blocks come without records, too; between two blocks, and at the end, the way is that up to there.
         """
         spec = log_range.spec
         holes += [log_range.missing] if log_range.missing else []
         with SegmentReader(spec.path, spec.segment_start, ahead=min(spec.high, spec.data_end)) as segment:
-            before = self._walk_to(spec, segment)
+            before = self._walk_to(spec, segment) if way is None else way.before
             if before.end >= spec.high:
                 return
             if before.end >= 0:
                 spec = dataclasses.replace(spec, low=before.end, known=True, before=before.entries[4:])
-            scanner = range_scan.RangeScanner(dataclasses.replace(self._settings, committed=log_range.committed))
+            elif way is not None:
+                spec = dataclasses.replace(spec, low=before.high, known=False, before=before.entries[4:])
+            scanner = range_scan.RangeScanner(
+                dataclasses.replace(self._settings, committed=log_range.committed, beats=way is not None)
+            )
             end = LogEndSearch(log_range, before)
-            if end.before(spec.low):
+            if not end.before(spec.low):
+                if way is not None:
+                    way.before = dataclasses.replace(before, end=spec.segment_end)
+            else:
                 try:
                     for block in scanner.scan(spec, segment.read, segment.view):
-                        yield end.cut(block, scanner.summary)
+                        cut = end.cut(block, scanner.summary)
+                        if way is not None:
+                            way.moved(before, scanner, cut)
+                            if end.is_found:
+                                # No record of the log lies behind these.
+                                way.before.end = spec.segment_end
+                        yield cut
+                        if way is not None and end.is_found:
+                            return
+                    if way is not None:
+                        way.ended(before, scanner.summary, spec.segment_end)
                 finally:
                     holes += end.holes(holes_of(log_range, before, scanner.summary, self.bounds))
                     if ends is not None:
@@ -291,6 +362,7 @@ class LogRowReader:
             want_items=False,
             want_messages=True,
             want_digests=False,
+            chunk=self.chunk,
             block_rows=BLOCK_ROWS,
         )
 
