@@ -323,7 +323,7 @@ def run_browse(settings_of: Callable[[], BrowseSettings], interrupts: Interrupts
             with interrupts or contextlib.nullcontext(), failures_as_errors("STORE"):
                 return export_site(settings, result)
         with failures_as_errors("STORE"):
-            served = serve(settings)
+            served = serve(settings, alone=interrupts is not None)
         take_over(result, served, [store.name for store in settings.stores])
         if interrupts is None:
             return [result.url]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import log_sample
-from rocketmq_reindex.jobs.browsing.asked import option_words
+from rocketmq_reindex.jobs.browsing.asked import Facts, option_words
 from rocketmq_reindex.jobs.describing.look import InfoResult, StoreLook
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.store.contents import IndexFiles, StoreLog
@@ -40,7 +40,6 @@ BODY_MAX: Final = 64 << 20
 """bytes of a body that is handed out whole"""
 LOST_TAG: Final = "__LOST__"
 """the tag of a tombstone, as ``repair`` writes it"""
-Facts = dict[str, Any]
 
 
 @contextlib.contextmanager

@@ -10,9 +10,11 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.browsing import neighbours
+from rocketmq_reindex.jobs.browsing.asked import Facts
 from rocketmq_reindex.jobs.querying import answer, shown
 from rocketmq_reindex.jobs.store import contents
 from rocketmq_reindex.jobs.store.folders import Notes
@@ -22,7 +24,6 @@ from rocketmq_reindex.storage_format.record.message import Message, record_heads
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs.times import show_time
 
-Facts = dict[str, Any]
 SEGMENTS: Final = 100
 """segments of a page that are looked into"""
 ON_THE_LINE: Final = 1000
@@ -35,11 +36,6 @@ PLACES, OF_A_PLACE = 24, 50
 """places of the log from which records are sampled, and records of each"""
 MEANT_MAX: Final = 16 << 10
 """bytes of a body in which the meaning of a record is looked for: a page has many"""
-_BACK: Final = (1 << 16, 5 << 20)
-"""bytes before the end of a segment in which its last record is looked for: a body has 4 MiB at most by default"""
-CANDIDATES: Final = 1000
-"""places there that are looked at"""
-
 # --------------------------------------------------------------------------------------------------------------------- segments
 # Each segment by its first record, its last one, and some between.
 
@@ -73,20 +69,20 @@ def with_damage(found: Facts, damage: Sequence[tuple[int, int, str]]) -> Facts:
     """Return the same with what else is known of the log: stretches by their first byte, the byte behind their last, and what
     is wrong. Of many in one segment the first are told."""
     for row, texts in zip(found["segments"], _damage_of(found["segments"], damage), strict=True):
-        more = [f"and {len(texts) - DAMAGE_TOLD:,} more"] if len(texts) > DAMAGE_TOLD else []
+        more = [_wrong(None, f"and {len(texts) - DAMAGE_TOLD:,} more")] if len(texts) > DAMAGE_TOLD else []
         row["damage"] = [*texts[:DAMAGE_TOLD], *more] or row["damage"]
     for drawn, texts in zip(found["line"], _damage_of(found["line"], damage), strict=True):
         drawn["damaged"] = drawn["damaged"] or bool(texts)
     return found | {"knownDamage": len(damage)}
 
 
-def _damage_of(rows: Sequence[Facts], damage: Sequence[tuple[int, int, str]]) -> list[list[str]]:
-    starts, told = [row["firstOffset"] for row in rows], [list[str]() for _ in rows]
+def _damage_of(rows: Sequence[Facts], damage: Sequence[tuple[int, int, str]]) -> list[list[Facts]]:
+    starts, told = [row["firstOffset"] for row in rows], [list[Facts]() for _ in rows]
     for begin, end, why in damage:
         number = max(0, bisect_right(starts, begin) - 1)
         while number < len(rows) and starts[number] < max(end, begin + 1):
             if begin < starts[number] + rows[number]["bytes"]:
-                told[number].append(f"offset {begin}, {counted(end - begin, 'byte')}: {why}")
+                told[number].append(_wrong(begin, f"offset {begin}, {counted(end - begin, 'byte')}: {why}"))
             number += 1
     return told
 
@@ -116,7 +112,7 @@ def _row(log: contents.StoreLog, number: int) -> Facts:
         "firstTime": show_time(found.first.store_time) if found.first else None,
         "lastRecord": found.last.phy_offset if found.last else None,
         "lastTime": show_time(found.last.store_time) if found.last else None,
-        "records": found.records, "estimated": found.estimated, "damage": [found.wrong] if found.wrong else [],
+        "records": found.records, "estimated": found.estimated, "damage": found.wrong,
     }  # fmt: skip
 
 
@@ -124,14 +120,14 @@ def _row(log: contents.StoreLog, number: int) -> Facts:
 class _Look:
     """``end`` is the offset behind the last record that was found, ``records`` how many there are, or may be; None: not known.
 
-    ``wrong`` says what stands where a record should; "" for nothing."""
+    ``wrong`` says what stands where a record should, and where."""
 
     first: Message | None = None
     last: Message | None = None
     end: int | None = None
     records: int | None = None
     estimated: bool = False
-    wrong: str = ""
+    wrong: list[Facts] = field(default_factory=list)
 
 
 def _look(log: contents.StoreLog, segment: contents.SegmentFile) -> _Look:
@@ -148,11 +144,13 @@ def _look(log: contents.StoreLog, segment: contents.SegmentFile) -> _Look:
     if not seen and walk.stop == contents.NOTHING and not _bytes_behind(log, segment, segment.start):
         # A broker makes the next segment ahead.
         found.end, found.records = segment.start, 0
-        found.wrong = "" if is_last or _all_zeros(log, segment) else "zeros from its first byte on, and records behind it"
+        if not is_last and not _all_zeros(log, segment):
+            found.wrong = [_wrong(None, "zeros from its first byte on, and records behind it")]
         return found
     if walk.stop:
-        found.wrong = f"offset {walk.at}: {walk.stop}"
-    found.last = _last(log, segment)
+        found.wrong = [_wrong(walk.at, f"offset {walk.at}: {walk.stop}")]
+    # Damage behind it may hide what follows.
+    found.last = neighbours.last_ended(log, segment, stop, segment.start + contents.written(log, segment))
     if found.last is None:
         return found
     found.end = found.last.phy_offset + found.last.size
@@ -167,6 +165,10 @@ def _look(log: contents.StoreLog, segment: contents.SegmentFile) -> _Look:
     return found
 
 
+def _wrong(offset: int | None, text: str) -> Facts:
+    return {"offset": offset, "text": text}
+
+
 def _all_zeros(log: contents.StoreLog, segment: contents.SegmentFile) -> bool:
     """Return whether each segment from this one on begins with zeros."""
     return all(log.message(each.start) == contents.NOTHING for each in log.segments if each.start >= segment.start)
@@ -179,27 +181,6 @@ def _bytes_behind(log: contents.StoreLog, segment: contents.SegmentFile, at: int
     except (OSError, InputError):
         return True
     return near or contents.written(log, segment) > at - segment.start
-
-
-def _last(log: contents.StoreLog, segment: contents.SegmentFile) -> Message | None:
-    """Return the last record of a segment: the last bytes that name their own place. None where none is found.
-
-    A record in a body names another place, or is none. Damage behind it may hide what follows.
-    """
-    used = contents.written(log, segment)
-    for length in _BACK:
-        low = max(0, used - length)
-        try:
-            data = log.pages(segment).read(low, used - low)
-        except (OSError, InputError):
-            return None
-        for begin in record_heads(data, segment.start + low)[: -CANDIDATES - 1 : -1]:
-            record = log.message(begin) if begin >= segment.start else ""
-            if isinstance(record, Message):
-                return record
-        if not low:
-            return None
-    return None
 
 
 # ----------------------------------------------------------------------------------------------------------------------- sample
@@ -278,7 +259,8 @@ def _first_from(log: contents.StoreLog, low: int) -> int:
     segment = log.segment_of(low)
     if isinstance(segment, contents.SegmentFile):
         with contextlib.suppress(OSError, InputError):
-            for begin in record_heads(log.pages(segment).read(low - segment.start, _BACK[0]), low)[:CANDIDATES]:
+            near = log.pages(segment).read(low - segment.start, neighbours.WINDOWS[0])
+            for begin in record_heads(near, low)[: neighbours.CANDIDATES]:
                 if begin >= low and isinstance(log.message(begin), Message):
                     return begin
     return next((each.start for each in log.segments if each.start > low), log.end)

@@ -41,7 +41,7 @@ _BESIDE: Final = ("properties", "meaning", "body", "bodyFormat", "bodyTruncated"
 # ---------------------------------------------------------------------------------------------------------------------- message
 
 
-def message(store: timeline.TracedStore, words: Sequence[str], delay_levels: str) -> facts.Facts:
+def message(store: timeline.TracedStore, words: Sequence[str], delay_levels: str) -> asked.Facts:
     """Return a message and what lies around it; ``message`` is None where there is none, and ``warnings`` say why.
 
     ``words`` are those of ``query`` for one message: ``--physical``, or ``--topic``, ``--queue`` and ``--offset``.
@@ -51,7 +51,7 @@ def message(store: timeline.TracedStore, words: Sequence[str], delay_levels: str
     warnings = list[str]()
     with facts.looking(store, warnings) as (found, notes):
         served = next(iter(answer.answer(query, found)), None)
-        told: facts.Facts = {"store": store.name, "warnings": warnings, "command": facts.command("query", store, words)}
+        told: asked.Facts = {"store": store.name, "warnings": warnings, "command": facts.command("query", store, words)}
         told["message"] = None
         if served is not None:
             record, row = served.message, answer.row_of(served, found.log, query, notes)
@@ -88,13 +88,13 @@ def whole_body(store: timeline.TracedStore, phy_offset: int) -> bytes | str:
 
 def _in_queue(
     found: search.Search, served: store_queue.ServedMessage, query: options.Query, notes: folders.Notes
-) -> facts.Facts:  # fmt: skip
+) -> asked.Facts:  # fmt: skip
     """Return whether the queue leads to a message, and the next offsets before and behind it that have a unit."""
     record = served.message
     offset = record.queue_offset if served.queue_offset is None else served.queue_offset
     # A light queue is not the one that its records name.
     topic, number = (record.topic, record.queue_id) if query.queue is None else (query.topic or record.topic, query.queue)
-    told: facts.Facts = {
+    told: asked.Facts = {
         "topic": topic, "queue": number, "queueOffset": offset, "leadsHere": None, "previous": None, "next": None,
     }  # fmt: skip
     queue = found.queues.open(topic, number, found.log, notes)
@@ -130,7 +130,7 @@ class _LongChain(Exception):
     """More slots and items were read than a page reads."""
 
 
-def index_items(found: search.Search, record: Message) -> facts.Facts:
+def index_items(found: search.Search, record: Message) -> asked.Facts:
     """Return the items of the index that lead to a record: of its unique key, its keys and its tags.
 
     ``whole`` is false where there may be more: many keys, or a key of very many messages.
@@ -155,7 +155,7 @@ def index_items(found: search.Search, record: Message) -> facts.Facts:
 
     covering = [file for file in index.files if file.header.begin_place <= at <= file.header.end_place]
     others = [file for file in index.files if file not in covering][: -OTHER_FILES - 1 : -1]
-    items, whole = list[facts.Facts](), len(named) <= SHOWN
+    items, whole = list[asked.Facts](), len(named) <= SHOWN
     try:
         for kind, text in dict.fromkeys(named[:SHOWN]):
             hashed = tag_hash(topic, text) if kind == "tag" else key_hash(topic, text)
@@ -170,7 +170,7 @@ def index_items(found: search.Search, record: Message) -> facts.Facts:
     return {"present": index.present, "files": len(index.files), "items": items, "whole": whole}
 
 
-def _items_in(file: contents.OpenIndexFile, read: index_header.Read, hashed: int, phy_offset: int) -> Iterator[facts.Facts]:
+def _items_in(file: contents.OpenIndexFile, read: index_header.Read, hashed: int, phy_offset: int) -> Iterator[asked.Facts]:
     """Yield the items of a file that have a hash and lead to an offset. A file that cannot be read has been noted."""
     if file.sizes is None:
         return
@@ -181,9 +181,9 @@ def _items_in(file: contents.OpenIndexFile, read: index_header.Read, hashed: int
                 yield {"file": showing.escape(files.base(file.path)), "slot": hashed % header.slots, "item": item}
 
 
-def _light_queues(found: search.Search, record: Message, meant: facts.Facts) -> list[facts.Facts]:
+def _light_queues(found: search.Search, record: Message, meant: asked.Facts) -> list[asked.Facts]:
     """Return the light queues that the record names, and whether each leads to it; None where it has no files."""
-    told = list[facts.Facts]()
+    told = list[asked.Facts]()
     for each in meant.get("lightQueues", ())[:SHOWN]:
         row = {"topic": each["queue"], "queue": 0, "queueOffset": each["offset"], "leadsHere": None}
         queue = found.queues.open(each["queue"], 0, found.log, folders.Notes.silent()) if each["offset"] is not None else None
@@ -195,7 +195,7 @@ def _light_queues(found: search.Search, record: Message, meant: facts.Facts) -> 
     return told
 
 
-def _points_to(found: search.Search, meant: facts.Facts) -> Iterator[facts.Facts]:
+def _points_to(found: search.Search, meant: asked.Facts) -> Iterator[asked.Facts]:
     """Yield the places that a record speaks of: queues, or offsets in them, and offsets of the log.
 
     ``there`` says whether the store has that queue, or a message at that offset.
@@ -214,7 +214,7 @@ def _points_to(found: search.Search, meant: facts.Facts) -> Iterator[facts.Facts
         yield row | {"physical": origin, "there": isinstance(found.log.message(origin), Message)}
 
 
-def _place(found: search.Search, text: str, topic: str, number: int | None, offset: int | None) -> facts.Facts:
+def _place(found: search.Search, text: str, topic: str, number: int | None, offset: int | None) -> asked.Facts:
     row = {"text": text, "topic": topic, "queue": number, "offset": offset, "physical": None, "there": False}
     if number is None or not 0 <= number <= layouts.INT32_MAX or topics.path_component(topic) is None:
         return row
@@ -258,7 +258,7 @@ class MessagePages:
             return asked.Page("No message", found, {}, 404)
         return asked.Page(f"Message at {row['physicalOffset']}", found, self._parts(store.name, found))
 
-    def _parts(self, store: str, found: facts.Facts) -> dict[str, Any]:
+    def _parts(self, store: str, found: asked.Facts) -> dict[str, Any]:
         row, raw = found["message"], bytes.fromhex(found["hex"])
         text = found["json"] or (row["body"] if row["bodyFormat"] == "text" else None)
         size = f"{showing.counted(row['bodyLength'], 'byte')} in the log"
@@ -292,7 +292,7 @@ class MessagePages:
         return asked.Page("Trace", traced(wanted, words), {"key": key, "alone": alone})
 
 
-def traced(wanted: timeline.Trace, words: Sequence[str]) -> facts.Facts:
+def traced(wanted: timeline.Trace, words: Sequence[str]) -> asked.Facts:
     """Return what ``trace`` says of a message over some stores, or in ``error`` why it cannot. ``words`` are its options."""
     result, error = timeline.TraceResult(), None
     notes = folders.Notes(result.warnings.append, result.warnings.append)

@@ -11,9 +11,9 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message, record_heads
 
-_WINDOWS: Final = (1 << 16, 1 << 20, 1 << 23)
+WINDOWS: Final = (1 << 16, 1 << 20, 1 << 23)
 """bytes in which a record is looked for"""
-_CANDIDATES: Final = 2_000
+CANDIDATES: Final = 2_000
 """places in them that are looked at"""
 _SEGMENTS: Final = 4
 """segments in which it is looked for"""
@@ -47,13 +47,23 @@ def record_before(log: contents.StoreLog, at: int) -> Message | None:
     """Return the last record that ends at an offset of the log or before it; None where none is found near it."""
     for segment in [each for each in log.segments if each.start < at][: -_SEGMENTS - 1 : -1]:
         end = min(at, segment.start + segment.size)
-        for length in _WINDOWS:
-            low = max(segment.start, end - length)
-            ended = (each for each in _records(log, segment, low, end, -1) if each.phy_offset + each.size <= end)
-            if (found := next(ended, None)) is not None:
-                return _outermost(log, segment, found, end)
-            if low == segment.start:
-                break
+        if (found := last_ended(log, segment, end, end)) is not None:
+            return _outermost(log, segment, found, end)
+    return None
+
+
+def last_ended(log: contents.StoreLog, segment: contents.SegmentFile, end: int, used: int) -> Message | None:
+    """Return the last record of a segment that begins before the offset ``used``, near it, and ends at ``end`` or before it.
+
+    It names its own place: a record in a body names another one, unless somebody made it so. None where none is found.
+    """
+    for length in WINDOWS:
+        low = max(segment.start, used - length)
+        ended = (each for each in _records(log, segment, low, used, -1) if each.phy_offset + each.size <= end)
+        if (found := next(ended, None)) is not None:
+            return found
+        if low == segment.start:
+            break
     return None
 
 
@@ -62,7 +72,7 @@ def _outermost(log: contents.StoreLog, segment: contents.SegmentFile, found: Mes
     behind = found.phy_offset + found.size
     if behind == end or log.message(behind) == contents.FILLER:
         return found
-    low = max(segment.start, found.phy_offset - _WINDOWS[-1])
+    low = max(segment.start, found.phy_offset - WINDOWS[-1])
     with contextlib.suppress(OSError, InputError):
         data = log.pages(segment).read(low - segment.start, found.phy_offset - low)
         for begin in record_heads(data, low)[::-1]:
@@ -91,7 +101,7 @@ def record_behind(log: contents.StoreLog, at: int) -> Message | None:
         if segment.start < at and stands == contents.FILLER:
             continue
         low, end = max(at, segment.start), segment.start + segment.size
-        for length in _WINDOWS:
+        for length in WINDOWS:
             if (found := next(_records(log, segment, low, min(end, low + length), 1), None)) is not None:
                 return found
             if low + length >= end:
@@ -103,7 +113,7 @@ def _records(log: contents.StoreLog, segment: contents.SegmentFile, low: int, hi
     """Yield what looks like a record at its own place, and begins in [low, high): forwards, or backwards by a step of -1."""
     with contextlib.suppress(OSError, InputError):
         data = log.pages(segment).read(low - segment.start, high - low)
-        for begin in record_heads(data, low)[::step][:_CANDIDATES]:
+        for begin in record_heads(data, low)[::step][:CANDIDATES]:
             record = message_at_place(log, segment, begin) if begin >= low else None
             if record is not None:
                 yield record

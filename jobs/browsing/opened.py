@@ -39,6 +39,8 @@ _LISTING: Final = re.compile(r"\d{20}\.json", re.ASCII)
 _ESCAPED: Final = re.compile(r"(?:[^\\]|\\[\\nrt]|\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\U[0-9a-f]{8})+")
 _RECORD: Final = re.compile(r"\bphy_?[Oo]ffset (\d{1,19})\b|^offset (\d{1,19}): record of ", re.ASCII)
 """where the text of a difference names a record"""
+_OTHERS: Final = 16
+"""IndexFiles that are looked into for the sizes of one that does not say its own"""
 _AT_NO_OFFSET: Final = frozenset({"queue-file-size", "queue-file-name", "queue-file-stray", "against-queue-file"})
 """kinds of difference whose number is no queue offset"""
 Damage = tuple[int, int, str]
@@ -121,7 +123,7 @@ class IndexItems:
             folder = files.join(store.path, layouts.INDEX)
             if not layouts.is_index_file(name) or files.entry_of(files.join(folder, name)).kind != files.FILE:
                 raise NotFound(f"{escape(name)}: the store has no such IndexFile")
-            with contextlib.closing(contents.IndexFiles(folder, None, notes)) as index:
+            with contextlib.closing(contents.IndexFiles(folder, None, notes, _OTHERS, name)) as index:
                 file = next((each for each in index.files if files.base(each.path) == name), None)
                 if file is None or file.sizes is None:
                     raise InputError(f"{escape(name)}: its numbers of slots and items are not known")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -78,8 +78,27 @@ def _findings(text: str, names: list[str]) -> FindingsFile:
     return FindingsFile(name, files.absolute(path))
 
 
-parse_browse: Final = options.reader("browse", browse_settings)
-"""Return what the words behind ``browse`` ask for. Raises UsageError."""
+_parse: Final = options.reader("browse", browse_settings)
+
+
+def parse_browse(words: Sequence[str]) -> BrowseSettings:
+    """Return what the words behind ``browse`` ask for. Raises UsageError.
+
+    A store may also be named as ``trace`` has it: ``--store NAME=STORE`` stands for ``NAME=STORE``.
+    """
+    named, others, left = list[str](), list[str](), iter(words)
+    for word in left:
+        if word == "--":
+            others += [word, *left]
+        elif word == "--store":
+            named.append(next(left, ""))
+        elif word.startswith("--store="):
+            named.append(word.partition("=")[2])
+        else:
+            others.append(word)
+    # The parser takes stores one behind the other.
+    first = next((number for number, word in enumerate(others) if word.startswith("-")), len(others))
+    return _parse([*others[:first], *named, *others[first:]])
 
 
 class Serving(Protocol):

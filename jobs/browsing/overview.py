@@ -9,18 +9,18 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import Markup
 
 from rocketmq_reindex.jobs.browsing import asked as browsing_asked, drawing, facts, log_sample, opened, rates, remembered
+from rocketmq_reindex.jobs.browsing.asked import Facts
 from rocketmq_reindex.jobs.consumers import run as consumers_run
 from rocketmq_reindex.jobs.consumers.standing import ConsumersQuestion, ConsumersResult
 from rocketmq_reindex.jobs.store import consumer_offsets, contents, folders
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import errors, layouts, showing
 
-Facts = dict[str, Any]
 ROWS: Final = 200
 """queues of groups that a page shows"""
 PLACES_MAX: Final = 2000

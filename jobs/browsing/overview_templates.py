@@ -33,9 +33,9 @@ href="{{ url("message", store=store, physical=each.lastRecord) }}">{{ each.lastR
 <td class="num">{% if each.records is none %}not known{% else %}{{ "about " if each.estimated else "" }}
 {{- "{:,}".format(each.records) }}{% endif %}</td>
 <td{% if each.damage %} class="bad"{% endif %}>
-{% for text in each.damage %}{% set at = text[7:].split(",")[0].split(":")[0] %}
-{% if text.startswith("offset ") and at.isdigit() %}<a href="{{ url("message", store=store, physical=at) }}">{{ text }}</a>
-{%- else %}{{ text }}{% endif %}{{ "" if loop.last else "; " }}{% else %}
+{% for one in each.damage %}{% if one.offset is not none %}<a
+href="{{ url("message", store=store, physical=one.offset) }}">{{ one.text }}</a>
+{%- else %}{{ one.text }}{% endif %}{{ "" if loop.last else "; " }}{% else %}
 {{ "none known" if knownDamage else "not looked at" }}{% endfor %}
 </td></tr>{% endfor %}</tbody></table></div>
 {{ ui.turn(previous is not none and url("log", store=store, **{"from": previous}),

@@ -67,6 +67,7 @@ class Pages:
     def __init__(self, settings: BrowseSettings, live: bool = True) -> None:
         self._settings, self.stores = settings, OpenedStores(settings)
         self.health, self._opened = health.Health(self.stores), opened.Opened(self.stores)
+        self.search = search_pages.SearchPages(self.stores, _hidden)
         self._overview = overview.Overview(self.stores, remembered.Remembered(), live)
         environment = jinja2.Environment(
             loader=jinja2.DictLoader(TEMPLATES), autoescape=True, finalize=finalize, undefined=jinja2.ChainableUndefined
@@ -86,7 +87,7 @@ class Pages:
             Shown("/topic", "topic", ("store", "topic", "from"), self._topic),
             Shown("/queue", "queue", ("store", "topic", "queue", "from", "time"), self._queue),
             *message.MessagePages(self.stores, cell).shown(),
-            *search_pages.SearchPages(self.stores, _hidden).shown(),
+            *self.search.shown(),
             *self._overview.pages(),
             *self.health.pages(),
             *self._opened.pages(),
@@ -103,6 +104,7 @@ class Pages:
 
         def answer(request: Request) -> Response:
             as_json, store = _wants_json(request), ""
+            self.search.ahead.noted()
             try:
                 asked = Asked(request.scope["query_string"], shown.fields)
                 as_json, store = asked.as_json or request.url.path != shown.path, asked.given.get("store", "")
@@ -233,7 +235,7 @@ def application(settings: BrowseSettings) -> Starlette:
         return Response("not found: no page has this address\n", 404, media_type="text/plain")
 
     made = Starlette(routes=pages.routes(), exception_handlers={404: no_page})
-    made.state.checks, made.state.stores = pages.health.checks, pages.stores
+    made.state.checks, made.state.stores, made.state.ahead = pages.health.checks, pages.stores, pages.search.ahead
     return made
 
 

@@ -10,9 +10,10 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rocketmq_reindex.jobs.browsing import log_sample
+from rocketmq_reindex.jobs.browsing.asked import Facts
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import StoreQueue
@@ -23,7 +24,6 @@ from rocketmq_reindex.storage_format.record import meaning
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs.times import show_time
 
-Facts = dict[str, Any]
 BINS: Final = 48
 QUEUES_MAX: Final = 400
 """queues that are looked into"""

@@ -12,9 +12,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.browsing.asked import Facts
 from rocketmq_reindex.jobs.building import store_signs
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
@@ -22,7 +23,6 @@ from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.udfs.times import show_time
 
-Facts = dict[str, Any]
 FILES_MAX: Final = 50_000
 """files and folders of a store that are looked at: of one with more nothing is remembered"""
 SETTLED: Final = 2_500_000_000
@@ -75,6 +75,28 @@ def mark_of(store: TracedStore, now: int) -> str | None:
     return digest.hexdigest()
 
 
+def mark_of_logs(stores: Sequence[TracedStore], now: int) -> str | None:
+    """Return a text that is another one once a segment of one of the stores is another one.
+
+    None where it might be the same all the same, as while a broker maps the log. ``now`` is nanoseconds since 1970.
+    """
+    digest = hashlib.blake2b(digest_size=20)
+    try:
+        for store in stores:
+            if any(store_signs.brokers(StoreSettings(store.path, commitlogs=store.commitlogs))):
+                return None
+            for root in store.roots:
+                states = files.states(root, FILES_MAX)
+                newest = max((max(state.modified, state.mark[0]) for state in states.files), default=0)
+                if not states.whole or newest > now - SETTLED:
+                    return None
+                digest.update(repr((store.name, root, sorted(states.files))).encode(errors="surrogateescape"))
+    except (OSError, ValueError, ReindexError):
+        # Who makes the answer is told why.
+        return None
+    return digest.hexdigest()
+
+
 # ---------------------------------------------------------------------------------------------------------------------- answers
 # Answers as JSON: whoever gets one may change it.
 
@@ -110,7 +132,19 @@ class Remembered:
         ``make`` gives plain values for JSON, and names what it depends on beside the store in ``question``. The answer also
         says when it looked. Raises what ``make`` raises, which is not remembered.
         """
-        key, mark = (store.name, question), self._mark(store)
+        return self._ask((store.name, question), self._mark(store), make)
+
+    def ask_logs(self, stores: Sequence[TracedStore], question: str, make: Callable[[], Facts]) -> Facts:
+        """Return the same of an answer that the logs of some stores give, in this order, and nothing beside them.
+
+        One that says to have come no further (``toWalk``) is not remembered.
+        """
+        mark = mark_of_logs(stores, self._now())
+        return self._ask(("", question), mark, make, lambda found: not found.get("toWalk"))
+
+    def _ask(
+        self, key: tuple[str, str], mark: str | None, make: Callable[[], Facts], lasts: Callable[[Facts], bool] = lambda _: True
+    ) -> Facts:
         with self._lock:
             kept = self._answers.get(key)
             if kept is not None and (kept.mark != mark or self._clock() - kept.made > KEPT_SECONDS):
@@ -120,8 +154,9 @@ class Remembered:
                 self._answers.move_to_end(key)
         if kept is None:
             made, looked = self._clock(), show_time(self._now() // 1_000_000)
-            kept = _Answer(mark or "", made, json.dumps(make() | {LOOKED_AT: looked}))
-            if mark is not None:
+            found = make()
+            kept = _Answer(mark or "", made, json.dumps(found | {LOOKED_AT: looked}))
+            if mark is not None and lasts(found):
                 self._keep(key, kept)
         told: Facts = json.loads(kept.text)
         return told

@@ -5,18 +5,24 @@ None shows a part as the whole: each says what was looked at, and links to where
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import heapq
+import json
 import re
+import threading
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rocketmq_reindex.jobs.browsing import asked, facts, search_templates
+from rocketmq_reindex.jobs.browsing import asked, facts, remembered, search_templates
 from rocketmq_reindex.jobs.querying import answer, options, search
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue, tag_items
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
+from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits, Unit
 from rocketmq_reindex.storage_format.record.message import Message
@@ -39,13 +45,21 @@ READ_MAX: Final = 10_000
 """records that it reads: those of other times are among them"""
 TIMES: Final = (100_000_000_000, 250_000_000_000_000)
 """milliseconds that a question for a time may have"""
+GO_ON: Final = "until-hit"
+EACH: Final = 1
+"""seconds after which a search that goes on by itself loads its next part"""
+LOADED_AFTER: Final = 1.0
+"""seconds without a request, behind which what a search of the log needs is loaded"""
+LOADED_SOON: Final = 0.1
+"""the same once a form of a search was shown"""
+_ENDED_IN: Final = 5.0
 _HOUR: Final = 3_600_000
 _CURSOR: Final = re.compile(r"(\d{1,4})\.(\d{1,19})", re.ASCII)
 
 # ----------------------------------------------------------------------------------------------------------------------- facets
 
 
-def facets(rows: Sequence[facts.Facts]) -> facts.Facts:
+def facets(rows: Sequence[asked.Facts]) -> asked.Facts:
     """Return how many of some messages each store, topic, queue, tag and hour has: the most frequent values, and how many more.
 
     Nothing for less than two messages. A store is one of several, and an hour is of UTC.
@@ -57,7 +71,7 @@ def facets(rows: Sequence[facts.Facts]) -> facts.Facts:
         "queue": Counter((row["topic"], row["queueId"]) for row in rows), "tag": Counter(row["tags"] for row in rows),
         "hour": Counter(row["storeTimestamp"] // _HOUR for row in rows),
     }  # fmt: skip
-    told: facts.Facts = {}
+    told: asked.Facts = {}
     for name, counts in found.items():
         ordered = sorted(counts.items(), key=lambda each: (-each[1], str(each[0])))
         values = [_facet(name, value) | {"count": count} for value, count in ordered[:FACET_VALUES]]
@@ -66,7 +80,7 @@ def facets(rows: Sequence[facts.Facts]) -> facts.Facts:
     return told
 
 
-def _facet(name: str, value: Any) -> facts.Facts:
+def _facet(name: str, value: Any) -> asked.Facts:
     if name == "queue":
         return {"value": f"{value[0]}/{value[1]}", "topic": value[0], "queue": value[1]}
     if name == "hour":
@@ -78,13 +92,13 @@ def _facet(name: str, value: Any) -> facts.Facts:
 # ----------------------------------------------------------------------------------------------------------------------- search
 
 
-def searched(store: TracedStore, words: Sequence[str], delay_levels: str) -> facts.Facts:
+def searched(store: TracedStore, words: Sequence[str], delay_levels: str) -> asked.Facts:
     """Return what ``query`` finds for these words; of very many messages the newest. Raises UsageError and InputError."""
     query = options.parse_query([store.path, *words, *facts.roots_words(store), "--delay-levels", delay_levels])
     warnings, several = list[str](), query.key is not None or query.tag is not None
     with facts.looking(store, warnings) as (found, notes):
         more = replace(query, max=facts.FOUND_MAX + 1 if several else None, body="text", body_max=contents.BLOCK)
-        looked: facts.Facts | None = None
+        looked: asked.Facts | None = None
         # Bodies are read of those alone that are shown.
         if query.tag is not None and not _is_quick(query, found):
             newest, looked = _by_units(query, found, notes)
@@ -113,7 +127,7 @@ def _is_quick(query: options.Query, found: search.Search) -> bool:
 
 def _by_units(
     query: options.Query, found: search.Search, notes: folders.Notes
-) -> tuple[list[store_queue.ServedMessage], facts.Facts]:
+) -> tuple[list[store_queue.ServedMessage], asked.Facts]:
     """Return the newest messages of a topic with a tag, in the order of the log, by the tagsCode of its units.
 
     And how many units were looked at: those of the newest records of the topic, whatever their queue.
@@ -155,7 +169,7 @@ def _by_units(
     return [kept[at] for at in sorted(kept)], told
 
 
-def _by_items(query: options.Query, found: search.Search) -> tuple[list[store_queue.ServedMessage], facts.Facts]:
+def _by_items(query: options.Query, found: search.Search) -> tuple[list[store_queue.ServedMessage], asked.Facts]:
     """Return the newest messages with a key or tag that were stored in a span of time, in the order of the log.
 
     And how many of all ages were looked at: those of a key of very many messages are not all read to find old ones.
@@ -218,6 +232,60 @@ def read_cursor(text: str | None, stores: int) -> ScanCursor:
 # ------------------------------------------------------------------------------------------------------------------------ pages
 
 
+class LoadedAhead:
+    """Loads in a thread what a first search in the log needs: numba, Arrow and the compiled loops take a second of a core.
+
+    Nothing is compiled so: where loops have to be, the form says it, and the search does it.
+    """
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._lock, self._ended = threading.Lock(), threading.Event()
+        self._last, self._quiet = 0.0, LOADED_AFTER
+        self.is_wanted = self.is_alone = False
+        """whether it is done at all: for pages that are served; and whether this process does nothing beside"""
+
+    def noted(self) -> None:
+        """Note that a page is asked for: it is loaded once none was for a while, so that no page waits for it."""
+        self._last = time.monotonic()
+        with self._lock:
+            if self._thread is None and self.is_wanted and not self._ended.is_set():
+                thread = threading.Thread(target=self._load, name="browse: load", daemon=True)
+                # The system may give no more threads.
+                with contextlib.suppress(RuntimeError):
+                    thread.start()
+                    self._thread = thread
+
+    def hurry(self) -> None:
+        """Note that a search is near: its form is shown."""
+        self._quiet = LOADED_SOON
+
+    def _load(self) -> None:
+        while (left := self._last + self._quiet - time.monotonic()) > 0:
+            if self._ended.wait(min(left, LOADED_SOON)):
+                return
+        with contextlib.suppress(OSError, errors.ReindexError):
+            if compiling.line(compiling.SCAN):
+                return
+            self.searching().load(self._ended.is_set)
+
+    def searching(self) -> ModuleType:
+        """Return the module that searches: it brings numpy, Arrow and numba."""
+        from rocketmq_reindex.jobs.browsing import searching
+
+        with self._lock:
+            if self.is_alone:
+                searching.spare_memory()
+                self.is_alone = False
+        return searching
+
+    def close(self) -> None:
+        """Begin nothing more, and wait a little for what has begun: a process must not end amid it."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join(_ENDED_IN)
+
+
 class SearchPages:
     """The pages that search in the stores that were named. ``delay_levels`` are those of the command."""
 
@@ -225,24 +293,26 @@ class SearchPages:
         """Take what gives the text that a form may send back by ``hidden``."""
         self._stores, self._hidden = stores, hidden
         self._known: KnownPlaces | None = None
+        self._parts, self.ahead = remembered.Remembered(), LoadedAhead()
 
     def shown(self) -> list[asked.Shown]:
         """Return the addresses."""
         return [
             asked.Shown("/search", "search", ("store", *ASKED), self._search),
-            asked.Shown("/scan", "scan", ("store", *SCANNED, "cursor"), self._scan),
+            asked.Shown("/scan", "scan", ("store", *SCANNED, "cursor", "go"), self._scan),
         ]
 
-    def _values(self, given: asked.Asked, names: Sequence[str]) -> facts.Facts:
+    def _values(self, given: asked.Asked, names: Sequence[str]) -> asked.Facts:
         values = {name: self._hidden(given.given.get(name, "")) for name in names}
         return {"names": [*self._stores.by_name], "asked": values}
 
     def _search(self, given: asked.Asked) -> asked.Page:
         stores, words = self._stores.wanted(given), given.words(ASKED)
+        self.ahead.hurry()
         results = [self._searched(store, words) for store in stores] if words else []
         rows = [{"store": each["store"], **row} for each in results for row in each["messages"]]
 
-        def narrowed(name: str, value: facts.Facts) -> str:
+        def narrowed(name: str, value: asked.Facts) -> str:
             """Return the address of a search for a value of a facet; "" where this one cannot be narrowed so."""
             if name == "tag" and value["value"] and "topic" in given.given:
                 fields = {"topic": given.given["topic"], "tag": value["value"]}
@@ -263,7 +333,7 @@ class SearchPages:
         more = {"narrowed": narrowed, "deeper": deeper, "named": bool({"key", "tag", "id"} & given.given.keys())}
         return asked.Page("Search", {"results": results, "facets": facets(rows)}, {**self._values(given, ASKED), **more})
 
-    def _searched(self, store: TracedStore, words: Sequence[str]) -> facts.Facts:
+    def _searched(self, store: TracedStore, words: Sequence[str]) -> asked.Facts:
         """Return what a store has; of one that cannot be searched why: another one may have the message. Raises UsageError."""
         try:
             return searched(store, words, self._stores.settings.delay_levels)
@@ -275,21 +345,27 @@ class SearchPages:
 
     def _scan(self, given: asked.Asked) -> asked.Page:
         stores, words = self._stores.wanted(given), given.words(SCANNED)
-        more = {**self._values(given, SCANNED), "narrowed": None, "go_on": ""}
+        going = given.given.get("go", "")
+        if going not in ("", GO_ON):
+            raise errors.UsageError(f"go: {showing.escape(going, 40)} is none: take {GO_ON}, or leave it out")
+        more = {**self._values(given, SCANNED), "narrowed": None, "go_on": "", "go_until": "", "stop": "", "every": EACH}
         if not words:
-            if "cursor" in given.given:
-                raise errors.UsageError("cursor: goes with what is searched for")
-            return asked.Page("Search the log", {"part": None, "facets": {}}, more)
-        # It brings numpy, Arrow and the compiled loops.
-        from rocketmq_reindex.jobs.browsing import known_places, searching
-
-        self._known = self._known or known_places.KnownPlaces()
+            if {"cursor", "go"} & given.given.keys():
+                raise errors.UsageError("cursor and go: go with what is searched for")
+            self.ahead.hurry()
+            return asked.Page(
+                "Search the log", {"part": None, "facets": {}}, {**more, "compiles": compiling.line(compiling.SCAN)}
+            )
+        cursor = read_cursor(given.given.get("cursor"), len(stores))
+        searching = self.ahead.searching()
+        self._known = self._known or searching.known_places.KnownPlaces()
         asked_for = searching.LogSearch(stores, words, self._stores.settings.delay_levels, self._known)
-        part = asked_for.part(read_cursor(given.given.get("cursor"), len(stores)))
+        question = json.dumps([[store.name for store in stores], words, str(cursor)])
+        part = self._parts.ask_logs(stores, question, lambda: asked_for.part(cursor))
 
-        def narrowed(name: str, value: facts.Facts) -> str:
+        def narrowed(name: str, value: asked.Facts) -> str:
             """Return the address of the same search for a value of a facet alone, from the log's beginning on."""
-            fields: facts.Facts = {**_without_format(given), "cursor": None}
+            fields: asked.Facts = {**_without_format(given), "cursor": None}
             if name == "topic":
                 fields["topic"] = glob.escape(value["value"])
             elif name == "queue":
@@ -304,11 +380,17 @@ class SearchPages:
                 return ""
             return asked.url("scan", **fields)
 
-        go_on = asked.url("scan", **{**_without_format(given), "cursor": part["next"]}) if part["next"] else ""
+        fields, headers = _without_format(given), dict[str, str]()
+        more |= {"narrowed": narrowed}
+        if part["next"]:
+            next_one = {**fields, "cursor": part["next"]}
+            more["go_on"], more["go_until"] = (asked.url("scan", **{**next_one, "go": go}) for go in (None, GO_ON))
+            # What has to be read by a person ends it.
+            if going and not (part["messages"] or part["warnings"] or part["damage"]["places"]):
+                headers["refresh"] = f"{EACH}; url={more['go_until']}"
+                more["stop"] = asked.url("scan", **{**fields, "go": None})
         title = f"Search the log: {showing.counted(len(part['messages']), 'hit')}"
-        return asked.Page(
-            title, {"part": part, "facets": facets(part["messages"])}, more | {"narrowed": narrowed, "go_on": go_on}
-        )
+        return asked.Page(title, {"part": part, "facets": facets(part["messages"])}, more, 200, headers)
 
 
 def _without_format(given: asked.Asked) -> dict[str, str]:

@@ -78,7 +78,8 @@ _SCAN: Final = """{% extends "base" %}{% block content %}{% import "search_parts
 <button>Search the log</button></form>
 <p class="note">The log itself is read, from its beginning on, one part a page: no index is needed. All that is given must be
 true of a message. One that waits for a topic, as a delayed or a half message, is found by that topic, too.
-A time has its zone, as 2026-11-20T08:00:00Z, or is in milliseconds since 1970.</p></section>
+A time has its zone, as 2026-11-20T08:00:00Z, or is in milliseconds since 1970.</p>
+{% if compiles %}<p class="note">The first search begins by {{ compiles }}.</p>{% endif %}</section>
 {% if part %}<section class="verdict {{ "good" if not part.next else "" }}"><h2>
 {% if part.next %}{{ "{:,}".format(part.segments.reached) }} of {{ "{:,}".format(part.segments["all"]) }} segments,
 {{ size(part.bytes.reached) }} of {{ size(part.bytes["all"]) }} looked at{% else %}The end is reached:
@@ -90,7 +91,12 @@ A time has its zone, as 2026-11-20T08:00:00Z, or is in milliseconds since 1970.<
 {{ "passed over" if each.passed else "looked at" }}</li>{% endfor %}</ul>
 {% if part.segments.passed %}<p class="note">{{ "{:,}".format(part.segments.passed) }} passed over: the first records of these
 segments, and of those behind them, were stored more than an hour outside of the time that was asked for.</p>{% endif %}
-{% if go_on %}<p class="pages"><a rel="next" href="{{ go_on }}">Go on</a></p>{% endif %}</section>
+{% if part.toWalk %}<p>Where records begin here is not known yet: {{ size(part.toWalk) }} of the segment are still to be walked
+first.</p>{% endif %}
+{% if stop %}<p class="bad">Nothing is found in this part. This page goes on by itself, part after part, every {{ every }} s,
+until the next hit or damage.</p><p class="pages"><a href="{{ stop }}">Stop here</a></p>
+{% elif go_on %}<p class="pages"><a rel="next" href="{{ go_on }}">Go on</a>
+<a href="{{ go_until }}">Go on by itself until the next hit</a></p>{% endif %}</section>
 {% if part.damage.places %}<section class="error"><h2>Damage in this part:
 {{ "{:,}".format(part.damage.count) }} place{{ "" if part.damage.count == 1 else "s" }}, {{ size(part.damage.bytes) }}</h2>
 <p>No message is found in it.</p>
@@ -100,7 +106,8 @@ segments, and of those behind them, were stored more than an hour outside of the
 {% endif %}{{ ui.warnings(part.warnings) }}
 <section><h2>Found in this part: {{ part.messages|length }}</h2>
 {% if part.messages %}{{ parts.hits(part.messages, "") }}{% endif %}
-{% if go_on %}<p class="pages"><a rel="next" href="{{ go_on }}">Go on behind these</a></p>{% endif %}</section>
+{% if part.messages and go_on %}<p class="pages"><a rel="next" href="{{ go_on }}">Go on behind these</a>
+<a href="{{ go_until }}">Go on by itself until the next hit</a></p>{% endif %}</section>
 {{ parts.facets(facets, narrowed, "Of this part") }}
 <section><h2>The whole on the command line</h2>{% for each in part.commands %}<pre><code>{{ each }}</code></pre>{% endfor %}
 </section>{% endif %}{% endblock %}"""

@@ -11,14 +11,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import os
+import struct
+import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from rocketmq_reindex.jobs.browsing import facts, known_places, search_pages
+from rocketmq_reindex import files
+from rocketmq_reindex.jobs.browsing import asked, facts, known_places, search_pages
 from rocketmq_reindex.jobs.exporting import options
 from rocketmq_reindex.jobs.querying import answer, options as query_options
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue
@@ -30,6 +36,8 @@ from rocketmq_reindex.storage_format.scan import ranges, stale_tail
 from rocketmq_reindex.storage_format.showing import counted, escape, reason
 from rocketmq_reindex.udfs.exporting import choosing, formats
 from rocketmq_reindex.udfs.messages import batches, log_rows, pieces
+from rocketmq_reindex.udfs.times import DELAY_LEVELS
+from rocketmq_reindex.udfs.worker import pool
 
 HITS_MAX: Final = 100
 """messages of one part: with the last of them it ends"""
@@ -122,15 +130,15 @@ class LogSearch:
         self, stores: Sequence[TracedStore], words: Sequence[str], delay_levels: str, known: known_places.KnownPlaces
     ) -> None:
         self._stores, self._words, self._known, self._delay_levels = stores, list(words), known, delay_levels
-        asked = ["--delay-levels", delay_levels, "--count", *_ALL_KINDS]
-        self._asked = [options.parse_export([store.path, *words, *facts.roots_words(store), *asked]) for store in stores]
+        more = ["--delay-levels", delay_levels, "--count", *_ALL_KINDS]
+        self._asked = [options.parse_export([store.path, *words, *facts.roots_words(store), *more]) for store in stores]
         needs_body = self._asked[0].choice.needs_body
         names = formats.read_columns(count=True, body=needs_body, properties=False)
         every = batches.fields(body=needs_body, damage=True)
         self._schema = pa.schema([every.field(name) for name in (*names, batches.DAMAGE)])
         self._taken = pa.schema([every.field(name) for name in ("commitLogOffset", formats.SIZE)])
 
-    def part(self, cursor: search_pages.ScanCursor) -> facts.Facts:
+    def part(self, cursor: search_pages.ScanCursor) -> asked.Facts:
         """Return what the next part of the search finds, and where it goes on."""
         part, begin = LogPart(cursor, time.monotonic() + PART_SECONDS), cursor
         with contextlib.ExitStack() as opened:
@@ -143,8 +151,8 @@ class LogSearch:
             while not self._at_end(part, logs):
                 number = part.cursor.store
                 if number not in places:
-                    keys, asked = known_places.SegmentKeys(self._stores[number].roots), self._asked[number]
-                    passed = self._known.outside(logs[number], keys, asked.since, asked.until)
+                    keys, wanted = known_places.SegmentKeys(self._stores[number].roots), self._asked[number]
+                    passed = self._known.outside(logs[number], keys, wanted.since, wanted.until)
                     places[number] = _Segments(logs[number], keys, passed)
                 try:
                     self._look(part, places[number])
@@ -264,7 +272,7 @@ class LogSearch:
 
     # -- what is told of it -------------------------------------------------------------------------------------------
 
-    def _told(self, part: LogPart, begin: search_pages.ScanCursor, logs: Sequence[contents.StoreLog]) -> facts.Facts:
+    def _told(self, part: LogPart, begin: search_pages.ScanCursor, logs: Sequence[contents.StoreLog]) -> asked.Facts:
         is_done = self._at_end(part, logs)
         lost = [(number, hole) for number, hole in part.damage if log_rows.lost([hole])]
         warnings = [*part.warnings, *(
@@ -301,7 +309,7 @@ class LogSearch:
             "warnings": warnings, "commands": [facts.command("export", store, command) for store in self._stores],
         }  # fmt: skip
 
-    def _rows(self, part: LogPart, logs: Sequence[contents.StoreLog], warnings: list[str]) -> Iterator[facts.Facts]:
+    def _rows(self, part: LogPart, logs: Sequence[contents.StoreLog], warnings: list[str]) -> Iterator[asked.Facts]:
         for number, hits in itertools.groupby(part.hits, lambda hit: hit.store):
             store, log, notes = self._stores[number], logs[number], folders.Notes(warnings.append, warnings.append)
             words = ["--physical", "0", "--delay-levels", self._delay_levels, "--body-max", str(contents.BLOCK)]
@@ -344,3 +352,40 @@ def _joined(spans: Sequence[ReadSpan]) -> list[ReadSpan]:
         else:
             joined.append(span)
     return joined
+
+
+# ------------------------------------------------------------------------------------------------------------------------ ahead
+
+_HEAD: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
+"""a record up to its body"""
+
+
+def sample() -> bytes:
+    """Return a log of two records: the first is damaged, the other one has a key and a tag."""
+    body, topic, properties = b"sample", b"sample", b"KEYS\1sample\2TAGS\1sample\2UNIQ_KEY\1sample\2"
+    size, crc, log = r.RECORD_MIN + len(body + topic + properties), zlib.crc32(body) & layouts.INT32_MAX, b""
+    for magic in (0, r.MAGIC_V1):
+        log += _HEAD.pack(size, magic, crc, 0, 0, 0, len(log), 0, 0, bytes(8), 0, bytes(8), 0, 0, len(body)) + body
+        log += bytes([len(topic)]) + topic + len(properties).to_bytes(2, "big") + properties
+    return log
+
+
+def spare_memory() -> None:
+    """Have Arrow give back what it no longer needs, and not import pandas: for a process that does nothing beside its pages."""
+    sys.meta_path.insert(0, pool.NoPandas())
+    pa.set_memory_pool(pa.system_memory_pool())
+
+
+def load(is_ended: Callable[[], bool]) -> None:
+    """Load what a search needs, by searches in a log of two records in a temporary folder, until ``is_ended``.
+
+    Raises OSError.
+    """
+    with tempfile.TemporaryDirectory(prefix="rmq-reindex-") as folder:
+        os.mkdir(files.join(folder, layouts.COMMITLOG))
+        with open(files.join(folder, layouts.COMMITLOG, f"{0:020d}"), "xb") as file:
+            file.write(sample())
+        for words in (["--key", "sample", "--topic", "sample", "--tag", "sample"], ["--text", "s", "--regex", "s"]):
+            if not is_ended():
+                stores = [TracedStore("sample", folder)]
+                LogSearch(stores, words, DELAY_LEVELS, known_places.KnownPlaces()).part(search_pages.ScanCursor())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import errno
 import importlib
 import logging
@@ -22,6 +24,8 @@ _INSTALL: Final = "pip install 'rocketmq-reindex[browse]'"
 _LOOKED_EACH: Final = 20.0
 """seconds"""
 _ENDED_IN: Final = 3.0
+_HEAP_OPTIONS: Final = (-8, 1), (-3, 512 << 10), (-1, 1 << 20)
+"""of glibc's mallopt: M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD"""
 _BACKLOG: Final = 64
 """connections that wait to be taken"""
 
@@ -29,7 +33,7 @@ _BACKLOG: Final = 64
 class Served:
     """Pages that are served. ``url`` has the token."""
 
-    def __init__(self, settings: BrowseSettings, listening: socket.socket) -> None:
+    def __init__(self, settings: BrowseSettings, listening: socket.socket, alone: bool) -> None:
         import uvicorn
 
         from rocketmq_reindex.jobs.browsing import connections
@@ -37,7 +41,8 @@ class Served:
         from rocketmq_reindex.jobs.browsing.pages import application
 
         token, pages = secrets.token_urlsafe(32), application(settings)
-        self._checks = pages.state.checks
+        self._checks, self._ahead = pages.state.checks, pages.state.ahead
+        self._ahead.is_wanted, self._ahead.is_alone = True, alone
         self.port = int(listening.getsockname()[1])
         self.url = f"http://{HOST}:{self.port}/?token={token}"
         config = uvicorn.Config(
@@ -75,10 +80,19 @@ class Served:
         self._ended.wait(_ENDED_IN)
         self._listening.close()
         self._checks.close()
+        self._ahead.close()
 
 
-def serve(settings: BrowseSettings) -> Served:
-    """Begin to serve, and return what does.
+def _spare_memory() -> None:
+    """Have glibc give back what is no longer needed: each page has a thread of its own, and each thread would have a heap."""
+    with contextlib.suppress(OSError, AttributeError):
+        set_option = ctypes.CDLL(None).mallopt
+        for number, value in _HEAP_OPTIONS:
+            set_option(number, value)
+
+
+def serve(settings: BrowseSettings, alone: bool = False) -> Served:
+    """Begin to serve, and return what does. ``alone``: this process does nothing beside.
 
     Raises InputError where a store is none, where the port is taken, and where the extra is not installed.
     """
@@ -87,8 +101,10 @@ def serve(settings: BrowseSettings) -> Served:
         with failures_as_errors("STORE"), Search(store.path, store.roots, Notes.silent()):
             pass
     listening = _listen(settings.port)
+    if alone:
+        _spare_memory()
     try:
-        served = Served(settings, listening)
+        served = Served(settings, listening, alone)
     except BaseException:
         listening.close()
         raise

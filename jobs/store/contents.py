@@ -275,9 +275,12 @@ class OpenIndexFile:
 
 
 class IndexFiles:
-    """The IndexFiles in a folder, or so many of the ``newest``. ``present`` is false where there is no such folder."""
+    """The IndexFiles in a folder, or so many of the ``newest``, or ``one`` by its name, and others where it says no sizes.
 
-    def __init__(self, folder: str, sizes: IndexSizes | None, notes: Notes, newest: int | None = None) -> None:
+    ``present`` is false where there is no such folder.
+    """
+
+    def __init__(self, folder: str, sizes: IndexSizes | None, notes: Notes, newest: int | None = None, one: str = "") -> None:
         self._notes = notes
         listed = entries(folder, notes)
         self.present = listed is not None
@@ -289,8 +292,11 @@ class IndexFiles:
                 named.append(entry)
             else:
                 notes.add("not an IndexFile", f"{escape(entry.path)}: is no IndexFile: not looked at", lost=False)
-        for entry in named if newest is None else named[-newest:]:
-            self._open(entry)
+        first, rest = ([each for each in named if (each.name == one) == is_one] for is_one in (True, False))
+        for some in (first, rest if newest is None else rest[-newest:]):
+            if not any(map(self._quick, self.files)):
+                for entry in some:
+                    self._open(entry)
         self._find_sizes(sizes)
 
     def _open(self, entry: files.Entry) -> None:

@@ -4,8 +4,8 @@ python -m tests.bench.browse_latency FOLDER
 The store is that of ``query_latency``, spread over eight segments: between its records lie some of 4 MiB, whose bodies of zeros
 take no disk. A process serves it, and is asked over HTTP, one connection after another; cold: the store's pages are dropped
 from memory before each request (POSIX_FADV_DONTNEED); first: so, and the process has not made such a page; warm: the same page
-was asked for just before. FOLDER must be new; its 3 GB are removed at the end. Prints a table, and ends with status 1 where a
-median, a first page or the most memory misses its target.
+was asked for just before. Of a search of the log each part is asked for cold, then once more. FOLDER must be new; its 3 GB are
+removed at the end. Prints tables, and ends with status 1 where a median, a first page or the most memory misses its target.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.tools.encode import EPOCH, Message, blank, body_start, encode
 SEGMENTS = 8
 COLD, WARM = 0.3, 0.1
 """seconds that any page may take"""
-MEMORY = 300 << 20
+MEMORY = 300_000_000
 """bytes: of the process and its children, mapped files counted"""
 START = 1.0
 """seconds from the start of the process to the first page, with bytecode that is kept"""
@@ -41,6 +41,10 @@ LEADING = (
     "/", "/store?store=s", "/topics?store=s", "/topic?store=s&topic=orders", "/message?store=s&physical=0", "/search?store=s",
 )  # fmt: skip
 """pages whose links lead to all other kinds"""
+SCANS = {"scan without a hit": "key=none", "scan of bodies": "text=4712", "scan with 100 hits": "tag=paid"}
+"""searches of the log, by what they are"""
+LOADED = 5
+"""seconds behind a form of a search in which the process loads what a search needs: a person types"""
 _BIG = (4 << 20) - 1024
 _AT_ONCE = 8
 PATIENCE = 60
@@ -238,6 +242,44 @@ def paces(store: Path, process: int, browser: Browser, runs: int, seed: int) -> 
     return took
 
 
+def scan_paces(store: Path, process: int, browser: Browser, runs: int, rng: random.Random) -> dict[str, dict[str, Pace]]:
+    """Search in the log, part by part: each one cold, and once more. Return what that took, by kind and state of the store."""
+    took: dict[str, dict[str, Pace]] = {}
+
+    def ask(kind: str, path: str, how: str) -> str:
+        before, began = core_of(process), time.perf_counter()
+        text = browser.get(path)
+        pace = took.setdefault(kind, {}).setdefault(how, Pace([], []))
+        pace.seconds.append(time.perf_counter() - began)
+        pace.core.append(core_of(process) - before)
+        assert "Found in this part" in text, text[:2000]
+        return text
+
+    for kind, words in SCANS.items():
+        path = f"/scan?{words}"
+        for number in range(runs + 1):
+            forget(store)
+            text = ask(kind, path, "cold" if number else "first")
+            if number:
+                ask(kind, path, "warm")
+            path = unescape(re.findall(r'rel="next" href="([^"]+)"', text)[0])
+    for how in ("first", *("cold", "warm") * runs):
+        if how != "warm":
+            place = f"0.{rng.randrange(SEGMENTS) * SEGMENT + rng.randrange(SEGMENT // 8)}"
+            forget(store)
+        ask("scan at a new place", f"/scan?key=none&cursor={place}", how)
+    return took
+
+
+def first_scan(store: Path, wait: float) -> float:
+    """Return the seconds of the first search of a process, cold, so long after its form was shown."""
+    with served(store) as (_, browser, _):
+        browser.get("/scan")
+        time.sleep(wait)
+        forget(store)
+        return browser.seconds(Asked("", "/scan?key=none", "Found in this part"))
+
+
 def started(store: Path, bytecode: bool) -> tuple[float, float]:
     """Return the seconds from the start of a process to its first page, and those of a core."""
     with served(store, bytecode=bytecode) as (process, _, seconds):
@@ -265,10 +307,21 @@ def measured(store: Path, runs: int, seed: int) -> bool:
     starts = {name: [started(store, kept) for _ in range(5)] for name, kept in (("kept", True), ("not there", False))}
     with served(store) as (process, browser, _), Memory(process.pid) as memory:
         good = show(paces(store, process.pid, browser, runs, seed))
+        browser.get("/scan")
+        time.sleep(LOADED)
+        good &= show(scan_paces(store, process.pid, browser, runs, random.Random(seed)))
         alone = memory.resident, memory.own
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             together = [*pool.map(browser.seconds, questions(random.Random(seed), runs, len(template())))]
+            scans = [Asked("", f"/scan?text=none-{k}&cursor=0.{k % SEGMENTS * SEGMENT}", "part") for k in range(_AT_ONCE)]
+            searched = [*pool.map(browser.seconds, scans)]
         shared = proportional(process.pid)
+    first = first_scan(store, LOADED)
+    good &= first < COLD
+    print(
+        f"the first search of a process, cold, {LOADED} s behind its form: {first:.3f}{'' if first < COLD else '  MISSED'}; "
+        f"at once {first_scan(store, 0.0):.3f}; {_AT_ONCE} searches at once: worst {max(searched):.3f}"
+    )
     for name, values in starts.items():
         seconds, cores = zip(*values, strict=True)
         good &= (met := name != "kept" or statistics.median(seconds) < START)
@@ -277,8 +330,8 @@ def measured(store: Path, runs: int, seed: int) -> bool:
     print(f"{_AT_ONCE} at once, warm: p50 {statistics.median(together):.3f}, worst {max(together):.3f}")
     met = memory.resident < MEMORY
     print(
-        f"memory, MiB: resident {alone[0] >> 20} one by one, {memory.resident >> 20} with {_AT_ONCE} at once; of its own "
-        f"{alone[1] >> 20} and {memory.own >> 20}; proportional at the end {shared >> 20}{'' if met else '  MISSED'}"
+        f"memory, MB: resident {alone[0] // 10**6} one by one, {memory.resident // 10**6} with {_AT_ONCE} at once; of its own "
+        f"{alone[1] // 10**6} and {memory.own // 10**6}; proportional at the end {shared // 10**6}{'' if met else '  MISSED'}"
     )
     return good and met
 

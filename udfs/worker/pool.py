@@ -38,7 +38,7 @@ _NEEDED: Final = {
 _PR_SET_PDEATHSIG: Final = 1
 
 
-class _NoPandas(importlib.abc.MetaPathFinder):
+class NoPandas(importlib.abc.MetaPathFinder):
     """pyarrow would import pandas to ask whether a list is one of its objects, which takes half a second. No task has any."""
 
     def find_spec(self, fullname: str, *_: object) -> None:
@@ -49,7 +49,7 @@ class _NoPandas(importlib.abc.MetaPathFinder):
 
 def _imports(command: str) -> None:
     """Import what the tasks of a command need."""
-    sys.meta_path.insert(0, _NoPandas())
+    sys.meta_path.insert(0, NoPandas())
     importlib.import_module("rocketmq_reindex.udfs.worker.tasks")
     for name in _NEEDED[command]:
         importlib.import_module(f"rocketmq_reindex.udfs.{name}")

@@ -85,7 +85,7 @@ def test_damage_gaps_and_pages(golden_store: Stores, tmp_path: Path, monkeypatch
     assert f"{size:,} bytes before offset {2 * size} are in no segment" in page
     assert page.count('<i class="gap"></i>') == 2  # one of them explains it
     wrong = told["segments"][1]
-    assert wrong["damage"] == [f"offset {2 * size}: impossible record size"]
+    assert wrong["damage"] == [{"offset": 2 * size, "text": f"offset {2 * size}: impossible record size"}]
     assert (wrong["firstRecord"], told["line"][1]["damaged"]) == (None, True)
     # What follows the damage is found from the end.
     whole = Pages(f"a={golden_store('basic-5.3').path}").json("log", store="a")["segments"][2]
@@ -114,9 +114,10 @@ def test_damage_that_somebody_has_found(golden_store: Stores) -> None:
     known += [(3 * size + k, 3 * size + k + 1, "one") for k in range(8)]
     page, found = pages.both("log", store="a")
     told = [row["damage"] for row in found["segments"]]
-    over = f"offset {2 * size - 1}, 2 bytes: over an end"
-    assert told[:3] == [[], [f"offset {size + 5}, 10 bytes: bad magic code", over], [over]]
-    assert (len(told[3]), told[3][-1], told[4]) == (log_sample.DAMAGE_TOLD + 1, "and 3 more", [])
+    over = {"offset": 2 * size - 1, "text": f"offset {2 * size - 1}, 2 bytes: over an end"}
+    assert told[:3] == [[], [{"offset": size + 5, "text": f"offset {size + 5}, 10 bytes: bad magic code"}, over], [over]]
+    more = {"offset": None, "text": "and 3 more"}
+    assert (len(told[3]), told[3][-1], told[4]) == (log_sample.DAMAGE_TOLD + 1, more, [])
     assert [each["damaged"] for each in found["line"]] == [False, True, True, True, False]
     assert (found["knownDamage"], "none known" in page, page.count("bad magic code")) == (10, True, 1)
     assert f'physical={size + 5}">offset {size + 5}, 10 bytes: bad magic code</a>' in page
@@ -346,7 +347,7 @@ def test_the_first_page_does_not_wait(golden_store: Stores, monkeypatch: pytest.
     store, other = golden_store("basic-5.3").path, golden_store("trimmed-head").path
     pages, goes_on, info = Pages(f"a={store}", f"b={other}", "c=/no/such/store"), threading.Event(), facts.info
 
-    def slow(asked: Any) -> facts.Facts:
+    def slow(asked: Any) -> dict[str, Any]:
         if asked.name == "a":
             goes_on.wait(60)
         return info(asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shlex
 import shutil
 import zlib
@@ -13,10 +14,11 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.jobs.browsing import facts, search_pages, searching
+from rocketmq_reindex.jobs.browsing import facts, remembered, search_pages, searching
 from tests.golden.stores import GoldenStore
 from tests.tools.browsing import Pages, check
 from tests.tools.derived_store import write_store
@@ -184,6 +186,109 @@ def test_a_body_with_the_image_of_a_record_is_one_message(tmp_path: Path) -> Non
 
 
 # ---------------------------------------------------------------------------------------------------------------------- damage
+
+
+@pytest.mark.usefixtures("small")
+def test_parts_end_inside_of_long_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one goes on there: none begins the search behind the damage anew, and it is told once, whole."""
+    monkeypatch.setattr(searching, "CHUNK", 4096)
+    monkeypatch.setattr(searching, "RANGE", 1 << 15)
+    messages = [Message("T", body=b"%04d" % k * 20, properties={"KEYS": f"k{k}"}) for k in range(1000)]
+    store = write_log(tmp_path / "store", messages, 1 << 18)
+    path = min((store / "commitlog").iterdir())
+    with path.open("r+b") as file:
+        file.seek(700)
+        file.write(b"\xda" * 100_000)
+    pages, to = Pages(f"a={store}"), tmp_path / "out.jsonl"
+    found = parts(pages, topic="*")
+    inside = [part for part in found if not part["messages"] and part["next"] and 700 < int(part["next"][2:]) < 100_700]
+    assert len(inside) >= 20
+    assert [part["damage"]["count"] for part in inside] == [0] * len(inside)
+    told = [place for part in found for place in part["damage"]["places"]]
+    assert len(told) == 1
+    assert told[0]["offset"] <= 700
+    assert told[0]["offset"] + told[0]["bytes"] >= 100_700
+    assert offsets(found) == exported(store, to, topic=["*"])
+    # One that comes from elsewhere walks through the damage first, in parts.
+    alone = part_at(Pages(f"a={store}"), topic="*", cursor=inside[-1]["next"])
+    follows = found[found.index(inside[-1]) + 1]
+    assert (alone["next"], alone["damage"], alone["messages"]) == (follows["next"], follows["damage"], follows["messages"])
+
+
+def test_a_part_is_remembered_while_no_segment_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "SETTLED", -1 << 62)
+    messages = [Message("T", body=b"%04d" % k, properties={"KEYS": f"k{k}"}) for k in range(50)]
+    store = write_log(tmp_path / "store", messages)
+    pages, calls = Pages(f"a={store}"), list[str]()
+    part = searching.LogSearch.part
+
+    def counted(self: Any, cursor: Any) -> Any:
+        calls.append(str(cursor))
+        return part(self, cursor)
+
+    monkeypatch.setattr(searching.LogSearch, "part", counted)
+    first = pages.json("scan", key="k7")
+    assert pages.json("scan", key="k7") == first
+    assert calls == ["0.0"]
+    assert len(pages.json("scan", key="k8")["part"]["messages"]) == 1
+    assert calls == ["0.0"] * 2
+    # Another file that came into the place of one, of the same size.
+    path = min((store / "commitlog").iterdir())
+    changed = path.read_bytes().replace(b"KEYS\x01k7\x02", b"KEYS\x01x7\x02")
+    (tmp_path / "new").write_bytes(changed)
+    (tmp_path / "new").replace(path)
+    assert pages.json("scan", key="k7")["part"]["messages"] == []
+
+
+def test_a_search_goes_on_by_itself_until_a_hit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a header, with a link that stops it; only where that was chosen, and not over what a person has to read."""
+    monkeypatch.setattr(searching, "PART_BYTES", 4096)
+    monkeypatch.setattr(searching, "RANGE", 4096)
+    messages = [Message("T", body=b"%04d" % k * 20, properties={"KEYS": f"k{k}"}) for k in range(150)]
+    pages = Pages(f"a={write_log(tmp_path / 'store', messages)}")
+
+    def ask(address: str) -> Any:
+        answer = pages.client.get(address)
+        assert answer.status_code == 200
+        check(answer.text)
+        return answer
+
+    alone = ask("/scan?key=k100")
+    assert "refresh" not in alone.headers
+    (going,) = set(re.findall(r'href="([^"]*go=until-hit[^"]*)"', alone.text))
+    seen, address = list[str](), unescape(going)
+    while "refresh" in (answer := ask(address)).headers:
+        seconds, _, address = answer.headers["refresh"].partition("; url=")
+        assert (int(seconds), address.partition("?")[0]) == (search_pages.EACH, "/scan")
+        (stop,) = re.findall(r'<a href="([^"]*)">Stop here</a>', answer.text)
+        assert "refresh" not in ask(unescape(stop)).headers
+        assert address not in seen
+        seen.append(address)
+    assert len(seen) >= 2
+    assert "k100" in answer.text
+    assert "refresh" not in ask("/scan?key=none&go=until-hit&cursor=0.99999999").headers, "the end"
+
+
+def test_what_a_search_needs_is_loaded_by_a_search_that_meets_all_of_it(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    (store / "commitlog").mkdir(parents=True)
+    (store / "commitlog" / ("0" * 20)).write_bytes(searching.sample())
+    part = Pages(f"a={store}").json("scan", tag="sample", key="sample", topic="sample")["part"]
+    assert [row["uniqueKey"] for row in part["messages"]] == ["sample"]
+    assert part["messages"][0]["bodyCrcMatches"] is True
+    assert [place["text"] for place in part["damage"]["places"]] == ["bad magic code"]
+    searching.load(lambda: False)
+
+
+def test_bodies_that_unpack_to_much_are_looked_at_few_at_a_time() -> None:
+    """Of packed ones a piece is short at first, and longer where they take little time."""
+    count, size = 4000, 100
+    columns = {"sysFlag": pa.array([1] * count, pa.int32()), "msgSize": pa.array([size] * count, pa.int32())}
+    batch = pa.record_batch(columns | {"body": pa.array([b"x"] * count, pa.binary())})
+    rows = [piece.num_rows for piece in searching._pieces(batch)]
+    assert sum(rows) == count
+    assert rows[0] == searching.PACKED_BYTES[0] // size
+    assert max(rows) <= searching.PACKED_BYTES[1] // size
 
 
 @pytest.mark.usefixtures("small")
