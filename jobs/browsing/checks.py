@@ -50,6 +50,9 @@ _STAGES: Final = 40
 _NOT_HANDED_ON: Final = ("RMQ_REINDEX_PROGRESS", "RMQ_REINDEX_LOG_FORMAT", "RMQ_REINDEX_METRICS", "RMQ_REINDEX_STORE_NAME")
 """variables that would have a check write a file, or speak in another form"""
 _PIECE: Final = 1 << 16
+_GUARD: Final = """read -r _; kill -TERM -- -$1
+for _ in 1 2 3 4 5; do kill -0 -- -$1 && sleep 1; done; kill -KILL -- -$1; rm -rf -- "$2\""""
+"""what a shell does once its input ends: the pages are gone, and could do nothing, as after SIGKILL"""
 
 
 class Busy(InputError):
@@ -229,8 +232,13 @@ class Check:
         except OSError as error:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise InputError(f"the check was not started: {reason(error)}") from None
+        self._guard: subprocess.Popen[bytes] | None = None
         with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, _NICE)
+            self._guard = subprocess.Popen(
+                ["/bin/sh", "-c", _GUARD, "sh", str(self.pid), self.folder], stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=FOLDER, start_new_session=True,
+            )  # fmt: skip
+            os.setpriority(os.PRIO_PROCESS, self.pid, _NICE)
         self._reader = threading.Thread(target=self._read, name="check-progress", daemon=True)
         self._reader.start()
 
@@ -279,6 +287,9 @@ class Check:
         with contextlib.suppress(ChildProcessError):  # a program around this one may reap what it has not started
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
             self._kill()
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
         with self._lock:
             self._reaped = True
             status = self._process.wait()

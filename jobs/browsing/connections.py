@@ -16,6 +16,9 @@ HEAD_MAX: Final = 32 << 10
 """bytes of a request's first line and headers"""
 HEAD_IN: Final = 10.0
 """seconds from a connection, or from the first byte of its next request, to the end of the request: its head, and its form"""
+READ_IN: Final = 20.0
+READ_MIN: Final = 64 << 10
+"""bytes that are taken of an answer in so many seconds, or all that is left of it"""
 IDLE_FOR: Final = 5
 """seconds that a connection may be without a request behind an answer"""
 
@@ -29,6 +32,7 @@ class BoundedConnection(H11Protocol):
     since: float = 0.0
     """the loop's time of its begin, or of its last answer"""
     _head_timer: asyncio.TimerHandle | None = None
+    _write_timer: asyncio.TimerHandle | None = None
 
     @property
     def waits(self) -> bool:
@@ -56,7 +60,35 @@ class BoundedConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._forget_head()
+        self._forget_answer()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Wait for who reads the answer: a body has MiB, and is in memory as long."""
+        super().pause_writing()
+        self._forget_answer()
+        self._expect_reader()
+
+    def resume_writing(self) -> None:
+        """Go on: the answer is taken."""
+        self._forget_answer()
+        super().resume_writing()
+
+    def _expect_reader(self) -> None:
+        left = self.transport.get_write_buffer_size()
+
+        def look() -> None:
+            if self.transport.get_write_buffer_size() > max(0, left - READ_MIN):
+                self.transport.abort()
+            else:
+                self._expect_reader()
+
+        self._write_timer = self.loop.call_later(READ_IN, look)
+
+    def _forget_answer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
     def on_response_complete(self) -> None:
         """Begin to wait for the next request."""

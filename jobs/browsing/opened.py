@@ -302,8 +302,10 @@ class Opened:
             raise NotFound(f"file {number}: there are {counted(len(self.files), 'file')} of findings, and the first is 0")
         file = self.files[number]
         of_file = {"file": number, "path": escape(file.path), "kind": file.kind, "store": file.store.name}
-        given = of_file | {"found": file.shown, "command": file.command}
-        return Page(f"Findings of {file.store.name}", given, damage_rows(file.shown, first))
+        rows = damage_rows(file.shown, first)
+        # Of a long list each page would have all: those of a site would take gigabytes.
+        given = of_file | {"found": file.shown | {"damage": rows["rows"]}, "command": file.command}
+        return Page(f"Findings of {file.store.name}", given, rows)
 
 
 def damage_rows(shown: Facts, first: int = 0) -> dict[str, Any]:

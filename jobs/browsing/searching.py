@@ -11,19 +11,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import os
 import struct
 import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import asked, facts, known_places, search_pages
 from rocketmq_reindex.jobs.exporting import options
 from rocketmq_reindex.jobs.querying import answer, options as query_options
@@ -32,8 +30,9 @@ from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED
-from rocketmq_reindex.storage_format.scan import ranges, stale_tail
+from rocketmq_reindex.storage_format.scan import range_scan, ranges, stale_tail
 from rocketmq_reindex.storage_format.showing import counted, escape, reason
+from rocketmq_reindex.storage_format.walk.window import ReadInto
 from rocketmq_reindex.udfs.exporting import choosing, formats
 from rocketmq_reindex.udfs.messages import batches, log_rows, pieces
 from rocketmq_reindex.udfs.times import DELAY_LEVELS
@@ -256,6 +255,13 @@ class LogSearch:
                 return True, way.at
         return False, way.at
 
+    def over(self, segment: contents.SegmentFile, spec: ranges.RangeSpec, read: ReadInto) -> int:
+        """Search in a range of bytes that ``read`` gives. Return how many hits there are."""
+        part, settings = LogPart(search_pages.ScanCursor(), float("inf")), self._asked[0]
+        scanner = range_scan.RangeScanner(log_rows.LogRowReader(self._schema, (), delays=settings.delays, chunk=CHUNK).settings)
+        self._read(part, scanner.scan(spec, read), settings, known_places.from_start(segment))
+        return len(part.hits)
+
     def _take(self, part: LogPart, chosen: Iterator[choosing.Chosen]) -> int | None:
         """Add what was chosen. Return the offset behind the hit with which the part ends, None where it goes on."""
         number = part.cursor.store
@@ -377,15 +383,15 @@ def spare_memory() -> None:
 
 
 def load(is_ended: Callable[[], bool]) -> None:
-    """Load what a search needs, by searches in a log of two records in a temporary folder, until ``is_ended``.
+    """Load what a search needs, by searches in a log of two records that lies in no file, until ``is_ended``."""
+    log = np.frombuffer(sample(), np.uint8)
+    segment = contents.SegmentFile("", 0, len(log))
+    spec = ranges.Segment("", "", 0, len(log), len(log)).part(0, 0, len(log), known=True)
 
-    Raises OSError.
-    """
-    with tempfile.TemporaryDirectory(prefix="rmq-reindex-") as folder:
-        os.mkdir(files.join(folder, layouts.COMMITLOG))
-        with open(files.join(folder, layouts.COMMITLOG, f"{0:020d}"), "xb") as file:
-            file.write(sample())
-        for words in (["--key", "sample", "--topic", "sample", "--tag", "sample"], ["--text", "s", "--regex", "s"]):
-            if not is_ended():
-                stores = [TracedStore("sample", folder)]
-                LogSearch(stores, words, DELAY_LEVELS, known_places.KnownPlaces()).part(search_pages.ScanCursor())
+    def read(at: int, out: npt.NDArray[np.uint8]) -> None:
+        out[:] = log[at : at + len(out)]
+
+    for words in (["--key", "sample", "--topic", "sample", "--tag", "sample"], ["--text", "s", "--regex", "s"]):
+        if is_ended():
+            return
+        LogSearch([TracedStore("sample", "sample")], words, DELAY_LEVELS, known_places.KnownPlaces()).over(segment, spec, read)

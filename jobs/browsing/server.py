@@ -67,6 +67,11 @@ class Served:
         finally:
             self._ended.set()
 
+    @property
+    def open_connections(self) -> int:
+        """How many there are."""
+        return len(self._server.server_state.connections)
+
     def wait(self) -> None:
         """Return once the pages are no longer there. A signal's exception comes through."""
         while not self._ended.wait(_LOOKED_EACH):

@@ -143,6 +143,29 @@ def test_its_end_ends_a_check(number: signal.Signals, golden_store: Stores, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_killed_server_leaves_no_check(golden_store: Stores, tmp_path: Path) -> None:
+    """It can do nothing itself: the check and its folder are gone all the same."""
+    with running(f"a={golden_store('basic-5.3').path}", "--port", "0", TMPDIR=str(tmp_path)) as (process, url):
+        place, _, token = url.partition("?token=")
+        asked = Request(f"{place}check", b"kind=verify&store=a", {"Authorization": f"Bearer {token}"})
+        with urlopen(asked, timeout=PATIENCE) as answer:
+            assert answer.status == 200
+        begun = children_of(process.pid)
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+    until = time.monotonic() + PATIENCE
+    while list(tmp_path.iterdir()) or any(map(is_there, begun)):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def is_there(process: int) -> bool:
+    """Whether it runs: who takes its place as a parent may never ask how it ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
 def test_a_site(
     golden_store: Stores, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -325,7 +325,7 @@ class LogRowReader:
             elif way is not None:
                 spec = dataclasses.replace(spec, low=before.high, known=False, before=before.entries[4:])
             scanner = range_scan.RangeScanner(
-                dataclasses.replace(self._settings, committed=log_range.committed, beats=way is not None)
+                dataclasses.replace(self.settings, committed=log_range.committed, beats=way is not None)
             )
             end = LogEndSearch(log_range, before)
             if not end.before(spec.low):
@@ -351,7 +351,8 @@ class LogRowReader:
                         ends.append(end.of_log(scanner.summary))
 
     @property
-    def _settings(self) -> scan_settings.ScanSettings:
+    def settings(self) -> scan_settings.ScanSettings:
+        """The settings of its scans."""
         return scan_settings.ScanSettings(
             crc_mode=self.crc,
             broker_version=self.broker_version,

@@ -201,6 +201,9 @@ def test_a_file_that_somebody_made_up(damaged: Path, summary: dict[str, Any], tm
         "#main", "/", "/store", "/topics", "/log", "/disk", "/rates", "/consumers", "/search", "/scan", "/health", "/findings"
     }  # fmt: skip
     assert page.count("-1000000000000000000000000000000") == opened.DAMAGE_SHOWN
+    # A page has its own stretches alone, as JSON, too: a site has a file of each.
+    told = [pages.json("findings", file=0, **({"from": first} if first else {}))["found"] for first in (0, 400)]
+    assert [(len(each["damage"]), each["damagedPlaces"]) for each in told] == [(opened.DAMAGE_SHOWN, 500), (100, 500)]
     last = pages.both("findings", file=0, from_=400)[0]
     assert last.count("-1000000000000000000000000000000") == 100
     pages.both("findings", file=0, from_=10**9)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ import pytest
 from rocketmq_reindex.jobs.browsing import connections, facts, limits
 from rocketmq_reindex.jobs.browsing.options import browse_settings
 from rocketmq_reindex.jobs.browsing.server import Served, serve
+from tests.tools.encode import Message
+from tests.tools.log_writer import LogWriter
 
 PATIENCE = 60
 
@@ -26,7 +29,7 @@ class Server:
     """Pages of an empty store, asked by bytes on sockets."""
 
     def __init__(self, store: Path) -> None:
-        (store / "commitlog").mkdir(parents=True)
+        (store / "commitlog").mkdir(parents=True, exist_ok=True)
         self.served: Served = serve(browse_settings({"stores": [f"s={store}"], "port": 0}))
         self._token = self.served.url.partition("token=")[2]
         self._open = contextlib.ExitStack()
@@ -308,3 +311,25 @@ def test_a_process_ends_while_a_page_is_made(tmp_path: Path) -> None:
     words = [sys.executable, "-c", script, str(tmp_path / "store")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
+
+
+def test_who_does_not_read_a_body_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in memory until it is taken. Who reads slowly gets it all the same."""
+    monkeypatch.setattr(connections, "READ_IN", 0.2)
+    monkeypatch.setattr(connections, "READ_MIN", 1)
+    body = b"x" * (24 << 20)
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 25) as writer:
+        writer.append(Message("T", 0, body=body))
+    server = Server(tmp_path / "store")
+    try:
+        path = "/body?store=s&physical=0"
+        idle = server.asked(path, "Connection: close")
+        assert len(until_end(server.asked(path, "Connection: close"))) > len(body)
+        until = time.monotonic() + PATIENCE
+        # What the kernel still has to send is not the server's.
+        while server.served.open_connections:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        assert len(until_end(idle)) < len(body)
+    finally:
+        server.close()
