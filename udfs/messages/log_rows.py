@@ -81,15 +81,15 @@ class LogRange:
 class LogEndSearch:
     """Finds where the log ends in a range of its last segment with data, if old records lie behind that end.
 
-    ``before`` is the summary of the scan of the segment up to the range.
+    ``before`` is the summary of the scan of the segment up to the range; ``looked``: a search has looked at its damage.
     """
 
-    def __init__(self, log_range: LogRange, before: ranges.RangeSummary) -> None:
-        self._range, self._before = log_range, before
-        self._seen, self._last_good = 0, before.last_good
+    def __init__(self, log_range: LogRange, before: ranges.RangeSummary, *, looked: bool) -> None:
+        self._range, self._before, self._last_good = log_range, before, before.last_good
         self._stale: stale_tail.StaleTail | None = None
-        if before.holes:
-            self._look_for_tail(stale_tail.damage_of(before.holes))
+        holes = stale_tail.damage_of(before.holes)
+        self._seen = len(holes) if looked else 0
+        self._look_for_tail(holes)
 
     def _look_for_tail(self, holes: list[stale_tail.DamagedStretch]) -> None:
         spec = self._range.spec
@@ -327,7 +327,7 @@ class LogRowReader:
             scanner = range_scan.RangeScanner(
                 dataclasses.replace(self.settings, committed=log_range.committed, beats=way is not None)
             )
-            end = LogEndSearch(log_range, before)
+            end = LogEndSearch(log_range, before, looked=way is not None)
             if not end.before(spec.low):
                 if way is not None:
                     way.before = dataclasses.replace(before, end=spec.segment_end)

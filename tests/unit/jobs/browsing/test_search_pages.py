@@ -24,6 +24,7 @@ from tests.tools.browsing import Pages, check
 from tests.tools.derived_store import write_store
 from tests.tools.encode import EPOCH, Message, body_start, encode
 from tests.tools.log_writer import LogWriter
+from tests.tools.stale_log import stale_log, write_at
 
 Stores = Callable[[str], GoldenStore]
 pytestmark = pytest.mark.usefixtures("inline_local")
@@ -611,3 +612,21 @@ def test_nothing_of_a_store_is_more_than_text(tmp_path: Path) -> None:
             seen |= new
             left += sorted(new)
     assert len([link for link in seen if link.startswith("/scan?")]) > 8
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("spoilt", [False, True])
+def test_old_records_behind_the_end_of_a_log(spoilt: bool, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are told once, with the part in which they begin, and none of them is a hit, wherever parts end.
+
+    Behind other damage they are not known as such, as in an export.
+    """
+    monkeypatch.setattr(searching, "CHUNK", 4096)
+    store = tmp_path / "store"
+    log = stale_log(store, seed)
+    if spoilt:
+        write_at(store, log.live[20].offset + 4, b"\0\0\0\0")
+    found = parts(Pages(f"a={store}"), topic="*")
+    assert offsets(found) == exported(store, tmp_path / "out.jsonl")
+    told = [(place["offset"], place["text"].startswith("stale tail")) for part in found for place in part["damage"]["places"]]
+    assert told == ([(log.live[20].offset, False), (log.end, False)] if spoilt else [(log.end, True)])
