@@ -9,8 +9,10 @@ from __future__ import annotations
 import bisect
 import contextlib
 import dataclasses
+import struct
 import threading
 import time
+import zlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -173,3 +175,19 @@ def zeros_until(segment: contents.SegmentFile, offset: int, deadline: float) -> 
                 return segment.start + max(offset - segment.start, at - contents.BLOCK)
             at += len(piece)
     return segment.start + (at if at >= segment.size else max(offset - segment.start, at - contents.BLOCK))
+
+
+# ----------------------------------------------------------------------------------------------------------------------- sample
+
+_HEAD: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
+"""a record up to its body"""
+
+
+def sample() -> bytes:
+    """Return a log of two records: the first is damaged, the other one has a key and a tag."""
+    body, topic, properties = b"sample", b"sample", b"KEYS\1sample\2TAGS\1sample\2UNIQ_KEY\1sample\2"
+    size, crc, log = r.RECORD_MIN + len(body + topic + properties), zlib.crc32(body) & layouts.INT32_MAX, b""
+    for magic in (0, r.MAGIC_V1):
+        log += _HEAD.pack(size, magic, crc, 0, 0, 0, len(log), 0, 0, bytes(8), 0, bytes(8), 0, 0, len(body)) + body
+        log += bytes([len(topic)]) + topic + len(properties).to_bytes(2, "big") + properties
+    return log

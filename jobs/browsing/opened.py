@@ -302,10 +302,10 @@ class Opened:
             raise NotFound(f"file {number}: there are {counted(len(self.files), 'file')} of findings, and the first is 0")
         file = self.files[number]
         of_file = {"file": number, "path": escape(file.path), "kind": file.kind, "store": file.store.name}
-        rows = damage_rows(file.shown, first)
+        shown = damage_rows(file.shown, first)
         # Of a long list each page would have all: those of a site would take gigabytes.
-        given = of_file | {"found": file.shown | {"damage": rows["rows"]}, "command": file.command}
-        return Page(f"Findings of {file.store.name}", given, rows)
+        given = of_file | {"found": file.shown | {"damage": shown["rows"]}, "command": file.command}
+        return Page(f"Findings of {file.store.name}", given, shown)
 
 
 def damage_rows(shown: Facts, first: int = 0) -> dict[str, Any]:

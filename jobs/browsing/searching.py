@@ -11,10 +11,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import struct
 import sys
+import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -139,6 +138,8 @@ class LogSearch:
 
     def part(self, cursor: search_pages.ScanCursor) -> asked.Facts:
         """Return what the next part of the search finds, and where it goes on."""
+        # What is loaded once is not counted.
+        load(lambda: False)
         part, begin = LogPart(cursor, time.monotonic() + PART_SECONDS), cursor
         with contextlib.ExitStack() as opened:
             logs = list[contents.StoreLog]()
@@ -362,19 +363,6 @@ def _joined(spans: Sequence[ReadSpan]) -> list[ReadSpan]:
 
 # ------------------------------------------------------------------------------------------------------------------------ ahead
 
-_HEAD: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
-"""a record up to its body"""
-
-
-def sample() -> bytes:
-    """Return a log of two records: the first is damaged, the other one has a key and a tag."""
-    body, topic, properties = b"sample", b"sample", b"KEYS\1sample\2TAGS\1sample\2UNIQ_KEY\1sample\2"
-    size, crc, log = r.RECORD_MIN + len(body + topic + properties), zlib.crc32(body) & layouts.INT32_MAX, b""
-    for magic in (0, r.MAGIC_V1):
-        log += _HEAD.pack(size, magic, crc, 0, 0, 0, len(log), 0, 0, bytes(8), 0, bytes(8), 0, 0, len(body)) + body
-        log += bytes([len(topic)]) + topic + len(properties).to_bytes(2, "big") + properties
-    return log
-
 
 def spare_memory() -> None:
     """Have Arrow give back what it no longer needs, and not import pandas: for a process that does nothing beside its pages."""
@@ -382,9 +370,14 @@ def spare_memory() -> None:
     pa.set_memory_pool(pa.system_memory_pool())
 
 
+_loaded: Final = threading.Event()
+
+
 def load(is_ended: Callable[[], bool]) -> None:
-    """Load what a search needs, by searches in a log of two records that lies in no file, until ``is_ended``."""
-    log = np.frombuffer(sample(), np.uint8)
+    """Load what a search needs, once, by searches in a log of two records that lies in no file, until ``is_ended``."""
+    if _loaded.is_set():
+        return
+    log = np.frombuffer(known_places.sample(), np.uint8)
     segment = contents.SegmentFile("", 0, len(log))
     spec = ranges.Segment("", "", 0, len(log), len(log)).part(0, 0, len(log), known=True)
 
@@ -395,3 +388,4 @@ def load(is_ended: Callable[[], bool]) -> None:
         if is_ended():
             return
         LogSearch([TracedStore("sample", "sample")], words, DELAY_LEVELS, known_places.KnownPlaces()).over(segment, spec, read)
+    _loaded.set()

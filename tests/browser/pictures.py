@@ -19,11 +19,13 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.browsing import searching
 from rocketmq_reindex.jobs.browsing.asked import url
 from tests.docs.pages import ROOT
 from tests.docs.worlds import told
@@ -112,7 +114,9 @@ def there(found: dict[str, Path]) -> dict[str, str]:
     pages, made = Pages(*named(found)), {}
     style = pages.client.get("/style.css").text
     for name, picture in PICTURES.items():
-        answer = pages.client.get(picture.link)
+        # A search is not cut short on a busy machine.
+        with mock.patch.object(searching, "PART_SECONDS", 100.0):
+            answer = pages.client.get(picture.link)
         if answer.status_code == 404 and "no page has this address" in answer.text:
             continue
         assert answer.status_code == 200, (name, answer.text)
@@ -123,7 +127,8 @@ def there(found: dict[str, Path]) -> dict[str, str]:
 
 def taken(names: list[str], found: dict[str, Path], scratch: Path) -> Iterator[tuple[str, Image.Image]]:
     """Yield pictures of pages that a real server gives to a real browser."""
-    with rr.browse(named(found), port=0) as served, browser(scratch / "profile") as chromium:
+    patient = mock.patch.object(searching, "PART_SECONDS", 100.0)
+    with patient, rr.browse(named(found), port=0) as served, browser(scratch / "profile") as chromium:
         tab: Tab = chromium.tab()
         tab.open(served.url)
         for name in names:

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.jobs.browsing import searching
 from tests.golden.stores import GoldenStore
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of a search of the log is not cut short on a busy machine."""
+    monkeypatch.setattr(searching, "PART_SECONDS", 100.0)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.jobs.browsing import facts, remembered, search_pages, searching
+from rocketmq_reindex.jobs.browsing import facts, known_places, remembered, search_pages, searching
 from tests.golden.stores import GoldenStore
 from tests.tools.browsing import Pages, check
 from tests.tools.derived_store import write_store
@@ -273,7 +273,7 @@ def test_a_search_goes_on_by_itself_until_a_hit(tmp_path: Path, monkeypatch: pyt
 def test_what_a_search_needs_is_loaded_by_a_search_that_meets_all_of_it(tmp_path: Path) -> None:
     store = tmp_path / "store"
     (store / "commitlog").mkdir(parents=True)
-    (store / "commitlog" / ("0" * 20)).write_bytes(searching.sample())
+    (store / "commitlog" / ("0" * 20)).write_bytes(known_places.sample())
     part = Pages(f"a={store}").json("scan", tag="sample", key="sample", topic="sample")["part"]
     assert [row["uniqueKey"] for row in part["messages"]] == ["sample"]
     assert part["messages"][0]["bodyCrcMatches"] is True
@@ -448,7 +448,9 @@ def test_expressions_and_bodies_that_would_take_very_long(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"cursor": "0.0"}, "goes with what is searched for"),
+        ({"cursor": "0.0"}, "go with what is searched for"),
+        ({"go": "until-hit"}, "go with what is searched for"),
+        ({"text": "x", "go": "on"}, "go: on is none: take until-hit, or leave it out"),
         ({"text": "x", "cursor": "1.0"}, "is no place in this search"),
         ({"text": "x", "cursor": "0"}, "is no place"),
         ({"text": "x", "cursor": "-1.5"}, "is no place"),
