@@ -41,7 +41,7 @@ HITS_MAX: Final = 100
 """messages of one part: with the last of them it ends"""
 PART_BYTES: Final = 256 << 20
 """bytes of the log behind which a part ends"""
-PART_SECONDS: Final = 0.2
+PART_SECONDS: Final = 0.15
 """behind which a part ends, at the next piece of a chunk"""
 CHUNK: Final = 4 << 20
 """bytes of the log that are mapped at once, behind which the clock is looked at"""
