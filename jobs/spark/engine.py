@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import struct
+import tempfile
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -11,12 +12,14 @@ import mmh3
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession, functions as F
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.engines.engine import Engine, plan_shuffle
 from rocketmq_reindex.jobs.spark import gateway, session
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs import handover, task
 from rocketmq_reindex.udfs.staging import StagingFolder
+from rocketmq_reindex.udfs.worker import tasks as worker_tasks
 
 # -------------------------------------------------------------------------------------------------------------------- full_disk
 # A disk that Spark itself fills: its error names no folder.
@@ -24,6 +27,9 @@ from rocketmq_reindex.udfs.staging import StagingFolder
 _FULL: Final = "java.io.IOException: No space left on device"
 _OWN: Final = re.compile(r"\bat org\.apache\.spark\.(storage|shuffle|broadcast|util\.collection)\.")
 """what writes to Spark's own folders: kept rows, shuffles, broadcasts"""
+_CELLS: Final = "rmq-reindex-cells-"
+"""begins the name of a folder of ours among them"""
+_CELLS_FULL: Final = re.compile(rf"\[Errno 28\].*{_CELLS}")
 _HOST: Final = re.compile(r"\((\S+) executor \S+\): java\.io\.IOException")
 
 
@@ -34,7 +40,7 @@ def named(spark: Any) -> Iterator[None]:
         yield
     except Exception as error:
         text = str(error)
-        if _FULL not in text or not _OWN.search(text):
+        if not (_FULL in text and _OWN.search(text)) and not _CELLS_FULL.search(text):
             raise
         raise InputError(
             f"{_where(spark, text)}: No space left on device: Spark keeps there what it shuffles: free some, or name another "
@@ -100,6 +106,7 @@ class SparkEngine:
         self._frames: list[DataFrame] = []
         self.cores = session.cores(spark)
         self._partitions = 1
+        self._cells = _cell_folders(spark)
 
     @property
     def is_here(self) -> bool:
@@ -116,7 +123,7 @@ class SparkEngine:
         return self.spark.range(0, count, 1, count).mapInArrow(lambda batches: task.run(function, batches), ddl)
 
     def scan(self, function: task.Batches, tasks: int) -> list[bytes]:
-        frame = self.over(function, tasks, handover.ROWS_DDL)
+        frame = self.over(self._placing(function), tasks, handover.ROWS_DDL)
         # Kept on disk, not in the heap. A platform that cannot keep rows scans again when they are asked for.
         with contextlib.suppress(NotImplementedError):
             frame = frame.persist(StorageLevel.DISK_ONLY)
@@ -133,14 +140,23 @@ class SparkEngine:
         return rows
 
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
-        return [bytes(row.data) for row in self._rows(kind, left_out).select("data").collect()]
+        found = self._rows(kind, left_out).select("data").collect()
+        return [bytes(self._cells.cell(bytes(row.data)) if self._cells else row.data) for row in found]
 
     def reduce(self, kind: int, left_out: list[int], before: task.Batches | None, reducer: task.Batches) -> list[str]:
         rows = self._rows(kind, left_out)
         if before is not None:
-            rows = rows.mapInArrow(lambda batches: task.run(before, batches), handover.ROWS_DDL)
+            mapped = self._placing(self._placed(before))
+            rows = rows.mapInArrow(lambda batches: task.run(mapped, batches), handover.ROWS_DDL)
         rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "sort_key")
-        return _texts(rows.mapInArrow(lambda batches: task.run(reducer, batches), handover.RESULT_DDL))
+        reduced = self._placed(reducer)
+        return _texts(rows.mapInArrow(lambda batches: task.run(reduced, batches), handover.RESULT_DDL))
+
+    def _placing(self, function: task.Batches) -> task.Batches:
+        return worker_tasks.Placing(function, self._cells) if self._cells else function
+
+    def _placed(self, function: task.Batches) -> task.Batches:
+        return worker_tasks.Placed(function, self._cells) if self._cells else function
 
     def numbers(self, function: task.Batches, count: int) -> list[str]:
         return _texts(self.over(function, count, handover.RESULT_DDL))
@@ -149,9 +165,27 @@ class SparkEngine:
         for frame in self._frames:
             frame.unpersist()
         self._frames = []
+        for folder in self._cells.folders if self._cells else ():
+            files.remove_tree(folder)
+        self._cells = None
 
     def give_up(self) -> None:
         """Nothing: a session may have jobs of others, and a signal that ends a run ends its JVM or Spark's own jobs."""
+
+
+def _cell_folders(spark: SparkSession) -> worker_tasks.CellFolders | None:
+    """Return new folders in Spark's local folders, where all tasks run on this machine; None elsewhere.
+
+    A session whose files on disk are to be encrypted keeps cells in its shuffle. The JVM removes the folders, too, as it ends.
+    """
+    with contextlib.suppress(Exception):
+        context: Any = spark.sparkContext
+        conf = context._jsc.sc().conf()
+        if str(context.master).startswith("local") and conf.get("spark.io.encryption.enabled", "false").lower() != "true":
+            roots = map(str, context._jsc.sc().env().blockManager().diskBlockManager().localDirsString())
+            made = tuple(tempfile.mkdtemp(prefix=_CELLS, dir=root) for root in roots)
+            return worker_tasks.CellFolders(made, os.urandom(16)) if made else None
+    return None
 
 
 def _texts(results: DataFrame) -> list[str]:

@@ -215,6 +215,109 @@ def _batch(paths: Sequence[str], entries: Entries, source: npt.NDArray[np.int64]
     return pa.RecordBatch.from_arrays(columns, schema=handover.ROWS)
 
 
+# --------------------------------------------------------------------------------------------------------------- cells in files
+# Where all of Spark's tasks run on one machine, cells stay in files of Spark's local folders, and only their places go through
+# the JVM and its shuffle: to carry a cell from a worker through the JVM to another one costs more than to make it.
+
+_PLACE: Final = np.dtype([("mark", "V16"), ("file", "V16"), ("at", "<i8"), ("size", "<i8")])
+"""Stands in a row for its cell: ``size`` bytes from the byte ``at`` of a file on."""
+_SMALL: Final = _PLACE.itemsize
+"""A cell that is no longer than its place stays in its row."""
+
+
+@dataclass(frozen=True)
+class CellFolders:
+    """The folders of one run. No cell of a hostile log begins with ``mark``, which is random, and so is taken for a place."""
+
+    folders: tuple[str, ...]
+    mark: bytes
+
+    def path(self, file: bytes) -> str:
+        """Return the path of a file by its random name: files are spread over the folders, as Spark's own are over disks."""
+        return files.join(self.folders[file[0] % len(self.folders)], file.hex())
+
+    def whole(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return a batch with cells in the place of their places. Raises OSError."""
+        number = batch.schema.get_field_index("data")
+        cells = [self.cell(data) for data in batch.column(number).to_pylist()]
+        return batch.set_column(number, batch.schema.field(number), handover.array_of(pa.binary(), cells))
+
+    def cell(self, data: bytes) -> bytes | memoryview:
+        """Return the cell of a row whose data are given. Raises OSError."""
+        if len(data) != _PLACE.itemsize or not data.startswith(self.mark):
+            return data
+        place = np.frombuffer(data, _PLACE)[0]
+        path, out = self.path(place["file"].tobytes()), np.empty(int(place["size"]), np.uint8)
+        with files.naming(path), open(path, "rb", buffering=0) as file:
+            _fill(file, int(place["at"]), out)
+        return out.data
+
+
+@dataclass(frozen=True)
+class Placing:
+    """Runs a function, and leaves the cells of its rows in a file: in their rows it says where. Each attempt has its own file.
+
+    A worker that has not the folder, as in a sandbox, passes cells on as they are. Raises OSError where the disk is full.
+    """
+
+    function: Batches
+    cells: CellFolders
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        made = self.function(batches)
+        name = os.urandom(16)
+        path = self.cells.path(name)
+        try:
+            file = open(path, "xb", buffering=0)  # noqa: SIM115  closed below
+        except (FileNotFoundError, PermissionError):
+            yield from made
+            return
+        at = 0
+        with file:
+            for batch in made:
+                placed, cells = self._placed(batch, name, at)
+                with files.naming(path):
+                    _write(file, cells)
+                at += len(cells)
+                yield placed
+
+    def _placed(self, batch: pa.RecordBatch, name: bytes, at: int) -> tuple[pa.RecordBatch, memoryview]:
+        """Return the batch with places, and the bytes that are to be written from ``at`` on."""
+        number = batch.schema.get_field_index("data")
+        data = batch.column(number)
+        _, offsets, cells = data.buffers()
+        bounds = np.frombuffer(offsets, np.int32)[data.offset : data.offset + len(data) + 1].astype(np.int64)
+        view = memoryview(cells if cells is not None else b"")[bounds[0] : bounds[-1]]
+        bounds -= bounds[0]
+        sizes = np.diff(bounds)
+        kinds = batch.column(batch.schema.get_field_index("kind")).to_numpy(zero_copy_only=False)
+        away = (kinds != handover.SUMMARY) & (sizes > _SMALL)
+        if not away.any():
+            return batch, memoryview(b"")
+        places = np.zeros(len(data), _PLACE)
+        places["mark"], places["file"] = np.void(self.cells.mark), np.void(name)
+        places["at"], places["size"] = at + bounds[:-1], sizes
+        values = [places[k].tobytes() if away[k] else view[bounds[k] : bounds[k + 1]] for k in range(len(data))]
+        placed = batch.set_column(number, batch.schema.field(number), handover.array_of(pa.binary(), values))
+        return placed, view
+
+
+def _write(file: BinaryIO, data: memoryview) -> None:
+    while data:
+        data = data[file.write(data) :]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Runs a function over rows whose cells may lie in files."""
+
+    function: Batches
+    cells: CellFolders
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.function(map(self.cells.whole, batches))
+
+
 # ------------------------------------------------------------------------------------------------------------------------ tasks
 # What a process of the local engine is asked to do: each task is called once, in the worker, and its result goes back.
 

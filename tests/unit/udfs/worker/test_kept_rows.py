@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pytest
 
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.worker import tasks
-from rocketmq_reindex.udfs.worker.tasks import Number, Reduce, RowsWriter, read_rows
+from rocketmq_reindex.udfs.worker.tasks import CellFolders, Number, Placed, Placing, Reduce, RowsWriter, read_rows
 
 
 def some_rows(rng: random.Random, count: int) -> list[handover.Row]:
@@ -102,3 +104,51 @@ def test_results_of_tasks(tmp_path: Path) -> None:
     assert Number(tell, 7)() == ["1", "id"]
     write(tmp_path / "rows", [handover.Row(handover.UNITS, 3, 0, number, b"x") for number in range(4)])
     assert Reduce(tell, (str(tmp_path / "rows"),), handover.UNITS, (), 0)() == ["4", handover.ROWS.names[0]]
+
+
+@dataclass(frozen=True)
+class Gives:
+    """Makes rows of no input, in batches of so many."""
+
+    rows: tuple[handover.Row, ...]
+    each: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        assert not list(batches)
+        for low in range(0, len(self.rows), self.each):
+            yield from handover.batches(self.rows[low : low + self.each])
+
+
+@pytest.mark.parametrize("folders", [1, 2])
+def test_cells_in_files_come_back(folders: int, seed: int, tmp_path: Path) -> None:
+    """What passes from task to task names the file of a long cell; summaries and short cells are in the rows."""
+    rng = random.Random(seed)
+    places = tuple(str(tmp_path / f"{number}") for number in range(folders))
+    for place in places:
+        os.mkdir(place)
+    cells = CellFolders(places, rng.randbytes(16))
+    rows = tuple(some_rows(rng, 60))
+    sent = [batch for each in (1, 7) for batch in Placing(Gives(rows, each), cells)(iter(()))]
+    for row in (row for batch in sent for row in handover.rows_of(batch)):
+        assert row.kind == handover.SUMMARY or len(row.data) <= tasks._PLACE.itemsize
+    # Two attempts, whose rows mix.
+    assert sum(len(os.listdir(place)) for place in places) == 2
+    taken = [row for batch in Placed(lambda batches: batches, cells)(iter(sent)) for row in handover.rows_of(batch)]
+    assert taken == [*rows, *rows]
+
+
+def test_a_slice_of_a_batch_is_placed(tmp_path: Path) -> None:
+    """Its cells do not begin where its buffer does."""
+    cells = CellFolders((str(tmp_path),), bytes(16))
+    rows = [handover.Row(handover.UNITS, 0, 0, 0, bytes([65 + k]) * 100, k) for k in range(9)]
+    (whole,) = handover.batches(rows)
+    (sent,) = Placing(lambda _: iter([whole.slice(3, 4)]), cells)(iter(()))
+    assert list(handover.rows_of(cells.whole(sent))) == rows[3:7]
+
+
+def test_a_worker_without_the_folder_sends_cells(tmp_path: Path) -> None:
+    cells = CellFolders((str(tmp_path / "elsewhere"),), b"m" * 16)
+    rows = (handover.Row(handover.UNITS, 0, 0, 0, b"x" * 100, 1),)
+    sent = list(Placing(Gives(rows, 1), cells)(iter(())))
+    assert [row for batch in sent for row in handover.rows_of(batch)] == list(rows)
+    assert [row for batch in sent for row in handover.rows_of(cells.whole(batch))] == list(rows)
