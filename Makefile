@@ -140,7 +140,7 @@ fuzz: setup ## coverage-guided fuzzing, N=1800 seconds for each target, SEED=
 	$(ENV) $(PY) -m tests.fuzz.run --seconds $(or $(N),1800) --folder .fuzz $(SEEDED)
 
 RACE = $(if $(LOGS),--logs $(LOGS)) $(if $(SCALE),--scale $(SCALE)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PARTS),--parts $(PARTS)) $(SEEDED)
-bench: oracles ## the race with RocketMQ itself, and its page: LOGS=orders SCALE=0.1 ROUNDS=3 PARTS=race,sizes,executors,cores,verify SEED=
+bench: oracles dist ## the race with RocketMQ itself, starts, a cluster, and its page: LOGS=orders SCALE=0.1 ROUNDS=3 PARTS=race,sizes,executors,cores,verify,starts,submits SEED=
 	$(ENV) $(PY) -m tests.bench.race $(RACE) --command "$(strip make bench $(foreach name,LOGS SCALE ROUNDS PARTS SEED,$(if $($(name)),$(name)=$($(name)))))"
 	$(ENV) $(PY) -m tests.bench.page
 

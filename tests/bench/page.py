@@ -24,6 +24,7 @@ SIDES = {
     "build": "rmq-reindex: build alone, in a started session",
     "process": "rmq-reindex: the whole process, Spark's start and all",
     "local": "rmq-reindex: the whole process with `--engine local`",
+    "local build": "rmq-reindex: build alone, with `--engine local`",
 }
 
 
@@ -71,13 +72,21 @@ def _races(races: list[dict[str, Any]]) -> Iterator[str]:
         yield ""
         yield from _head("seconds", "min", "median", "max", "records/s")
         for name, title in SIDES.items():
-            seconds = race["seconds"][name]
+            seconds = race["seconds"].get(name)
+            if seconds is None:
+                continue
             yield _row(title, *_spread(seconds), f"{race['records'] / median(seconds):,.0f}")
         yield ""
         yield from _head("ratio of medians, to RocketMQ's first line", "", "target")
         for name, ratio in race["ratios"].items():
             yield _row(SIDES[name], f"**{ratio:.2f}x**", _target(ratio, race["targets"].get(name)))
         yield ""
+        if "engines" in race:
+            found, targets = race["engines"], race["engines_targets"]
+            yield f"Spark's build in a started session takes {found['warm']:.2f} times as long as the local engine's"
+            yield f"({_target(found['warm'], targets['warm'], False)}), and its whole command {found['start']:.1f} s longer"
+            yield f"({_target(found['start'], targets['start'], False)})."
+            yield ""
         first = ", ".join(f"{seconds:.1f}" for seconds in race["first"])
         yield f"Builds in the session before those, not counted above: {first} s."
         yield ""
@@ -113,11 +122,14 @@ def _cores(found: dict[str, Any]) -> Iterator[str]:
         "A warmed session for each number of cores, whose processes may use no more; builds of `orders` in turn.",
         "",
     ]
-    yield from _head("cores", "min", "median", "max")
-    for count, seconds in found["seconds"].items():
-        yield _row(count, *_spread(seconds))
+    engines = {"Spark": found} | ({"`--engine local`": found["local"]} if "local" in found else {})
+    yield from _head("engine, cores", "min", "median", "max")
+    for engine, its in engines.items():
+        for count, seconds in its["seconds"].items():
+            yield _row(f"{engine}, {count}", *_spread(seconds))
     yield ""
-    yield f"Two are {found['ratio']:.2f} times as fast as one ({_target(found['ratio'], found['target'])})."
+    for engine, its in engines.items():
+        yield f"{engine}: two are {its['ratio']:.2f} times as fast as one ({_target(its['ratio'], found['target'])})."
     yield ""
 
 
@@ -129,6 +141,34 @@ def _verify(found: dict[str, Any]) -> Iterator[str]:
     yield ""
     took = median(found["seconds"]["local"])
     yield f"With `--engine local`: {took:.2f} s ({_target(took, found['target'], False)})."
+    yield ""
+
+
+def _starts(found: dict[str, Any]) -> Iterator[str]:
+    yield from ["### Starts", "", "The whole command on the demo's store: what a start costs.", ""]
+    yield from _head("engine", "min", "median", "max")
+    for kind, seconds in found["seconds"].items():
+        yield _row(kind, *_spread(seconds))
+    yield ""
+    took = median(found["seconds"]["local, with bytecode"])
+    target = _target(took, found["target"], False)
+    yield f"`--engine local` with set-up's bytecode, where Python keeps none: {took:.2f} s ({target})."
+    yield ""
+
+
+def _submits(found: dict[str, Any]) -> Iterator[str]:
+    yield from ["### A standalone cluster, from `spark-submit` to its end", ""]
+    yield f"Two executors of one core on this machine, what `make dist` makes, {found['bytes'] / GIB:.3g} GiB of `orders`."
+    yield "The two last columns count from when an executor was there: until its first task ran, and until it had ended."
+    yield ""
+    yield from _head("seconds", "min", "median", "max", "first task ran", "had ended")
+    for way, starts in found["starts"].items():
+        after = (f"{median(start[name] for start in starts):.2f}" for name in ("ran", "ended"))
+        yield _row(way, *_spread([start["whole"] for start in starts]), *after)
+    yield ""
+    yield f"A later submit costs {found['more']:.1f} s more than `--master local[2]`"
+    yield f"({_target(found['more'], found['more_target'], False)}). Its first task ran {found['ran']:.1f} s after its executor"
+    yield f"was there ({_target(found['ran'], found['ran_target'], False)})."
     yield ""
 
 
@@ -162,6 +202,10 @@ def page(results: dict[str, Any]) -> str:
         lines += _cores(results["cores"])
     if "verify" in results:
         lines += _verify(results["verify"])
+    if "starts" in results:
+        lines += _starts(results["starts"])
+    if "submits" in results:
+        lines += _submits(results["submits"])
     return "\n".join(lines)
 
 
@@ -180,7 +224,7 @@ def draw(results: dict[str, Any], folder: Path) -> None:
 
 
 def is_full(results: dict[str, Any]) -> bool:
-    parts = {"sizes", "executors", "cores", "verify"}
+    parts = {"sizes", "executors", "cores", "verify", "starts", "submits"}
     return bool(results["scale"] == 1 and len(results["races"]) == 3 and parts <= set(results))
 
 

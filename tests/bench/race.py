@@ -1,7 +1,8 @@
 """``make bench``: RocketMQ's own rebuild against ours, turn by turn on the same machine, same logs, warm page cache.
 
 Three logs by the real encoder; first both must have written the same bytes. Then one log in several sizes, one executor of
-one core against two on a standalone cluster, one core against two in a session of this machine, and ``verify``. Each turn is
+one core against two on a standalone cluster, one core against two in a session of this machine, ``verify``, and what a start
+costs, here and on a cluster. Each turn is
 alone on the machine's cores; both sides see all of them. Prints each side's minimum, median and maximum and the ratio of the
 medians; the figures go to a JSON file, of which ``tests.bench.page`` makes the page.
 """
@@ -25,6 +26,7 @@ from tests.bench.logs import BENCH, GIB, MAKING, first_segments, log_bytes, log_
 from tests.bench.machine import check_disk, describe_machine, fits_memory, steal_seconds
 from tests.bench.same import check_same
 from tests.bench.sides import Run, Session, run_command, run_peer
+from tests.bench.starts import race_starts, race_submits
 from tests.bench.verified import race_verify
 
 LOGS = {"orders": 8, "small": 4, "large": 4}
@@ -38,7 +40,9 @@ TARGETS = {
 }
 SIZES = (1, 2, 4, 8)
 SIZES_TARGET = 4.2
-PARTS = ("race", "sizes", "executors", "cores", "verify")
+PARTS = ("race", "sizes", "executors", "cores", "verify", "starts", "submits")
+ENGINES = {"warm": 1.3, "start": 6.0}
+"""At most: Spark's build in a warm session in times of the local engine's, and seconds that its whole command takes longer."""
 WARM_UP = 3
 """Builds of a session that are not timed: the third no longer pays for what the first ones warm up."""
 OURS, PEERS = BENCH / "ours", BENCH / "peer"
@@ -115,6 +119,7 @@ class Race:
             "build": [run.build for run in runs["build"]],
             "process": [run.process for run in runs["process"]],
             "local": [run.process for run in runs["local"]],
+            "local build": [run.build for run in runs["local"]],
         }
         records = runs["build"][0].records
         print(f"  {records:,} records{'':<14}      min   median      max")
@@ -128,6 +133,12 @@ class Race:
         for name, ratio in ratios.items():
             target = TARGETS[preset].get(name)
             print(f"  ratio of medians, {name}: {ratio:.2f}x" + (f", target {target}x" if target else ""), flush=True)
+        engines = {
+            "warm": median(seconds["build"]) / median(seconds["local build"]),
+            "start": median(seconds["process"]) - median(seconds["local"]),
+        }
+        print(f"  warm Spark build to the local engine's: {engines['warm']:.2f}x, at most {ENGINES['warm']}x")
+        print(f"  whole command with Spark: {engines['start']:.1f} s more, at most {ENGINES['start']:g} s", flush=True)
         self.results["races"].append(
             {
                 "preset": preset,
@@ -138,6 +149,8 @@ class Race:
                 "seconds": seconds,
                 "ratios": ratios,
                 "targets": TARGETS[preset],
+                "engines": engines,
+                "engines_targets": ENGINES,
                 "runs": {name: [asdict(run) for run in found] for name, found in runs.items()},
             }
         )
@@ -189,6 +202,16 @@ class Race:
         warm_page_cache(store)
         self.results["verify"] = race_verify(store, OURS, self.given.rounds, self.given.master)
 
+    def starts(self) -> None:
+        """The demo's store: all that it costs is the start."""
+        self.results["starts"] = race_starts(self.given.rounds, self.given.master)
+
+    def submits(self) -> None:
+        """The first segment of ``orders``."""
+        store = first_segments(self.log("orders"), 1)
+        warm_page_cache(store)
+        self.results["submits"] = race_submits(store, OURS, self.given.rounds)
+
     def run(self) -> None:
         self.prepare()
         begin, stolen = time.monotonic(), steal_seconds()
@@ -204,9 +227,9 @@ class Race:
                     self.keep(begin, stolen)
             finally:
                 session.stop()
-        for name, part in (("executors", self.executors), ("cores", self.cores), ("verify", self.verify)):
+        for name in PARTS[2:]:
             if name in self.given.parts and "orders" in self.given.logs:
-                part()
+                getattr(self, name)()
                 self.keep(begin, stolen)
         for folder in (OURS, PEERS):
             shutil.rmtree(folder, ignore_errors=True)

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,13 +63,16 @@ def _ended(code: int, said: str, what: str) -> None:
         raise SystemExit(f"{what} ended with {code}: {said[-2000:]}")
 
 
-def run_command(store: Path, out: Path, master: str, engine: str = "spark") -> Run:
-    """The command as a user starts it: Python, and with Spark the JVM and the session, included."""
+def run_command(
+    store: Path, out: Path, master: str, engine: str = "spark", environment: Mapping[str, str] | None = None
+) -> Run:  # fmt: skip
+    """The command as a user starts it: Python and, with Spark, JVM and session included. ``environment``: more variables."""
     _fresh(out)
     begin = time.monotonic()
     done = subprocess.run(
         command(store, out, "--master", master, "--engine", engine, *SAME_BYTES),
         cwd=ROOT,
+        env=os.environ | dict(environment or {}),
         capture_output=True,
         text=True,
         check=False,

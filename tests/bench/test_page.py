@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.bench.page import BEGIN, END, is_full, middle_run, page, stages
-from tests.bench.race import LOGS, TARGETS
+from tests.bench.race import ENGINES, LOGS, PARTS, TARGETS
 from tests.bench.sides import stages_told
 
 
@@ -17,10 +17,12 @@ def results() -> dict[str, Any]:
     process = {**build, "process": 9.0, "session": 5.0}
     seconds = {"peer": [7.0, 9.0, 8.0], "peer process": [9.0, 9.0, 9.0], "build": [2.0, 1.0, 4.0], "process": [9.0, 9.0, 9.0]}
     seconds["local"] = [2.0, 3.0, 2.5]
+    seconds["local build"] = [1.0, 2.0, 1.6]
     races = [
         {
             "preset": preset, "bytes": 4 << 30, "records": 1000, "files": 12, "first": [9.0, 3.0], "seconds": seconds,
             "ratios": {"build": 4.0, "process": 8 / 9, "local": 3.2}, "targets": TARGETS[preset],
+            "engines": {"warm": 1.25, "start": 6.5}, "engines_targets": ENGINES,
             "runs": {"peer": [], "build": [{**build, "build": s} for s in seconds["build"]], "process": [process] * 3,
                      "local": [{**process, "process": 4.0, "session": 0.5}] * 3},
         }
@@ -31,8 +33,14 @@ def results() -> dict[str, Any]:
         "command": "make bench", "scale": 1.0, "rounds": 3, "minutes": 21.3, "stolen": 0.01, "warm": True,
         "machine": {"cores": "2"}, "races": races, "sizes": {"found": found, "ratio": 4.0, "target": 4.2},
         "executors": {"records": 5, "seconds": {"1": [3.0], "2": [2.0]}, "ratio": 1.5, "target": 1.6},
-        "cores": {"records": 5, "seconds": {"1": [3.8], "2": [2.0]}, "ratio": 1.9, "target": 1.85},
+        "cores": {"records": 5, "seconds": {"1": [3.8], "2": [2.0]}, "ratio": 1.9, "target": 1.85,
+                  "local": {"seconds": {"1": [2.6], "2": [2.0]}, "ratio": 1.3}},
         "verify": {"seconds": {"local": [4.5, 3.5, 3.0], "spark": [9.0]}, "target": 4.0},
+        "starts": {"seconds": {"local, with bytecode": [1.1], "local, without": [3.8]}, "target": 1.2},
+        "submits": {
+            "bytes": 1 << 30, "more": 13.5, "more_target": 12.0, "ran": 7.0, "ran_target": 8.0,
+            "starts": {"cluster, again": [{"whole": 40.0, "ran": 7.0, "ended": 9.5}]},
+        },
     }  # fmt: skip
 
 
@@ -46,7 +54,16 @@ def test_the_page() -> None:
     assert "| orders: process | start and end 2.0, engine's start 5.0, scan 1.2, write 0.5, other 0.2 |" in told
     assert "| orders: local | start and end 1.5, engine's start 0.5, scan 1.2" in told
     assert told.count("**3.20x** | at least 4.5: missed |") == 1, "orders, --engine local"
-    assert "1.90 times as fast as one (at least 1.85: met)" in told
+    assert "Spark: two are 1.90 times as fast as one (at least 1.85: met)" in told
+    assert "`--engine local`: two are 1.30 times as fast as one (at least 1.85: missed)" in told
+    assert (
+        told.count("takes 1.25 times as long as the local engine's\n(at most 1.3: met), and its whole command 6.5 s longer\n")
+        == 3
+    )
+    assert "| local, without | 3.80 | **3.80** | 3.80 |" in told
+    assert "where Python keeps none: 1.10 s (at most 1.2: met)." in told
+    assert "| cluster, again | 40.00 | **40.00** | 40.00 | 7.00 | 9.50 |" in told
+    assert "costs 13.5 s more than `--master local[2]`\n(at most 12: missed). Its first task ran 7.0 s" in told
     assert "With `--engine local`: 3.50 s (at most 4: met)." in told
     assert "4.00 times as long (at most 4.2: met)" in told
     assert "1.50 times as fast as one (at least 1.6: missed)" in told
@@ -56,7 +73,7 @@ def test_the_page() -> None:
 
 @pytest.mark.parametrize(
     "less",
-    [{"scale": 0.5}, {"races": results()["races"][:2]}, *({name: None} for name in ("sizes", "executors", "cores", "verify"))],
+    [{"scale": 0.5}, {"races": results()["races"][:2]}, *({name: None} for name in PARTS[1:])],
 )
 def test_only_a_full_race_is_kept(less: dict[str, Any]) -> None:
     """Anything less must not take the committed page's place."""
