@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo-setup test-setup oracles full-setup by-maven without-maven dist demo docs test test-random test-rest test-all oracle preflight rocksdb bit-maps leave-dledger repair odd-logs delayed restore-lives fates fault fuzz bench scale latency spoilt segment lint house format matrix versions mutants slow clean distclean
+.PHONY: help setup demo-setup test-setup oracles full-setup by-maven without-maven dist demo docs test test-random test-rest test-all oracle preflight rocksdb bit-maps leave-dledger repair odd-logs delayed restore-lives fates fault fuzz bench scale growth latency spoilt segment lint house format matrix versions mutants slow clean distclean
 
 # The JDK that scripts/setup chose, whatever JAVA_HOME the shell has. Read in the recipe: set-up writes it first.
 # Bytecode is kept, as in scripts/setup.
@@ -151,6 +151,10 @@ scale: setup ## the driver's work for 10 TB, memory in full numbers, one hot que
 	$(ENV) $(PY) -m tests.bench.driver
 	$(ENV) $(PY) -m tests.bench.memory
 	$(ENV) $(PY) -m tests.bench.skew
+
+growth: setup ## what a build costs by size and queues, what larger logs should cost, and a log in a bucket (20 minutes, 25 GB of disk)
+	$(ENV) $(PY) -m tests.bench.growth
+	$(ENV) $(PY) -m tests.bench.bucket
 
 latency: setup ## how long a query and a page of browse take on 20 million index items (3 GB of disk)
 	$(ENV) $(PY) -m tests.bench.query_latency .bench/query

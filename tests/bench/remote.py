@@ -20,7 +20,7 @@ class Remote:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def run(self, store: Path, out: Path) -> Run:
+    def run(self, store: Path | str, out: Path) -> Run:
         asks, tells = self._process.stdin, self._process.stdout
         assert asks is not None
         assert tells is not None
@@ -53,7 +53,7 @@ def main() -> int:
     session = Session(given.master)
     for line in sys.stdin:
         store, out = json.loads(line)
-        print(json.dumps(asdict(session.run(Path(store), Path(out)))), flush=True)
+        print(json.dumps(asdict(session.run(store, Path(out)))), flush=True)
     session.stop()
     return 0
 

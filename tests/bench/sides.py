@@ -64,7 +64,7 @@ def _ended(code: int, said: str, what: str) -> None:
 
 
 def run_command(
-    store: Path, out: Path, master: str, engine: str = "spark", environment: Mapping[str, str] | None = None
+    store: Path | str, out: Path, master: str, engine: str = "spark", environment: Mapping[str, str] | None = None
 ) -> Run:  # fmt: skip
     """The command as a user starts it: Python and, with Spark, JVM and session included. ``environment``: more variables."""
     _fresh(out)
@@ -106,7 +106,7 @@ class Session:
         self._spark, _ = get_session(master)
         self.start_seconds = time.monotonic() - begin
 
-    def run(self, store: Path, out: Path) -> Run:
+    def run(self, store: Path | str, out: Path) -> Run:
         from rocketmq_reindex.jobs.build import build
 
         _fresh(out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +30,20 @@ def message_of(number: int, queue: int, queues_a_topic: int, body: int) -> Messa
 
 
 def write_log(folder: Path, queues: npt.NDArray[np.int32], queues_a_topic: int = 1, body: int = 60,
-              segment_size: int = 1 << 30) -> int:  # fmt: skip
-    """A commitlog whose record i is of queue ``queues[i]`` (``message_of``); returns its bytes."""
+              segment_size: int = 1 << 30, sparse: bool = False) -> int:  # fmt: skip
+    """A commitlog whose record i is of queue ``queues[i]`` (``message_of``); returns its bytes.
+
+    ``sparse``: bodies are zeros that nothing is written of, so a log of long bodies takes little of the disk.
+    """
     message = message_of(0, 0, queues_a_topic, body)
+    if sparse:
+        message = dataclasses.replace(message, body=bytes(body))
     template = np.frombuffer(encode(message, 0), np.uint8)
-    size, raw = len(template), template.tobytes()
-    topic = body_start(message) + body + 1 + len("topic-")
+    size, start = len(template), body_start(message)
+    if sparse:
+        template = np.delete(template, np.s_[start : start + body])
+    raw = template.tobytes()
+    topic = start + (0 if sparse else body) + 1 + len("topic-")
     unique, key = raw.index(b"UNIQ_KEY\x01") + 9, raw.index(b"KEYS\x01") + 5
     fits = (segment_size - MIN_BLANK) // size
     offsets = _numbered(queues)
@@ -53,11 +63,24 @@ def write_log(folder: Path, queues: npt.NDArray[np.int32], queues_a_topic: int =
                 _digits(records, topic, queue // queues_a_topic, TOPIC_DIGITS)
                 _digits(records, unique, number * SPREAD % 10**KEY_DIGITS, KEY_DIGITS)
                 _digits(records, key, number, KEY_DIGITS)
-                segment.write(records.data)
+                if sparse:
+                    _put_around(segment.fileno(), records, start, (first - low) * size, size)
+                else:
+                    segment.write(records.data)
             if high < len(queues):
+                segment.seek((high - low) * size)
                 segment.write(blank(segment_size - (high - low) * size))
             segment.truncate(segment_size)
     return -(-len(queues) // fits) * segment_size
+
+
+def _put_around(file: int, records: npt.NDArray[np.uint8], start: int, at: int, size: int) -> None:
+    """Write records of ``size`` bytes from the byte ``at`` on, without their bodies, which would begin at ``start``."""
+    view, width = memoryview(records.tobytes()), records.shape[1]
+    for k in range(len(records)):
+        low, place = k * width, at + k * size
+        os.pwrite(file, view[low : low + start], place)
+        os.pwrite(file, view[low + start : low + width], place + size - (width - start))
 
 
 def _numbered(queues: npt.NDArray[np.int32]) -> Int64s:

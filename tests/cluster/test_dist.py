@@ -106,3 +106,13 @@ def test_what_is_deployed_is_what_is_here() -> None:
     assert (DATABRICKS / "databricks.yml").read_bytes() == (ROOT / "conf" / "databricks" / "databricks.yml").read_bytes()
     here = {path.name: path.read_bytes() for path in (ROOT / "notebooks").glob("*.py")}
     assert {path.name: path.read_bytes() for path in (DATABRICKS / "notebooks").iterdir()} == here
+
+
+def test_the_image_copies_what_is_there() -> None:
+    """Its context is dist/. Its Python is that of the environment by default only where `make dist` ran with it."""
+    lines = (ROOT / "conf" / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    copied = [
+        name for line in lines if line.startswith(("ADD ", "COPY ")) and "--from" not in line for name in line.split()[1:-1]
+    ]
+    assert {"environment.tar.gz", "rocketmq_reindex.zip", "rmq_reindex.py", "jars/"} <= set(copied)
+    assert all((DIST / name).exists() for name in copied), copied

@@ -115,7 +115,7 @@ def running(
         process.wait()
 
 
-def command(store: Path, out: Path, *words: str, name: str = "build") -> list[str]:
+def command(store: Path | str, out: Path, *words: str, name: str = "build") -> list[str]:
     """The command line's words for a run of the command ``name`` in a process of its own."""
     return [sys.executable, "-m", "rocketmq_reindex", name, str(store), "--out", str(out), "--json", *words]
 
