@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import mmh3
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession, functions as F
+from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.engines.engine import Engine, plan_shuffle
@@ -98,6 +98,11 @@ def bucket_keys(buckets: int, partitions: int) -> tuple[int, ...]:
 # ----------------------------------------------------------------------------------------------------------------------- engine
 
 
+_RUNS: Final = (handover.RUNS, handover.BATCH_RUNS)
+_FEW_TASKS: Final = 64
+"""Tasks of a scan whose runs come with its summaries"""
+
+
 class SparkEngine:
     """Runs on DataFrames only, so it works wherever DataFrames do. ``own``: the session was started by this process."""
 
@@ -107,6 +112,8 @@ class SparkEngine:
         self.cores = session.cores(spark)
         self._partitions = 1
         self._cells = _cell_folders(spark)
+        self._runs: list[Row] | None = []
+        """those of all scans, with the places of their cells; None where one of them has left them with Spark"""
 
     @property
     def is_here(self) -> bool:
@@ -128,7 +135,11 @@ class SparkEngine:
         with contextlib.suppress(NotImplementedError):
             frame = frame.persist(StorageLevel.DISK_ONLY)
         self._frames.append(frame)
-        return [bytes(row.data) for row in frame.filter(F.col("kind") == handover.SUMMARY).select("data").collect()]
+        # Places are short: of a small log those of its runs come along, and no job has to collect them.
+        kinds = [handover.SUMMARY, *(_RUNS if self._cells and tasks <= _FEW_TASKS else ())]
+        found = frame.filter(F.col("kind").isin(kinds)).select("kind", "range_number", "data").collect()
+        self._runs = [*self._runs, *found] if self._runs is not None and len(kinds) > 1 else None
+        return [bytes(row.data) for row in found if row.kind == handover.SUMMARY]
 
     def _rows(self, kind: int, left_out: list[int]) -> DataFrame:
         rows = self._frames[0].filter(F.col("kind") == kind)
@@ -140,7 +151,11 @@ class SparkEngine:
         return rows
 
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
-        found = self._rows(kind, left_out).select("data").collect()
+        if self._runs is not None and kind in _RUNS:
+            without = set(left_out)
+            found = [row for row in self._runs if row.kind == kind and row.range_number not in without]
+        else:
+            found = self._rows(kind, left_out).select("data").collect()
         return [bytes(self._cells.cell(bytes(row.data)) if self._cells else row.data) for row in found]
 
     def reduce(self, kind: int, left_out: list[int], before: task.Batches | None, reducer: task.Batches) -> list[str]:
@@ -167,7 +182,7 @@ class SparkEngine:
         self._frames = []
         for folder in self._cells.folders if self._cells else ():
             files.remove_tree(folder)
-        self._cells = None
+        self._cells, self._runs = None, []
 
     def give_up(self) -> None:
         """Nothing: a session may have jobs of others, and a signal that ends a run ends its JVM or Spark's own jobs."""

@@ -43,6 +43,7 @@ QUEUES_A_TOPIC: Final = 8
 SHORT, LONG = 830, 65_000
 """bytes of body: a record of 1 KiB, and one most of whose pages are a hole"""
 EXECUTORS: Final = 2
+UNIT, ITEM = 20, 20
 MIB: Final = 1 << 20
 
 
@@ -111,7 +112,8 @@ def build(store: Path, place: Path, found: Cluster) -> dict[str, Any]:
     whole, summary = time.monotonic() - begin, json.loads(ended.stdout)
     tasks = events_of(events, "SparkListenerTaskEnd")
     metrics = [task.get("Task Metrics") or {} for task in tasks]
-    wrote = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    # Of an IndexFile that is not full only the part in use counts: with its slots an item takes 21 bytes.
+    wrote = summary["units"] * UNIT + summary["items"] * (ITEM + 1)
     shutil.rmtree(out)
     return {
         "whole": whole, "build": summary["seconds"]["build"], "cpu": used(os.getpid()) - before, "tasks": len(tasks),
@@ -298,6 +300,11 @@ def main() -> int:
     }
     begin = time.monotonic()
     _adopt()
+
+    def keep() -> None:
+        figures["minutes"] = (time.monotonic() - begin) / 60
+        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
     with tempfile.TemporaryDirectory(prefix="growth-", dir=given.folder) as name:
         place = Path(name)
         with cluster(place / "spark") as found:
@@ -308,10 +315,10 @@ def main() -> int:
                 figures["cases"].append({"name": case.name, **case._asdict(), "records": records, **build(store, place, found)})
                 shutil.rmtree(store)
                 print(f"{case.name}: {figures['cases'][-1]['whole']:.1f} s", flush=True)
+                keep()
         for segments, queues in DRIVEN:
             figures["driver"].append(driven(max(1, segments // given.shrink), max(1, queues // given.shrink), place))
-    figures["minutes"] = (time.monotonic() - begin) / 60
-    given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+            keep()
     print(page(figures))
     return 0
 
