@@ -22,7 +22,7 @@ from rocketmq_reindex.storage_format.checks.differences import KINDS, UNCHECKED
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.udfs.sql import functions
 from rocketmq_reindex.udfs.sql.sources import CommitlogSource, ConsumeQueueSource, IndexSource
-from rocketmq_reindex.udfs.tables.schema import TABLES
+from rocketmq_reindex.udfs.table_schema import TABLES
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 RACE: Final = ROOT / "tests" / "bench"

@@ -39,7 +39,7 @@ COMMANDS = {
         "rocketmq_reindex.jobs.commands",
         "messages of a store or an export, sent into a cluster through a proxy",
     ),
-    "inspect": ("rocketmq_reindex.jobs.inspect_files", "what a file of a store holds, by its kind"),
+    "inspect": ("rocketmq_reindex.jobs.inspecting.options", "what a file of a store holds, by its kind"),
     "verify": ("rocketmq_reindex.jobs.verify", "commitlog, ConsumeQueue, IndexFiles and checkpoint compared, both ways"),
     "preflight": ("rocketmq_reindex.jobs.commands", "what the start of a broker will do to a store, without a broker"),
     "repair": ("rocketmq_reindex.jobs.repair", "a new commitlog that a broker accepts whole, from a damaged one"),

@@ -18,11 +18,11 @@ def info(arguments: Sequence[str]) -> int:
 
 def query(arguments: Sequence[str]) -> int:
     """Answer one question. Return the exit status: 1 also where nothing was found and something could not be read."""
-    from rocketmq_reindex.jobs.querying import answer, options
+    from rocketmq_reindex.jobs.querying import question
     from rocketmq_reindex.jobs.store.folders import Notes
 
     with Output() as output:
-        output.status = running_here.run_query(lambda: options.parse_query(arguments), Notes(), answer.show)
+        output.status = running_here.run_query(lambda: question.parse_query(arguments), Notes(), question.show)
     return output.status
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass, replace
 from typing import Final
 
-from rocketmq_reindex.storage_format.findings import Finding
+from rocketmq_reindex.storage_format.errors import Finding
 from rocketmq_reindex.storage_format.layouts import INT64, Field, Layout
 from rocketmq_reindex.storage_format.versions import VersionRules
 

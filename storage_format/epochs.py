@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from rocketmq_reindex.storage_format.findings import Finding
+from rocketmq_reindex.storage_format.errors import Finding
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
 FILE: Final = "epochFileCheckpoint"

@@ -49,5 +49,5 @@ def inline_local(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands with ``--engine local`` run their tasks in this process: for tests of what they say, not of that engine."""
     from tests.tools.local_engine import InlineEngines
 
-    for module in ("local.engines", "exporting.new_store"):
+    for module in ("engines.local", "exporting.new_store"):
         monkeypatch.setattr(f"rocketmq_reindex.jobs.{module}.LocalEngines", InlineEngines)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.building.inputs import Inputs
     from rocketmq_reindex.jobs.building.options import BuildSettings
     from rocketmq_reindex.jobs.engines.engine import Engines
-    from rocketmq_reindex.jobs.local.engines import LocalEngines
+    from rocketmq_reindex.jobs.engines.local import LocalEngines
     from rocketmq_reindex.jobs.store.settings import StoreSettings
 
 S = TypeVar("S", bound="StoreSettings")
@@ -65,8 +65,7 @@ def needs_engine(settings: BuildSettings, inputs: Inputs) -> bool:
         return False
     if not settings.incremental:
         return True
-    from rocketmq_reindex.jobs.building import scanning
-    from rocketmq_reindex.jobs.incremental import last_build
+    from rocketmq_reindex.jobs.building import last_build, scanning
     from rocketmq_reindex.jobs.publishing import output
 
     try:
@@ -101,7 +100,7 @@ def local_ahead(
         return
     if spark is not None:
         raise UsageError(_NO_USE)
-    from rocketmq_reindex.jobs.local.engines import LocalEngines
+    from rocketmq_reindex.jobs.engines.local import LocalEngines
 
     with LocalEngines(command, settings.master) as engines:
         if needed:

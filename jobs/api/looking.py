@@ -12,8 +12,7 @@ from rocketmq_reindex.jobs.api import keywords as api_keywords, messages as resu
 from rocketmq_reindex.jobs.api.running_here import run_browse, run_query
 from rocketmq_reindex.jobs.command import option
 from rocketmq_reindex.jobs.inspecting.options import InspectResult, inspection, look, summary_text
-from rocketmq_reindex.jobs.querying.answer import row_of, rows_text
-from rocketmq_reindex.jobs.querying.options import Query, question
+from rocketmq_reindex.jobs.querying.question import Query, question, row_of, rows_text
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors
 from rocketmq_reindex.jobs.store.queue import ServedMessage

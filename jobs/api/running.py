@@ -95,9 +95,9 @@ def _run_with_engine(command: _Command[R, S], watch: Watch, interrupts: Interrup
         with interrupts:
             command.begin(watch)
             watch.says(engine_line)
-            from rocketmq_reindex.jobs.watching.compiling import NOTE, kept
+            from rocketmq_reindex.jobs.watching.watch import COMPILING_NOTE, loops_kept
 
-            with kept() as compiled_once, local_ahead(command.name, settings, spark, command.uses_engine) as local:
+            with loops_kept() as compiled_once, local_ahead(command.name, settings, spark, command.uses_engine) as local:
                 # numba alone takes half a second, and the processes of a local engine start meanwhile.
                 needs = command.look()
                 if needs.engine:
@@ -106,7 +106,7 @@ def _run_with_engine(command: _Command[R, S], watch: Watch, interrupts: Interrup
                     command.work(reporter, engines)
                     if compiled_once and command.uses_engine:
                         # This is no part of what is built, so it is not in a manifest.
-                        result.warn(NOTE)
+                        result.warn(COMPILING_NOTE)
             watch.stop_clock(result)
             command.hand_out()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever Spark or a task raises: one line
@@ -121,9 +121,9 @@ def _run_with_engine(command: _Command[R, S], watch: Watch, interrupts: Interrup
 
 def make_build(settings: BuildSettings, reporter: Reporter, engines: Engines, result: BuildResult | None = None) -> Build:
     """Return the run of a build or a repair, with the steps and the recorder that its settings ask for."""
+    from rocketmq_reindex.jobs.building.incremental import steps_of
     from rocketmq_reindex.jobs.building.run import Build
     from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
-    from rocketmq_reindex.jobs.incremental.increment import steps_of
     from rocketmq_reindex.jobs.tables.making import recorder_of
 
     if not settings.mends:

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from rocketmq_reindex.jobs.importing.run import ImportResult, ImportSettings
     from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
     from rocketmq_reindex.jobs.preflighting.run import PreflightResult
-    from rocketmq_reindex.jobs.querying.answer import TakeMessages
-    from rocketmq_reindex.jobs.querying.options import Query
+    from rocketmq_reindex.jobs.querying.question import Query, TakeMessages
     from rocketmq_reindex.jobs.replaying.options import ReplayResult, ReplaySettings
     from rocketmq_reindex.jobs.reporting.make import ReportResult, ReportSettings
     from rocketmq_reindex.jobs.store.folders import Notes
@@ -100,13 +99,13 @@ def run_preflight(settings_of: Callable[[], PreflightSettings], *, quiet: bool =
     ``quiet``: no progress is shown on stderr.
     """
     from rocketmq_reindex.jobs.preflighting.run import Preflight, PreflightResult, lines_of
-    from rocketmq_reindex.jobs.watching import compiling
+    from rocketmq_reindex.jobs.watching import watch
     from rocketmq_reindex.jobs.watching.watch import Stages
 
     result = PreflightResult()
 
     def work() -> list[str]:
-        with failures_as_errors("STORE"), Stages(quiet, compiling.START) as progress:
+        with failures_as_errors("STORE"), Stages(quiet, watch.START_LOOP) as progress:
             Preflight(settings_of(), result, progress).run()
         return lines_of(result)
 
@@ -147,13 +146,13 @@ def run_query(
 
     ``take`` shows or keeps the messages as they are found: there may be any number. Raises UsageError and InputError.
     """
-    from rocketmq_reindex.jobs.querying.answer import answer
+    from rocketmq_reindex.jobs.querying.question import answer
     from rocketmq_reindex.jobs.querying.search import Search
-    from rocketmq_reindex.jobs.watching import compiling
+    from rocketmq_reindex.jobs.watching import watch
     from rocketmq_reindex.jobs.watching.watch import Stages
 
     with failures_as_errors("STORE"):
-        asked, stages = settings_of(), Stages(quiet, compiling.SCAN)
+        asked, stages = settings_of(), Stages(quiet, watch.SCAN_LOOP)
         for note in asked.conf_notes:
             notes.add("passed over in broker.conf", note, lost=False)
         with stages, Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan, progress=stages) as search:
@@ -173,7 +172,7 @@ def run_trace(settings_of: Callable[[], Trace], *, quiet: bool = False) -> Ended
     from rocketmq_reindex.jobs.store.folders import Notes
     from rocketmq_reindex.jobs.tracing.run import run
     from rocketmq_reindex.jobs.tracing.timeline import TraceResult
-    from rocketmq_reindex.jobs.watching import compiling
+    from rocketmq_reindex.jobs.watching import watch
     from rocketmq_reindex.jobs.watching.watch import Stages
     from rocketmq_reindex.version import __version__
 
@@ -183,7 +182,7 @@ def run_trace(settings_of: Callable[[], Trace], *, quiet: bool = False) -> Ended
         asked, notes = settings_of(), Notes(result.warnings.append, result.warnings.append)
         if asked.html is not None:
             check_writable("--html", asked.html, b"<!doctype html>", "a page of trace")
-        with failures_as_errors("--store"), Stages(quiet, compiling.SCAN) as progress:
+        with failures_as_errors("--store"), Stages(quiet, watch.SCAN_LOOP) as progress:
             run(asked, result, notes, progress)
         notes.close()
         result.decide(notes.lost)
@@ -204,7 +203,7 @@ def run_export(
     ``quiet``: no progress is shown on stderr. ``spark``: the session to work in.
     """
     from rocketmq_reindex.jobs.exporting.options import ExportResult
-    from rocketmq_reindex.jobs.watching import compiling
+    from rocketmq_reindex.jobs.watching import watch
     from rocketmq_reindex.jobs.watching.watch import Stages
 
     result, more, on_spark = ExportResult(), UNPUBLISHED, False
@@ -218,9 +217,9 @@ def run_export(
         if not on_spark:
             from rocketmq_reindex.jobs.exporting.run import Export
 
-            with interrupts, failures_as_errors("STORE"), Stages(quiet, compiling.SCAN) as progress:
+            with interrupts, failures_as_errors("STORE"), Stages(quiet, watch.SCAN_LOOP) as progress:
                 return Export(settings, result, progress).run()
-        with interrupts, Stages(quiet, compiling.SCAN) as progress:
+        with interrupts, Stages(quiet, watch.SCAN_LOOP) as progress:
             from rocketmq_reindex.jobs.exporting.run import Export
 
             Export(settings, result, progress).check()
@@ -238,13 +237,13 @@ def run_import(
     ``quiet``: no progress is shown on stderr.
     """
     from rocketmq_reindex.jobs.importing.run import ImportResult, run
-    from rocketmq_reindex.jobs.watching import compiling
+    from rocketmq_reindex.jobs.watching import watch
     from rocketmq_reindex.jobs.watching.watch import Stages
 
     result = ImportResult()
 
     def work() -> list[str]:
-        with interrupts, failures_as_errors("SOURCE"), Stages(quiet, compiling.SCAN) as progress:
+        with interrupts, failures_as_errors("SOURCE"), Stages(quiet, watch.SCAN_LOOP) as progress:
             return run(settings_of(), result, progress)
 
     return _run_here(result, work, interrupts, "SOURCE or DIR", lambda: UNPUBLISHED)
@@ -258,7 +257,7 @@ def run_replay(
     ``quiet``: no progress is shown on stderr.
     """
     from rocketmq_reindex.jobs.replaying.options import ReplayResult
-    from rocketmq_reindex.jobs.watching import compiling
+    from rocketmq_reindex.jobs.watching import watch
     from rocketmq_reindex.jobs.watching.watch import Stages
 
     result = ReplayResult()
@@ -267,7 +266,7 @@ def run_replay(
         settings = settings_of()
         from rocketmq_reindex.jobs.replaying.run import Replay
 
-        with interrupts, failures_as_errors("STORE"), Stages(quiet, compiling.SCAN) as progress:
+        with interrupts, failures_as_errors("STORE"), Stages(quiet, watch.SCAN_LOOP) as progress:
             return Replay(settings, result, progress).run()
 
     def more() -> str:
@@ -285,14 +284,14 @@ def run_consumers(settings_of: Callable[[], ConsumersQuestion], *, quiet: bool =
     from rocketmq_reindex.jobs.consumers.standing import ConsumersResult
     from rocketmq_reindex.jobs.querying.shown import terminal_width
     from rocketmq_reindex.jobs.store.folders import Notes
-    from rocketmq_reindex.jobs.watching import compiling
+    from rocketmq_reindex.jobs.watching import watch
     from rocketmq_reindex.jobs.watching.watch import Stages
 
     result = ConsumersResult()
 
     def work() -> list[str]:
         asked, notes = settings_of(), Notes(result.warnings.append, result.warnings.append)
-        with failures_as_errors("STORE"), Stages(quiet, compiling.SCAN) as progress:
+        with failures_as_errors("STORE"), Stages(quiet, watch.SCAN_LOOP) as progress:
             run(asked, result, notes, progress)
         notes.close()
         result.decide()

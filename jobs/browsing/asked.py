@@ -1,6 +1,6 @@
 """What an address asks for, and what a page gives: shared by all modules that make pages.
 
-A module of pages has a function ``pages(stores)`` that returns a ``Shown`` for each of its addresses, and ``TEMPLATES``.
+A module of pages has a function ``pages(stores)`` that returns a ``Address`` for each of its addresses, and ``TEMPLATES``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Asked:
         return option_words((name, self.given[name]) for name in names if name in self.given)
 
 
-class Page(NamedTuple):
+class PageFacts(NamedTuple):
     """What is shown: facts for JSON, and beside them what the template alone needs."""
 
     title: str
@@ -93,10 +93,10 @@ class Page(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-Make = Callable[[Asked], Page]
+Make = Callable[[Asked], PageFacts]
 
 
-class Shown(NamedTuple):
+class Address(NamedTuple):
     """An address, and what makes its page."""
 
     path: str

@@ -23,13 +23,12 @@ from typing import IO, Any, Final, NamedTuple
 
 from rocketmq_reindex.jobs.browsing import facts
 from rocketmq_reindex.jobs.command import option_table
-from rocketmq_reindex.jobs.engines.elsewhere import own_environment
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
-from rocketmq_reindex.jobs.watching import compiling
+from rocketmq_reindex.jobs.watching import watch
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import counted, escape, printable, reason, redacted, shell
 from rocketmq_reindex.udfs.times import now
-from rocketmq_reindex.udfs.worker.link import FOLDER
+from rocketmq_reindex.udfs.worker.link import FOLDER, own_environment
 
 VERIFY: Final = "verify"
 AGAINST: Final = "against"
@@ -219,7 +218,7 @@ class Check:
         if order.kind == VERIFY:
             # With its progress as JSON the command does not say so.
             with contextlib.suppress(InputError):
-                self.lines += filter(None, [compiling.line(compiling.SCAN)])
+                self.lines += filter(None, [watch.compiling_line(watch.SCAN_LOOP)])
         words = [sys.executable, "-m", "rocketmq_reindex", order.name, *order.words(), "--json"]
         words += [] if order.kind == PREFLIGHT else ["--progress", "json"]
         environment = {name: value for name, value in own_environment().items() if name not in _NOT_HANDED_ON}

@@ -14,12 +14,12 @@ from rocketmq_reindex.jobs.describing.look import InfoResult, StoreLook
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.store.contents import IndexFiles, StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors
-from rocketmq_reindex.jobs.store.lock import read_times
+from rocketmq_reindex.jobs.store.owner import read_times
 from rocketmq_reindex.jobs.store.queue import StoreQueue
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import layouts
-from rocketmq_reindex.storage_format.queue.lookup import EMPTY, MISSING, PRE_BLANK, UNIT, Unit
+from rocketmq_reindex.storage_format.queue.units import EMPTY, MISSING, PRE_BLANK, UNIT, Unit
 from rocketmq_reindex.storage_format.record import meaning
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.showing import escape, redacted, shell

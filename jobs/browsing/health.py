@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rocketmq_reindex.jobs.browsing import checks, opened
-from rocketmq_reindex.jobs.browsing.asked import Asked, Facts, NotFound, OpenedStores, Page, Shown, url
+from rocketmq_reindex.jobs.browsing.asked import Address, Asked, Facts, NotFound, OpenedStores, PageFacts, url
 from rocketmq_reindex.jobs.reporting import model
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import versions
@@ -32,9 +32,9 @@ class Health:
         damage = (ended.found or {}).get("damage", ()) if ended is not None else ()
         return [(each["offset"], each["offset"] + each["length"], each["reason"]) for each in damage]
 
-    def pages(self) -> list[Shown]:
+    def pages(self) -> list[Address]:
         """Return the page of a store's health."""
-        return [Shown("/health", "health", ("store", "still", "from"), self._page)]
+        return [Address("/health", "health", ("store", "still", "from"), self._page)]
 
     # -- what a form asks for -------------------------------------------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class Health:
 
     # -- what the page shows --------------------------------------------------------------------------------------------------
 
-    def _page(self, asked: Asked) -> Page:
+    def _page(self, asked: Asked) -> PageFacts:
         store, running = self._stores.named(asked), self.checks.running
         still, first = "still" in asked.given, asked.number("from") or 0
         facts: Facts = {
@@ -90,7 +90,7 @@ class Health:
         headers = {"referrer-policy": "same-origin"}
         if running is not None and not still:
             headers["refresh"] = str(EACH)
-        return Page(f"Health of {store.name}", facts, more, 200, headers)
+        return PageFacts(f"Health of {store.name}", facts, more, 200, headers)
 
     def _result(self, kind: str, store: TracedStore) -> Facts | None:
         """Return what the last check of a kind said; None where there was none."""

@@ -15,7 +15,7 @@ from typing import Final
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import neighbours
 from rocketmq_reindex.jobs.browsing.asked import Facts
-from rocketmq_reindex.jobs.querying import answer, shown
+from rocketmq_reindex.jobs.querying import question, shown
 from rocketmq_reindex.jobs.store import contents
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import InputError
@@ -283,4 +283,4 @@ def meant(message: Message, log: contents.StoreLog, delays: tuple[int, ...]) -> 
         if not read.whole:
             return "its page says what it means: its body is long, or cannot be read"
         body = read.data
-    return str(answer.meaning_row(meaning.meaning(message, body, delays))["text"])
+    return str(question.meaning_row(meaning.meaning(message, body, delays))["text"])

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import asked, facts, neighbours
-from rocketmq_reindex.jobs.querying import answer, options, search, shown
+from rocketmq_reindex.jobs.querying import question, search, shown
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue
 from rocketmq_reindex.jobs.tracing import run, timeline
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.index import header as index_header
-from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits
+from rocketmq_reindex.storage_format.queue.units import UNIT, QueueUnits
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 
@@ -47,14 +47,14 @@ def message(store: timeline.TracedStore, words: Sequence[str], delay_levels: str
     ``words`` are those of ``query`` for one message: ``--physical``, or ``--topic``, ``--queue`` and ``--offset``.
     """
     more = ["--delay-levels", delay_levels, "--body-max", str(facts.BODY_SHOWN)]
-    query = options.parse_query([store.path, *words, *facts.roots_words(store), *more])
+    query = question.parse_query([store.path, *words, *facts.roots_words(store), *more])
     warnings = list[str]()
     with facts.looking(store, warnings) as (found, notes):
-        served = next(iter(answer.answer(query, found)), None)
+        served = next(iter(question.answer(query, found)), None)
         told: asked.Facts = {"store": store.name, "warnings": warnings, "command": facts.command("query", store, words)}
         told["message"] = None
         if served is not None:
-            record, row = served.message, answer.row_of(served, found.log, query, notes)
+            record, row = served.message, question.row_of(served, found.log, query, notes)
             body = shown.read_body(record, found.log, facts.BODY_SHOWN, folders.Notes.silent())
             told |= {
                 "message": row, "json": _as_json(body), "hex": body.data[: facts.HEX_SHOWN].hex(),
@@ -87,7 +87,7 @@ def whole_body(store: timeline.TracedStore, phy_offset: int) -> bytes | str:
 
 
 def _in_queue(
-    found: search.Search, served: store_queue.ServedMessage, query: options.Query, notes: folders.Notes
+    found: search.Search, served: store_queue.ServedMessage, query: question.Query, notes: folders.Notes
 ) -> asked.Facts:  # fmt: skip
     """Return whether the queue leads to a message, and the next offsets before and behind it that have a unit."""
     record = served.message
@@ -240,14 +240,14 @@ class MessagePages:
         """Take what shows a value of a field by ``cell``."""
         self._stores, self._cell = stores, cell
 
-    def shown(self) -> list[asked.Shown]:
+    def shown(self) -> list[asked.Address]:
         """Return the addresses."""
         return [
-            asked.Shown("/message", "message", ("store", "physical", "topic", "queue", "offset"), self._message),
-            asked.Shown("/trace", "trace", ("store", "physical", "unique_key"), self._trace),
+            asked.Address("/message", "message", ("store", "physical", "topic", "queue", "offset"), self._message),
+            asked.Address("/trace", "trace", ("store", "physical", "unique_key"), self._trace),
         ]
 
-    def _message(self, given: asked.Asked) -> asked.Page:
+    def _message(self, given: asked.Asked) -> asked.PageFacts:
         store = self._stores.named(given)
         names = ("physical",) if "physical" in given.given else ("topic", "queue", "offset")
         if not all(name in given.given for name in names):
@@ -255,8 +255,8 @@ class MessagePages:
         found = message(store, given.words(("topic", "queue", "offset", "physical")), self._stores.settings.delay_levels)
         row = found["message"]
         if row is None:
-            return asked.Page("No message", found, {}, 404)
-        return asked.Page(f"Message at {row['physicalOffset']}", found, self._parts(store.name, found))
+            return asked.PageFacts("No message", found, {}, 404)
+        return asked.PageFacts(f"Message at {row['physicalOffset']}", found, self._parts(store.name, found))
 
     def _parts(self, store: str, found: asked.Facts) -> dict[str, Any]:
         row, raw = found["message"], bytes.fromhex(found["hex"])
@@ -280,7 +280,7 @@ class MessagePages:
             else asked.url("trace", store=store, physical=row["physicalOffset"]),
         }  # fmt: skip
 
-    def _trace(self, given: asked.Asked) -> asked.Page:
+    def _trace(self, given: asked.Asked) -> asked.PageFacts:
         stores, key, physical = self._stores.wanted(given), given.given.get("unique_key"), given.number("physical")
         if (key is None) == (physical is None):
             raise errors.UsageError("name a message by unique_key, or by store and physical")
@@ -289,7 +289,7 @@ class MessagePages:
         words = given.words(("physical",)) if key is None else [f"--unique-key={key}"]
         wanted = timeline.Trace(tuple(stores), unique_key=key, physical=physical, delays=self._stores.settings.delays)
         alone = [each.name for each in stores] if key is not None and len(stores) > 1 else []
-        return asked.Page("Trace", traced(wanted, words), {"key": key, "alone": alone})
+        return asked.PageFacts("Trace", traced(wanted, words), {"key": key, "alone": alone})
 
 
 def traced(wanted: timeline.Trace, words: Sequence[str]) -> asked.Facts:

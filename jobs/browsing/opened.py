@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import checks, facts
-from rocketmq_reindex.jobs.browsing.asked import Asked, Facts, NotFound, OpenedStores, Page, Shown, url
+from rocketmq_reindex.jobs.browsing.asked import Address, Asked, Facts, NotFound, OpenedStores, PageFacts, url
 from rocketmq_reindex.jobs.browsing.options import FindingsFile
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST
 from rocketmq_reindex.jobs.reporting import make, model
@@ -108,11 +108,11 @@ class IndexItems:
     def __init__(self, stores: OpenedStores) -> None:
         self._stores = stores
 
-    def pages(self) -> list[Shown]:
+    def pages(self) -> list[Address]:
         """Return the page."""
-        return [Shown("/items", "items", ("store", "file", "from"), self._page)]
+        return [Address("/items", "items", ("store", "file", "from"), self._page)]
 
-    def _page(self, asked: Asked) -> Page:
+    def _page(self, asked: Asked) -> PageFacts:
         """Show items of one file. Raises UsageError, NotFound, and InputError for a file whose sizes are not known."""
         # Brings numba, which no other page needs.
         from rocketmq_reindex.jobs.inspecting import index as index_log
@@ -145,7 +145,7 @@ class IndexItems:
             "next": first + facts.ROWS if first + facts.ROWS <= min(last, places - 1) else None, "warnings": warnings,
         }  # fmt: skip
         words = ["rmq-reindex", "inspect", redacted(files.join(folder, name)), "--records", "--json"]
-        return Page(f"IndexFile {name}", found | {"command": shell(words)})
+        return PageFacts(f"IndexFile {name}", found | {"command": shell(words)})
 
 
 # --------------------------------------------------------------------------------------------------------------------- findings
@@ -285,11 +285,11 @@ class Opened:
     def _damage(self, store: TracedStore) -> Iterable[Damage]:
         return [stretch for file in self.files if file.store.name == store.name for stretch in file.damage]
 
-    def pages(self) -> list[Shown]:
+    def pages(self) -> list[Address]:
         """Return the page of the files, and of one."""
-        return [Shown("/findings", "findings", ("file", "from"), self._page)]
+        return [Address("/findings", "findings", ("file", "from"), self._page)]
 
-    def _page(self, asked: Asked) -> Page:
+    def _page(self, asked: Asked) -> PageFacts:
         number, first = asked.number("file"), asked.number("from") or 0
         if number is None:
             rows = [
@@ -297,7 +297,7 @@ class Opened:
                  "verdict": file.shown["verdict"], "command": file.command}
                 for at, file in enumerate(self.files)
             ]  # fmt: skip
-            return Page("Findings", {"files": rows}, {"found": None})
+            return PageFacts("Findings", {"files": rows}, {"found": None})
         if number >= len(self.files):
             raise NotFound(f"file {number}: there are {counted(len(self.files), 'file')} of findings, and the first is 0")
         file = self.files[number]
@@ -305,7 +305,7 @@ class Opened:
         shown = damage_rows(file.shown, first)
         # Of a long list each page would have all: those of a site would take gigabytes.
         given = of_file | {"found": file.shown | {"damage": shown["rows"]}, "command": file.command}
-        return Page(f"Findings of {file.store.name}", given, shown)
+        return PageFacts(f"Findings of {file.store.name}", given, shown)
 
 
 def damage_rows(shown: Facts, first: int = 0) -> dict[str, Any]:

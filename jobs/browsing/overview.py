@@ -13,7 +13,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from rocketmq_reindex.jobs.browsing import asked as browsing_asked, drawing, facts, log_sample, opened, rates, remembered
+from rocketmq_reindex.jobs.browsing import asked as browsing_asked, facts, log_sample, opened, rates, remembered, templates
 from rocketmq_reindex.jobs.browsing.asked import Facts
 from rocketmq_reindex.jobs.consumers import run as consumers_run
 from rocketmq_reindex.jobs.consumers.standing import ConsumersQuestion, ConsumersResult
@@ -148,9 +148,9 @@ class Overview:
     def __init__(self, stores: browsing_asked.OpenedStores, memory: remembered.Remembered, live: bool = True) -> None:
         self._stores, self._memory, self._live = stores, memory, live
 
-    def pages(self) -> list[browsing_asked.Shown]:
+    def pages(self) -> list[browsing_asked.Address]:
         """Return the pages."""
-        shown = browsing_asked.Shown
+        shown = browsing_asked.Address
         return [
             shown("/log", "log", ("store", "from"), self._log),
             shown("/disk", "disk", ("store",), self._disk),
@@ -173,7 +173,7 @@ class Overview:
         """Return what the page of a store shows. Raises InputError."""
         return self._ask(store, "overview", lambda: facts.overview(store))
 
-    def _log(self, asked: browsing_asked.Asked) -> browsing_asked.Page:
+    def _log(self, asked: browsing_asked.Asked) -> browsing_asked.PageFacts:
         store, first = self._stores.named(asked), asked.number("from")
 
         def made() -> Facts:
@@ -182,15 +182,15 @@ class Overview:
 
         # What checks and files of findings say may change while the store does not.
         found = log_sample.with_damage(self._ask(store, f"log {first}", made), opened.known_damage(self._stores, store))
-        line = Markup(drawing.log_line(found["line"])) if found["line"] else ""
-        return browsing_asked.Page(f"Log of {store.name}", {"store": store.name, **found}, {"drawn": line})
+        line = Markup(templates.log_line(found["line"])) if found["line"] else ""
+        return browsing_asked.PageFacts(f"Log of {store.name}", {"store": store.name, **found}, {"drawn": line})
 
-    def _disk(self, asked: browsing_asked.Asked) -> browsing_asked.Page:
+    def _disk(self, asked: browsing_asked.Asked) -> browsing_asked.PageFacts:
         store = self._stores.named(asked)
         found = self._ask(store, "disk", lambda: disk(store))
-        return browsing_asked.Page(f"Disk of {store.name}", {"store": store.name, **found}, _disk_bars(found))
+        return browsing_asked.PageFacts(f"Disk of {store.name}", {"store": store.name, **found}, _disk_bars(found))
 
-    def _rates(self, asked: browsing_asked.Asked) -> browsing_asked.Page:
+    def _rates(self, asked: browsing_asked.Asked) -> browsing_asked.PageFacts:
         store, hours, topic = self._stores.named(asked), asked.number("hours"), asked.given.get("topic")
         if hours is not None and not 0 < hours <= HOURS_MAX:
             raise errors.UsageError(f"hours: takes 1 to {HOURS_MAX}")
@@ -204,13 +204,13 @@ class Overview:
         found = self._ask(store, f"rates {hours} {topic}", made)
         told = {"store": store.name, "topic": topic, "hours": hours, **found}
         total, plots = _rate_plots(found)
-        label = drawing.seconds_text(found["binSeconds"] or 0.0)
+        label = templates.seconds_text(found["binSeconds"] or 0.0)
         status = 404 if topic is not None and not found["queues"] else 200
-        return browsing_asked.Page(
+        return browsing_asked.PageFacts(
             f"Messages over time in {store.name}", told, {"drawn": total, "plots": plots, "label": label}, status
         )
 
-    def _consumers(self, asked: browsing_asked.Asked) -> browsing_asked.Page:
+    def _consumers(self, asked: browsing_asked.Asked) -> browsing_asked.PageFacts:
         group, topic, first = asked.given.get("group"), asked.given.get("topic"), asked.number("from") or 0
         results, rows = [], list[Facts]()
         for store in self._stores.wanted(asked):
@@ -227,7 +227,7 @@ class Overview:
         behind = first + ROWS if first + ROWS < len(rows) else None
         told = {"group": group, "topic": topic, "stores": results, "groups": shown, "count": len(rows), "next": behind,
                 "previous": max(0, first - ROWS) if first else None}  # fmt: skip
-        return browsing_asked.Page("Consumer groups", told)
+        return browsing_asked.PageFacts("Consumer groups", told)
 
 
 def _told(store: TracedStore, answer: Facts | Exception | None) -> Facts:
@@ -252,14 +252,16 @@ def _disk_bars(found: Facts) -> Facts:
     queues = [(each["topic"], each["queueBytes"]) for each in found["topics"] if each["queueBytes"]]
     about = "" if found["sampleIsWhole"] else "about "
     return {
-        "parts_drawn": Markup(drawing.sized(named, texts)),
-        "log_drawn": Markup(drawing.sized(logs, [about + drawing.bytes_text(size) for _, size in logs], "c1")),
-        "queues_drawn": Markup(drawing.sized(queues, [drawing.bytes_text(size) for _, size in queues], "c2")),
+        "parts_drawn": Markup(templates.sized(named, texts)),
+        "log_drawn": Markup(templates.sized(logs, [about + templates.bytes_text(size) for _, size in logs], "c1")),
+        "queues_drawn": Markup(templates.sized(queues, [templates.bytes_text(size) for _, size in queues], "c2")),
     }
 
 
 def _sizes_text(size: int, taken: int) -> str:
-    return drawing.bytes_text(size) if size == taken else f"{drawing.bytes_text(size)}, {drawing.bytes_text(taken)} on disk"
+    return (
+        templates.bytes_text(size) if size == taken else f"{templates.bytes_text(size)}, {templates.bytes_text(taken)} on disk"
+    )
 
 
 def _rate_plots(found: Facts) -> tuple[Markup, list[Facts]]:
@@ -267,7 +269,7 @@ def _rate_plots(found: Facts) -> tuple[Markup, list[Facts]]:
 
     def drawn(bins: Sequence[int], name: str, small: bool) -> Markup:
         label = f"{name}: {sum(bins):,} messages from {found['begin']} to {found['end']}, at most {max(bins):,} in a column"
-        return Markup(drawing.columns(bins, label, small=small))
+        return Markup(templates.columns(bins, label, small=small))
 
     plots = [
         {"topic": each["topic"], "drawn": drawn(each["bins"], each["topic"], True), "messages": each["messages"],

@@ -1,13 +1,16 @@
-"""The pages: which addresses there are, what each takes, and the same facts as HTML or as JSON.
+"""The pages: which addresses there are, what each takes, and the same facts as HTML or as JSON; and turns at them.
 
-No address names a file: a store is one of those that were named at the start, and all else is looked for in it.
+Pages of one kind that take long leave the others as fast as they are: so few of that kind are made at once.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent import futures
 from typing import Any, Final
 
 import jinja2
@@ -20,19 +23,17 @@ from starlette.routing import Route
 
 from rocketmq_reindex.jobs.browsing import (
     checks,
-    drawing,
     facts,
     health,
-    limits,
     message,
     opened,
     overview,
-    overview_templates,
+    page_templates,
     remembered,
     search_pages,
     templates,
 )
-from rocketmq_reindex.jobs.browsing.asked import Asked, NotFound, OpenedStores, Page, Shown, url
+from rocketmq_reindex.jobs.browsing.asked import Address, Asked, NotFound, OpenedStores, PageFacts, url
 from rocketmq_reindex.jobs.browsing.options import BrowseSettings
 from rocketmq_reindex.jobs.querying.shown import cell, preview
 from rocketmq_reindex.jobs.reporting import parts
@@ -42,8 +43,77 @@ from rocketmq_reindex.storage_format.topics import path_component
 from rocketmq_reindex.udfs.times import parse_time
 from rocketmq_reindex.version import __version__
 
+# ------------------------------------------------------------------------------------------------------------------------ turns
+
+
+AT_ONCE: Final = 2
+"""pages of one kind that are made at the same time: each may hold some MiB"""
+WAITING: Final = 6
+"""requests for a kind of page that wait for their turn"""
+RETRY_AFTER: Final = 5
+"""seconds"""
+
+Answer = Callable[[Request], Response]
+
+
+class BusyError(ReindexError):
+    """Too many requests for one kind of page wait already."""
+
+
+class Turns:
+    """Makes the answers of one kind in threads, a few at a time. Those of another kind have threads of their own.
+
+    The threads are daemons: a page that takes long does not keep the process from its end.
+    """
+
+    def __init__(self, make: Answer, busy: Answer, at_once: int) -> None:
+        self._make, self._busy, self._most = make, busy, at_once + WAITING
+        self._free = threading.BoundedSemaphore(at_once)
+        self._count, self._counting = 0, threading.Lock()
+
+    async def answer(self, request: Request) -> Response:
+        """Return what ``make`` answers; what ``busy`` does where too many wait."""
+        with self._counting:
+            if self._count >= self._most:
+                return self._busy(request)
+            self._count += 1
+        made = futures.Future[Response]()
+
+        def work() -> None:
+            try:
+                with self._free:
+                    response = self._make(request) if made.set_running_or_notify_cancel() else None
+            except BaseException as error:  # noqa: BLE001  raised where the answer is waited for
+                self._leave()
+                made.set_exception(error)
+            else:
+                self._leave()
+                if response is not None:
+                    made.set_result(response)
+
+        try:
+            threading.Thread(target=work, name="browse page", daemon=True).start()
+        except RuntimeError:
+            # The system gives no more threads.
+            self._leave()
+            return self._busy(request)
+        return await asyncio.wrap_future(made)
+
+    def _leave(self) -> None:
+        with self._counting:
+            self._count -= 1
+
+
+def in_turn(make: Answer, busy: Answer, at_once: int = AT_ONCE) -> Callable[[Request], Awaitable[Response]]:
+    """Return what answers requests for one kind of page: by ``make``, ``at_once`` at a time, or by ``busy``."""
+    return Turns(make, busy, at_once).answer
+
+
+# ------------------------------------------------------------------------------------------------------------------------ pages
+
+
 BARS: Final = 12
-_STATUS: Final = ((UsageError, 400), (NotFound, 404), (checks.Busy, 409), (limits.BusyError, 503))
+_STATUS: Final = ((UsageError, 400), (NotFound, 404), (checks.Busy, 409), (BusyError, 503))
 _SAID: Final = {
     400: "Wrong question",
     404: "Not there",
@@ -51,7 +121,7 @@ _SAID: Final = {
     422: "The store has no answer",
     503: "Not now",
 }
-TEMPLATES: Final = templates.TEMPLATES | overview_templates.TEMPLATES | search_pages.TEMPLATES | health.TEMPLATES
+TEMPLATES: Final = templates.TEMPLATES | page_templates.OVERVIEW_TEMPLATES | search_pages.TEMPLATES | health.TEMPLATES
 _COMMAND: Final = re.compile(r"rmq-reindex (?:query|export): ")
 """begins the errors of options: a page has no command"""
 
@@ -61,7 +131,7 @@ def finalize(value: Any) -> Any:
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-class Pages:
+class StorePages:
     """The pages of the stores that were named; those that are not ``live`` are to be files."""
 
     def __init__(self, settings: BrowseSettings, live: bool = True) -> None:
@@ -72,20 +142,20 @@ class Pages:
         environment = jinja2.Environment(
             loader=jinja2.DictLoader(TEMPLATES), autoescape=True, finalize=finalize, undefined=jinja2.ChainableUndefined
         )
-        environment.globals.update(url=url, size=drawing.bytes_text, preview=lambda row: preview(row, 60))
+        environment.globals.update(url=url, size=templates.bytes_text, preview=lambda row: preview(row, 60))
         environment.globals.update(opened=bool(settings.findings))
         self._templates = {name: environment.get_template(name) for name in TEMPLATES}
-        self.shown = dict[str, Shown]()
+        self.shown = dict[str, Address]()
         """pages by their addresses, without query: those of ``routes``"""
 
     def routes(self) -> list[Route]:
         """Return the addresses. Each takes GET and HEAD. With ``.json`` behind it, that of a page gives the same as JSON."""
         pages = [
-            Shown("/", "stores", (), self._all_stores),
-            Shown("/store", "store", ("store",), self._store),
-            Shown("/topics", "topics", ("store", "from"), self._topics),
-            Shown("/topic", "topic", ("store", "topic", "from"), self._topic),
-            Shown("/queue", "queue", ("store", "topic", "queue", "from", "time"), self._queue),
+            Address("/", "stores", (), self._all_stores),
+            Address("/store", "store", ("store",), self._store),
+            Address("/topics", "topics", ("store", "from"), self._topics),
+            Address("/topic", "topic", ("store", "topic", "from"), self._topic),
+            Address("/queue", "queue", ("store", "topic", "queue", "from", "time"), self._queue),
             *message.MessagePages(self.stores, cell).shown(),
             *self.search.shown(),
             *self._overview.pages(),
@@ -93,12 +163,12 @@ class Pages:
             *self._opened.pages(),
             *opened.IndexItems(self.stores).pages(),
         ]
-        turns = [(page.path, limits.in_turn(self._shown(page), self._busy)) for page in pages]
+        turns = [(page.path, in_turn(self._shown(page), self._busy)) for page in pages]
         made = [Route(place, turn) for path, turn in turns for place in (path, _json_place(path))]
         made += [Route(path, self._posted, methods=["POST"]) for path in health.POSTED]
-        return [*made, Route("/body", limits.in_turn(self._body, self._busy, 1)), Route("/style.css", _style)]
+        return [*made, Route("/body", in_turn(self._body, self._busy, 1)), Route("/style.css", _style)]
 
-    def _shown(self, shown: Shown) -> Callable[[Request], Response]:
+    def _shown(self, shown: Address) -> Callable[[Request], Response]:
         """Return what answers requests for a page. It is called in threads."""
         self.shown[shown.path] = shown
 
@@ -132,11 +202,11 @@ class Pages:
             return self._failed(error, as_json)
         return _json({"page": place}, 202) if as_json else RedirectResponse(place, 303)
 
-    def _html(self, template: str, page: Page, as_json: str, store: str) -> Response:
+    def _html(self, template: str, page: PageFacts, as_json: str, store: str) -> Response:
         text = self.text(template, self.values(page, as_json, store))
         return Response(text, page.status, dict(page.headers), media_type="text/html")
 
-    def values(self, page: Page, as_json: str, store: str) -> dict[str, Any]:
+    def values(self, page: PageFacts, as_json: str, store: str) -> dict[str, Any]:
         """Return what the template of a page is filled with. ``as_json`` is the address of the same facts as JSON."""
         # A page of one store may be asked by something else: a file of findings.
         store = store or str(page.facts.get("store", ""))
@@ -149,9 +219,9 @@ class Pages:
         return self._templates[template].render({**values, "here": template})
 
     def _busy(self, request: Request) -> Response:
-        error = limits.BusyError("too many requests for such a page are waiting: ask again in some seconds")
+        error = BusyError("too many requests for such a page are waiting: ask again in some seconds")
         response = self._failed(error, _wants_json(request))
-        response.headers["retry-after"] = str(limits.RETRY_AFTER)
+        response.headers["retry-after"] = str(RETRY_AFTER)
         return response
 
     def _failed(self, error: Exception, as_json: bool, store: str = "") -> Response:
@@ -165,13 +235,15 @@ class Pages:
         if as_json:
             return _json({"error": text, "status": status}, status)
         kind = _SAID[status]
-        return self._html("error", Page(kind, {"text": text}, {}, status), "", store if store in self.stores.by_name else "")
+        return self._html(
+            "error", PageFacts(kind, {"text": text}, {}, status), "", store if store in self.stores.by_name else ""
+        )
 
-    def _all_stores(self, _: Asked) -> Page:
+    def _all_stores(self, _: Asked) -> PageFacts:
         stores = self._overview.all_stores()
-        return Page(counted(len(stores), "store"), {"version": __version__, "stores": stores})
+        return PageFacts(counted(len(stores), "store"), {"version": __version__, "stores": stores})
 
-    def _store(self, asked: Asked) -> Page:
+    def _store(self, asked: Asked) -> PageFacts:
         store = self.stores.named(asked)
         found = self._overview.overview(store)
         largest = [each for each in found["info"]["topics"] if each["messages"]][:BARS]
@@ -181,18 +253,18 @@ class Pages:
             "topics": Markup(parts.bars(rows, inline=False)) if rows else "", "shown": len(rows),
             "index": Markup(parts.bars(filled, "c2", 100, inline=False)) if filled else "",
         }  # fmt: skip
-        return Page(f"Store {store.name}", {"store": store.name, **found}, {"bars": bars})
+        return PageFacts(f"Store {store.name}", {"store": store.name, **found}, {"bars": bars})
 
-    def _topics(self, asked: Asked) -> Page:
+    def _topics(self, asked: Asked) -> PageFacts:
         store = self.stores.named(asked)
-        return Page(f"Topics of {store.name}", {"store": store.name, **facts.topics(store, asked.given.get("from", ""))})
+        return PageFacts(f"Topics of {store.name}", {"store": store.name, **facts.topics(store, asked.given.get("from", ""))})
 
-    def _topic(self, asked: Asked) -> Page:
+    def _topic(self, asked: Asked) -> PageFacts:
         store, topic = self.stores.named(asked), asked.text("topic")
         found = facts.queues(store, topic, asked.number("from") or 0)
-        return Page(f"Topic {topic}", {"store": store.name, **found}, {}, 200 if found["count"] else 404)
+        return PageFacts(f"Topic {topic}", {"store": store.name, **found}, {}, 200 if found["count"] else 404)
 
-    def _queue(self, asked: Asked) -> Page:
+    def _queue(self, asked: Asked) -> PageFacts:
         store, topic, queue = self.stores.named(asked), asked.text("topic"), asked.number("queue")
         if queue is None:
             raise UsageError("queue: is missing")
@@ -204,7 +276,7 @@ class Pages:
         found = facts.units(store, topic, queue, asked.number("from"), time, self._settings.delays)
         if found is None:
             raise NotFound(f"{escape(topic)}, queue {queue}: the store has no such queue, or its files are lost")
-        return Page(f"{topic}, queue {queue}", {"store": store.name, **found}, {"raw_topic": _hidden(topic)})
+        return PageFacts(f"{topic}, queue {queue}", {"store": store.name, **found}, {"raw_topic": _hidden(topic)})
 
     def _body(self, request: Request) -> Response:
         """Hand out a body as bytes that no browser shows or runs."""
@@ -229,7 +301,7 @@ class Pages:
 
 def application(settings: BrowseSettings) -> Starlette:
     """Return the pages as an application, without the guard before it. ``state.checks`` are what its pages start."""
-    pages = Pages(settings)
+    pages = StorePages(settings)
 
     def no_page(_request: Request, _error: Exception) -> Response:
         return Response("not found: no page has this address\n", 404, media_type="text/plain")
@@ -256,7 +328,7 @@ def _json(value: object, status: int) -> Response:
 
 def style() -> str:
     """Return the stylesheet of all pages."""
-    return parts.STYLE + parts.BAR_CLASSES + drawing.STYLE + templates.STYLE
+    return parts.STYLE + parts.BAR_CLASSES + templates.PLOT_STYLE + templates.STYLE
 
 
 def _style(_: Request) -> Response:

@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import StoreQueue
 from rocketmq_reindex.storage_format import topics as storage_format_topics
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits, Unit
+from rocketmq_reindex.storage_format.queue.units import UNIT, QueueUnits, Unit
 from rocketmq_reindex.storage_format.record import meaning
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs.times import show_time
@@ -37,7 +37,7 @@ TOPICS_SHOWN: Final = 24
 HOUR: Final = 3_600_000
 
 
-class Stretch(NamedTuple):
+class RateStretch(NamedTuple):
     """Messages that were stored between two times, in milliseconds; where these are one, at that time."""
 
     begin: int
@@ -50,12 +50,12 @@ class SampledTopic:
     """What a sample says of a topic."""
 
     topic: str
-    stretches: list[Stretch] = field(default_factory=list)
+    stretches: list[RateStretch] = field(default_factory=list)
 
     def add(self, first: int, second: int, messages: float) -> None:
         """Add messages that were stored between two times. A clock may have gone back."""
         if messages > 0:
-            self.stretches.append(Stretch(min(first, second), max(first, second), messages))
+            self.stretches.append(RateStretch(min(first, second), max(first, second), messages))
 
 
 @dataclass
@@ -117,7 +117,7 @@ def _rank(topic: str) -> tuple[bool, str]:
     return meaning.kind_of(topic) != meaning.MESSAGE, topic
 
 
-def binned(stretches: Sequence[Stretch], begin: int, end: int) -> list[float]:
+def binned(stretches: Sequence[RateStretch], begin: int, end: int) -> list[float]:
     """Return how many messages lie in each of BINS equal parts of a time. What lies before and behind it is left out."""
     bins, width = [0.0] * BINS, (end - begin) / BINS
     for stretch in stretches:
@@ -202,7 +202,7 @@ def _probes(search: Search, queue: StoreQueue, samples: int, since: int | None) 
         yield _Probe(unit, message.store_time if isinstance(message, Message) else None)
 
 
-def _stretches(units: QueueUnits, probes: Sequence[_Probe]) -> Iterator[Stretch]:
+def _stretches(units: QueueUnits, probes: Sequence[_Probe]) -> Iterator[RateStretch]:
     """Yield the messages between each two slots, with the times that are known; and the last one."""
     times = [probe.time for probe in probes if probe.time is not None]
     if not times:
@@ -211,9 +211,9 @@ def _stretches(units: QueueUnits, probes: Sequence[_Probe]) -> Iterator[Stretch]
     for probe, behind in itertools.pairwise(probes):
         begin = known if probe.time is None else probe.time
         known = begin if behind.time is None else behind.time
-        yield Stretch(begin, known, _messages(units, probe.unit, behind.unit))
+        yield RateStretch(begin, known, _messages(units, probe.unit, behind.unit))
     if probes[-1].unit.kind == UNIT:
-        yield Stretch(known, known, probes[-1].unit.messages)
+        yield RateStretch(known, known, probes[-1].unit.messages)
 
 
 def _messages(units: QueueUnits, first: Unit, second: Unit) -> int:

@@ -18,13 +18,13 @@ from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rocketmq_reindex.jobs.browsing import asked, facts, remembered, search_templates
-from rocketmq_reindex.jobs.querying import answer, options, search
+from rocketmq_reindex.jobs.browsing import asked, facts, page_templates, remembered
+from rocketmq_reindex.jobs.querying import question, search
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue, tag_items
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
-from rocketmq_reindex.jobs.watching import compiling
+from rocketmq_reindex.jobs.watching import watch
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
-from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits, Unit
+from rocketmq_reindex.storage_format.queue.units import UNIT, QueueUnits, Unit
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.text.java_string import string_hash
 from rocketmq_reindex.udfs.times import parse_time, show_time
@@ -32,7 +32,7 @@ from rocketmq_reindex.udfs.times import parse_time, show_time
 if TYPE_CHECKING:
     from rocketmq_reindex.jobs.browsing.known_places import KnownPlaces
 
-TEMPLATES: Final = search_templates.TEMPLATES
+TEMPLATES: Final = page_templates.SEARCH_TEMPLATES
 ASKED: Final = ("topic", "key", "tag", "begin", "end", "id", "queue", "offset", "time", "physical")
 SCANNED: Final = ("topic", "queue", "tag", "key", "text", "regex", "since", "until")
 FACET_VALUES: Final = 12
@@ -94,7 +94,7 @@ def _facet(name: str, value: Any) -> asked.Facts:
 
 def searched(store: TracedStore, words: Sequence[str], delay_levels: str) -> asked.Facts:
     """Return what ``query`` finds for these words; of very many messages the newest. Raises UsageError and InputError."""
-    query = options.parse_query([store.path, *words, *facts.roots_words(store), "--delay-levels", delay_levels])
+    query = question.parse_query([store.path, *words, *facts.roots_words(store), "--delay-levels", delay_levels])
     warnings, several = list[str](), query.key is not None or query.tag is not None
     with facts.looking(store, warnings) as (found, notes):
         more = replace(query, max=facts.FOUND_MAX + 1 if several else None, body="text", body_max=contents.BLOCK)
@@ -105,9 +105,9 @@ def searched(store: TracedStore, words: Sequence[str], delay_levels: str) -> ask
         elif several and (query.begin, query.end) != (None, None):
             newest, looked = _by_items(query, found)
         else:
-            newest = [*deque(answer.answer(more, found), facts.FOUND_MAX + 1)]
+            newest = [*deque(question.answer(more, found), facts.FOUND_MAX + 1)]
         cut = len(newest) > facts.FOUND_MAX
-        rows = [answer.row_of(each, found.log, more, notes) for each in newest[-facts.FOUND_MAX :]]
+        rows = [question.row_of(each, found.log, more, notes) for each in newest[-facts.FOUND_MAX :]]
     # An id has no --max: its command gives all.
     told = [*words, *(["--max", str(facts.FOUND_MAX)] if cut and several else [])]
     return {
@@ -116,7 +116,7 @@ def searched(store: TracedStore, words: Sequence[str], delay_levels: str) -> ask
     }  # fmt: skip
 
 
-def _is_quick(query: options.Query, found: search.Search) -> bool:
+def _is_quick(query: question.Query, found: search.Search) -> bool:
     """Return whether tag items say where a tag is, but for a short part of the log, which is read."""
     assert query.topic is not None
     assert query.tag is not None
@@ -126,7 +126,7 @@ def _is_quick(query: options.Query, found: search.Search) -> bool:
 
 
 def _by_units(
-    query: options.Query, found: search.Search, notes: folders.Notes
+    query: question.Query, found: search.Search, notes: folders.Notes
 ) -> tuple[list[store_queue.ServedMessage], asked.Facts]:
     """Return the newest messages of a topic with a tag, in the order of the log, by the tagsCode of its units.
 
@@ -169,7 +169,7 @@ def _by_units(
     return [kept[at] for at in sorted(kept)], told
 
 
-def _by_items(query: options.Query, found: search.Search) -> tuple[list[store_queue.ServedMessage], asked.Facts]:
+def _by_items(query: question.Query, found: search.Search) -> tuple[list[store_queue.ServedMessage], asked.Facts]:
     """Return the newest messages with a key or tag that were stored in a span of time, in the order of the log.
 
     And how many of all ages were looked at: those of a key of very many messages are not all read to find old ones.
@@ -265,7 +265,7 @@ class LoadedAhead:
             if self._ended.wait(min(left, LOADED_SOON)):
                 return
         with contextlib.suppress(OSError, errors.ReindexError):
-            if compiling.line(compiling.SCAN):
+            if watch.compiling_line(watch.SCAN_LOOP):
                 return
             self.searching().load(self._ended.is_set)
 
@@ -295,18 +295,18 @@ class SearchPages:
         self._known: KnownPlaces | None = None
         self._parts, self.ahead = remembered.Remembered(), LoadedAhead()
 
-    def shown(self) -> list[asked.Shown]:
+    def shown(self) -> list[asked.Address]:
         """Return the addresses."""
         return [
-            asked.Shown("/search", "search", ("store", *ASKED), self._search),
-            asked.Shown("/scan", "scan", ("store", *SCANNED, "cursor", "go"), self._scan),
+            asked.Address("/search", "search", ("store", *ASKED), self._search),
+            asked.Address("/scan", "scan", ("store", *SCANNED, "cursor", "go"), self._scan),
         ]
 
     def _values(self, given: asked.Asked, names: Sequence[str]) -> asked.Facts:
         values = {name: self._hidden(given.given.get(name, "")) for name in names}
         return {"names": [*self._stores.by_name], "asked": values}
 
-    def _search(self, given: asked.Asked) -> asked.Page:
+    def _search(self, given: asked.Asked) -> asked.PageFacts:
         stores, words = self._stores.wanted(given), given.words(ASKED)
         self.ahead.hurry()
         results = [self._searched(store, words) for store in stores] if words else []
@@ -331,7 +331,7 @@ class SearchPages:
             return asked.url("scan", store=store, **fields, **named, until=None if until is None else until + 1)
 
         more = {"narrowed": narrowed, "deeper": deeper, "named": bool({"key", "tag", "id"} & given.given.keys())}
-        return asked.Page("Search", {"results": results, "facets": facets(rows)}, {**self._values(given, ASKED), **more})
+        return asked.PageFacts("Search", {"results": results, "facets": facets(rows)}, {**self._values(given, ASKED), **more})
 
     def _searched(self, store: TracedStore, words: Sequence[str]) -> asked.Facts:
         """Return what a store has; of one that cannot be searched why: another one may have the message. Raises UsageError."""
@@ -343,7 +343,7 @@ class SearchPages:
             told = {"store": store.name, "error": str(error), "messages": [], "more": False, "unread": False, "looked": None}
             return told | {"warnings": [], "command": facts.command("query", store, words)}
 
-    def _scan(self, given: asked.Asked) -> asked.Page:
+    def _scan(self, given: asked.Asked) -> asked.PageFacts:
         stores, words = self._stores.wanted(given), given.words(SCANNED)
         going = given.given.get("go", "")
         if going not in ("", GO_ON):
@@ -353,8 +353,8 @@ class SearchPages:
             if {"cursor", "go"} & given.given.keys():
                 raise errors.UsageError("cursor and go: go with what is searched for")
             self.ahead.hurry()
-            return asked.Page(
-                "Search the log", {"part": None, "facets": {}}, {**more, "compiles": compiling.line(compiling.SCAN)}
+            return asked.PageFacts(
+                "Search the log", {"part": None, "facets": {}}, {**more, "compiles": watch.compiling_line(watch.SCAN_LOOP)}
             )
         cursor = read_cursor(given.given.get("cursor"), len(stores))
         searching = self.ahead.searching()
@@ -390,7 +390,7 @@ class SearchPages:
                 headers["refresh"] = f"{EACH}; url={more['go_until']}"
                 more["stop"] = asked.url("scan", **{**fields, "go": None})
         title = f"Search the log: {showing.counted(len(part['messages']), 'hit')}"
-        return asked.Page(title, {"part": part, "facets": facets(part["messages"])}, more, 200, headers)
+        return asked.PageFacts(title, {"part": part, "facets": facets(part["messages"])}, more, 200, headers)
 
 
 def _without_format(given: asked.Asked) -> dict[str, str]:

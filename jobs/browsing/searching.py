@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from rocketmq_reindex.jobs.browsing import asked, facts, known_places, search_pages
 from rocketmq_reindex.jobs.exporting import options
-from rocketmq_reindex.jobs.querying import answer, options as query_options
+from rocketmq_reindex.jobs.querying import question, question as query_options
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import errors, layouts
@@ -326,7 +326,7 @@ class LogSearch:
                 if isinstance(message, str):
                     warnings.append(f"{escape(store.name)}: offset {hit.phy_offset}: is a hit, and now {message}")
                 else:
-                    yield {"store": store.name, **answer.row_of(store_queue.ServedMessage(message, None), log, query, notes)}
+                    yield {"store": store.name, **question.row_of(store_queue.ServedMessage(message, None), log, query, notes)}
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -36,7 +36,7 @@ class Served:
     def __init__(self, settings: BrowseSettings, listening: socket.socket, alone: bool) -> None:
         import uvicorn
 
-        from rocketmq_reindex.jobs.browsing import connections
+        from rocketmq_reindex.jobs.browsing import guard
         from rocketmq_reindex.jobs.browsing.guard import Guard
         from rocketmq_reindex.jobs.browsing.pages import application
 
@@ -47,9 +47,9 @@ class Served:
         self.url = f"http://{HOST}:{self.port}/?token={token}"
         config = uvicorn.Config(
             Guard(pages, token, self.port), log_config=None, log_level="error", access_log=False, ws="none",
-            http=connections.BoundedConnection, loop="asyncio", lifespan="off", proxy_headers=False, server_header=False,
-            limit_concurrency=connections.CONNECTIONS_MAX + 1, h11_max_incomplete_event_size=connections.HEAD_MAX,
-            timeout_keep_alive=connections.IDLE_FOR, timeout_graceful_shutdown=1,
+            http=guard.BoundedConnection, loop="asyncio", lifespan="off", proxy_headers=False, server_header=False,
+            limit_concurrency=guard.CONNECTIONS_MAX + 1, h11_max_incomplete_event_size=guard.HEAD_MAX,
+            timeout_keep_alive=guard.IDLE_FOR, timeout_graceful_shutdown=1,
         )  # fmt: skip
         self._server, self._listening = uvicorn.Server(config), listening
         # A signal's exception during Thread.join would make the thread count as ended (Python before 3.13).

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import pages as browsing_pages, redaction
-from rocketmq_reindex.jobs.browsing.asked import Asked, Page, Shown, url
+from rocketmq_reindex.jobs.browsing.asked import Address, Asked, PageFacts, url
 from rocketmq_reindex.jobs.browsing.options import BrowseResult, BrowseSettings
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.querying.search import Search
@@ -26,7 +26,7 @@ from rocketmq_reindex.version import __version__
 # Which pages are written. A page of the application without a line here is left out, and a test says so.
 
 
-class Rule(NamedTuple):
+class SiteRule(NamedTuple):
     """How many pages of an address are written; ``without`` says why there are none."""
 
     most: int = 0
@@ -39,26 +39,26 @@ class Rule(NamedTuple):
 
 _RUNNING: Final = "needs the running pages"
 RULES: Final = {
-    "/": Rule(1),
-    "/store": Rule(50),
-    "/topics": Rule(100, 4, ("store",)),
-    "/topic": Rule(100, 4, ("store", "topic")),
-    "/queue": Rule(500, 1, ("store", "topic", "queue")),
-    "/message": Rule(500, 20, ("store", "topic", "queue")),
-    "/search": Rule(without=_RUNNING),
-    "/scan": Rule(without=_RUNNING),
-    "/trace": Rule(without=_RUNNING),
-    "/body": Rule(without="a whole body is no part of it"),
-    "/log": Rule(50, 20, ("store",)),
-    "/disk": Rule(50, 1, ("store",)),
-    "/rates": Rule(100, 20, ("store",)),
-    "/consumers": Rule(100, 20, ("store",)),
-    "/findings": Rule(100, 20, ("store",)),
-    "/items": Rule(100, 2, ("store", "file")),
-    "/health": Rule(without=_RUNNING),
-    "/check": Rule(without=_RUNNING),
-    "/stop": Rule(without=_RUNNING),
-    "/style.css": Rule(without="is style.css"),
+    "/": SiteRule(1),
+    "/store": SiteRule(50),
+    "/topics": SiteRule(100, 4, ("store",)),
+    "/topic": SiteRule(100, 4, ("store", "topic")),
+    "/queue": SiteRule(500, 1, ("store", "topic", "queue")),
+    "/message": SiteRule(500, 20, ("store", "topic", "queue")),
+    "/search": SiteRule(without=_RUNNING),
+    "/scan": SiteRule(without=_RUNNING),
+    "/trace": SiteRule(without=_RUNNING),
+    "/body": SiteRule(without="a whole body is no part of it"),
+    "/log": SiteRule(50, 20, ("store",)),
+    "/disk": SiteRule(50, 1, ("store",)),
+    "/rates": SiteRule(100, 20, ("store",)),
+    "/consumers": SiteRule(100, 20, ("store",)),
+    "/findings": SiteRule(100, 20, ("store",)),
+    "/items": SiteRule(100, 2, ("store", "file")),
+    "/health": SiteRule(without=_RUNNING),
+    "/check": SiteRule(without=_RUNNING),
+    "/stop": SiteRule(without=_RUNNING),
+    "/style.css": SiteRule(without="is style.css"),
 }
 """by the paths of the addresses; the bounds are in docs/reference/browse.md"""
 BODY_MAX: Final = 4096
@@ -163,16 +163,16 @@ class Rewriter(HTMLParser):
 class SitePage(NamedTuple):
     """A page that is written, and its file without ``.html``."""
 
-    shown: Shown
+    shown: Address
     given: dict[str, str]
-    page: Page
+    page: PageFacts
     file: str
 
 
 class Crawl:
     """Follows the links from the first page on, as far as the rules go."""
 
-    def __init__(self, pages: browsing_pages.Pages) -> None:
+    def __init__(self, pages: browsing_pages.StorePages) -> None:
         self._pages = pages
         self.found = list[SitePage]()
         self.names = dict[Key, str]()
@@ -201,7 +201,7 @@ class Crawl:
     def _page(self, key: Key) -> SitePage | None:
         """Return the page of an address, once; None where it is left out, or cannot be made."""
         path, given = key[0], dict(key[1])
-        rule, shown = RULES.get(path, Rule()), self._pages.shown.get(path)
+        rule, shown = RULES.get(path, SiteRule()), self._pages.shown.get(path)
         group = (path, *(given.get(name, "") for name in rule.by))
         if key in self.names:
             return None
@@ -222,7 +222,7 @@ class Crawl:
         self.found.append(SitePage(shown, given, page._replace(facts=_cut(page.facts), more=_cut(page.more)), name))
         return self.found[-1]
 
-    def _same_message(self, page: Page, file: str) -> str:
+    def _same_message(self, page: PageFacts, file: str) -> str:
         """Return the file of a message: by its queue and by its place in the log it is one page, but for a light queue's."""
         row = page.facts.get("message")
         if not row:
@@ -284,7 +284,7 @@ def export_site(settings: BrowseSettings, result: BrowseResult) -> list[str]:
     for store in settings.stores:
         with failures_as_errors("STORE"), Search(store.path, store.roots, Notes.silent()):
             pass
-    made = browsing_pages.Pages(settings, live=False)
+    made = browsing_pages.StorePages(settings, live=False)
     made.routes()
     crawl = Crawl(made)
     crawl.run()
@@ -300,7 +300,7 @@ def export_site(settings: BrowseSettings, result: BrowseResult) -> list[str]:
     return result.lines()
 
 
-def _write(tree: str, settings: BrowseSettings, pages: browsing_pages.Pages, crawl: Crawl) -> None:
+def _write(tree: str, settings: BrowseSettings, pages: browsing_pages.StorePages, crawl: Crawl) -> None:
     """Write all files. Raises InputError where one still has a value that is to be replaced."""
     names, redactor = crawl.names, None
     if settings.redact:
@@ -365,7 +365,7 @@ def _about(settings: BrowseSettings, crawl: Crawl, redactor: redaction.Redactor 
         f"Of a text at most {BODY_MAX:,} characters are written.",
     ]
     for path, count in sorted(crawl.left_out.items()):
-        rule = RULES.get(path, Rule(without=_RUNNING))
+        rule = RULES.get(path, SiteRule(without=_RUNNING))
         per = f", {rule.each:,} for each {', '.join(rule.by)}" if rule.each else ""
         why = rule.without or f"at most {rule.most:,} are written{per}"
         lines.append(f"Left out: {counted(count, 'address', 'addresses')} of {path}: {why}.")

@@ -21,8 +21,8 @@ from rocketmq_reindex.storage_format.scan import chain as scan_chain, ranges
 from rocketmq_reindex.storage_format.scan.range_notes import HOLES_MAX
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.order.decide import DecideOrder, OddQueue, OrderResult
-from rocketmq_reindex.udfs.order.placements import PlanWriter
+from rocketmq_reindex.udfs.placements import PlanWriter
+from rocketmq_reindex.udfs.queue_order import DecideOrder, OddQueue, OrderResult
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------- odd_queues

@@ -20,6 +20,8 @@ from rocketmq_reindex.jobs.store.consumer_offsets import OffsetFile
 from rocketmq_reindex.jobs.store.settings import has_bytes
 from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, SCHEDULED, TIMED, Rows
+from rocketmq_reindex.storage_format.delay.settings import DROP
+from rocketmq_reindex.storage_format.delay.timer_files import PENDING, TimerQueueEnd, timer_files
 from rocketmq_reindex.storage_format.delay.waiting import REASONS, Bools, HalfOffsets, doubtful, level_offset, recalled
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
@@ -27,8 +29,6 @@ from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted, escape
-from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
-from rocketmq_reindex.storage_format.timer.settings import DROP
 from rocketmq_reindex.storage_format.topics import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC, path_component
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.delay import FirstPending, JoinDelayed, JoinedResult
@@ -56,7 +56,7 @@ class DelayLevel:
 class Timers:
     """The timer topic: rows of EVIDENCE without a copy, by queue offset; which of them are undecided, and why."""
 
-    end: QueueEnd
+    end: TimerQueueEnd
     rows: Rows
     reasons: npt.NDArray[np.int64]
     """-1 where a message is pending for sure"""
@@ -95,7 +95,7 @@ def merge(results: Sequence[JoinedResult], last_gap: int, last_time: int) -> Evi
         levels.append(DelayLevel(queue, highest.get(queue, -1), delivered.get(queue, 0), pending.get(queue, 0), rows, reasons))
     ends = [result.timer_end for result in results if result.timer_end]
     last = max(ends, default=[-1, 0, 0])
-    timers = Timers(QueueEnd(last[0] + 1, last[1], last[2]), *_sorted(timed))
+    timers = Timers(TimerQueueEnd(last[0] + 1, last[1], last[2]), *_sorted(timed))
     return Evidence(levels, timers)
 
 

@@ -14,12 +14,10 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.store.fitting import queue_files
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.jobs.store.queue import StoreQueues
-from rocketmq_reindex.jobs.store.queue_units import FileUnits
+from rocketmq_reindex.jobs.store.queue import FileUnits, StoreQueues
 from rocketmq_reindex.jobs.store.settings import RocksDBQueues, rocksdb_queues
 from rocketmq_reindex.storage_format import errors, layouts, showing
-from rocketmq_reindex.storage_format.queue.lookup import UNIT, Unit
-from rocketmq_reindex.storage_format.queue.units import QueueUnit
+from rocketmq_reindex.storage_format.queue.units import UNIT, QueueUnit, Unit
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX, path_component
 from rocketmq_reindex.udfs.messages.log_rows import Topics

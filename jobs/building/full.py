@@ -18,7 +18,7 @@ from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, plan_index
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.order.placements import Reroute
+from rocketmq_reindex.udfs.placements import Reroute
 from rocketmq_reindex.udfs.staging import Positions, StagingFolder
 from rocketmq_reindex.udfs.write.index import IndexFileResult, WriteIndex
 from rocketmq_reindex.udfs.write.queues import FilesResult, WriteBatches, WriteExtended, WriteQueues, write_empty_files

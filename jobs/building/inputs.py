@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.building import database, extending
+from rocketmq_reindex.jobs.building import queue_kinds
 from rocketmq_reindex.jobs.building.advice import COPIED, REPAIR, is_copied, stopped
 from rocketmq_reindex.jobs.building.options import BuildSettings, batch_topics_of
 from rocketmq_reindex.jobs.building.planning import check_range_size
 from rocketmq_reindex.jobs.building.store_signs import check_broker, look_at_sizes, names_lost_segments
 from rocketmq_reindex.jobs.command.tables_place import check_place
 from rocketmq_reindex.jobs.publishing import layout, output
-from rocketmq_reindex.jobs.store import config_databases, first_bytes, settings as store_settings
+from rocketmq_reindex.jobs.store import config_databases, folders, settings as store_settings
 from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog, message_at
 from rocketmq_reindex.jobs.store.fitting import Sign, fit, index_files, newest_index_sizes, of_store
 from rocketmq_reindex.jobs.store.folders import Notes
@@ -146,8 +146,8 @@ def as_store_shows(settings: BuildSettings) -> tuple[BuildSettings, list[str], l
     settings, notes, told = _of_version(settings, sizes.defaults)
     if not settings.rules.batch_queues:
         settings, of_topics = dataclasses.replace(settings, batch_topics=named.batch_topics), []
-    settings, of_ext, told_of_ext = extending.as_store_shows(settings)
-    settings, of_database, told_of_database = database.as_store_shows(settings)
+    settings, of_ext, told_of_ext = queue_kinds.ext_as_store_shows(settings)
+    settings, of_database, told_of_database = queue_kinds.database_as_store_shows(settings)
     told += [*told_of_ext, *told_of_database]
     return settings, [*sizes.notes, *of_topics, *notes, *of_ext, *of_database], [*sizes.warnings, *told]
 
@@ -223,8 +223,8 @@ def check_begins(settings: BuildSettings, segments: Sequence[ranges.Segment], ch
     """
     if settings.allow_empty:
         return
-    first_bytes.check_is_log(segments, chain)
-    if settings.on_damage != "salvage" and (fault := first_bytes.foreign_log(segments, chain)):
+    folders.check_is_log(segments, chain)
+    if settings.on_damage != "salvage" and (fault := folders.foreign_log(segments, chain)):
         raise RefusedError(f"{fault}, and has none: put the right file in its place; --on-damage salvage passes over it")
 
 

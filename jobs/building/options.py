@@ -18,9 +18,9 @@ from rocketmq_reindex.jobs.store import config_databases
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.settings import StoreSettings, checked_paths, has_bytes, topics_config
 from rocketmq_reindex.storage_format import errors, showing, topics as storage_format_topics
+from rocketmq_reindex.storage_format.delay.settings import DELIVER
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX, QUEUES, SEPARATE
 from rocketmq_reindex.storage_format.queue.units import EXT_FILE_MIN
-from rocketmq_reindex.storage_format.timer.settings import DELIVER
 from rocketmq_reindex.udfs.times import delay_levels
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import LOG_BYTES
-from rocketmq_reindex.jobs.local.engines import cores_of
+from rocketmq_reindex.jobs.engines.local import cores_of
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
 from rocketmq_reindex.storage_format import checkpoint, errors, layouts
 from rocketmq_reindex.storage_format.digest import CHUNK

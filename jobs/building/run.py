@@ -1,6 +1,6 @@
 """One build from beginning to end: list, plan, scan, chain, decide, write, publish.
 
-The steps that differ in an incremental build and in a repair are those of ``FullBuild``, which ``jobs.incremental`` and
+The steps that differ in an incremental build and in a repair are those of ``FullBuild``, which ``building.incremental`` and
 ``jobs.repairing`` override. What is recorded of the run is up to ``Unrecorded``, which ``jobs.tables`` overrides.
 """
 
@@ -14,7 +14,6 @@ from typing import Any
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import (
     advice,
-    database,
     decisions,
     delaying,
     expired_queues,
@@ -23,6 +22,7 @@ from rocketmq_reindex.jobs.building import (
     inputs as building_inputs,
     options as building_options,
     planning,
+    queue_kinds,
     scanning,
     store_signs,
     summary as building_summary,
@@ -183,7 +183,7 @@ class Build:
         task = ScanTask(
             staging, "", 0, planning.scan_settings(settings), units_per_file, keys, settings.write_topics,
             delays=settings.write_delay, filters=settings.filters,
-            both=settings.makes_files and settings.cq_ext == "none", lite=database.lite_of(settings),
+            both=settings.makes_files and settings.cq_ext == "none", lite=queue_kinds.lite_of(settings),
         )  # fmt: skip
         return scanning.Scan(engine, staging, task, self.reporter, work.steps.memory, store=settings.store)
 
@@ -231,10 +231,10 @@ class Build:
         own_entries, tables = steps.entries, dict[str, int]()
         if settings.makes_database:
             with self.reporter.step("write RocksDB"):
-                entries, units, ends = database.write_database(scan, settings, segments, accepted, order, ended)
+                entries, units, ends = queue_kinds.write_database(scan, settings, segments, accepted, order, ended)
             own_entries += entries
             tables["rocksdb"] = sum(entry["path"].endswith(".sst") for entry in entries)
-            result.warnings += database.left_out(accepted)
+            result.warnings += queue_kinds.left_out(accepted)
             result.units = written.units if settings.makes_files else units
             kept = max(kept, ends)
         result.warnings += expired_queues.check_unknown(settings, staging, unknown)

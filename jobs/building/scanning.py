@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.advice import COPIED, REPAIR, first_step, is_copied, refusal
 from rocketmq_reindex.jobs.engines.engine import Engine, task_count
-from rocketmq_reindex.jobs.store.lock import read_times
+from rocketmq_reindex.jobs.store.owner import read_times
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format import digest, errors, layouts

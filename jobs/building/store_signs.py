@@ -22,16 +22,14 @@ from rocketmq_reindex.jobs.store.fitting import (
     sampled_sizes,
 )
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.jobs.store.lock import LOCK, holder, read_times
-from rocketmq_reindex.jobs.store.queue import StoreQueue, behind_log
-from rocketmq_reindex.jobs.store.queue_units import FileUnits
+from rocketmq_reindex.jobs.store.owner import LOCK, holder, read_times
+from rocketmq_reindex.jobs.store.queue import FileUnits, StoreQueue, behind_log
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import file_size
-from rocketmq_reindex.storage_format.queue.lookup import UNIT
-from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted, escape, listed

@@ -8,8 +8,8 @@ from typing import Any, Final
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option_table import BLOOM, OPTIONS, TIMERS
 from rocketmq_reindex.storage_format import errors, showing
+from rocketmq_reindex.storage_format.delay.settings import precision_ms
 from rocketmq_reindex.storage_format.queue.units import CONSUMERS, ERROR_RATE, UNIT_SIZE
-from rocketmq_reindex.storage_format.timer.settings import precision_ms
 
 _BLANKS: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}

@@ -19,10 +19,10 @@ from types import FrameType
 from typing import Any, ClassVar, Final
 
 from rocketmq_reindex.jobs.command.this_python import lacking
-from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError
-from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
+from rocketmq_reindex.storage_format.broker_start.listing import OnDemand
 from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError, error_lines
 from rocketmq_reindex.storage_format.showing import escape, reason
+from rocketmq_reindex.udfs.worker.link import WorkerLostError
 
 
 class Result:

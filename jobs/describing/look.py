@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching import build as fetching_build, record as fetching_record
 from rocketmq_reindex.jobs.publishing.layout import check_laid_out
-from rocketmq_reindex.jobs.store import contents, fitting, folders, group, lock, settings
+from rocketmq_reindex.jobs.store import contents, fitting, folders, owner, settings
 from rocketmq_reindex.jobs.store.queue import behind_log
 from rocketmq_reindex.jobs.store.settings import rocksdb_queues
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions as storage_format_versions
@@ -224,7 +224,7 @@ class StoreLook:
             self._wrong.update({_DLEDGER} if any(segment.lead for segment in log.segments) else ())
             self._look_at_queues(log)
             self._look_at_index(log)
-            result.problems += group.problems(store, log)
+            result.problems += owner.group_problems(store, log)
         self._look_at_checkpoint()
         if not files.is_remote(store):
             record = fetching_record.Record.read(store)
@@ -299,7 +299,7 @@ class StoreLook:
             self._wrong.add(_INDEX)
             return
         try:
-            times = lock.read_times(path)
+            times = owner.read_times(path)
         except (OSError, errors.InputError) as error:
             self._problem(f"{showing.escape(path)}: {showing.reason(error)}")
             return

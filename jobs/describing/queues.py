@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.store import config_databases, contents, first_bytes, folders
+from rocketmq_reindex.jobs.store import config_databases, contents, folders
 from rocketmq_reindex.jobs.store.queue import StoreQueues
 from rocketmq_reindex.jobs.store.settings import topics_config
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics as storage_format_topics
 from rocketmq_reindex.storage_format.config_tables import TOPICS
-from rocketmq_reindex.storage_format.queue.lookup import UNIT, QueueUnits
+from rocketmq_reindex.storage_format.queue.units import UNIT, QueueUnits
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.udfs.times import show_time
@@ -81,7 +81,7 @@ def _goes_on(pages: files.Pages, start: int, first: Message, lead: int) -> bool:
 def foreign(segment: contents.SegmentFile) -> str:
     """Return that a segment is none of RocketMQ; "" for one that begins with a record, or that cannot be read."""
     try:
-        return first_bytes.no_record(segment.path, segment.lead)
+        return folders.no_record(segment.path, segment.lead)
     except (OSError, errors.InputError):
         return ""
 

@@ -1,1 +1,1 @@
-"""What a job asks of whatever runs its functions: Spark, or the processes of one machine."""
+"""What a job asks of whatever runs its functions: Spark, or the processes of one machine; these, without Java."""

@@ -20,7 +20,7 @@ from rocketmq_reindex.jobs.building.inputs import as_store_shows
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.run import Build, Unrecorded
 from rocketmq_reindex.jobs.building.summary import BuildResult
-from rocketmq_reindex.jobs.local.engines import LocalEngines
+from rocketmq_reindex.jobs.engines.local import LocalEngines
 from rocketmq_reindex.jobs.publishing.layout import SIZES, TOPICS
 from rocketmq_reindex.jobs.store import config_databases
 from rocketmq_reindex.jobs.store.folders import Notes

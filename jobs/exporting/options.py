@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table, options
 from rocketmq_reindex.jobs.command.results import WarnedResult
-from rocketmq_reindex.jobs.querying.options import place_out_of_range
+from rocketmq_reindex.jobs.querying.question import place_out_of_range
 from rocketmq_reindex.storage_format import layouts, topics as names
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.record import meaning

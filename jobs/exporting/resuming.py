@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex import files, version
+from rocketmq_reindex.jobs.engines.local import own_cores
 from rocketmq_reindex.jobs.exporting.options import ExportSettings
-from rocketmq_reindex.jobs.local.engines import own_cores
 from rocketmq_reindex.jobs.publishing import local
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError
 from rocketmq_reindex.storage_format.showing import counted, escape, listed

@@ -19,10 +19,10 @@ from rocketmq_reindex.jobs.store.fitting import index_files, queue_files
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import digest, layouts
 from rocketmq_reindex.storage_format.broker_start.loading import WHEEL_SIZE
+from rocketmq_reindex.storage_format.delay.timer_layout import SIZE, TimerCheckpoint
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE
 from rocketmq_reindex.storage_format.showing import counted, escape, listed
-from rocketmq_reindex.storage_format.timer.layout import SIZE, TimerCheckpoint
 
 # -------------------------------------------------------------------------------------------------------------------- log_proof
 # Prove that a build is of a store's log: by sizes and bytes, since the names of segments prove nothing.

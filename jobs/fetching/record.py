@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.store.lock import give
+from rocketmq_reindex.jobs.store.owner import give
 from rocketmq_reindex.storage_format import digest, errors, layouts, showing
 
 # ----------------------------------------------------------------------------------------------------------------------- pinned

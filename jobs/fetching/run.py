@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.fetching import (
 )
 from rocketmq_reindex.jobs.publishing.layout import CONSUMER_OFFSETS, DELAY_OFFSETS, TOPICS
 from rocketmq_reindex.jobs.store.contents import SegmentFile
-from rocketmq_reindex.jobs.store.lock import read_times, store_locked
+from rocketmq_reindex.jobs.store.owner import read_times, store_locked
 from rocketmq_reindex.jobs.store.settings import (
     broker_config,
     check_is_store,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.fetching.record import Copy, Laid, Pinned, Record, files_of
 from rocketmq_reindex.jobs.publishing.layout import CONFIGS, TIMERS
-from rocketmq_reindex.jobs.store.lock import give
+from rocketmq_reindex.jobs.store.owner import give
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape

@@ -24,7 +24,7 @@ from rocketmq_reindex.udfs.exporting import sinks
 Int64s = npt.NDArray[np.int64]
 
 
-class Source(NamedTuple):
+class RowSource(NamedTuple):
     """Rows of an export: what there is to do, in the unit of ``Rows.position``, and what reads them in the order of the log.
 
     ``read`` takes a folder that is there, for rows that do not fit into memory. It may be called again. ``paths`` are the files
@@ -36,7 +36,7 @@ class Source(NamedTuple):
     paths: list[str]
 
 
-def open_source(path: str, schema: pa.Schema = SCHEMA) -> Source:
+def open_source(path: str, schema: pa.Schema = SCHEMA) -> RowSource:
     """Return the rows of a file or folder, by the ending of its name. Raises InputError for what is no export."""
     if os.path.isdir(path):
         if os.path.isdir(os.path.join(path, delta.LOG)):
@@ -50,7 +50,7 @@ def open_source(path: str, schema: pa.Schema = SCHEMA) -> Source:
         return _parquet([(path, None)], os.path.dirname(path), schema)
     if os.path.splitext(path)[1].lower() not in READERS:
         raise InputError(f"{escape(path)}: its name ends with none of {listed([*READERS, '.parquet'])}: rename it")
-    return Source(os.path.getsize(path), lambda _: read_texts(path, schema), [path])
+    return RowSource(os.path.getsize(path), lambda _: read_texts(path, schema), [path])
 
 
 # ------------------------------------------------------------------------------------------------------------------------ files
@@ -357,7 +357,7 @@ def _depth(runs: list[_Run]) -> int:
     return depth
 
 
-def _parquet(found: list[tuple[str, str | None]], folder: str, schema: pa.Schema) -> Source:
+def _parquet(found: list[tuple[str, str | None]], folder: str, schema: pa.Schema) -> RowSource:
     """Return the rows of files, each with the topic of all its rows, if that is known."""
     if not found:
         raise InputError(f"{escape(folder)}: has no Parquet file")
@@ -366,7 +366,7 @@ def _parquet(found: list[tuple[str, str | None]], folder: str, schema: pa.Schema
         if file.named != opened[0].named:
             differ = listed(sorted(file.named ^ opened[0].named))
             raise InputError(f"{escape(file.path)}: has not the columns of {escape(opened[0].path)}: they differ in {differ}")
-    return Source(
+    return RowSource(
         sum(file.rows for file in opened), lambda scratch: _in_order(opened, scratch, schema), [file.path for file in opened]
     )
 

@@ -12,12 +12,12 @@ import numpy.typing as npt
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows, Row
 from rocketmq_reindex.jobs.inspecting.segment import OPTION
-from rocketmq_reindex.storage_format.findings import UnreadableError
+from rocketmq_reindex.storage_format.delay import timer_layout
+from rocketmq_reindex.storage_format.errors import UnreadableError
 from rocketmq_reindex.storage_format.layouts import first_byte
 from rocketmq_reindex.storage_format.queue.consume_queue import BAD, EMPTY, HAS_UNIT, PRE_BLANK, QueueFile, read_queue_file
 from rocketmq_reindex.storage_format.queue.extended import address_of, read_ext_file
 from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, BATCH_UNIT_SIZE
-from rocketmq_reindex.storage_format.timer import layout
 from rocketmq_reindex.udfs.times import show_time
 
 # ------------------------------------------------------------------------------------------------------------------------ queue
@@ -157,7 +157,7 @@ def _batch_row(
 # The files of timer messages: ``config/timercheck``, a file of ``timerlog``, ``timerwheel``.
 
 _CHECK_MAX: Final = 1 << 20
-_WHEEL_MAX: Final = 4 * layout.WHEEL_SIZE
+_WHEEL_MAX: Final = 4 * timer_layout.WHEEL_SIZE
 """bytes that are read at most; a broker takes WHEEL_SIZE alone"""
 _MAGIC: Final = struct.Struct(">i")
 
@@ -165,8 +165,8 @@ _MAGIC: Final = struct.Struct(">i")
 def timer_check(path: str) -> Inspected:
     """Return what ``timercheck`` holds, with a row for each field."""
     data = files.read_bytes(path, _CHECK_MAX)
-    check = layout.TimerCheckpoint.from_bytes(data)
-    fields = dict(zip(layout.CHECK_LAYOUT.names, astuple(check), strict=True))
+    check = timer_layout.TimerCheckpoint.from_bytes(data)
+    fields = dict(zip(timer_layout.CHECK_LAYOUT.names, astuple(check), strict=True))
     summary = {"bytes": len(data), "lastReadTime": show_time(check.read_time) if check.read_time else None, **fields}
     return Inspected(summary, InspectedRows(lambda: iter([{"field": name, "value": value} for name, value in fields.items()])))
 
@@ -175,21 +175,23 @@ def timer_log(path: str) -> Inspected:
     """Return what a file of ``timerlog`` holds, with a row for each unit in front of the first that is none."""
     with files.Reader(path) as reader:
         data = reader.whole()
-    units = data[: len(data) - len(data) % layout.LOG_UNIT.itemsize].view(layout.LOG_UNIT)
-    good = (units["size"] == layout.LOG_UNIT.itemsize) & ((units["magic"] | layout.MAGIC_BITS) == layout.MAGIC_BITS)
+    units = data[: len(data) - len(data) % timer_layout.LOG_UNIT.itemsize].view(timer_layout.LOG_UNIT)
+    good = (units["size"] == timer_layout.LOG_UNIT.itemsize) & (
+        (units["magic"] | timer_layout.MAGIC_BITS) == timer_layout.MAGIC_BITS
+    )
     count = len(units) if good.all() else int(np.argmin(good))
-    end, used = count * layout.LOG_UNIT.itemsize, units[:count]
+    end, used = count * timer_layout.LOG_UNIT.itemsize, units[:count]
     # The blank unit may be cut off: a file closes where no whole one fits.
     closed = (
-        end + layout.BLANK_SIZE <= len(data)
-        and _MAGIC.unpack_from(data.data, end + layout.LOG_LAYOUT.at["magic"])[0] == layout.MAGIC_BLANK
+        end + timer_layout.BLANK_SIZE <= len(data)
+        and _MAGIC.unpack_from(data.data, end + timer_layout.LOG_LAYOUT.at["magic"])[0] == timer_layout.MAGIC_BLANK
     )
     has_more = not closed and bool(data[end:].any())
     summary = {
         "bytes": len(data),
         "units": count,
-        "rolled": int(np.count_nonzero(used["magic"] & layout.MAGIC_ROLL)),
-        "deleting": int(np.count_nonzero(used["magic"] & layout.MAGIC_DELETE)),
+        "rolled": int(np.count_nonzero(used["magic"] & timer_layout.MAGIC_ROLL)),
+        "deleting": int(np.count_nonzero(used["magic"] & timer_layout.MAGIC_DELETE)),
         "end": end,
         "closed": closed,
         "first": _timer_unit(used, 0) if count else None,
@@ -202,7 +204,7 @@ def timer_log(path: str) -> Inspected:
 def timer_wheel(path: str) -> Inspected:
     """Return what ``timerwheel`` holds, with a row for each slot in use, by its time in units of ``timerPrecisionMs``."""
     data = files.read_bytes(path, _WHEEL_MAX)
-    slots = np.frombuffer(data[: len(data) - len(data) % layout.SLOT.itemsize], layout.SLOT)
+    slots = np.frombuffer(data[: len(data) - len(data) % timer_layout.SLOT.itemsize], timer_layout.SLOT)
     used = slots[slots["time"] != 0]
     used = used[np.argsort(used["time"], kind="stable")]
     summary: dict[str, Any] = {
@@ -212,8 +214,8 @@ def timer_wheel(path: str) -> Inspected:
         "messages": int(used["count"].sum(dtype=np.int64)),
         "first": _slot(used, 0) if len(used) else None,
         "last": _slot(used, len(used) - 1) if len(used) else None,
-        "findings": [] if len(data) == layout.WHEEL_SIZE
-        else [{"code": "timer", "at": len(data), "count": 1, "text": f"a broker takes {layout.WHEEL_SIZE} bytes alone"}],
+        "findings": [] if len(data) == timer_layout.WHEEL_SIZE
+        else [{"code": "timer", "at": len(data), "count": 1, "text": f"a broker takes {timer_layout.WHEEL_SIZE} bytes alone"}],
     }  # fmt: skip
     return Inspected(summary, InspectedRows(lambda: _slots(used)))
 
@@ -222,7 +224,7 @@ def _timer_unit(units: npt.NDArray[np.void], number: int) -> Row:
     unit = units[number]
     time = int(unit["written"]) + int(unit["delayed"])
     return {
-        "position": number * layout.LOG_UNIT.itemsize, "previous": int(unit["prev_pos"]), "magic": int(unit["magic"]),
+        "position": number * timer_layout.LOG_UNIT.itemsize, "previous": int(unit["prev_pos"]), "magic": int(unit["magic"]),
         "time": time, "slotTime": show_time(time), "written": int(unit["written"]), "physicalOffset": int(unit["phy_offset"]),
         "size": int(unit["record_size"]), "topicHash": int(unit["topic_hash"]),
     }  # fmt: skip

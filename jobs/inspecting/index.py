@@ -48,7 +48,7 @@ def log_beside(path: str) -> Iterator[contents.StoreLog | None]:
         log.close()
 
 
-def tag_part(path: str, sizes: tuple[int, int]) -> tag_items.Part | None:
+def tag_part(path: str, sizes: tuple[int, int]) -> tag_items.LogStretch | None:
     """Return the part of the log whose records have tag items in this file; None where none are found."""
     with log_beside(path) as log:
         if log is None:

@@ -1,10 +1,14 @@
-"""``inspect``: its options, the kinds of files, what is found in one, and how that is shown."""
+"""``inspect``: its options, its run, the kinds of files, what is found in one, and how that is shown.
+
+The start of inspect imports no other command.
+"""
 
 from __future__ import annotations
 
 import copy
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, get_args
 
@@ -12,11 +16,14 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.option import FileKind, parse_delay_levels
 from rocketmq_reindex.jobs.command.option_table import default_of
 from rocketmq_reindex.jobs.command.options import reader
-from rocketmq_reindex.jobs.command.results import Result
+from rocketmq_reindex.jobs.command.results import Output, OutputError, Result
 from rocketmq_reindex.jobs.querying.shown import to_json
+from rocketmq_reindex.jobs.store.folders import failures_as_errors
+from rocketmq_reindex.jobs.watching import watch
+from rocketmq_reindex.jobs.watching.watch import Stages
 from rocketmq_reindex.storage_format import epochs, errors, layouts, showing
 from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
-from rocketmq_reindex.storage_format.findings import Finding
+from rocketmq_reindex.storage_format.errors import ExitStatus, Finding, ReindexError, error_lines
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
@@ -330,3 +337,44 @@ def _epochs(path: str) -> Inspected:
     summary: dict[str, Any] = {"bytes": len(data), "epochs": len(rows), "isRead": file.is_read}
     summary |= {"first": rows[0] if rows else None, "last": rows[-1] if rows else None, "findings": _shown(file.findings)}
     return Inspected(summary, InspectedRows(lambda: iter(rows)))
+
+
+# ------------------------------------------------------------------------------------------------------------------ the command
+
+
+def inspect(arguments: Sequence[str]) -> int:
+    """Inspect every file in turn. Return the exit status: 1 where a file could not be read."""
+    with Output() as output:
+        asked = parse_inspection(arguments)
+        shown = 0
+        for path in asked.files:
+            failed = _show(path, asked, apart=shown > 0 and not asked.json)
+            shown += not failed
+            output.status = max(output.status, failed)
+    return output.status
+
+
+def _show(path: str, asked: Inspection, apart: bool) -> int:
+    """Print one file, ``apart`` from the one before it by an empty line. Return the exit status."""
+    try:
+        with failures_as_errors(path):
+            with Stages(quiet=False, loop=watch.SCAN_LOOP, loops={"read": "", "check": watch.INDEX_LOOP}) as told:
+                inspected = look(path, asked, told)
+            if apart:
+                print()
+            show_summary(inspected.to_dict(), asked.json)
+            if asked.records:
+                if not asked.json:
+                    print()
+                show_rows(inspected.records, asked.json)
+            sys.stdout.flush()
+    except OutputError:
+        raise
+    except ReindexError as error:
+        print(error_lines(str(error)), file=sys.stderr)
+        return ExitStatus.FAILED
+    return ExitStatus.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(inspect(sys.argv[1:]))

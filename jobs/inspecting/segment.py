@@ -10,12 +10,12 @@ import numpy as np
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.inspecting.options import Inspected, InspectedRows
-from rocketmq_reindex.jobs.querying.answer import fields
+from rocketmq_reindex.jobs.querying.question import fields
 from rocketmq_reindex.jobs.querying.scan import damage, scan_segment, stale_tail
 from rocketmq_reindex.jobs.querying.shown import told_body
 from rocketmq_reindex.jobs.store.contents import SegmentFile, message_at
-from rocketmq_reindex.jobs.store.first_bytes import no_record
-from rocketmq_reindex.storage_format import errors, findings, layouts
+from rocketmq_reindex.jobs.store.folders import no_record
+from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.record import columns, layout as r, message as record_message
 from rocketmq_reindex.storage_format.record.frame import Stretch, find_record, new_record
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, stale_tail as scan_stale_tail
@@ -51,13 +51,13 @@ def begin_of(path: str, size: int, first: int | None) -> Begin:
     else:
         by_record = by_records(path, size)
         if by_record is None:
-            raise findings.UnreadableError(
+            raise errors.UnreadableError(
                 "its name is not the offset of its first byte, in 20 digits, and no good record in it tells that offset: "
                 f"give it as {OPTION}"
             )
         begin = by_record
     if begin.offset > layouts.INT64_MAX - size:
-        raise findings.UnreadableError(f"offset {begin.offset} is beyond what a commitlog can hold")
+        raise errors.UnreadableError(f"offset {begin.offset} is beyond what a commitlog can hold")
     return begin
 
 

@@ -19,7 +19,7 @@ from rocketmq_reindex.files.entries import MADV_POPULATE_READ, open_regular
 from rocketmq_reindex.files.systems import naming
 from rocketmq_reindex.jobs.store import config_databases
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.jobs.store.lock import LOCK, holder
+from rocketmq_reindex.jobs.store.owner import LOCK, holder
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing, QueueColumns
 from rocketmq_reindex.storage_format.broker_start.store import IndexFileData, StoreFile

@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog
 from rocketmq_reindex.jobs.store.fitting import fit, of_store
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format import errors, layouts, topics
-from rocketmq_reindex.storage_format.broker_start import on_demand, store as start_store
+from rocketmq_reindex.storage_format.broker_start import listing as on_demand, store as start_store
 from rocketmq_reindex.storage_format.broker_start.delayed import (
     DelayedOutcome,
     DueUnits,
@@ -30,7 +30,6 @@ from rocketmq_reindex.storage_format.broker_start.delayed import (
     newest_time,
     timers,
 )
-from rocketmq_reindex.storage_format.broker_start.extended_state import ExtState
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, Listed, Listing
 from rocketmq_reindex.storage_format.broker_start.loading import (
     ConfiguredSizes,
@@ -40,6 +39,8 @@ from rocketmq_reindex.storage_format.broker_start.loading import (
     Prediction,
     QueueOutcome,
 )
+from rocketmq_reindex.storage_format.broker_start.other_queue_states import ExtState
+from rocketmq_reindex.storage_format.delay.timer_layout import TimerCheckpoint
 from rocketmq_reindex.storage_format.delay.waiting import TimerCounts, TimerStart, count
 from rocketmq_reindex.storage_format.delay.wheel import Wheel, slot_step
 from rocketmq_reindex.storage_format.index.file import guess_sizes
@@ -48,7 +49,6 @@ from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SI
 from rocketmq_reindex.storage_format.record.layout import ENTRY_HEAD
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.showing import counted
-from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
 
 # ------------------------------------------------------------------------------------------------------------------------ sizes
 # The sizes of a store's files: as they were given, or else as the files themselves show.

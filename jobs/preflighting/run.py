@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.jobs.command.results import Result
-from rocketmq_reindex.jobs.preflighting import folders, node
+from rocketmq_reindex.jobs.preflighting import folders, group
 from rocketmq_reindex.jobs.preflighting.advice import READ_FILES, RECHECK, Commands
 from rocketmq_reindex.jobs.preflighting.database import StoreDatabase
 from rocketmq_reindex.jobs.preflighting.group import StoreGroup
@@ -27,7 +27,7 @@ from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.settings import check_no_store, committed_index, meant_by
 from rocketmq_reindex.storage_format import topics
-from rocketmq_reindex.storage_format.broker_start import listing as start_listing, loading as start_loading, on_demand
+from rocketmq_reindex.storage_format.broker_start import listing, listing as start_listing, loading as start_loading
 from rocketmq_reindex.storage_format.broker_start.predict import predict
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener, UsageError
 from rocketmq_reindex.storage_format.showing import counted, escape, form
@@ -253,7 +253,7 @@ class Preflight:
         self._settings, self._result, self._progress = settings, result, progress
         self._maps = folders.Maps()
         self._files = StoreFiles(settings.store, self._maps)
-        self._of_dledger = node.log_of_node(settings)
+        self._of_dledger = group.log_of_node(settings)
         self._folders, self._group = self._folders_of(), StoreGroup(settings, bool(self._of_dledger))
         result.store, result.release = escape(settings.store), settings.release
 
@@ -299,11 +299,11 @@ class Preflight:
                 prediction = predict(store, start, settings.count_limit, spool, self._progress)
             if not prediction.loads:
                 self._refuse(prediction.refusals, loading, commands, sizes)
-            node.check_is_log(settings.store, listing, prediction.log, bool(self._of_dledger))
+            group.check_is_log(settings.store, listing, prediction.log, bool(self._of_dledger))
             ext_sizes = start.cq_file_size, start.cq_ext_file_size
             delivery = Delivery(self._folders, self._files, listing, loading, store, settings, delays, ext_sizes)
             self._fill(prediction, delivery, commands, start.message_index)
-            result.notes += [node.uncommitted(self._of_dledger, prediction)] if self._of_dledger else []
+            result.notes += [group.uncommitted(self._of_dledger, prediction)] if self._of_dledger else []
         result.notes += self._folders.notes
         self._check_unchanged(listing, database.in_rocksdb)
         result.exit = ExitStatus.FOUND if result.losses else ExitStatus.DONE
@@ -367,14 +367,14 @@ class Preflight:
             commands.take_timers(delivery.timer_files)
         mend = "" if not delivery.reads_database else RECHECK if delivery.store.database is not None else READ_FILES
         lost = losses(prediction, commands, keeps_index, len(delivery.store.segments), mend)
-        lost += node.committed_lost(self._of_dledger, prediction, commands)
+        lost += group.committed_lost(self._of_dledger, prediction, commands)
         lost_delayed, warned = delivered(levels, timers, commands)
         of_group, suspect, notes = self._group.found(prediction, commands)
         result.notes += notes
         for name in ("log", "dispatch", "index"):
             part = getattr(prediction, name)
             setattr(result, name, None if part is None else plain(part))
-        result.queues = on_demand.OnDemand(len(prediction.queues), lambda number: shallow(prediction.queues[number]))
+        result.queues = listing.OnDemand(len(prediction.queues), lambda number: shallow(prediction.queues[number]))
         result.delayed = [plain(level) for level in levels]
         result.timers = None if timers is None else plain(timers)
         result.losses += [plain(loss) for loss in (*lost, *of_group, *lost_delayed)]

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.local.engines import own_cores
+from rocketmq_reindex.jobs.engines.local import own_cores
 from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store, roots_of
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.record import meaning

@@ -24,7 +24,7 @@ from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail, ha
 
 def scan_log(
     log: StoreLog, names: list[str] | None, hash_of: Callable[[str], int], notes: folders.Notes, progress: ProgressListener,
-    parts: Sequence[tag_items.Part] | None = None,
+    parts: Sequence[tag_items.LogStretch] | None = None,
 ) -> set[int]:  # fmt: skip
     """Return the physical offsets of records that may have a key or tag: one of their items has its hash.
 
@@ -134,7 +134,7 @@ def _messages(log: StoreLog, units: list[_Unit], notes: folders.Notes) -> Iterat
 
 def _blocks(
     scanner: range_scan.RangeScanner, log: StoreLog, stale: list[scan_stale_tail.StaleTail], notes: folders.Notes,
-    progress: ProgressListener, parts: Sequence[tag_items.Part] | None = None,
+    progress: ProgressListener, parts: Sequence[tag_items.LogStretch] | None = None,
 ) -> Iterator[settings.Block]:  # fmt: skip
     """Yield the blocks of all segments, or of parts of the log; what of them cannot be read, or is damaged, is a note.
 
@@ -165,13 +165,13 @@ def _blocks(
 
 
 def _pieces(
-    segments: list[SegmentFile], parts: Sequence[tag_items.Part] | None
-) -> Iterator[tuple[int, SegmentFile, tag_items.Part]]:
+    segments: list[SegmentFile], parts: Sequence[tag_items.LogStretch] | None
+) -> Iterator[tuple[int, SegmentFile, tag_items.LogStretch]]:
     """Yield each segment with its number and the part of it that is to be read."""
     for number, segment in enumerate(segments):
-        whole = tag_items.Part(segment.start, segment.start + segment.size)
+        whole = tag_items.LogStretch(segment.start, segment.start + segment.size)
         for part in (whole,) if parts is None else parts:
-            piece = tag_items.Part(max(part.low, whole.low), min(part.high, whole.high))
+            piece = tag_items.LogStretch(max(part.low, whole.low), min(part.high, whole.high))
             if piece.low < piece.high or piece == whole:
                 yield number, segment, piece
 
@@ -204,7 +204,7 @@ def scan_segment(
     segment: SegmentFile,
     end: int,
     progress: ProgressListener,
-    part: tag_items.Part | None = None,
+    part: tag_items.LogStretch | None = None,
 ) -> Iterator[settings.Block]:
     """Yield the blocks of a segment, or of a part of it. Whole it would end at the offset ``end``. Raises OSError,
     InputError."""

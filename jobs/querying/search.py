@@ -33,10 +33,10 @@ RECORDS_MAX: Final = 4096
 class UnindexedTag:
     """Records that may have a tag of a topic, in parts of a log. ``log_bytes``: how much of the log was, or is to be, read."""
 
-    def __init__(self, log: StoreLog, topic: str, tag: str, parts: Sequence[tag_items.Part]) -> None:
+    def __init__(self, log: StoreLog, topic: str, tag: str, parts: Sequence[tag_items.LogStretch]) -> None:
         self._log, self._topic, self._tag = log, topic, tag
         self._found: set[int] = set()
-        self._long: list[tag_items.Part] = []
+        self._long: list[tag_items.LogStretch] = []
         self.log_bytes = 0
         for part in parts:
             self._walk(part)
@@ -51,7 +51,7 @@ class UnindexedTag:
         scanned = scan_log(self._log, [self._topic], lambda topic: tag_hash(topic, self._tag), notes, progress, self._long)
         return self._found | scanned
 
-    def _walk(self, part: tag_items.Part) -> None:
+    def _walk(self, part: tag_items.LogStretch) -> None:
         """Read the records of a part; what is long or damaged is left to the scan."""
         walk = RecordWalk(self._log, part.low, part.high, RECORDS_MAX)
         for message in walk:
@@ -59,9 +59,9 @@ class UnindexedTag:
                 self._found.add(message.phy_offset)
             self.log_bytes += message.size
         if walk.at < part.high and not (walk.stop == NOTHING and self._is_end(walk.at, part)):
-            self._long.append(tag_items.Part(walk.at, part.high))
+            self._long.append(tag_items.LogStretch(walk.at, part.high))
 
-    def _is_end(self, at: int, part: tag_items.Part) -> bool:
+    def _is_end(self, at: int, part: tag_items.LogStretch) -> bool:
         """Return whether zeros are the log's end: behind the last record with items, in the last segment or one of zeros before
         it.
 

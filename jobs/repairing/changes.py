@@ -16,7 +16,7 @@ from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.repair import BLANK, Piece
 from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted
-from rocketmq_reindex.udfs.order.placements import FILLS, KEPT
+from rocketmq_reindex.udfs.placements import FILLS, KEPT
 from rocketmq_reindex.udfs.repair.mend import NEIGHBOURS, Mended
 from rocketmq_reindex.udfs.repair.segments import WrittenSegment
 

@@ -13,7 +13,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.summary import Warnings
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
 from rocketmq_reindex.jobs.repairing.replicas import log_folder
-from rocketmq_reindex.jobs.store import group
+from rocketmq_reindex.jobs.store import owner
 from rocketmq_reindex.storage_format import epochs
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
@@ -35,8 +35,8 @@ def _store_of(place: str) -> str:
 
 
 def _log_end(roots: Sequence[str]) -> int:
-    with group.opened(roots) as log:
-        return group.log_end(log)
+    with owner.opened_log(roots) as log:
+        return owner.log_end(log)
 
 
 @dataclass
@@ -63,8 +63,8 @@ class GroupEpochs:
                 )
         else:
             own = cls(True, _own(store, warnings), ())
-            with group.opened(settings.roots) as log:
-                for text in group.suspected(store, log):
+            with owner.opened_log(settings.roots) as log:
+                for text in owner.suspected(store, log):
                     warnings.warn(f"{text}. The new log keeps them, and by its checkpoint they are confirmed")
         own.replicas = [_of_replica(number, place, warnings) for number, place in enumerate(settings.replicas, 1)]
         if own.entries and any(own.replicas):
@@ -140,7 +140,7 @@ class GroupEpochs:
 def _of_replica(number: int, place: str, warnings: Warnings) -> Sequence[epochs.Epoch] | None:
     """Return the epochs of a replica; None for one without any. What is wrong with a replica is no error."""
     try:
-        return group.taken(_store_of(place)).entries or None
+        return owner.taken_epochs(_store_of(place)).entries or None
     except (OSError, InputError) as error:
         warnings.warn(f"--replica: replica {number}: its epochs cannot be read: {reason(error)}")
         return None
@@ -148,9 +148,9 @@ def _of_replica(number: int, place: str, warnings: Warnings) -> Sequence[epochs.
 
 def _own(store: str, warnings: Warnings) -> Sequence[epochs.Epoch]:
     """Return the epochs that a broker has of this store. Raises OSError, and InputError."""
-    taken = group.taken(store)
+    taken = owner.taken_epochs(store)
     if taken.stops and taken.name == epochs.FILE:
-        backup = group.taken(store, (epochs.BACKUP,))
+        backup = owner.taken_epochs(store, (epochs.BACKUP,))
         if backup.entries:
             warnings.warn(
                 f"{epochs.FILE}: no broker starts with it ({taken.stops}): is made of {backup.name}: the last change is missing"

@@ -279,9 +279,9 @@ class PlainSteps(FullBuild):
         """Warn of records whose offsets could not be made right. Return how many there are of each kind."""
         told = dict[str, int]()
         for name in ("halves", *_TELLS):
-            records = plain.Told()
+            records = plain.ToldKind()
             for segment in written:
-                records = records.and_(plain.Told(*getattr(segment, name)))
+                records = records.and_(plain.ToldKind(*getattr(segment, name)))
             told[name] = records.records
             if records.records and name in _TELLS:
                 which = f"{counted(records.records, 'record')}, the first at old offset {records.first},"

@@ -171,7 +171,7 @@ class SparkEngine:
         return worker_tasks.Placing(function, self._cells) if self._cells else function
 
     def _placed(self, function: task.Batches) -> task.Batches:
-        return worker_tasks.Placed(function, self._cells) if self._cells else function
+        return worker_tasks.PlacedTask(function, self._cells) if self._cells else function
 
     def numbers(self, function: task.Batches, count: int) -> list[str]:
         return _texts(self.over(function, count, handover.RESULT_DDL))

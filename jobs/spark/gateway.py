@@ -20,12 +20,12 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 
-from rocketmq_reindex.jobs.engines.elsewhere import elsewhere
 from rocketmq_reindex.jobs.spark.jars import not_fetched
 from rocketmq_reindex.jobs.spark.java import fits
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.worker.daemon import FOLDER
+from rocketmq_reindex.udfs.worker.link import elsewhere
 
 # ---------------------------------------------------------------------------------------------------------------- worker_python
 # A Python of Spark's workers that cannot run the tasks: which it is, on which host, what it lacks, and what to do.

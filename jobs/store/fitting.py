@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.store import contents, folders, lock, tag_items
+from rocketmq_reindex.jobs.store import contents, folders, owner, tag_items
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions as storage_format_versions
@@ -20,7 +20,7 @@ from rocketmq_reindex.storage_format.record.layout import FLAG_TRANSACTION_MASK,
 from rocketmq_reindex.storage_format.record.message import Message
 
 if TYPE_CHECKING:
-    from rocketmq_reindex.udfs.verify.tags import TagsFound
+    from rocketmq_reindex.udfs.verify.index import TagsFound
 
 # ------------------------------------------------------------------------------------------------------------------------ sizes
 # The sizes that the derived files were made with, as a bounded number of them show.
@@ -234,7 +234,7 @@ def _of_checkpoint(path: str, log: contents.StoreLog) -> Iterator[Sign]:
     if files.entry_of(path).size != CHECKPOINT_SIZE:
         # Brokers of all versions make a whole page. Another file says nothing.
         return
-    checkpoint = lock.read_times(path)
+    checkpoint = owner.read_times(path)
     if checkpoint.logics_offset:
         yield Sign("logicsPhysicalOffset in the checkpoint", oldest="5.5")
     elif checkpoint.logics and not _is_one_record(log):

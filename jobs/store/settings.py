@@ -9,9 +9,9 @@ from rocketmq_reindex.jobs.command import option, option_table
 from rocketmq_reindex.jobs.command.broker_conf import given_as
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions
+from rocketmq_reindex.storage_format.delay.settings import TimerSettings
 from rocketmq_reindex.storage_format.index.header import POSSIBLE, are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
-from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from rocketmq_reindex.udfs.scan.segments import (
     Commitlog,
     check_unchanged,

@@ -22,14 +22,14 @@ RECORDS_MAX: Final = 1000
 """records that are passed over in search of one with TAGS"""
 
 
-class Part(NamedTuple):
+class LogStretch(NamedTuple):
     """The bytes [low, high) of the log: a record begins at ``low`` and ends at ``high``, or the log does."""
 
     low: int
     high: int
 
 
-def parts_with_tag_items(index: IndexFiles, log: StoreLog) -> list[Part]:
+def parts_with_tag_items(index: IndexFiles, log: StoreLog) -> list[LogStretch]:
     """Return the parts of the log whose records have their tag items, one of each IndexFile at most, in the order of the
     files."""
     parts = []
@@ -44,7 +44,7 @@ def parts_with_tag_items(index: IndexFiles, log: StoreLog) -> list[Part]:
     return parts
 
 
-def part_with_tag_items(file: OpenIndexFile, log: StoreLog) -> Part | None:
+def part_with_tag_items(file: OpenIndexFile, log: StoreLog) -> LogStretch | None:
     """Return the part of the log whose records have their tag items in one IndexFile, or where it goes on in the next one.
 
     None where the first or last many records say nothing, or where the last one with TAGS has no tag item. Raises OSError and
@@ -67,15 +67,15 @@ def are_put(index: IndexFiles, log: StoreLog) -> bool | None:
     return None
 
 
-def parts_without(parts: Sequence[Part], log: StoreLog) -> list[Part]:
+def parts_without(parts: Sequence[LogStretch], log: StoreLog) -> list[LogStretch]:
     """Return what is left of the log, without what lies in none of its segments."""
     uncovered, low = [], log.start
     for part in sorted(parts):
         if part.low > low:
-            uncovered.append(Part(low, part.low))
+            uncovered.append(LogStretch(low, part.low))
         low = max(low, part.high)
     if low < log.end:
-        uncovered.append(Part(low, log.end))
+        uncovered.append(LogStretch(low, log.end))
     return uncovered
 
 
@@ -122,7 +122,7 @@ class _IndexItems:
         key_hash, phy_offset, _, _ = ITEM_LAYOUT.unpack(self._read(self._start + ITEM_SIZE * number, ITEM_SIZE))
         return _Item(key_hash, phy_offset)
 
-    def part(self) -> Part | None:
+    def part(self) -> LogStretch | None:
         """Return the part of the log from the first to the last record that is known to have its tag item.
 
         What the file holds before and behind them belongs to it, unless records with TAGS and without keys stand there: those
@@ -144,7 +144,7 @@ class _IndexItems:
             # The tag item of the very last record may stand in the next file.
             behind = last.phy_offset + (0 if last.tags else last.size)
             high = behind if self._are_indexed(high, behind) else high
-        return Part(low, high)
+        return LogStretch(low, high)
 
     def newest(self) -> bool | None:
         """Return whether the last record with TAGS has its tag item; None where the last many have no TAGS."""

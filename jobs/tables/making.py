@@ -14,7 +14,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command.tables_place import quoted
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.udfs.tables.schema import Column, Table
+from rocketmq_reindex.udfs.table_schema import Column, Table
 
 if TYPE_CHECKING:
     # A build asks here for the user of Hadoop before it knows whether it needs Spark.

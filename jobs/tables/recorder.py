@@ -25,7 +25,7 @@ from rocketmq_reindex.storage_format.errors import InputError, RefusedError, Rei
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.scan.segments import Commitlog
-from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, Table
+from rocketmq_reindex.udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, Table
 
 # --------------------------------------------------------------------------------------------------------------------- progress
 # Keep the row of a run that goes on up to date: which stage it is in, and how far.

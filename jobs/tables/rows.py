@@ -28,8 +28,8 @@ from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import task
 from rocketmq_reindex.udfs.messages.log_rows import BLOCK_ROWS
 from rocketmq_reindex.udfs.scan.segments import Commitlog
-from rocketmq_reindex.udfs.tables.rows import STRETCH, ManifestFiles, MessageRows, read_first_bytes
-from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS
+from rocketmq_reindex.udfs.table_rows import STRETCH, ManifestFiles, MessageRows, read_first_bytes
+from rocketmq_reindex.udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS
 
 # ------------------------------------------------------------------------------------------------------------------------- rows
 # Rows that the driver makes: one for the run, one for each segment, one for each damaged place.

@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.store.queue import StoreQueue
 from rocketmq_reindex.jobs.tracing.timeline import Trace, TracedStore
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, QUEUES
-from rocketmq_reindex.storage_format.queue.lookup import UNIT, Unit
+from rocketmq_reindex.storage_format.queue.units import UNIT, Unit
 from rocketmq_reindex.storage_format.record import meaning as m
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.record.system_bodies import PopRecord, op_offsets, pop_record

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from rocketmq_reindex.jobs.querying.answer import host_text, meaning_row
+from rocketmq_reindex.jobs.querying.question import host_text, meaning_row
 from rocketmq_reindex.jobs.tracing.finding import Belonging, OwnRecords, StoreTracer
 from rocketmq_reindex.jobs.tracing.timeline import Certainty, TraceEvent
 from rocketmq_reindex.storage_format.record import layout as r, meaning as m

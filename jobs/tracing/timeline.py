@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.command import option, option_table, options
 from rocketmq_reindex.jobs.command.results import WarnedResult
-from rocketmq_reindex.jobs.querying.options import place_out_of_range
+from rocketmq_reindex.jobs.querying.question import place_out_of_range
 from rocketmq_reindex.jobs.querying.shown import row_lines
 from rocketmq_reindex.jobs.store.settings import roots_of
 from rocketmq_reindex.storage_format import topics

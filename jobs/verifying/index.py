@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import FILES_LISTED, LOST_LISTED, PartFindings, lost_example
-from rocketmq_reindex.jobs.watching.progress import Work
+from rocketmq_reindex.jobs.watching.progress import StageWork
 from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.checks import checkpoint, differences as checks_differences, index as checks_index
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
@@ -21,7 +21,7 @@ from rocketmq_reindex.storage_format.layouts import INDEX, INT64_MAX, is_index_f
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.verify import index as verify_index, items as verify_items, tags as verify_tags
+from rocketmq_reindex.udfs.verify import index as verify_index, index as verify_tags, items as verify_items
 
 # ------------------------------------------------------------------------------------------------------------------------ index
 # The index's part of a verify: check each IndexFile in itself, then all of their items against the log's.
@@ -51,7 +51,7 @@ class IndexResult:
             self.tags.add(result.tags)
             self.standing.merge(result.standing)
         for stretch in sorted((lost for result in results for lost in result.lost), key=lambda lost: lost.first):
-            verify_tags.put(self.lost, stretch)
+            verify_tags.put_stretch(self.lost, stretch)
 
     def findings(self, settings: VerifySettings) -> PartFindings:
         """Return what the run takes over; ``settings`` say by which version."""
@@ -162,7 +162,7 @@ class IndexComparison:
         figures = {"files": {"index": len(listed)}, "sizes": sizes, "index_list": index_list}
         return PartFindings(tally, figures=figures)
 
-    def checks(self) -> Work:
+    def checks(self) -> StageWork:
         """Return the files that ``check_files`` checks, and a probe of how many it has."""
         total, staging = len(self._listed), self.scan.staging
 
@@ -170,7 +170,7 @@ class IndexComparison:
             done = sum(name.startswith(verify_index.CHUNKS) for name in files.names(staging.plans))
             return done, done / total if total else 0
 
-        return Work("files", total, 0, probe)
+        return StageWork("files", total, 0, probe)
 
     def _neighbours(self) -> list[checks_index.Neighbour]:
         return [
@@ -201,11 +201,11 @@ class IndexComparison:
         self._check_empty(accepted, segments[0].start if segments else 0, bool(unread), result.tally)
         return result
 
-    def items(self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]) -> Work:
+    def items(self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]) -> StageWork:
         """Return the items of the log that are compared, and a probe of how many are; arguments as for ``compare``."""
         spans, tasks = self._shared(accepted, segments, unread)
         items = {f"items-{k}": sum(span.items for span in handover.share(spans, k, tasks)) for k in range(tasks)}
-        return Work.of_tasks(self.scan.staging, "items", items)
+        return StageWork.of_tasks(self.scan.staging, "items", items)
 
     def _shared(
         self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]
@@ -297,7 +297,7 @@ def check_checkpoint(
         data = data.ljust(CHECKPOINT_SIZE, b"\0")
     dispatched = [s for s in accepted if s.records]
     with_units = [s for s in accepted if s.unit_records]
-    times = checkpoint.StoreTimes(
+    times = checkpoint.LogBounds(
         log.segments[0].start if log.segments else 0,
         log.segments[-1].segment_end if log.segments else 0,
         dispatched[-1].last_time if dispatched else 0,

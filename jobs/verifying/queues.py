@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.parts import LogOrder
 from rocketmq_reindex.jobs.verifying.summary import QUEUES_LISTED, PartFindings
 from rocketmq_reindex.jobs.verifying.work import ext_folder
-from rocketmq_reindex.jobs.watching.progress import Work
+from rocketmq_reindex.jobs.watching.progress import StageWork
 from rocketmq_reindex.storage_format import layouts, versions
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, EXT_QUEUES, QUEUES
@@ -27,9 +27,8 @@ from rocketmq_reindex.storage_format.topics import LMQ_PREFIX, lite_parent
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.staging import Positions, mean_of
-from rocketmq_reindex.udfs.verify import listing, queue_results, queues as verify_queues
-from rocketmq_reindex.udfs.verify.both_kinds import BothKindsResult, CompareBothKinds
-from rocketmq_reindex.udfs.verify.database import ListDatabase
+from rocketmq_reindex.udfs.verify import queue_tasks, queues as verify_queues
+from rocketmq_reindex.udfs.verify.database import BothKindsResult, CompareBothKinds, ListDatabase
 
 
 @dataclass
@@ -38,9 +37,9 @@ class QueueResult:
 
     tally: Tally = field(default_factory=Tally)
     counts: dict[str, int] = field(default_factory=dict)
-    queues: list[queue_results.QueueEntry] = field(default_factory=list)
+    queues: list[queue_tasks.QueueEntry] = field(default_factory=list)
 
-    def take(self, results: list[queue_results.QueuesResult]) -> None:
+    def take(self, results: list[queue_tasks.QueuesResult]) -> None:
         """Add the results of reducers."""
         for result in results:
             self.tally.merge(result.tally)
@@ -58,10 +57,10 @@ class QueueResult:
             "units": counts.pop("units", 0),
             "units_there": counts.pop("there", 0),
             "queues": counts.pop("queues", 0),
-            "idle_queues": counts.pop(queue_results.IDLE, 0),
+            "idle_queues": counts.pop(queue_tasks.IDLE, 0),
             "queues_differing": counts.pop("differing", 0),
         }
-        if empty := counts.pop(queue_results.EMPTY_ENDS, 0):
+        if empty := counts.pop(queue_tasks.EMPTY_ENDS, 0):
             notes.append(
                 f"files without a unit at the end of queues: {empty}, as RocketMQ {settings.broker_version} leaves them: it "
                 "starts on them, but may count one message too many in such a queue"
@@ -117,7 +116,7 @@ class QueueComparison:
     def _list_database(self, findings: PartFindings) -> None:
         scan, settings = self.scan, self.settings
         lister = ListDatabase(settings.database, scan.task.keys, settings.batch_topics)
-        for listed in listing.ListingResult.read(scan.engine.scan(lister, 1)):
+        for listed in queue_tasks.ListingResult.read(scan.engine.scan(lister, 1)):
             findings.tally.merge(listed.tally)
             findings.figures["database_queues"] = listed.queues
         if settings.batch_topics:
@@ -164,11 +163,11 @@ class QueueComparison:
         plan = handover.write_plan(scan.staging, f"topics-{kind}", names)
         size = sum(segment.data_end - segment.start for segment in self.segments)
         tasks = max(1, task_count(len(names), size, scan.engine.cores, DERIVED_BYTES))
-        lister = listing.ListQueues(
+        lister = queue_tasks.ListQueues(
             folder, plan, tasks, file_size, scan.task.keys, batch, settings.trimmed, not settings.rules.drops_empty_files, rows
         )
         others, passed_over = list[str](), 0
-        for listed in listing.ListingResult.read(scan.engine.scan(lister, tasks)):
+        for listed in queue_tasks.ListingResult.read(scan.engine.scan(lister, tasks)):
             findings.tally.merge(listed.tally)
             findings.figures["files"]["consumequeue"] += listed.files
             findings.figures["sizes"]["consumequeue"] += listed.bytes
@@ -178,17 +177,17 @@ class QueueComparison:
             others_counted = f", and {passed_over - 1:,} more" if passed_over > 1 else ""
             findings.notes.append(f"{kind}/ also holds what a broker passes over: {min(others)}{others_counted}")
 
-    def _task(self, kind: str, file_size: int, rules: versions.VersionRules) -> queue_results.QueueTask:
+    def _task(self, kind: str, file_size: int, rules: versions.VersionRules) -> queue_tasks.QueueTask:
         settings = self.settings
         log = (self.segments[0].start, self.segments[-1].segment_end) if self.segments else (0, 0)
         folder = files.join(settings.store, kind)
-        return queue_results.QueueTask(
+        return queue_tasks.QueueTask(
             folder, file_size, self.segments, log, self.unread, rules.opens_empty_queue_file, self.stale,
             ext_folder(settings.store) if kind == QUEUES else "", settings.database,
             self.scan.task.filters if kind == QUEUES else None,
         )  # fmt: skip
 
-    def units(self, accepted: list[RangeSummary]) -> Work:
+    def units(self, accepted: list[RangeSummary]) -> StageWork:
         """Return the units of the log that are compared, and a probe of how many are."""
         total, mean, positions = _units(accepted), self._mean(accepted), Positions(self.scan.staging)
 
@@ -197,7 +196,7 @@ class QueueComparison:
             done = mean * sum(share for name, share in shares if name.startswith(("queues-", "batches-")))
             return int(done), done / total if total else 0
 
-        return Work("units", total, 0, probe)
+        return StageWork("units", total, 0, probe)
 
     def _mean(self, accepted: list[RangeSummary]) -> int:
         return mean_of(_units(accepted), len(self.scan.task.keys))
@@ -207,12 +206,12 @@ class QueueComparison:
         scan, settings, result = self.scan, self.settings, QueueResult()
         left_out, place = scan.left_out(accepted), (scan.staging, self._mean(accepted))
         verify = verify_queues.VerifyQueues(*place, self._task(QUEUES, settings.cq_file_size, rules), self.order.placements)
-        result.take(queue_results.QueuesResult.read(scan.engine.reduce(handover.UNITS, left_out, None, verify)))
+        result.take(queue_tasks.QueuesResult.read(scan.engine.reduce(handover.UNITS, left_out, None, verify)))
         if settings.batch_topics and not self.unread and not settings.database:
             batches = verify_queues.VerifyBatches(
                 *place, self._task(BATCH_QUEUES, settings.batch_cq_file_size, rules), self.order.batches
             )
-            result.take(queue_results.QueuesResult.read(scan.engine.reduce(handover.BATCHES, left_out, None, batches)))
+            result.take(queue_tasks.QueuesResult.read(scan.engine.reduce(handover.BATCHES, left_out, None, batches)))
         return result
 
 

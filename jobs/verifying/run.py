@@ -10,18 +10,18 @@ from typing import Final, TypeVar
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import advice, inputs, planning, scanning, store_signs
 from rocketmq_reindex.jobs.engines.engine import BUCKET_BYTES, DERIVED_BYTES, Engine, Engines, beside, task_count
-from rocketmq_reindex.jobs.store import contents, first_bytes, fitting, folders, settings as store_settings
+from rocketmq_reindex.jobs.store import contents, fitting, folders, settings as store_settings
 from rocketmq_reindex.jobs.verifying import (
-    beside_log,
     index as verifying_index,
     mend as verifying_mend,
     options,
+    parts,
     parts as verifying_parts,
     queues as verifying_queues,
     summary as verifying_summary,
     work as verifying_work,
 )
-from rocketmq_reindex.jobs.watching.progress import Reporter, Work
+from rocketmq_reindex.jobs.watching.progress import Reporter, StageWork
 from rocketmq_reindex.storage_format import digest, layouts, showing
 from rocketmq_reindex.storage_format.checks.differences import CHECKPOINT, INDEX, LOG, QUEUES, UNCHECKED, Tally
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
@@ -30,7 +30,7 @@ from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.repair.differing import CompareLogs, LogDifference, overlap
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify import against
-from rocketmq_reindex.udfs.verify.listing import ANY_FILE, VerifyScan
+from rocketmq_reindex.udfs.verify.queue_tasks import ANY_FILE, VerifyScan
 
 T = TypeVar("T")
 _SILENT: Final = 1.0
@@ -149,14 +149,14 @@ class Verify:
             scan.first(chosen, planning.range_size(settings, size, segment_bytes, engine.cores), layouts.INT64_MAX)
             chain = scan.settle(chosen)
             self._wait(looked, index)
-        first_bytes.check_is_log(chosen, chain)
+        folders.check_is_log(chosen, chain)
         accepted = chain.accepted
         self._count(chosen, accepted)
         self.result.incremental = self.memory.counts() if self.memory else None
         if LOG in settings.only:
             self._take(verifying_parts.check_log(settings, log, chain, unread))
-            self._take(beside_log.check_epochs(settings.store, settings.roots))
-            self._take(beside_log.check_timers(settings.store, settings.roots))
+            self._take(parts.check_epochs(settings.store, settings.roots))
+            self._take(parts.check_timers(settings.store, settings.roots))
         wrong = list[int]()
         if self._decides_order and not unread:
             with self._timed("order"):
@@ -209,7 +209,7 @@ class Verify:
         if CHECKPOINT in settings.only:
             self._take(verifying_index.check_checkpoint(self.settings, log, accepted, index))
 
-    def _part(self, name: str, work: Work, compare: Callable[[], T]) -> T:
+    def _part(self, name: str, work: StageWork, compare: Callable[[], T]) -> T:
         with self._timed(name, beside=True), self.reporter.stage(f"compare {name}", *work):
             return compare()
 
@@ -309,8 +309,8 @@ class Against(Verify):
             self.result.seconds["verify"] = self.reporter.elapsed() - up
             for log, store in zip(logs, (self.a, self.b), strict=True):
                 store_settings.check_unchanged(log, store_settings.roots_of(store))
-        self.result.notes += beside_log.compare_checkpoints((self.a, self.b))
-        self.result.notes += beside_log.compare_epochs((self.a, self.b), [store_settings.roots_of(s) for s in (self.a, self.b)])
+        self.result.notes += parts.compare_checkpoints((self.a, self.b))
+        self.result.notes += parts.compare_epochs((self.a, self.b), [store_settings.roots_of(s) for s in (self.a, self.b)])
         self.result.take(self.tally, verifying_mend.Mend(self.settings.mending_build()))
 
     def _logs(self, engine: Engine, staging: StagingFolder, logs: list[store_settings.Commitlog]) -> None:
@@ -325,7 +325,7 @@ class Against(Verify):
         tasks = task_count(len(stretches), 2 * result.bytes, engine.cores)
         plan = handover.write_plan(staging, "stretches", stretches)
         sizes = {f"log-{k}": sum(stretch.length for stretch in handover.share(stretches, k, tasks)) for k in range(tasks)}
-        with self.reporter.stage("compare log", *Work.of_tasks(staging, "bytes", sizes)):
+        with self.reporter.stage("compare log", *StageWork.of_tasks(staging, "bytes", sizes)):
             comparer = CompareLogs(staging, plan, tasks, planning.store_scan(self.settings))
             differences = LogDifference.read(engine.numbers(comparer, tasks))
         ends = [log.segments[-1].data_end for log in logs]
@@ -363,7 +363,7 @@ class Against(Verify):
             plan = handover.write_plan(staging, f"topics-{folder}", names)
             comparer = against.CompareQueues(staging, self.a, self.b, folder, plan, tasks, start)
             topics = {f"{folder}-{k}": len(names[k::tasks]) for k in range(tasks)}
-            with self.reporter.stage(f"compare {folder}", *Work.of_tasks(staging, "topics", topics)):
+            with self.reporter.stage(f"compare {folder}", *StageWork.of_tasks(staging, "topics", topics)):
                 results = against.AgainstResult.read(engine.numbers(comparer, tasks))
             for result in results:
                 self.tally.merge(result.tally)
@@ -388,7 +388,7 @@ class Against(Verify):
             plan = handover.write_plan(staging, "pairs", pairs)
             comparer = against.CompareIndex(staging, self.a, self.b, plan, self.settings.hash_slots)
             numbers = {f"index-{k}": 1 for k in range(len(pairs))}
-            with self.reporter.stage("compare index", *Work.of_tasks(staging, "files", numbers)):
+            with self.reporter.stage("compare index", *StageWork.of_tasks(staging, "files", numbers)):
                 results = against.AgainstResult.read(engine.numbers(comparer, len(pairs)))
             for result in results:
                 self.tally.merge(result.tally)

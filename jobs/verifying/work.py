@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.building.extending import OLDEST, registrations
 from rocketmq_reindex.jobs.building.options import batch_topics_of
+from rocketmq_reindex.jobs.building.queue_kinds import OLDEST, registrations
 from rocketmq_reindex.jobs.fetching.build import find_build
 from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.publishing.layout import SIZES, Leftovers
@@ -27,7 +27,7 @@ from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
 from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
-from rocketmq_reindex.storage_format.queue.lookup import UNIT, Unit
+from rocketmq_reindex.storage_format.queue.units import UNIT, Unit
 from rocketmq_reindex.storage_format.record.layout import ENTRY_LAYOUT
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX

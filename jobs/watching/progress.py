@@ -68,7 +68,7 @@ Probe = Callable[[], tuple[int, float]]
 """How far a stage is: (things done, share of all its work that is done)."""
 
 
-class Work(NamedTuple):
+class StageWork(NamedTuple):
     """What a stage has to do, as ``Reporter.stage`` takes it."""
 
     things: str
@@ -77,7 +77,7 @@ class Work(NamedTuple):
     probe: Probe
 
     @classmethod
-    def of_tasks(cls, staging: StagingFolder, things: str, tasks: Mapping[str, int]) -> Work:
+    def of_tasks(cls, staging: StagingFolder, things: str, tasks: Mapping[str, int]) -> StageWork:
         """Return work of which each task has so many things, by the name of its ``Position``."""
         total, positions = sum(tasks.values()), Positions(staging)
 

@@ -1,25 +1,28 @@
 """What a run reports while it goes on and at its end: on stderr, as text or as JSON, and in a file of metrics.
 
-What nobody asks for is not imported.
+It says, too, when record loops are compiled first, and uses a temporary folder where no other can keep them. What nobody asks
+for is not imported.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sys
+import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from rocketmq_reindex.files import object_store
 from rocketmq_reindex.jobs.command.option import Engine, Progress
-from rocketmq_reindex.jobs.watching import compiling
 from rocketmq_reindex.jobs.watching.clock import command_begin
 from rocketmq_reindex.storage_format.errors import error_lines, errors_of
+from rocketmq_reindex.storage_format.kernels import cache_folder
 from rocketmq_reindex.storage_format.showing import escape, reason
 from rocketmq_reindex.version import __version__
 
@@ -37,6 +40,72 @@ if TYPE_CHECKING:
         def events(self) -> Iterable[tuple[str, str, dict[str, Value]]]: ...
 
         def counts(self) -> dict[str, int]: ...
+
+
+# -------------------------------------------------------------------------------------------------------------------- compiling
+# Say that a run begins by compiling its record loops, which nothing else shows: once for each version and machine.
+
+SCAN_LOOP: Final = "loop.walk"
+"""the largest loop of a scan: build, verify, repair, query --scan, inspect"""
+START_LOOP: Final = "record_loop.broker_record"
+"""the loop that reads a record as a broker does that starts: preflight"""
+INDEX_LOOP: Final = "index._check_items"
+"""the largest loop of the check of an IndexFile: inspect"""
+
+
+def compiling_line(loop: str) -> str:
+    """Return the line that says that ``loop`` is compiled first; "" where it is there, or is not compiled at all.
+
+    Raises InputError where others may write to the folder that the environment names.
+    """
+    plain = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+    if plain or cache_folder.holds(loop) or cache_folder.is_carried(loop):
+        return ""
+    return "compiling the record loops, once (some 25 s)"
+
+
+def runs_here(engine: str, master: str) -> bool:
+    """Return whether all tasks run on this machine, as far as is known before Spark is there."""
+    if engine == "local":
+        return True
+    # Somebody else's session may be there, and its executors are elsewhere.
+    return "pyspark" not in sys.modules and "PYSPARK_GATEWAY_PORT" not in os.environ and (master or "local").startswith("local")
+
+
+# ---------------------------------------------------------------------------------------------------------------------- kernels
+# Compiled record loops for a run that has no folder to keep them in: compiled once, in a folder of its own.
+
+COMPILING_NOTE: Final = (
+    "no folder keeps the compiled record loops: they were compiled for this run alone: "
+    f"name a folder of your own in {cache_folder.VARIABLE}"
+)
+
+
+@contextlib.contextmanager
+def loops_kept() -> Iterator[bool]:
+    """Have a folder for compiled loops, for the driver and the workers of a local session, while this context is open.
+
+    Yield whether they are compiled for this run alone: there is no other folder, and they do not come with the package.
+
+    Raises InputError where others may write to the folder that the environment names.
+    """
+    plain = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+    # Once the module ``jit`` is imported it has chosen its folder.
+    if plain or "rocketmq_reindex.storage_format.kernels.jit" in sys.modules or cache_folder.find():
+        yield False
+        return
+    before = os.environ.get(cache_folder.VARIABLE)
+    with tempfile.TemporaryDirectory(prefix="rmq-reindex-compiled-", ignore_cleanup_errors=True) as folder:
+        os.environ[cache_folder.VARIABLE] = folder
+        try:
+            yield not cache_folder.is_carried(SCAN_LOOP)
+        finally:
+            os.environ.pop(cache_folder.VARIABLE)
+            if before is not None:
+                os.environ[cache_folder.VARIABLE] = before
+
+
+# ------------------------------------------------------------------------------------------------------------------------ watch
 
 
 JVM_LOGGER: Final = "rmq-reindex.jvm"
@@ -97,8 +166,8 @@ class Watch:
 
     def compiles(self) -> None:
         """Say that the record loops are compiled first, where they are, on this machine."""
-        if not self._quiet and compiling.runs_here(self._run.engine, self._run.master):
-            self.says(compiling.line(compiling.SCAN))
+        if not self._quiet and runs_here(self._run.engine, self._run.master):
+            self.says(compiling_line(SCAN_LOOP))
 
     def says(self, text: str) -> None:
         """Say a line on stderr, before the first stage; "" is none."""
@@ -198,7 +267,7 @@ class Stages:
     """A ``storage_format.errors.ProgressListener``, as a context manager. With ``quiet`` nothing is shown."""
 
     def __init__(self, quiet: bool, loop: str, loops: Mapping[str, str] | None = None) -> None:
-        """``loop``: the record loop that the stages run, which may have to be compiled (``watching.compiling``).
+        """``loop``: the record loop that the stages run, which may have to be compiled (``watching.watch``).
 
         ``loops``: that of a stage that runs another one, "" for none.
         """
@@ -212,7 +281,7 @@ class Stages:
         self.end()
         loop = self._loops.get(stage, self._loop)
         if size and loop and self._compiles:
-            if text := compiling.line(loop):
+            if text := compiling_line(loop):
                 print(text, file=sys.stderr, flush=True)
             self._compiles = False
         self._name, self._size, self._done, self._shown = stage, size, 0, False

@@ -7,9 +7,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.broker_start.extended_state import ExtState
 from rocketmq_reindex.storage_format.broker_start.loading import Prediction, QueueOutcome
+from rocketmq_reindex.storage_format.broker_start.other_queue_states import ExtState
 from rocketmq_reindex.storage_format.broker_start.store import StoreFile
+from rocketmq_reindex.storage_format.delay.timer_layout import LOG_UNIT, MAGIC_BITS, MAGIC_BLANK, TimerCheckpoint
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
@@ -17,7 +18,6 @@ from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.extended import is_address
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_BITS, MAGIC_BLANK, TimerCheckpoint
 from rocketmq_reindex.storage_format.topics import SCHEDULE_TOPIC
 from rocketmq_reindex.storage_format.versions import START_RULES
 

@@ -1,15 +1,58 @@
-"""The folders of a store as a start lists them, in arrays: a store may have hundreds of thousands."""
+"""The folders of a store as a start lists them, in arrays: a store may have hundreds of thousands.
+
+A long sequence whose members lie in arrays makes each when it is asked for. Each command imports this, and nothing else of a
+start.
+"""
+
+from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
-from typing import Final
+from typing import Any, Final, TypeVar, overload
 
 from rocketmq_reindex.storage_format import layouts
-from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
 from rocketmq_reindex.storage_format.showing import counted
+
+# -------------------------------------------------------------------------------------------------------------------- on demand
+
+
+T = TypeVar("T")
+
+
+class OnDemand(Sequence[T]):
+    """``length`` members, which ``make`` makes of their numbers. The last one made is kept. A copy of it is a list."""
+
+    __slots__ = ("_last", "_length", "_make")
+
+    def __init__(self, length: int, make: Callable[[int], T]) -> None:
+        self._length, self._make = length, make
+        self._last: tuple[int, T] | None = None
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return list(map(self._make, range(self._length)[index]))
+        last = self._last
+        if last is None or last[0] != index:
+            number = range(self._length)[index]
+            last = self._last = number, self._make(number)
+        return last[1]
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._make, range(self._length))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[T]:
+        return list(self)
+
 
 # ---------------------------------------------------------------------------------------------------------------------- listing
 

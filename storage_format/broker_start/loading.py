@@ -9,8 +9,7 @@ from typing import Final
 
 from rocketmq_reindex.storage_format import layouts, showing, topics
 from rocketmq_reindex.storage_format.broker_start import listing as names
-from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, Listed, ListedQueue, Listing
-from rocketmq_reindex.storage_format.broker_start.on_demand import OnDemand
+from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, Listed, ListedQueue, Listing, OnDemand
 from rocketmq_reindex.storage_format.versions import START_RULES, StartRules
 
 # ------------------------------------------------------------------------------------------------------------------- prediction

@@ -8,11 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.broker_start import (
-    batch_queue_state,
     database_state,
-    extended_state,
     index_state,
     kept as start_kept,
+    other_queue_states,
     outcome as start_outcome,
     own_units,
     queue_state,
@@ -77,7 +76,7 @@ class OneStart:
         self, folder: start_store.QueueFolder, _files: Sequence[start_store.StoreFile]
     ) -> start_outcome.AnyQueueState:
         if folder.batch:
-            return batch_queue_state.BatchQueueState(folder.files, self._settings.batch_cq_file_size, self._spool)
+            return other_queue_states.BatchQueueState(folder.files, self._settings.batch_cq_file_size, self._spool)
         return queue_state.QueueState(_files, self._settings.cq_file_size, self._spool, self._numbers)
 
     def start(self) -> start_outcome.Started:
@@ -223,8 +222,8 @@ class OneStart:
             name = f"{folder.topic}/{folder.queue}"
             try:
                 sizes = self._settings.cq_file_size, self._settings.cq_ext_file_size
-                ext = extended_state.ExtState.recovered(folder, *sizes)
-            except extended_state.ExtDamage as damage:
+                ext = other_queue_states.ExtState.recovered(folder, *sizes)
+            except other_queue_states.ExtDamage as damage:
                 path, detail = f"consumequeue_ext/{name}/{damage.file.name}", f"the unit at byte {damage.at} reaches behind it"
                 raise queue_state.LoadFailure("ext-unit", detail, path) from None
             if ext.is_short:

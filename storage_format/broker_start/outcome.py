@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.broker_start import (
-    batch_queue_state,
     database_state,
     index_state,
     kept as start_kept,
+    listing,
     loading,
-    on_demand,
+    other_queue_states,
     queue_state,
     record_loop,
     recovery,
@@ -30,7 +30,7 @@ from rocketmq_reindex.storage_format.versions import START_RULES
 _QUEUES: Final = 64
 _NUMBERS: Final = tuple(one.name for one in dataclasses.fields(loading.QueueOutcome))[2:]
 """of a queue, all but its name"""
-AnyQueueState = queue_state.QueueState | batch_queue_state.BatchQueueState | database_state.DatabaseQueueState
+AnyQueueState = queue_state.QueueState | other_queue_states.BatchQueueState | database_state.DatabaseQueueState
 Queues = Mapping[tuple[str, int], AnyQueueState]
 
 
@@ -367,7 +367,7 @@ def _queues(started: Started, count: _KeptCount, segment_size: int) -> Sequence[
         fields = dict(zip(_NUMBERS, numbers[row].tolist(), strict=True))
         return loading.QueueOutcome(*names[row], **fields | {"ends_blank": bool(fields["ends_blank"])})
 
-    return on_demand.OnDemand(len(names), outcome_of)
+    return listing.OnDemand(len(names), outcome_of)
 
 
 def _index(started: Started, count: _KeptCount) -> loading.IndexOutcome:

@@ -5,7 +5,7 @@ from typing import Final
 
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT, SIZE, Checkpoint, read_checkpoint
 from rocketmq_reindex.storage_format.checks.differences import Tally
-from rocketmq_reindex.storage_format.findings import Finding
+from rocketmq_reindex.storage_format.errors import Finding
 from rocketmq_reindex.storage_format.versions import VersionRules
 
 WHERE: Final = "checkpoint"
@@ -31,7 +31,7 @@ class IndexEnd:
 
 
 @dataclass(frozen=True)
-class StoreTimes:
+class LogBounds:
     """What counts of the log: absolute offsets of its first byte and its end, store times in milliseconds, and how many
     records.
 
@@ -54,7 +54,7 @@ class StoreTimes:
 
 
 def compare_checkpoint(
-    data: bytes, store: StoreTimes, index: list[IndexEnd], rules: VersionRules
+    data: bytes, store: LogBounds, index: list[IndexEnd], rules: VersionRules
 ) -> tuple[Checkpoint, Tally, int]:
     """Return (The checkpoint, its differences, the items of the last IndexFile where the next crash deletes it, as with any
     broker).
@@ -105,7 +105,7 @@ def _text(finding: Finding, data: bytes) -> str:
     return f"byte {finding.at}: {data[finding.at]} instead of 0"
 
 
-def _negative(checkpoint: Checkpoint, store: StoreTimes, tally: Tally) -> None:
+def _negative(checkpoint: Checkpoint, store: LogBounds, tally: Tally) -> None:
     """Count negative fields, but not a time where the log ends with negative store times: each broker before 5.5 leaves it.
 
     A start takes such a time for 0 (``StoreCheckpoint.getMinTimestamp``).
@@ -118,7 +118,7 @@ def _negative(checkpoint: Checkpoint, store: StoreTimes, tally: Tally) -> None:
         tally.add("checkpoint-bytes", len(negative), WHERE, at, text)
 
 
-def _index_ahead(checkpoint: Checkpoint, store: StoreTimes, index: list[IndexEnd], tally: Tally) -> None:
+def _index_ahead(checkpoint: Checkpoint, store: LogBounds, index: list[IndexEnd], tally: Tally) -> None:
     """Check that indexMsgTimestamp is not later than it may be: it is the endTimestamp of a full file (``IndexService.flush``),
     or 0.
 
@@ -137,7 +137,7 @@ def _index_ahead(checkpoint: Checkpoint, store: StoreTimes, index: list[IndexEnd
     tally.add("checkpoint-index-ahead", 1, WHERE, _AT["index"], text)
 
 
-def _times(checkpoint: Checkpoint, store: StoreTimes, rules: VersionRules, tally: Tally) -> None:
+def _times(checkpoint: Checkpoint, store: LogBounds, rules: VersionRules, tally: Tally) -> None:
     """Check physic and logics. The broker's own rebuild leaves physic 0; a start dispatches again from the lower of both."""
     if store.in_rocksdb:
         return

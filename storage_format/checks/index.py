@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.checks.checkpoint import A_DAY
-from rocketmq_reindex.storage_format.errors import NoListener, ProgressListener
-from rocketmq_reindex.storage_format.findings import Finding, from_bits
+from rocketmq_reindex.storage_format.errors import Finding, NoListener, ProgressListener, from_bits
 from rocketmq_reindex.storage_format.index.file import IndexView
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.kernels.jit import jit

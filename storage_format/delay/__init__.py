@@ -1,1 +1,1 @@
-"""Delayed, timed and half messages in a log: which of them were delivered, and which a broker still has to deliver."""
+"""Delayed, timed and half messages in a log: which were delivered, which a broker has to deliver; its timer files."""

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.delay.evidence import COPY, DISCARD, EVIDENCE, FIRED, HALF, SCHEDULED, TIMED, Int64s, Rows
+from rocketmq_reindex.storage_format.delay.settings import DROP
 from rocketmq_reindex.storage_format.delay.wheel import LogFile, Wheel, begin_of, rows_at, rows_since
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
-from rocketmq_reindex.storage_format.timer.settings import DROP
 
 # --------------------------------------------------------------------------------------------------------------- join by digest
 # Which scheduled messages were delivered, by the records of one digest in the order of the log.

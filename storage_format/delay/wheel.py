@@ -9,11 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, Int64s, Rows, read_evidence
+from rocketmq_reindex.storage_format.delay.settings import PRECISIONS_MS, TimerSettings
+from rocketmq_reindex.storage_format.delay.timer_layout import (
+    LOG_UNIT,
+    MAGIC_BITS,
+    SLOT,
+    WHEEL_SIZE,
+    WHEEL_SLOTS,
+    TimerCheckpoint,
+)
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import STORE_TIME, TOTAL, RecordArrays, Stretch, check_record, new_record
-from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_BITS, SLOT, WHEEL_SIZE, WHEEL_SLOTS, TimerCheckpoint
-from rocketmq_reindex.storage_format.timer.settings import PRECISIONS_MS, TimerSettings
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
 
 # ------------------------------------------------------------------------------------------------------------------------ wheel

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.findings import Finding, UnreadableError
+from rocketmq_reindex.storage_format.errors import Finding, UnreadableError
 from rocketmq_reindex.storage_format.index.header import (
     HEADER_SIZE as HEADER_SIZE,
     ITEM_LAYOUT,

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.findings import Finding, UnreadableError, from_bits
+from rocketmq_reindex.storage_format.errors import Finding, UnreadableError, from_bits
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at, swapped32
 from rocketmq_reindex.storage_format.layouts import INT64_MAX

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.findings import Finding, UnreadableError
+from rocketmq_reindex.storage_format.errors import Finding, UnreadableError
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int16_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT16_MAX, INT32_MIN, INT64_MAX, INT64_MIN

@@ -22,8 +22,8 @@ from rocketmq_reindex.storage_format.layouts import QUEUES
 from rocketmq_reindex.storage_format.queue.order import OrderDecision
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.order.decide import DecideOrder, OddQueue, OrderResult
-from rocketmq_reindex.udfs.order.placements import PlacementSpan
+from rocketmq_reindex.udfs.placements import PlacementSpan
+from rocketmq_reindex.udfs.queue_order import DecideOrder, OddQueue, OrderResult
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.task import Batches

@@ -15,7 +15,7 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.browsing.asked import url
 from rocketmq_reindex.jobs.browsing.options import browse_settings
-from rocketmq_reindex.jobs.browsing.pages import Pages
+from rocketmq_reindex.jobs.browsing.pages import StorePages
 from tests.golden.stores import GoldenStore
 from tests.tools.devtools import Browser, Tab, browser as started
 from tests.tools.local_engine import InlineEngines
@@ -76,7 +76,7 @@ def stores(golden_store: Callable[[str], GoldenStore], tmp_path_factory: pytest.
     (folder / "broken" / "checkpoint").unlink()
     (folder / "empty" / "commitlog").mkdir(parents=True)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("rocketmq_reindex.jobs.local.engines.LocalEngines", InlineEngines)
+        patched.setattr("rocketmq_reindex.jobs.engines.local.LocalEngines", InlineEngines)
         hostile = write_hostile(folder)
     return {GOLDEN: golden, BROKEN: folder / "broken", HOSTILE: hostile, EMPTY: folder / "empty"}
 
@@ -86,7 +86,7 @@ def findings(stores: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) 
     """What a verify says of the broken store, for ``--findings``."""
     file = tmp_path_factory.mktemp("findings") / "verify.json"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("rocketmq_reindex.jobs.local.engines.LocalEngines", InlineEngines)
+        patched.setattr("rocketmq_reindex.jobs.engines.local.LocalEngines", InlineEngines)
         rr.verify(stores[BROKEN], engine="local", report=str(file))
     return f"{BROKEN}={file}"
 
@@ -144,7 +144,7 @@ def check(tab: Tab, name: str) -> dict[str, Any]:
 
 def test_every_page_has_an_example(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
-    routes = Pages(browse_settings({"stores": [str(tmp_path)]})).routes()
+    routes = StorePages(browse_settings({"stores": [str(tmp_path)]})).routes()
     paths = {route.path for route in routes if not route.path.endswith(".json")}
     assert paths - NO_PAGE == EXAMPLES.keys(), "say in EXAMPLES how it is asked"
 

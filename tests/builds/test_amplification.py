@@ -45,7 +45,7 @@ def test_more_breaks_in_a_queue_than_damage_explains(policy: str, tmp_path: Path
             writer.append(Message(queue_offset=number * 7))
     assert BREAKS_MAX >= 2 * HOLES_MAX
     for limit in (20, 19):
-        monkeypatch.setattr("rocketmq_reindex.udfs.order.decide.BREAKS_MAX", limit)
+        monkeypatch.setattr("rocketmq_reindex.udfs.queue_order.BREAKS_MAX", limit)
         summary = local_build(
             tmp_path / "store", tmp_path / f"out-{limit}", None, queue_order=policy, on_damage="salvage", hash_slots=50,
             index_items=60,

@@ -12,7 +12,7 @@ import xxhash
 
 from rocketmq_reindex.files import reading
 from rocketmq_reindex.jobs.publishing import output
-from rocketmq_reindex.udfs.order import decide
+from rocketmq_reindex.udfs import queue_order
 from rocketmq_reindex.udfs.write import queues as write_queues
 from tests.golden.stores import read_files
 from tests.tools import spoil
@@ -117,7 +117,7 @@ def test_many_parts_are_merged_by_groups(tmp_path: Path, seed: int, monkeypatch:
     random_log(store / "commitlog", seed, records=500, features=FEATURES, topics=8, queues=5)
     expected = built(store, tmp_path / "out", 0, InlineEngine(), on_damage="salvage", lmq=True)
     monkeypatch.setattr(write_queues, "LINES_MAX", 2)
-    monkeypatch.setattr(decide, "QUEUES_MAX", 2)
+    monkeypatch.setattr(queue_order, "QUEUES_MAX", 2)
     monkeypatch.setattr(output, "FAN_IN", 3)
     monkeypatch.setattr(reading, "_LINES_BYTES", 50)
     assert built(store, tmp_path / "out", 0, InlineEngine(9, 4), on_damage="salvage", lmq=True) == expected

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.commands import preflight, query
-from rocketmq_reindex.jobs.inspect_files import inspect
+from rocketmq_reindex.jobs.inspecting.options import inspect
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.record.layout import MAGIC_V1
 from rocketmq_reindex.storage_format.scan.settings import near

@@ -10,7 +10,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.commands import fetch, query
-from rocketmq_reindex.jobs.querying.options import parse_query
+from rocketmq_reindex.jobs.querying.question import parse_query
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.run import Against
 from rocketmq_reindex.storage_format.errors import InputError

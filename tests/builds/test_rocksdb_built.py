@@ -20,7 +20,7 @@ from rocketmq_reindex.storage_format.layouts import rocksdb_files
 from rocketmq_reindex.storage_format.queue import rocksdb as pairs
 from rocketmq_reindex.storage_format.queue.rocksdb import QueueEnd
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
-from rocketmq_reindex.udfs.write.database import SpooledQueue, Stretch, cut
+from rocketmq_reindex.udfs.write.database import SpooledQueue, UnitStretch, cut
 from tests.golden.stores import unpack
 from tests.tools.local_engine import InlineEngine, local_build, local_repair
 from tests.tools.local_verify import kinds, local_verify
@@ -100,9 +100,9 @@ def test_stretches() -> None:
     told = list(cut(iter(lines), 4))
     assert [line for line, _ in told if line] == lines
     stretches = [stretch for _, stretch in told if stretch]
-    assert stretches == [Stretch(0, 0, 4), Stretch(at[2], 1, 4), Stretch(at[2], 5, 4)]
-    assert [stretch for _, stretch in cut(iter(lines[:1]), 4) if stretch] == [Stretch(0, 0, 3)]
-    assert [stretch for _, stretch in cut(iter(lines[:1]), 3) if stretch] == [Stretch(0, 0, 3)]
+    assert stretches == [UnitStretch(0, 0, 4), UnitStretch(at[2], 1, 4), UnitStretch(at[2], 5, 4)]
+    assert [stretch for _, stretch in cut(iter(lines[:1]), 4) if stretch] == [UnitStretch(0, 0, 3)]
+    assert [stretch for _, stretch in cut(iter(lines[:1]), 3) if stretch] == [UnitStretch(0, 0, 3)]
     assert list(cut(iter([]), 4)) == []
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.jobs.commands import fetch
-from rocketmq_reindex.storage_format.timer.layout import WHEEL_SIZE, TimerCheckpoint
+from rocketmq_reindex.storage_format.delay.timer_layout import WHEEL_SIZE, TimerCheckpoint
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build

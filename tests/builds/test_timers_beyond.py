@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.storage_format.timer.layout import SIZE, TimerCheckpoint
+from rocketmq_reindex.storage_format.delay.timer_layout import SIZE, TimerCheckpoint
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build

@@ -11,8 +11,8 @@ import pytest
 
 from rocketmq_reindex.jobs.building import decisions as driver, summary as summaries
 from rocketmq_reindex.storage_format.queue.order import OrderDecision
-from rocketmq_reindex.udfs.order import decide
-from rocketmq_reindex.udfs.order.decide import LISTED_MAX, cap_decisions
+from rocketmq_reindex.udfs import queue_order
+from rocketmq_reindex.udfs.queue_order import LISTED_MAX, cap_decisions
 from tests.tools.compare import SMALL, differences
 from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.log_writer import LogWriter
@@ -52,7 +52,7 @@ def test_sums_are_exact(order: str, store: Path, tmp_path: Path, monkeypatch: py
     """Whatever is told, the bytes are the reference's, and counts and bytes add up to those without any cap."""
     settings: Settings = {**SMALL, "on_damage": "salvage", "queue_order": order}
     with monkeypatch.context() as patch:
-        patch.setattr(decide, "LISTED_MAX", 10**9)
+        patch.setattr(queue_order, "LISTED_MAX", 10**9)
         patch.setattr(cap_decisions, "__defaults__", (10**9,))
         full = local_build(store, tmp_path / "full", InlineEngine(3, 2), **settings)
     capped = local_build(store, tmp_path / "capped", InlineEngine(3, 2), **settings)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import rocketmq_reindex.storage_format.kernels
-from rocketmq_reindex.jobs.watching import compiling
+from rocketmq_reindex.jobs.watching import watch
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.kernels import cache_folder
 from tests.golden.stores import GoldenStore
@@ -196,7 +196,7 @@ def test_it_is_said(
         asked.append(1)
         return tempfile.TemporaryDirectory(dir=tmp_path)
 
-    monkeypatch.setattr(compiling, "kept", none)
+    monkeypatch.setattr(watch, "loops_kept", none)
     monkeypatch.setattr("rocketmq_reindex.jobs.api.running.needs_engine", lambda *_: False)
     monkeypatch.setattr("rocketmq_reindex.jobs.spark.engine.SparkEngines", lambda *_, **__: single(InlineEngine()))
     store = golden_store("trimmed-head")
@@ -204,8 +204,8 @@ def test_it_is_said(
     words = [str(store.path), "--out", str(tmp_path / "out"), *sizes]
     assert build(words) == 0
     assert asked == [1]
-    assert f"warning: {compiling.NOTE}" in capsys.readouterr().err.splitlines()
-    assert compiling.NOTE not in (tmp_path / "out" / "reindex.json").read_text()
+    assert f"warning: {watch.COMPILING_NOTE}" in capsys.readouterr().err.splitlines()
+    assert watch.COMPILING_NOTE not in (tmp_path / "out" / "reindex.json").read_text()
 
 
 def test_the_package_itself_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:

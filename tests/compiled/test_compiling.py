@@ -10,7 +10,7 @@ import pytest
 
 from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.verify import verify
-from rocketmq_reindex.jobs.watching import compiling
+from rocketmq_reindex.jobs.watching import watch
 from rocketmq_reindex.storage_format.kernels import cache_folder
 from tests.golden.stores import GoldenStore
 
@@ -21,18 +21,18 @@ def test_a_folder_without_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path))
     monkeypatch.delenv("NUMBA_DISABLE_JIT", raising=False)
     tmp_path.chmod(0o700)
-    assert compiling.line(compiling.SCAN) == LINE
+    assert watch.compiling_line(watch.SCAN_LOOP) == LINE
     folder = Path(cache_folder.find())
     (folder / "crc32.crc32-0123.nbc").touch()
-    assert compiling.line(compiling.SCAN) == LINE
+    assert watch.compiling_line(watch.SCAN_LOOP) == LINE
     (folder / "loop.walk-0123.nbc").touch()
-    assert compiling.line(compiling.SCAN) == ""
+    assert watch.compiling_line(watch.SCAN_LOOP) == ""
 
 
 def test_plain_python_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(cache_folder.VARIABLE, str(tmp_path))
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
-    assert compiling.line(compiling.SCAN) == ""
+    assert watch.compiling_line(watch.SCAN_LOOP) == ""
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_plain_python_compiles_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 def test_only_what_this_machine_compiles(engine: str, master: str, here: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.delitem(sys.modules, "pyspark", raising=False)
-    assert compiling.runs_here(engine, master) is here
+    assert watch.runs_here(engine, master) is here
 
 
 @pytest.mark.parametrize(("compiled", "first"), [(False, LINE), (True, "scan: ")])

@@ -13,9 +13,9 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.commands import fetch
-from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
-from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
-from rocketmq_reindex.storage_format.timer.settings import TimerSettings
+from rocketmq_reindex.storage_format.delay.settings import TimerSettings
+from rocketmq_reindex.storage_format.delay.timer_files import PENDING, TimerQueueEnd, timer_files
+from rocketmq_reindex.storage_format.delay.timer_layout import TimerCheckpoint
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build
@@ -57,7 +57,7 @@ class Scene:
         (folder / "conf").write_text(CONF)
         rows = np.array([_row(put) for put in self.puts if put.message in waiting], PENDING)
         last = self.puts[-1]
-        put_files(self.store, timer_files(rows, QueueEnd(len(self.puts), last.offset, last.size), read, SETTINGS).files)
+        put_files(self.store, timer_files(rows, TimerQueueEnd(len(self.puts), last.offset, last.size), read, SETTINGS).files)
 
     def remove(self, *names: str) -> None:
         for name in names:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
+from rocketmq_reindex.storage_format.delay.timer_layout import TimerCheckpoint
 from tests.delayed.judge import Message, delivered, due
 from tests.delayed.life import SIZES, UNREAD, Life, Settings, queues
 from tests.delayed.log import read_log

@@ -47,7 +47,7 @@ def no_spark() -> Iterator[None]:
         patch("rocketmq_reindex.jobs.spark.engine.SparkEngines", lambda *_, **__: single(InlineEngine())),
         patch("rocketmq_reindex.jobs.spark.session.starting", lambda *_: contextlib.nullcontext()),
         patch("rocketmq_reindex.jobs.spark.daemon.daemon_ahead", contextlib.nullcontext),
-        patch("rocketmq_reindex.jobs.watching.compiling.kept", compiled),
+        patch("rocketmq_reindex.jobs.watching.watch.loops_kept", compiled),
     ):
         yield
 

@@ -21,7 +21,7 @@ from rocketmq_reindex.storage_format.errors import InputError, RefusedError, Usa
 from rocketmq_reindex.storage_format.versions import RELEASES, VERSIONS
 from rocketmq_reindex.udfs.messages.log_rows import RANGE_SIZE, UNPACKED_MAX
 from rocketmq_reindex.udfs.sql import functions
-from rocketmq_reindex.udfs.tables.schema import TABLES
+from rocketmq_reindex.udfs.table_schema import TABLES
 from tests.docs.pages import names, rows, section, text_of
 
 

@@ -6,7 +6,7 @@ import random
 from dataclasses import astuple
 
 from rocketmq_reindex.storage_format.checkpoint import SIZE, Checkpoint, read_checkpoint
-from rocketmq_reindex.storage_format.findings import CODES
+from rocketmq_reindex.storage_format.errors import CODES
 
 MAX_LEN = 4200
 DICTIONARY = [b"\xff" * 8, b"\x7f" + b"\xff" * 7, b"\x80" + bytes(7), bytes(8)]

@@ -9,7 +9,7 @@ import itertools
 import random
 import struct
 
-from rocketmq_reindex.storage_format.findings import CODES, Finding, UnreadableError
+from rocketmq_reindex.storage_format.errors import CODES, Finding, UnreadableError
 from rocketmq_reindex.storage_format.queue import consume_queue
 from rocketmq_reindex.storage_format.queue.consume_queue import BAD, EMPTY, HAS_UNIT, PRE_BLANK, QueueFile, read_queue_file
 from tests.fuzz.guard import allow, guarded

@@ -84,7 +84,7 @@ def test_more_missing_offsets_than_a_build_fills(tmp_path: Path) -> None:
 
 
 def test_a_queue_that_breaks_more_often_than_damage_explains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketmq_reindex.udfs.order.decide.BREAKS_MAX", 3)
+    monkeypatch.setattr("rocketmq_reindex.udfs.queue_order.BREAKS_MAX", 3)
     assert order.BREAKS_MAX > 3
     store = written(tmp_path / "store", [0, 1, 0, 1, 0, 1, 0, 1, 0, 1])
     assert local_build(store, tmp_path / "out", **SMALL).exit == 5

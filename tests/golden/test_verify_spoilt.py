@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.storage_format.checks.differences import KINDS
-from rocketmq_reindex.storage_format.findings import CODES
+from rocketmq_reindex.storage_format.errors import CODES
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil, spoil_derived
 from tests.tools.batch_log import SIZES as BATCH_SIZES

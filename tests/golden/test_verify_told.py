@@ -103,7 +103,7 @@ def test_queues_that_differ_are_told_before_large_ones(
     store = copy_of(golden_store, tmp_path / "store")
     retry = store / "consumequeue" / "%RETRY%group-3"
     shutil.rmtree(retry)
-    monkeypatch.setattr("rocketmq_reindex.udfs.verify.queue_results.QUEUES_LISTED", 5)
+    monkeypatch.setattr("rocketmq_reindex.udfs.verify.queue_tasks.QUEUES_LISTED", 5)
     monkeypatch.setattr("rocketmq_reindex.jobs.verifying.queues.QUEUES_LISTED", 5)
     monkeypatch.setattr("rocketmq_reindex.jobs.verifying.summary.QUEUE_LINES", 3)
     summary = local_verify(store)

@@ -13,7 +13,7 @@ import pytest
 from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.fetching import swap
 from rocketmq_reindex.jobs.fetching.record import RECORD
-from rocketmq_reindex.jobs.store.lock import give
+from rocketmq_reindex.jobs.store.owner import give
 from tests.fault.disk import SEGMENT, tiny_store, tree
 from tests.tools.local_engine import local_build, local_repair
 from tests.tools.log_writer import overwrite

@@ -15,7 +15,7 @@ import pytest
 from rocketmq_reindex.jobs.api.running_here import run_preflight
 from rocketmq_reindex.jobs.building.inputs import look_at
 from rocketmq_reindex.jobs.building.options import BuildSettings
-from rocketmq_reindex.jobs.inspect_files import inspect
+from rocketmq_reindex.jobs.inspecting.options import inspect
 from rocketmq_reindex.jobs.preflighting.options import parse_preflight
 from rocketmq_reindex.jobs.verifying.index import IndexComparison
 from rocketmq_reindex.storage_format.errors import InputError

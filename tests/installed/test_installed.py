@@ -309,5 +309,5 @@ def test_no_code_of_ours_runs_a_module_by_name_in_the_users_folder() -> None:
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file() and path.suffix != ".pyc"]
     found = [path for path in paths if path.suffix in (".py", ".yml") and '"-m"' in path.read_text(encoding="utf-8")]
     ours = {path.relative_to(ROOT).as_posix() for path in found if not os.path.islink(path.parent)}
-    assert ours == {"jobs/browsing/checks.py", "jobs/spark/daemon.py", "jobs/local/pool.py"}
+    assert ours == {"jobs/browsing/checks.py", "jobs/spark/daemon.py", "jobs/engines/pool.py"}
     assert all("cwd=FOLDER" in (ROOT / path).read_text(encoding="utf-8") for path in ours)

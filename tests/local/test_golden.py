@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.building.options import BuildSettings
-from rocketmq_reindex.jobs.local.engines import LocalEngines
+from rocketmq_reindex.jobs.engines.local import LocalEngines
 from tests.golden.guard import guarded
 from tests.golden.stores import NAMES, GoldenStore
 from tests.golden.test_build import CUTS, assert_is_rebuilt

@@ -16,7 +16,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.local.pool import Pool
+from rocketmq_reindex.jobs.engines.pool import Pool
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools.faulty_processes import in_session

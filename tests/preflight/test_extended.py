@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.broker_start.extended_state import ExtState
+from rocketmq_reindex.storage_format.broker_start.other_queue_states import ExtState
 from rocketmq_reindex.storage_format.broker_start.store import QueueFolder, StoreFile
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from tests.golden.stores import GoldenStore

@@ -14,7 +14,7 @@ from rocketmq_reindex.storage_format.queue.rocksdb import OFFSETS, QueueName, en
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.verify import database as verify_database
 from rocketmq_reindex.udfs.verify.database import ListDatabase
-from rocketmq_reindex.udfs.verify.listing import ListingResult
+from rocketmq_reindex.udfs.verify.queue_tasks import ListingResult
 from tests.bench import cases
 from tests.scale.test_local_memory import DRIVER, MIB, NOISE, WORKER, watched
 from tests.tools.faulty_processes import command

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.storage_format.timer.files import place
-from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_ROLL, TimerCheckpoint, units_per_file
-from rocketmq_reindex.storage_format.timer.settings import TimerSettings
+from rocketmq_reindex.storage_format.delay.settings import TimerSettings
+from rocketmq_reindex.storage_format.delay.timer_files import place
+from rocketmq_reindex.storage_format.delay.timer_layout import LOG_UNIT, MAGIC_ROLL, TimerCheckpoint, units_per_file
 from tests.serving.programs import Program
 from tests.serving.stores import build_into
 from tests.serving.timers import (

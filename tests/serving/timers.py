@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from rocketmq_reindex.storage_format.delay.settings import TimerSettings
+from rocketmq_reindex.storage_format.delay.timer_files import PENDING, TimerQueueEnd, timer_files
 from rocketmq_reindex.storage_format.record.message import Message, read_message
-from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
-from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 from rocketmq_reindex.storage_format.topics import TIMER_TOPIC
 from tests.reference.java import hash_code, java_text
 from tests.serving.programs import PATIENCE, Program
@@ -89,16 +89,16 @@ def _record(data: bytes, at: int, start: int) -> Message | int:
     return read_message(lambda low, count: data[at + low : at + low + count], start + at, len(data) - at)
 
 
-def pending_of(store: Path) -> tuple[Rows, QueueEnd]:
+def pending_of(store: Path) -> tuple[Rows, TimerQueueEnd]:
     """The timer messages of which no copy follows, delivered or rolled, by the log alone; and the queue's end."""
     waiting = dict[tuple[str | None, int], Message]()
-    end = QueueEnd(0, 0, 0)
+    end = TimerQueueEnd(0, 0, 0)
     for record in records(store):
         rolls = int(record.properties.get("TIMER_ROLL_TIMES", "0"))
         if record.topic == TIMER_TOPIC:
             waiting.pop((record.unique_key, rolls - 1), None)
             waiting[record.unique_key, rolls] = record
-            end = QueueEnd(record.queue_offset + 1, record.phy_offset, record.size)
+            end = TimerQueueEnd(record.queue_offset + 1, record.phy_offset, record.size)
         elif "TIMER_DEQUEUE_MS" in record.properties:
             waiting.pop((record.unique_key, rolls), None)
     rows = sorted(

@@ -36,7 +36,7 @@ from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs.sql import sources
-from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, TABLES, Table
+from rocketmq_reindex.udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, SEGMENTS, TABLES, Table
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.spark.conftest import few_rows

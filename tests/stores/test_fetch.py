@@ -23,7 +23,7 @@ from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.jobs.fetching.record import RECORD
 from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST_MAX
-from rocketmq_reindex.jobs.store.lock import store_locked
+from rocketmq_reindex.jobs.store.owner import store_locked
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.fault.disk import state, tiny_store, tree
 from tests.tools.faulty_files import Fault, faulty

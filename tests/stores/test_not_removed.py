@@ -12,9 +12,9 @@ import pytest
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files import object_store
+from rocketmq_reindex.jobs.building import last_build
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.planning import store_scan
-from rocketmq_reindex.jobs.incremental import last_build
 from rocketmq_reindex.jobs.publishing import builds as output_builds, layout
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.verifying.options import VerifySettings

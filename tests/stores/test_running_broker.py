@@ -16,7 +16,7 @@ import pytest
 from rocketmq_reindex.jobs.building import store_signs
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.jobs.store.lock import holder
+from rocketmq_reindex.jobs.store.owner import holder
 from tests.fault.disk import state, tiny_store
 from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.local_verify import local_verify
@@ -160,7 +160,7 @@ def test_a_lock_that_cannot_be_looked_at(kind: str, store: Path, tmp_path: Path,
         def refuse(path: str) -> int:
             raise PermissionError(13, "Permission denied", path)
 
-        monkeypatch.setattr("rocketmq_reindex.jobs.store.lock.open_regular", refuse)
+        monkeypatch.setattr("rocketmq_reindex.jobs.store.owner.open_regular", refuse)
     summary = local_build(store, tmp_path / "out", None, **SIZES)
     verified = local_verify(store, None, **SIZES)
     assert (summary.exit, verified.exit) == (0, 0)

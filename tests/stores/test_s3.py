@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.commands import fetch, query
 from rocketmq_reindex.jobs.fetching.record import RECORD
-from rocketmq_reindex.jobs.inspect_files import inspect
+from rocketmq_reindex.jobs.inspecting.options import inspect
 from rocketmq_reindex.jobs.publishing import builds as output_builds, layout, output
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.fault.disk import tiny_store, tree

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex import files
+from rocketmq_reindex.jobs.building import last_build
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.scanning import store_of
 from rocketmq_reindex.jobs.building.summary import BuildResult
-from rocketmq_reindex.jobs.incremental import last_build
 from rocketmq_reindex.jobs.publishing import builds as output_builds, layout as output_alive, output
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.storage_format.errors import InputError

@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.build import build
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.jobs.tables.making import hadoop_settings
-from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, SEGMENTS, Table
+from rocketmq_reindex.udfs.table_schema import BUILDS, FILES, SEGMENTS, Table
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
 from tests.stores.tables_session import USER, Started

@@ -23,7 +23,7 @@ from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.jobs.tables.making import hadoop_settings
 from rocketmq_reindex.jobs.tables.rows import write
-from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, SEGMENTS, Table
+from rocketmq_reindex.udfs.table_schema import BUILDS, FILES, MESSAGES, SEGMENTS, Table
 from tests.incremental.world import SALVAGE, World
 from tests.stores.tables_session import Started
 from tests.tools.faulty_s3 import at_random

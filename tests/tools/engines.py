@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rocketmq_reindex.jobs.engines.engine import Engines
-from rocketmq_reindex.jobs.local.engines import LocalEngines
+from rocketmq_reindex.jobs.engines.local import LocalEngines
 from rocketmq_reindex.jobs.spark.engine import SparkEngines
 
 ENGINES: Final = ("spark", "local")

@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.summary import BuildResult, RepairResult
 from rocketmq_reindex.jobs.engines.engine import Engine, Engines
-from rocketmq_reindex.jobs.local.engines import cores_of
+from rocketmq_reindex.jobs.engines.local import cores_of
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
 from rocketmq_reindex.jobs.watching.progress import Reporter

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from rocketmq_reindex.udfs.sql.base import Source, SourceReader
+from rocketmq_reindex.udfs.sql.base import SourceReader, TableSource
 
 
-def make_reader(source: type[Source], path: Path | str, **options: Any) -> SourceReader:
+def make_reader(source: type[TableSource], path: Path | str, **options: Any) -> SourceReader:
     made = source({"path": str(path), **{name: str(value) for name, value in options.items()}})
     reader = made.reader(made.schema())
     assert isinstance(reader, SourceReader)
@@ -31,7 +31,7 @@ def batches(reader: SourceReader) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
-def read_rows(source: type[Source], path: Path | str, **options: Any) -> list[dict[str, Any]]:
+def read_rows(source: type[TableSource], path: Path | str, **options: Any) -> list[dict[str, Any]]:
     rows = [row for batch in batches(make_reader(source, path, **options)) for row in batch.to_pylist()]
     for row in rows:
         if row.get("properties") is not None:

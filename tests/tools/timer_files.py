@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from rocketmq_reindex.storage_format.timer.files import TimerFile
+from rocketmq_reindex.storage_format.delay.timer_files import TimerFile
 
 
 def put_files(store: Path, files: Iterable[TimerFile]) -> None:

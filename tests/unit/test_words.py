@@ -8,13 +8,13 @@ import pytest
 
 from rocketmq_reindex.jobs.cli import COMMANDS, main
 from rocketmq_reindex.jobs.preflighting import advice, losses
-from rocketmq_reindex.storage_format import findings
+from rocketmq_reindex.storage_format import errors
 from rocketmq_reindex.storage_format.checks import differences
 from rocketmq_reindex.storage_format.record import layout
 
 TABLES: dict[str, dict[Any, str]] = {
     "damage": layout.REASONS,
-    "findings": findings.CODES,
+    "findings": errors.CODES,
     "differences": {kind: found.text for kind, found in differences.KINDS.items()},
     "losses": losses.KINDS,
     "warnings": losses.WARNINGS,
@@ -33,7 +33,7 @@ def test_each_kind_has_words_of_its_own(name: str) -> None:
 def test_a_word_with_two_senses_is_said_with_one() -> None:
     """A slot is one of an IndexFile: a ConsumeQueue has units. A filler is one of a repair: what ends a segment is a BLANK."""
     of_queues = [found.text for kind, found in differences.KINDS.items() if kind.startswith("queue-")]
-    of_queues += [text for code, text in findings.CODES.items() if code.startswith("queue-")]
+    of_queues += [text for code, text in errors.CODES.items() if code.startswith("queue-")]
     assert not [text for text in of_queues if "slot" in text]
     assert not [text for text in layout.REASONS.values() if "filler" in text]
 

@@ -166,7 +166,7 @@ class RememberedVerify(RememberedScan):
         keys = self.task.keys
         for row in rows:
             if row.kind == handover.UNITS:
-                # The buckets of queues are the same in every run (``verify.listing.GROUPS``), their keys are not.
+                # The buckets of queues are the same in every run (``verify.queue_tasks.GROUPS``), their keys are not.
                 yield row._replace(key=keys[row.bucket % len(keys)], range_number=number)
             else:
                 yield from rows_again([row], number, keys, self.task.units_per_file)

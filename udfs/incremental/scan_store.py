@@ -20,7 +20,7 @@ from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 #     data/KEY-ATTEMPT.runs       its runs of queue offsets and topics: rows (``udfs.incremental.stored_rows``)
 #     data/KEY-ATTEMPT.units      its ConsumeQueue units: rows
 #     data/KEY-ATTEMPT.block      its staged index items
-#     builds/DIGEST...            what a build was made of, by the digest of its manifest (``jobs.incremental.last_build``)
+#     builds/DIGEST...            what a build was made of, by the digest of its manifest (``jobs.building.last_build``)
 #
 # KEY stands for all that decides a result except the bytes: segment, range, settings. A digest in the entry stands for those.
 # All digests in a sealed file are of the kind that its first line names (``sealed``).

@@ -16,7 +16,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import UsedDigest
 from rocketmq_reindex.storage_format import digest as storage_format_digest, layouts, repair
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.record import columns as m, layout as r, moving
+from rocketmq_reindex.storage_format.record import columns as m, layout as r, making
 from rocketmq_reindex.storage_format.record.making import Texts
 from rocketmq_reindex.storage_format.record.text_columns import read_texts
 from rocketmq_reindex.storage_format.scan.ranges import Segment
@@ -37,18 +37,18 @@ TABLE: Final = pa.schema([
 """Of each record; one Parquet file for each new segment."""
 
 
-class Told(NamedTuple):
+class ToldKind(NamedTuple):
     """Records of one kind that are told: how many, and the old offset of the first, -1 for none."""
 
     records: int = 0
     first: int = -1
 
-    def and_(self, more: Told) -> Told:
+    def and_(self, more: ToldKind) -> ToldKind:
         """Return both together; ``more`` lie behind these."""
-        return Told(self.records + more.records, self.first if self.records else more.first)
+        return ToldKind(self.records + more.records, self.first if self.records else more.first)
 
     @classmethod
-    def where(cls, chosen: npt.NDArray[np.bool_], old: Int64s) -> Told:
+    def where(cls, chosen: npt.NDArray[np.bool_], old: Int64s) -> ToldKind:
         """Return those that are ``chosen`` of records at these old offsets."""
         at = np.flatnonzero(chosen)
         return cls(len(at), int(old[at[0]])) if len(at) else cls()
@@ -56,7 +56,7 @@ class Told(NamedTuple):
 
 @dataclass
 class PlainSegment(handover.TaskResult):
-    """A segment that was written: entries of the manifest, and what is told of its records, as the fields of ``Told``."""
+    """A segment that was written: entries of the manifest, and what is told of its records, as the fields of ``ToldKind``."""
 
     entries: list[dict[str, Any]]
     records: int
@@ -100,7 +100,7 @@ class _Written:
         self._task, self._planned, self._records, self._moves = task, planned, records, moves
         self._name = f"{planned.start:020d}"
         self._digest, self._at = UsedDigest(), 0
-        self._told = {name: Told() for name in ("halves", "lost_halves", "wrong", "ids")}
+        self._told = {name: ToldKind() for name in ("halves", "lost_halves", "wrong", "ids")}
         self._demands = repair.Demands(property_crc=task.need_crc)
 
     def write(self) -> PlainSegment:
@@ -152,18 +152,18 @@ class _Written:
         fields = m.read_fields(records.data, 0, records.offsets[:-1], False)
         prepared, of_ids = (
             fields[m.PREPARED_OFFSET],
-            moving.offsets_in_ids(records.data, fields[m.PROPS_START], fields[m.PROPS_END]),
+            making.offsets_in_ids(records.data, fields[m.PROPS_START], fields[m.PROPS_END]),
         )
         named = np.where(prepared != 0, prepared, -1)
         halves = self._moves.find(named)
         is_lost = (prepared != 0) & (halves < 0)
-        failed, wrong = moving.move(records, new, np.where(is_lost, 0, halves))
+        failed, wrong = making.move(records, new, np.where(is_lost, 0, halves))
         if failed >= 0:
             raise InputError(f"offset {old[failed]} of the log: is no record any more: did it change meanwhile?")
         for name, chosen in (
             ("halves", halves >= 0), ("lost_halves", is_lost), ("wrong", wrong), ("ids", self._moves.find(of_ids) >= 0)
         ):  # fmt: skip
-            self._told[name] = self._told[name].and_(Told.where(chosen, old))
+            self._told[name] = self._told[name].and_(ToldKind.where(chosen, old))
         topics = read_texts(records.data, fields[m.TOPIC_START], fields[m.TOPIC_END])
         columns = [
             pa.Array.from_buffers(pa.string(), len(old), [None, pa.py_buffer(topics.offsets), pa.py_buffer(topics.data)]),

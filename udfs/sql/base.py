@@ -208,7 +208,7 @@ log: Final = logging.getLogger("rocketmq-reindex")
 """On an executor its lines are in the task's stderr."""
 
 
-class Source(DataSource):
+class TableSource(DataSource):
     """A data source over the files at ``path``. Subclasses name their options and columns, and make the reader."""
 
     known: tuple[str, ...] = ()
@@ -260,7 +260,7 @@ class Source(DataSource):
 class SourceReader(DataSourceReader):
     """Base of the readers: options, and what to do about damage. Spark reads plain iterators of Arrow batches."""
 
-    def __init__(self, source: Source, schema: StructType) -> None:
+    def __init__(self, source: TableSource, schema: StructType) -> None:
         self.source_name = source.name()
         self.words = source.words()
         self.schema = source.asked(self.words, schema)

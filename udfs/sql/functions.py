@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession, functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
-from rocketmq_reindex.storage_format.text import hashes
-from rocketmq_reindex.storage_format.text.hashes import murmur3_128
+from rocketmq_reindex.storage_format.text import java_text
+from rocketmq_reindex.storage_format.text.java_text import murmur3_128
 from rocketmq_reindex.udfs.messages.batches import bitmap, string_buffers
 
 
 def java_hash(text: pa.Array) -> pa.Array:
     """Return ``String.hashCode``: string -> int."""
-    return _with_nulls(hashes.hash_texts(*string_buffers(text)), text)
+    return _with_nulls(java_text.hash_texts(*string_buffers(text)), text)
 
 
 def tags_code(tags: pa.Array) -> pa.Array:
@@ -37,7 +37,7 @@ def tags_code(tags: pa.Array) -> pa.Array:
 def index_hash(topic: pa.Array, key: pa.Array) -> pa.Array:
     """Return an item's keyHash for a topic's key (``IndexFile.indexKeyHashMethod``): two strings -> int, never below 0."""
     text = _joined(topic, key)
-    return _with_nulls(hashes.hash_keys(*string_buffers(text)), text)
+    return _with_nulls(java_text.hash_keys(*string_buffers(text)), text)
 
 
 def index_tag_hash(topic: pa.Array, tags: pa.Array) -> pa.Array:
@@ -47,7 +47,7 @@ def index_tag_hash(topic: pa.Array, tags: pa.Array) -> pa.Array:
     """
     tag_texts = tags.cast(pa.string())
     text = _joined(topic, pc.if_else(pc.not_equal(tag_texts, ""), tag_texts, None), "#T#")
-    return _with_nulls(hashes.hash_keys(*string_buffers(text)), text)
+    return _with_nulls(java_text.hash_keys(*string_buffers(text)), text)
 
 
 def message_id(store_host: pa.Array, offset: pa.Array) -> pa.Array:
@@ -63,7 +63,7 @@ def message_id(store_host: pa.Array, offset: pa.Array) -> pa.Array:
     host_number = pc.fill_null(hosts.indices, len(packed)).to_numpy(zero_copy_only=False)
     valid = known[host_number] & offset.is_valid().to_numpy(zero_copy_only=False)
     numbers = pc.fill_null(offset, 0).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    offsets, data = hashes.hex_ids(table, lengths, host_number.astype(np.int64), np.ascontiguousarray(numbers), valid)
+    offsets, data = java_text.hex_ids(table, lengths, host_number.astype(np.int64), np.ascontiguousarray(numbers), valid)
     return pa.Array.from_buffers(pa.string(), len(host_number), [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
@@ -80,15 +80,15 @@ def key_fingerprint(topic: pa.Array, key: pa.Array) -> pa.Array:
 
 
 def broker_bloom_bits(
-    group: pa.Array, topic: pa.Array, error_rate: int = hashes.ERROR_RATE, consumers: int = hashes.CONSUMERS
+    group: pa.Array, topic: pa.Array, error_rate: int = java_text.ERROR_RATE, consumers: int = java_text.CONSUMERS
 ) -> pa.Array:
     """Return the bits of a consumer group's subscription in the broker's filter (``ConsumerFilterManager``, ``BloomFilter``).
 
     Group and topic -> array<int>. The broker hashes ``group#topic``; error rate (percent) and consumers are its settings.
     """
     text = _joined(group, topic)
-    shape = hashes.bloom_shape(error_rate, consumers)
-    bits = hashes.bloom_bits(murmur3_128(*string_buffers(text))[:, 0], shape)
+    shape = java_text.bloom_shape(error_rate, consumers)
+    bits = java_text.bloom_bits(murmur3_128(*string_buffers(text))[:, 0], shape)
     offsets = pa.py_buffer(np.arange(0, bits.size + 1, shape.hashes, dtype=np.int32))
     values = pa.array(bits.reshape(-1), pa.int32())
     return pa.Array.from_buffers(pa.list_(pa.int32()), len(text), [_validity(text), offsets], children=[values])
@@ -106,13 +106,13 @@ FUNCTIONS: Final[dict[str, tuple[Callable[..., pa.Array], str, int]]] = {
 """name: (function, SQL type of its result, number of arguments)"""
 
 
-def register(spark: SparkSession, error_rate: int = hashes.ERROR_RATE, consumers: int = hashes.CONSUMERS) -> None:
+def register(spark: SparkSession, error_rate: int = java_text.ERROR_RATE, consumers: int = java_text.CONSUMERS) -> None:
     """Register the functions with a session.
 
     ``error_rate`` (percent) and ``consumers`` are the broker's settings for ``broker_bloom_bits``. Raises ValueError when they
     are out of range.
     """
-    hashes.bloom_shape(error_rate, consumers)
+    java_text.bloom_shape(error_rate, consumers)
     for name, (function, gives, arguments) in FUNCTIONS.items():
         if name == "broker_bloom_bits":
             function = functools.partial(function, error_rate=error_rate, consumers=consumers)

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from rocketmq_reindex import files
-from rocketmq_reindex.storage_format import errors, findings, layouts, showing
+from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.checks.index import ITEM_FAULTS, check_index
 from rocketmq_reindex.storage_format.index.file import IndexView, guess_sizes, open_index
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, file_size
@@ -41,7 +41,7 @@ _ITEM_FIELDS: Final = (
 )
 
 
-_FAULT_TEXTS: Final = tuple(findings.CODES[name].removesuffix(" (at: item)") for name in ITEM_FAULTS)
+_FAULT_TEXTS: Final = tuple(errors.CODES[name].removesuffix(" (at: item)") for name in ITEM_FAULTS)
 
 
 @dataclass
@@ -56,7 +56,7 @@ class ItemsPartition(InputPartition):
     stop: int
 
 
-class IndexSource(base.Source):
+class IndexSource(base.TableSource):
     """Makes readers of the IndexFiles of a store (``IndexFile``, RocketMQ 5.3). Its options: docs/reference/sql.md."""
 
     known = ("hashSlots", "indexItems", "startOffset", "endOffset", "startTime", "endTime")

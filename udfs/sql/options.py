@@ -118,7 +118,7 @@ def index_folder(path: str) -> str:
     return _folders(path, (layouts.INDEX,), _has_index_files)[0]
 
 
-class QueueFolder(NamedTuple):
+class NamedQueueFolder(NamedTuple):
     """A folder of the queues of a store. ``consumequeue`` may hold folders of topics and the files of a database."""
 
     path: str
@@ -128,7 +128,7 @@ class QueueFolder(NamedTuple):
     """whether it holds a RocksDB database"""
 
 
-def queue_folders(path: str) -> list[QueueFolder]:
+def queue_folders(path: str) -> list[NamedQueueFolder]:
     """Return the folders of queues of the store ``path``, or ``path`` itself if it is one. Raises InputError for any other
     path."""
     separate = files.join(path, layouts.SEPARATE)
@@ -140,7 +140,7 @@ def queue_folders(path: str) -> list[QueueFolder]:
             raise
         folders = []
     folders += [separate] if has_separate else []
-    return [QueueFolder(folder, _named(folder, layouts.BATCH_QUEUES), _has_database(folder)) for folder in folders]
+    return [NamedQueueFolder(folder, _named(folder, layouts.BATCH_QUEUES), _has_database(folder)) for folder in folders]
 
 
 def _has_database(folder: str) -> bool:

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from rocketmq_reindex import files
-from rocketmq_reindex.storage_format import findings, layouts, showing
+from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, FAULTS, HAS_UNIT, UNIT, QueueFile, read_queue_file
 from rocketmq_reindex.storage_format.queue.extended import is_address
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
@@ -27,7 +27,7 @@ from rocketmq_reindex.udfs.messages.log_rows import FAIL, ROWS, Topics
 from rocketmq_reindex.udfs.queue_database import ROCKSDB_UNIT, QueueDatabase, QueueName
 from rocketmq_reindex.udfs.scan.extended import ExtFiles
 from rocketmq_reindex.udfs.sql import base
-from rocketmq_reindex.udfs.sql.options import QueueFolder, Words, queue_folders
+from rocketmq_reindex.udfs.sql.options import NamedQueueFolder, Words, queue_folders
 
 RANGE_UNITS: Final = 1 << 21
 """Units of a queue in RocksDB that are read at once."""
@@ -102,7 +102,7 @@ class QueueGroup(InputPartition):
     files: list[QueueFileToRead | DatabaseRange]
 
 
-class ConsumeQueueSource(base.Source):
+class ConsumeQueueSource(base.TableSource):
     """Makes readers of the units of a store (``ConsumeQueue`` and ``BatchConsumeQueue``, RocketMQ 5.3).
 
     Its options: docs/reference/sql.md.
@@ -115,7 +115,7 @@ class ConsumeQueueSource(base.Source):
     def name(cls) -> str:
         return "rocketmq-consumequeue"
 
-    def located(self, words: Words) -> list[QueueFolder]:
+    def located(self, words: Words) -> list[NamedQueueFolder]:
         """Return the folders of queues."""
         return queue_folders(words.path())
 
@@ -314,4 +314,4 @@ class ConsumeQueueReader(base.SourceReader):
 
 def _damage(file: QueueFile, rows: npt.NDArray[np.intp]) -> pa.Array:
     """Return what is wrong with each of the slots ``rows`` (string), null for a sound one."""
-    return base.fault_texts(file.fault[rows], tuple(findings.CODES[name] for name in FAULTS))
+    return base.fault_texts(file.fault[rows], tuple(errors.CODES[name] for name in FAULTS))

@@ -22,7 +22,7 @@ from rocketmq_reindex.storage_format.scan import ranges
 from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.messages.batches import BIT_MAP, fields
 from rocketmq_reindex.udfs.scan.extended import FILTERS, stored_filters
-from rocketmq_reindex.udfs.sql.base import Source, SourceReader, in_one_line, log, narrow_bounds, narrow_topics
+from rocketmq_reindex.udfs.sql.base import SourceReader, TableSource, in_one_line, log, narrow_bounds, narrow_topics
 from rocketmq_reindex.udfs.sql.index_source import IndexSource
 from rocketmq_reindex.udfs.sql.options import Words, bounds_of, commitlog_folder
 from rocketmq_reindex.udfs.sql.queue_source import ConsumeQueueSource
@@ -30,7 +30,7 @@ from rocketmq_reindex.udfs.sql.queue_source import ConsumeQueueSource
 # -------------------------------------------------------------------------------------------------------------------- commitlog
 
 
-class CommitlogSource(Source):
+class CommitlogSource(TableSource):
     """Makes readers of the log of a store. Its options: docs/reference/sql.md.
 
     Columns have the names of ``DispatchRequest`` and ``MessageExt`` (RocketMQ 5.3) where those have them.

@@ -20,8 +20,7 @@ from rocketmq_reindex.storage_format.layouts import INT64_MIN
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
-from rocketmq_reindex.udfs.verify.index import CHUNK, CHUNK_ITEMS
-from rocketmq_reindex.udfs.verify.tags import Lost, TagsFound, listed, put
+from rocketmq_reindex.udfs.verify.index import CHUNK, CHUNK_ITEMS, Lost, TagsFound, listed_stretches, put_stretch
 
 # ------------------------------------------------------------------------------------------------------------------ index items
 # Where the index items of the log and of the IndexFiles are read from, for a comparison of stretches of the log.
@@ -176,7 +175,14 @@ class _Progress(ItemsResult):
     def result(self) -> ItemsResult:
         """Return what the task hands to the driver, with at most LOST_MAX + 1 stretches."""
         return ItemsResult(
-            self.tally, self.first, self.expected, self.found, self.repeats, listed(self.lost), self.tags, self.standing
+            self.tally,
+            self.first,
+            self.expected,
+            self.found,
+            self.repeats,
+            listed_stretches(self.lost),
+            self.tags,
+            self.standing,
         )
 
 
@@ -286,7 +292,7 @@ def _missing(expected: checks_items.Expected, rows: Int64s, progress: _Progress)
             int(phy_offset[0]), int(phy_offset[-1]), int(time.min()), int(time.max()), len(part), len(np.unique(phy_offset)),
             bool(part[0] == 0), bool(part[-1] == len(expected.phy_offset) - 1),
         )  # fmt: skip
-        put(progress.lost, stretch)
+        put_stretch(progress.lost, stretch)
 
 
 def _ends_before(table: CheckedIndexFile, time: int | None) -> list[int | None]:

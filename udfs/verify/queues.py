@@ -17,13 +17,13 @@ from rocketmq_reindex.storage_format.queue import cells, consume_queue, order as
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
 from rocketmq_reindex.storage_format.topics import WAITING_TOPICS
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.order.placements import Placements
+from rocketmq_reindex.udfs.placements import Placements
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.scan.extended import ExtFiles
 from rocketmq_reindex.udfs.staging import BucketsPosition, StagingFolder
-from rocketmq_reindex.udfs.verify import queue_files, queue_results
-from rocketmq_reindex.udfs.verify.database import DatabaseQueue
-from rocketmq_reindex.udfs.verify.listing import FILES_FIRST, RUNS_NEXT
+from rocketmq_reindex.udfs.verify import queue_files, queue_tasks
+from rocketmq_reindex.udfs.verify.database import RowOfDatabaseQueue
+from rocketmq_reindex.udfs.verify.queue_tasks import FILES_FIRST, RUNS_NEXT
 
 # ----------------------------------------------------------------------------------------------------------------------- queues
 # Compare the files of ConsumeQueues with the units of the log: one task gets all of a queue, in the order of the log.
@@ -64,7 +64,7 @@ class VerifyQueues:
 
     staging: StagingFolder
     mean: int
-    task: queue_results.QueueTask
+    task: queue_tasks.QueueTask
     placements: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -77,7 +77,7 @@ class VerifyQueues:
             yield from self._compared(batches, tools)
 
     def _compared(self, batches: Iterator[pa.RecordBatch], tools: _Tools) -> Iterator[pa.RecordBatch]:
-        result = queue_results.QueuesResult()
+        result = queue_tasks.QueuesResult()
         queues: dict[tuple[bytes, int], _CheckedQueue] = {}
         position = BucketsPosition(self.staging, "queues", self.mean)
         for cells_of_bucket in handover.by_bucket(batches):
@@ -101,7 +101,7 @@ class VerifyQueues:
         if queue.checks is None:
             self._open(key, queue, tools)
         for order, check, table in queue.checks or ():
-            if order in queue_results.NOT_COMPARED:
+            if order in queue_tasks.NOT_COMPARED:
                 continue
             if table is None:
                 check.expect(rows)
@@ -109,9 +109,11 @@ class VerifyQueues:
                 placed = table.apply(rows)
                 check.expect(placed[:, np.argsort(placed[0], kind="stable")])
 
-    def _slots(self, key: tuple[bytes, int], queue: _CheckedQueue, tools: _Tools) -> queue_files.QueueFiles | DatabaseQueue:
+    def _slots(
+        self, key: tuple[bytes, int], queue: _CheckedQueue, tools: _Tools
+    ) -> queue_files.QueueFiles | RowOfDatabaseQueue:
         if tools.database is not None:
-            return DatabaseQueue(tools.database, key)
+            return RowOfDatabaseQueue(tools.database, key)
         task, name = self.task, key[0].decode("utf-8", "surrogateescape")
         ext = ExtFiles(files.join(task.ext, name, str(key[1]))) if task.ext else None
         bits = task.filters.bit_map_size(name) if task.filters else 0
@@ -136,7 +138,7 @@ class VerifyQueues:
             # Where a broker appends in the wrong place, a unit does not stand at its record's offset.
             order_view = (
                 view
-                if order not in (queue_results.BROKER, queue_results.REMADE)
+                if order not in (queue_tasks.BROKER, queue_tasks.REMADE)
                 else dataclasses.replace(view, look=_without_offsets(offset_of))
             )
             queue.checks.append((order, UnitChecker(order_view), table))
@@ -145,30 +147,30 @@ class VerifyQueues:
     def _orders(
         self,
         parts: list[Int64s],
-        held: queue_files.QueueFiles | DatabaseQueue,
+        held: queue_files.QueueFiles | RowOfDatabaseQueue,
         logical: queue_placement.PlacementTable | None,
         waits: bool,
     ) -> list[tuple[str, queue_placement.PlacementTable | None]]:
         """Return the orders that the queue may have: one, or several for a queue out of order. ``logical``: where that puts
         it."""
         if not parts:
-            return [(queue_results.IN_ORDER, None)]
+            return [(queue_tasks.IN_ORDER, None)]
         columns = np.concatenate(parts, axis=1)
         columns = columns[:, np.argsort(columns[2], kind="stable")]
         follows = columns[0, 1:] == columns[0, :-1] + columns[1, :-1]
         used_up = (columns[2] == columns[3]).any()
-        if isinstance(held, DatabaseQueue):
+        if isinstance(held, RowOfDatabaseQueue):
             # Each unit stands at its record's own queue offset, also behind a gap.
             rises = (columns[0, 1:] >= columns[0, :-1] + columns[1, :-1]).all() and not used_up
-            return [(queue_results.IN_ORDER if rises else queue_results.UNORDERED, None)]
+            return [(queue_tasks.IN_ORDER if rises else queue_tasks.UNORDERED, None)]
         if follows.all() and not used_up and logical is None:
-            return [(queue_results.IN_ORDER, None)]
+            return [(queue_tasks.IN_ORDER, None)]
         if self.task.unread and used_up:
-            return [(queue_results.SKIPPED, None)]
+            return [(queue_tasks.SKIPPED, None)]
         if self.task.unread:
             # With part of the log unread, a jump up may be none; nothing is known about a fall.
             fine = follows | (self._is_between(columns) & (columns[0, 1:] > columns[0, :-1]))
-            return [(queue_results.IN_ORDER, None)] if fine.all() else [(queue_results.SKIPPED, None)]
+            return [(queue_tasks.IN_ORDER, None)] if fine.all() else [(queue_tasks.SKIPPED, None)]
         runs = [queue_order.Run(*run) for run in columns.T.tolist()]
 
         def table(placement: queue_order.Placement) -> queue_placement.PlacementTable:
@@ -178,20 +180,20 @@ class VerifyQueues:
             # Where a record names a light queue twice, the units behind it stand before the offsets that they name. In logical
             # order there may be units before the first record, in the place of lost ones.
             return [
-                (queue_results.IN_ORDER, table(queue_order.order_broker(runs, 0))),
-                *([(queue_results.LOGICAL, logical)] if logical else []),
+                (queue_tasks.IN_ORDER, table(queue_order.order_broker(runs, 0))),
+                *([(queue_tasks.LOGICAL, logical)] if logical else []),
             ]
         orders: list[tuple[str, queue_placement.PlacementTable | None]] = [
-            (queue_results.BROKER, table(queue_order.order_broker(runs, 0)))
+            (queue_tasks.BROKER, table(queue_order.order_broker(runs, 0)))
         ]
         if logical is not None:
-            orders.insert(0, (queue_results.LOGICAL, logical))
+            orders.insert(0, (queue_tasks.LOGICAL, logical))
         # A deleted topic takes its queues' files along: there is only what a broker dispatched since then.
         falls = [k for k in range(1, len(runs)) if runs[k].first < runs[k - 1].stop]
         if falls:
             first = held.first_offset(self.task.log[0])
             anew = {falls[-1], *(k for k in falls if runs[k].phy_offset == first)}
-            orders += [(queue_results.REMADE, table(queue_order.order_broker(runs[k:], 0))) for k in sorted(anew)]
+            orders += [(queue_tasks.REMADE, table(queue_order.order_broker(runs[k:], 0))) for k in sorted(anew)]
         return orders
 
     def _is_between(self, columns: Int64s) -> npt.NDArray[np.bool_]:
@@ -201,7 +203,7 @@ class VerifyQueues:
         return between
 
     def _finish(
-        self, queues: dict[tuple[bytes, int], _CheckedQueue], result: queue_results.QueuesResult, tools: _Tools
+        self, queues: dict[tuple[bytes, int], _CheckedQueue], result: queue_tasks.QueuesResult, tools: _Tools
     ) -> None:  # fmt: skip
         for key, queue in sorted(queues.items()):
             if queue.checks is None:
@@ -209,19 +211,19 @@ class VerifyQueues:
             self._close(key, queue, result)
         queues.clear()
 
-    def _close(self, key: tuple[bytes, int], queue: _CheckedQueue, result: queue_results.QueuesResult) -> None:
+    def _close(self, key: tuple[bytes, int], queue: _CheckedQueue, result: queue_tasks.QueuesResult) -> None:
         assert queue.checks is not None
         assert queue.files is not None
         for order, check, _ in queue.checks:
-            if order not in queue_results.NOT_COMPARED:
+            if order not in queue_tasks.NOT_COMPARED:
                 check.finish()
         # The order that fits best; of two equal ones, that of a build.
-        order, check, _ = min(queue.checks, key=lambda c: c[1].tally.total if c[0] not in queue_results.NOT_COMPARED else 0)
-        if order not in queue_results.NOT_COMPARED:
+        order, check, _ = min(queue.checks, key=lambda c: c[1].tally.total if c[0] not in queue_tasks.NOT_COMPARED else 0)
+        if order not in queue_tasks.NOT_COMPARED:
             queue.files.check_end(check.tally, self.task.log[0])
         empty = queue.files.empty_end()
         if empty is not None and self.task.opens_empty:
-            result.counts[queue_results.EMPTY_ENDS] += 1  # its own dispatcher leaves such files
+            result.counts[queue_tasks.EMPTY_ENDS] += 1  # its own dispatcher leaves such files
             empty = None
         result.add(key, check, queue.files, order, queue.listed, self.task, empty)
 
@@ -270,12 +272,12 @@ class VerifyBatches:
 
     staging: StagingFolder
     mean: int
-    task: queue_results.QueueTask
+    task: queue_tasks.QueueTask
     placements: str
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         odd = Placements(self.placements, lambda _, kept, fills: queue_placement.BatchPlacement(kept, fills))
-        result, heads = queue_results.QueuesResult(), queue_files.RecordHeads(self.task.segments)
+        result, heads = queue_tasks.QueuesResult(), queue_files.RecordHeads(self.task.segments)
         queues: dict[tuple[bytes, int], _Batch] = {}
         position = BucketsPosition(self.staging, "batches", self.mean)
         for cells_of_bucket in handover.by_bucket(batches):
@@ -298,7 +300,7 @@ class VerifyBatches:
     @staticmethod
     def _take(queue: _Batch, units: Int64s, checks: list[Check]) -> None:
         for order, check, placement in checks:
-            dispatched = units if order == queue_results.BROKER else units[:, units[5] > 0]
+            dispatched = units if order == queue_tasks.BROKER else units[:, units[5] > 0]
             image = consume_queue.batch_units(placement.apply(dispatched) if placement else dispatched)
             rows = np.empty((1 + _FIELDS, len(image)), np.int64)
             first = queue.start if check.next < 0 else check.next
@@ -332,12 +334,12 @@ class VerifyBatches:
         placement = odd.get(key)
         # A broker also writes units without a message.
         queue.checks = [
-            (queue_results.LOGICAL if placement else queue_results.IN_ORDER, UnitChecker(view), placement),
-            (queue_results.BROKER, UnitChecker(view), None),
+            (queue_tasks.LOGICAL if placement else queue_tasks.IN_ORDER, UnitChecker(view), placement),
+            (queue_tasks.BROKER, UnitChecker(view), None),
         ]
         return queue.checks
 
-    def _close(self, key: tuple[bytes, int], queue: _Batch, result: queue_results.QueuesResult, checks: list[Check]) -> None:
+    def _close(self, key: tuple[bytes, int], queue: _Batch, result: queue_tasks.QueuesResult, checks: list[Check]) -> None:
         assert queue.files is not None
         for _, check, _ in checks:
             check.finish()

@@ -26,12 +26,12 @@ from rocketmq_reindex.storage_format.showing import counted
 from rocketmq_reindex.udfs.worker.link import FOLDER, Waits, receive, send
 
 READY: Final = "ready"
-_BUILD: Final = ("scan.ranges", "order.decide", "order.placements", "write.queues", "write.index")
+_BUILD: Final = ("scan.ranges", "queue_order", "placements", "write.queues", "write.index")
 _NEEDED: Final = {
     "build": _BUILD,
     "repair": (*_BUILD, "repair.mend", "repair.segments"),
     "verify": (
-        "scan.ranges", "order.decide", "verify.listing", "verify.queues", "verify.index", "verify.items", "verify.against",
+        "scan.ranges", "queue_order", "verify.queue_tasks", "verify.queues", "verify.index", "verify.items", "verify.against",
     ),
 }  # fmt: skip
 """Modules of ``udfs`` with the functions of each command's tasks. What is missing here is imported by the first task."""

@@ -308,7 +308,7 @@ def _write(file: BinaryIO, data: memoryview) -> None:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedTask:
     """Runs a function over rows whose cells may lie in files."""
 
     function: Batches

@@ -26,7 +26,7 @@ from rocketmq_reindex.storage_format.queue import cells, consume_queue, rocksdb
 from rocketmq_reindex.storage_format.queue.rocksdb import SPOOLED, QueueName
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.order.placements import Placements, placement_table
+from rocketmq_reindex.udfs.placements import Placements, placement_table
 from rocketmq_reindex.udfs.scan import extended as scanned
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write.queues import LINES_MAX
@@ -173,7 +173,7 @@ class SpoolUnits:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class UnitStretch:
     """The units of one table: ``units`` from the ``skip``-th on of the queue whose line begins at byte ``at`` of the list."""
 
     at: int
@@ -181,7 +181,7 @@ class Stretch:
     units: int
 
 
-def cut(lines: Iterable[bytes], table_units: int) -> Iterator[tuple[bytes, Stretch | None]]:
+def cut(lines: Iterable[bytes], table_units: int) -> Iterator[tuple[bytes, UnitStretch | None]]:
     """Yield the lines of the list of queues, in order, each with the stretch that ends in it, if any.
 
     A queue that ends several stretches comes with each; its line is then empty but once. All have ``table_units`` units but the
@@ -193,14 +193,14 @@ def cut(lines: Iterable[bytes], table_units: int) -> Iterator[tuple[bytes, Stret
         behind, shown = 0, line
         while taken + units - behind >= table_units:
             behind += table_units - taken
-            yield shown, Stretch(begin, skip, table_units)
+            yield shown, UnitStretch(begin, skip, table_units)
             begin, skip, taken, shown = at, behind, 0, b""
         taken += units - behind
         if shown:
             yield shown, None
         at += len(line)
     if taken:
-        yield b"", Stretch(begin, skip, taken)
+        yield b"", UnitStretch(begin, skip, taken)
 
 
 @dataclass
@@ -216,7 +216,7 @@ class TableResult(handover.TaskResult):
 class WriteTables:
     """Writes the tables of a database: number 0 that of the ends of queues, others those of units; leaves ``TableResult``.
 
-    ``queues`` is the list of all queues (``SpooledQueue``), in order, ``plan`` that of the stretches (``Stretch``).
+    ``queues`` is the list of all queues (``SpooledQueue``), in order, ``plan`` that of the stretches (``UnitStretch``).
     ``checkpoint`` is how far the log is dispatched, -1 for not at all; ``log_start`` where it begins.
     """
 
@@ -228,7 +228,7 @@ class WriteTables:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         library()
-        stretches = [Stretch(*fields) for fields in handover.read_plan(self.plan)]
+        stretches = [UnitStretch(*fields) for fields in handover.read_plan(self.plan)]
         for number in handover.numbers(batches):
             path = files.join(self.staging.tables, f"{number}-{uuid.uuid4().hex}.sst")
             family = rocksdb.UNITS if number else rocksdb.OFFSETS
@@ -238,7 +238,7 @@ class WriteTables:
                 write_table(path, self._ends(), compressed=False)
             yield handover.batch([TableResult(family, number, path)])
 
-    def _units(self, stretch: Stretch) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    def _units(self, stretch: UnitStretch) -> Iterator[tuple[list[bytes], list[bytes]]]:
         skip, left = stretch.skip, stretch.units
         with open(self.queues, "rb") as lines, contextlib.closing(_Spools()) as spools:
             lines.seek(stretch.at)

@@ -22,7 +22,7 @@ from rocketmq_reindex.storage_format.queue import (
 )
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX, path_component
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.order.placements import Placements, placement_table
+from rocketmq_reindex.udfs.placements import Placements, placement_table
 from rocketmq_reindex.udfs.scan import extended as scanned
 from rocketmq_reindex.udfs.staging import StagingFolder
 

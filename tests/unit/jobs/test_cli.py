@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs import inspect_files
 from rocketmq_reindex.jobs.building.options import BuildSettings, parse_settings
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.command.option_table import EXTENDED
 from rocketmq_reindex.jobs.command.options import parser_of
+from rocketmq_reindex.jobs.inspecting import options
 from rocketmq_reindex.jobs.publishing.layout import SIZES
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
@@ -210,7 +210,7 @@ def test_help_shows_the_defaults_of_the_settings(parser: argparse.ArgumentParser
 def test_a_ctrl_c_within_a_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """One that has no handler of its own."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr(inspect_files, "inspect", lambda _: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(options, "inspect", lambda _: signal.raise_signal(signal.SIGINT))
     try:
         assert main(["inspect", "x"]) == 130
     finally:

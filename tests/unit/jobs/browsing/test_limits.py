@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.browsing import connections, facts, limits
+from rocketmq_reindex.jobs.browsing import facts, guard, pages
 from rocketmq_reindex.jobs.browsing.options import browse_settings
 from rocketmq_reindex.jobs.browsing.server import Served, serve
 from tests.tools.encode import Message
@@ -147,14 +147,14 @@ def test_connections_that_ask_nothing_give_way(server: Server) -> None:
     """The owner's connection stays, and new ones get in, however many others there are."""
     owner = server.asked("/")
     assert status(one_answer(owner)) == 200
-    silent = [server.connect() for _ in range(connections.CONNECTIONS_MAX)]
+    silent = [server.connect() for _ in range(guard.CONNECTIONS_MAX)]
     for connection in silent[::2]:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n")
     assert until_end(silent[0]) == b""
     assert server.status("/topics?store=s") == 200
     owner.sendall(server.request("/"))
     assert status(one_answer(owner)) == 200
-    more = [server.connect() for _ in range(3 * connections.CONNECTIONS_MAX)]
+    more = [server.connect() for _ in range(3 * guard.CONNECTIONS_MAX)]
     assert until_end(silent[-1]) == b""
     assert server.status("/") == 200
     assert until_end(more[0]) == b""
@@ -166,7 +166,7 @@ def test_a_head_has_its_time(server: Server, monkeypatch: pytest.MonkeyPatch) ->
     """So has that of a later request; bytes one by one do not lengthen it."""
     kept = server.asked("/")
     assert status(one_answer(kept)) == 200
-    monkeypatch.setattr(connections, "HEAD_IN", 0.05)
+    monkeypatch.setattr(guard, "HEAD_IN", 0.05)
     kept.sendall(b"GET / HT")
     assert until_end(kept) == b""
     assert until_end(server.connect()) == b""
@@ -180,14 +180,14 @@ def test_a_head_has_its_time(server: Server, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_form_has_the_same_time(server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """One that comes in part starts nothing, whether its connection waits or is gone, and is no error of the server."""
-    monkeypatch.setattr(connections, "HEAD_IN", 0.2)
+    monkeypatch.setattr(guard, "HEAD_IN", 0.2)
     form = ("Content-Type: application/x-www-form-urlencoded", "Content-Length: 30")
     head = server.request("/check", *form).replace(b"GET", b"POST", 1)
     for part in (b"", b"kind=verify&store=s"):
         waiting = server.connect()
         waiting.sendall(head + part)
         assert until_end(waiting) == b""
-    monkeypatch.setattr(connections, "HEAD_IN", PATIENCE)
+    monkeypatch.setattr(guard, "HEAD_IN", PATIENCE)
     gone = server.connect()
     gone.sendall(head + b"kind=verify&store=s")
     gone.shutdown(socket.SHUT_WR)
@@ -202,7 +202,7 @@ def test_a_form_has_the_same_time(server: Server, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_answer_may_take_longer_than_a_head(server: Server, held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "HEAD_IN", 0.05)
+    monkeypatch.setattr(guard, "HEAD_IN", 0.05)
     asked = server.asked("/topics?store=s", "Connection: close")
     assert held.entered.acquire(timeout=PATIENCE)
     # This one begins later, and is closed.
@@ -212,7 +212,7 @@ def test_an_answer_may_take_longer_than_a_head(server: Server, held: Held, monke
 
 
 def test_a_connection_without_a_further_request_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "IDLE_FOR", 0)
+    monkeypatch.setattr(guard, "IDLE_FOR", 0)
     server = Server(tmp_path / "store")
     try:
         assert status(until_end(server.asked("/"))) == 200
@@ -222,9 +222,9 @@ def test_a_connection_without_a_further_request_is_closed(tmp_path: Path, monkey
 
 def test_slow_pages_of_one_kind_leave_the_others_alone(server: Server, held: Held) -> None:
     """So many wait, and one more is told to come again."""
-    most = limits.AT_ONCE + limits.WAITING
+    most = pages.AT_ONCE + pages.WAITING
     asked = [server.asked("/topics?store=s", "Connection: close") for _ in range(most)]
-    for _ in range(limits.AT_ONCE):
+    for _ in range(pages.AT_ONCE):
         assert held.entered.acquire(timeout=PATIENCE)
     asked.append(server.asked("/topics?store=s", "Connection: close"))
     (refused,) = readable(asked)
@@ -252,7 +252,7 @@ def test_without_threads_nothing_is_made(server: Server, monkeypatch: pytest.Mon
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", refuse)
-        for _ in range(limits.AT_ONCE + limits.WAITING + 1):
+        for _ in range(pages.AT_ONCE + pages.WAITING + 1):
             assert server.status("/topics?store=s") == 503
     assert server.status("/topics?store=s") == 200
 
@@ -315,8 +315,8 @@ def test_a_process_ends_while_a_page_is_made(tmp_path: Path) -> None:
 
 def test_who_does_not_read_a_body_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is in memory until it is taken. Who reads slowly gets it all the same."""
-    monkeypatch.setattr(connections, "READ_IN", 0.2)
-    monkeypatch.setattr(connections, "READ_MIN", 1)
+    monkeypatch.setattr(guard, "READ_IN", 0.2)
+    monkeypatch.setattr(guard, "READ_MIN", 1)
     body = b"x" * (24 << 20)
     with LogWriter(tmp_path / "store" / "commitlog", 1 << 25) as writer:
         writer.append(Message("T", 0, body=body))

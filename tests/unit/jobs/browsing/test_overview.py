@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.jobs.browsing import drawing, facts, log_sample, overview, rates, remembered
+from rocketmq_reindex.jobs.browsing import facts, log_sample, overview, rates, remembered, templates
 from rocketmq_reindex.jobs.store import contents
 from rocketmq_reindex.jobs.store.contents import RecordWalk, StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
@@ -283,11 +283,11 @@ def test_rates_from_rocksdb_are_those_from_files(golden_store: Stores, tmp_path:
 
 
 def test_messages_are_spread_over_a_time() -> None:
-    bins = rates.binned([rates.Stretch(0, 480, 48.0)], 0, 480)
+    bins = rates.binned([rates.RateStretch(0, 480, 48.0)], 0, 480)
     assert bins == [1.0] * rates.BINS
     # A part lies before, a part behind; a moment is in one bin; what lies elsewhere is left out.
-    assert sum(rates.binned([rates.Stretch(-480, 960, 30.0)], 0, 480)) == pytest.approx(10.0)
-    moment = rates.binned([rates.Stretch(479, 479, 2.0), rates.Stretch(480, 480, 5.0)], 0, 480)
+    assert sum(rates.binned([rates.RateStretch(-480, 960, 30.0)], 0, 480)) == pytest.approx(10.0)
+    moment = rates.binned([rates.RateStretch(479, 479, 2.0), rates.RateStretch(480, 480, 5.0)], 0, 480)
     assert (moment[-1], sum(moment)) == (2.0, 2.0)
     assert rates.whole_numbers([0.4, 0.4, 0.4, 1.0]) == [0, 1, 0, 1]
 
@@ -402,11 +402,11 @@ def test_what_system_topics_mean_stands_in_their_queues(golden_store: Stores) ->
 
 
 def test_plots_say_what_they_show() -> None:
-    drawn = drawing.columns([0, 1, 4], 'a "b" <c>\u202e')
+    drawn = templates.columns([0, 1, 4], 'a "b" <c>\u202e')
     assert drawn.count("<i ") == 3
     assert 'class="some share-50"' in drawn
     assert "&quot;b&quot; &lt;c&gt;\\u202e" in drawn
-    assert drawing.share_class(1, 10**9) == "share-1"
-    assert [drawing.seconds_text(seconds) for seconds in (0.0208, 90, 150, 7200, 200_000)] == [
+    assert templates.share_class(1, 10**9) == "share-1"
+    assert [templates.seconds_text(seconds) for seconds in (0.0208, 90, 150, 7200, 200_000)] == [
         "0.0208 seconds", "90 seconds", "2.5 minutes", "2.0 hours", "2.3 days",
     ]  # fmt: skip

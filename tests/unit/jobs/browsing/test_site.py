@@ -78,7 +78,7 @@ def check(folder: Path) -> dict[str, Html]:
 
 def test_every_route_has_a_rule(tmp_path: Path) -> None:
     (tmp_path / "store" / "commitlog").mkdir(parents=True)
-    pages = browsing_pages.Pages(browse_settings({"stores": [str(tmp_path / "store")]}))
+    pages = browsing_pages.StorePages(browse_settings({"stores": [str(tmp_path / "store")]}))
     paths = {route.path for route in pages.routes() if not route.path.endswith(".json")}
     assert paths <= site.RULES.keys(), "name them in site.RULES"
     assert all(rule.most or rule.without for rule in site.RULES.values())
@@ -135,8 +135,8 @@ def test_two_golden_stores(golden_store: Stores, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("inline_local")
 def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each queue and topic so many, and of a body its beginning; the first page says what is left out."""
-    monkeypatch.setitem(site.RULES, "/topic", site.Rule(2, 1, ("store", "topic")))
-    monkeypatch.setitem(site.RULES, "/message", site.Rule(7, 3, ("store", "topic", "queue")))
+    monkeypatch.setitem(site.RULES, "/topic", site.SiteRule(2, 1, ("store", "topic")))
+    monkeypatch.setitem(site.RULES, "/message", site.SiteRule(7, 3, ("store", "topic", "queue")))
     messages = [Message(f"T{k % 3}", body=b"x" * 9000 if k < 9 else b"{}", store_timestamp=EPOCH + k) for k in range(60)]
     rr.browse(write_store(tmp_path / "store", messages, 1 << 20), export_site=tmp_path / "site")
     pages = check(tmp_path / "site")
@@ -294,7 +294,7 @@ def test_fields_that_redaction_knows(golden_store: Stores) -> None:
     """Another field is replaced, too, until redaction.SECRET, KEPT or SENTENCES says what it is."""
     for name in ("transactions-delay", "dledger-5.3"):
         settings = browse_settings({"stores": [str(golden_store(name).path)]})
-        pages = browsing_pages.Pages(settings)
+        pages = browsing_pages.StorePages(settings)
         pages.routes()
         crawl = site.Crawl(pages)
         crawl.run()

@@ -14,8 +14,8 @@ import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.fetching.build import find_build
+from rocketmq_reindex.storage_format.delay.timer_layout import TimerCheckpoint
 from rocketmq_reindex.storage_format.errors import UsageError
-from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build

@@ -14,7 +14,7 @@ import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.consumers import bounds as consumer_bounds
 from rocketmq_reindex.jobs.store import consumer_offsets
-from rocketmq_reindex.jobs.store.queue_units import FileUnits
+from rocketmq_reindex.jobs.store.queue import FileUnits
 from tests.golden.stores import GoldenStore
 from tests.tools.derived_store import write_store
 from tests.tools.encode import EPOCH, Message, encode

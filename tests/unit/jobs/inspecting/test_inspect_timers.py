@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex.jobs.inspecting.options import inspection, look
-from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
-from rocketmq_reindex.storage_format.timer.settings import TimerSettings
+from rocketmq_reindex.storage_format.delay.settings import TimerSettings
+from rocketmq_reindex.storage_format.delay.timer_files import PENDING, TimerQueueEnd, timer_files
 from tests.tools.timer_files import put_files
 
 CLOCK = 1_700_000_000_000
@@ -20,7 +20,7 @@ def store(tmp_path: Path) -> Path:
     """Eleven messages, one a second; one deletes, the last one rolls; two files of timerlog."""
     rows = [(k, 1000 * k, 200, CLOCK, CLOCK + 1000 * k + (3 * 24 * 3600_000 if k == 10 else 0), 5, k == 4) for k in range(11)]
     settings = TimerSettings(log_file_size=52 * 9 + 40)
-    put_files(tmp_path, timer_files(np.array(rows, PENDING), QueueEnd(11, 10_000, 200), CLOCK, settings).files)
+    put_files(tmp_path, timer_files(np.array(rows, PENDING), TimerQueueEnd(11, 10_000, 200), CLOCK, settings).files)
     return tmp_path
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs.local.engines import _quota, cores_of, own_cores
+from rocketmq_reindex.jobs.engines.local import _quota, cores_of, own_cores
 from rocketmq_reindex.storage_format.errors import UsageError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rocketmq_reindex.jobs.local.engines import LocalEngine
+from rocketmq_reindex.jobs.engines.local import LocalEngine
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import StagingFolder
 

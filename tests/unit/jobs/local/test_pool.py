@@ -19,9 +19,9 @@ import pytest
 
 import rocketmq_reindex
 from rocketmq_reindex.jobs.command.results import outcome
-from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError
-from rocketmq_reindex.jobs.local.pool import Pool, Task
+from rocketmq_reindex.jobs.engines.pool import Pool, Task
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
+from rocketmq_reindex.udfs.worker.link import WorkerLostError
 from tests.tools.faulty_processes import ROOT, in_session, wait_until
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.jobs.building import database
+from rocketmq_reindex.jobs.building import queue_kinds
 from rocketmq_reindex.jobs.building.options import BuildSettings, batch_topics_of
 from rocketmq_reindex.jobs.commands import consumers
 from rocketmq_reindex.jobs.exporting import new_store
-from rocketmq_reindex.jobs.inspect_files import inspect
+from rocketmq_reindex.jobs.inspecting.options import inspect
 from rocketmq_reindex.jobs.store import config_databases, consumer_offsets
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format import config_tables
@@ -163,13 +163,13 @@ def test_topics_of_a_broken_database(tmp_path: Path) -> None:
     light = BuildSettings(
         out=str(tmp_path / "out"), store=str(store), consumequeue_type="both", rocksdb=("x",), rocksdb_light=True
     )
-    assert "no lite topic is known by config/" in database.as_store_shows(light)[1][1]
+    assert "no lite topic is known by config/" in queue_kinds.database_as_store_shows(light)[1][1]
     next((store / "config/topics").glob("MANIFEST-*")).write_bytes(b"broken")
     (told,) = new_store._with_own_topics(str(draft), str(store), [])
     assert "RocksDB cannot read it" in told
     assert "topics.json of the new store has nothing that it says" in told
     with pytest.raises(InputError, match="which topics are lite"):
-        database.as_store_shows(light)
+        queue_kinds.database_as_store_shows(light)
 
 
 def test_light_queues_that_neither_kind_takes(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_light_queues_that_neither_kind_takes(tmp_path: Path) -> None:
         settings = BuildSettings(
             out=str(tmp_path / "out"), store=str(store), rocksdb_light=light, rocksdb_lmq=alone_there, **given
         )
-        notes = database.as_store_shows(settings)[1]
+        notes = queue_kinds.database_as_store_shows(settings)[1]
         assert any("are in neither files nor RocksDB then" in note for note in notes) == told
 
 

@@ -25,8 +25,8 @@ from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs.messages.batches import fields
 from rocketmq_reindex.udfs.scan.segments import Commitlog
-from rocketmq_reindex.udfs.tables.rows import ManifestFiles, first_bytes, read_first_bytes, with_keys
-from rocketmq_reindex.udfs.tables.schema import BUILDS, FILES, MESSAGES, QUARANTINE, TABLES
+from rocketmq_reindex.udfs.table_rows import ManifestFiles, first_bytes, read_first_bytes, with_keys
+from rocketmq_reindex.udfs.table_schema import BUILDS, FILES, MESSAGES, QUARANTINE, TABLES
 from tests.reference import java
 from tests.reference.index_file import key_hash
 from tests.tools.local_engine import local_build

@@ -13,8 +13,8 @@ import pytest
 from rocketmq_reindex import files
 from rocketmq_reindex.files import reading
 from rocketmq_reindex.jobs.commands import preflight, query
-from rocketmq_reindex.jobs.inspect_files import inspect
 from rocketmq_reindex.jobs.inspecting import index, segment
+from rocketmq_reindex.jobs.inspecting.options import inspect
 from rocketmq_reindex.jobs.watching import watch
 from rocketmq_reindex.jobs.watching.watch import Stages
 from rocketmq_reindex.storage_format.checks import index as index_check

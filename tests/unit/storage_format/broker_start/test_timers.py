@@ -9,7 +9,7 @@ import numpy as np
 from rocketmq_reindex.storage_format.broker_start.delayed import TimerOutcome, log_end, timers
 from rocketmq_reindex.storage_format.broker_start.loading import QueueOutcome
 from rocketmq_reindex.storage_format.broker_start.store import StoreFile
-from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, TimerCheckpoint
+from rocketmq_reindex.storage_format.delay.timer_layout import LOG_UNIT, TimerCheckpoint
 from rocketmq_reindex.storage_format.topics import TIMER_TOPIC
 
 FILE = 52 * 4 + 20

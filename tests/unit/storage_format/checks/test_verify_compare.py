@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex.storage_format.checkpoint import Checkpoint
-from rocketmq_reindex.storage_format.checks.checkpoint import A_DAY, IndexEnd, StoreTimes, compare_checkpoint
+from rocketmq_reindex.storage_format.checks.checkpoint import A_DAY, IndexEnd, LogBounds, compare_checkpoint
 from rocketmq_reindex.storage_format.checks.differences import EXAMPLES_MAX, KINDS, PARTS, Tally
 from rocketmq_reindex.storage_format.checks.items import Expected, FileItems, match_items
 from rocketmq_reindex.storage_format.checks.queues import Int64s, QueueView, UnitChecker
@@ -231,7 +231,7 @@ def test_every_kind_says_what_to_do() -> None:
         assert kind.text, name
 
 
-TIMES = StoreTimes(1000, 9000, 500, 400, 1, 1, 600)
+TIMES = LogBounds(1000, 9000, 500, 400, 1, 1, 600)
 FAR = 1 << 40
 FULL = IndexEnd("a", 300, 59, True, False)
 LAST = IndexEnd("b", 450, 20, False, False)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex.storage_format.delay.evidence import COPY, DISCARD, EVIDENCE, FIRED, HALF, SCHEDULED, TIMED, Rows
+from rocketmq_reindex.storage_format.delay.settings import DELIVER, DROP
 from rocketmq_reindex.storage_format.delay.waiting import (
     OPEN,
     SETTLED,
@@ -19,7 +20,6 @@ from rocketmq_reindex.storage_format.delay.waiting import (
     level_offset,
     recalled,
 )
-from rocketmq_reindex.storage_format.timer.settings import DELIVER, DROP
 
 
 def rows(*given: dict[str, Any]) -> Rows:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex.storage_format.checks.index import check_index, slot_lengths
-from rocketmq_reindex.storage_format.findings import UnreadableError
+from rocketmq_reindex.storage_format.errors import UnreadableError
 from rocketmq_reindex.storage_format.index.file import guess_sizes, open_index
 from rocketmq_reindex.storage_format.index.header import (
     BAD_LINK,

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.findings import UnreadableError
+from rocketmq_reindex.storage_format.errors import UnreadableError
 from rocketmq_reindex.storage_format.queue.consume_queue import (  # fmt: skip
     BAD,
     EMPTY,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.findings import UnreadableError
+from rocketmq_reindex.storage_format.errors import UnreadableError
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.queue import extended
 from rocketmq_reindex.storage_format.queue.extended import BloomFilter, ConsumerFilters, Registration, UnitPlaces

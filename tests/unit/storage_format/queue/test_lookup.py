@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.queue.lookup import BAD, EMPTY, MISSING, UNIT, QueueUnits
-from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, BATCH_UNIT_SIZE, UNIT_LAYOUT, UNIT_SIZE
+from rocketmq_reindex.storage_format.queue.units import (
+    BAD,
+    BATCH_LAYOUT,
+    BATCH_UNIT_SIZE,
+    EMPTY,
+    MISSING,
+    UNIT,
+    UNIT_LAYOUT,
+    UNIT_SIZE,
+    QueueUnits,
+)
 
 SOUND = (100, 50, 7, 1000, 3, 2)
 """phy_offset, size, tagsCode, store time, queue offset of the first message, messages"""

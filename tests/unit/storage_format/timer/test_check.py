@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from rocketmq_reindex.storage_format.timer.layout import TimerCheckpoint
+from rocketmq_reindex.storage_format.delay.timer_layout import TimerCheckpoint
 
 
 @pytest.mark.parametrize("data", [b"", struct.pack(">qqqq", 1, 2, 3, 4), struct.pack(">qq", 1, 2)])

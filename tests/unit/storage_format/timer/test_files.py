@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.timer import files
-from rocketmq_reindex.storage_format.timer.files import PENDING, QueueEnd, timer_files
-from rocketmq_reindex.storage_format.timer.settings import TimerSettings
+from rocketmq_reindex.storage_format.delay import timer_files as files
+from rocketmq_reindex.storage_format.delay.settings import TimerSettings
+from rocketmq_reindex.storage_format.delay.timer_files import PENDING, TimerQueueEnd, timer_files
 from tests.unit.storage_format.timer.timer_store import TimerStore
 
 NOW = 1_700_000_000_999
@@ -18,7 +18,7 @@ CLOCK = 1_700_000_000_000
 HOUR = 3_600_000
 """A broker's clock may be behind."""
 SETTINGS = TimerSettings(1000, 172_800, 52 * 10 + 30)
-END = QueueEnd(1000, 999_000, 77)
+END = TimerQueueEnd(1000, 999_000, 77)
 
 Rows = np.ndarray[tuple[int], np.dtype[Any]]
 
@@ -30,7 +30,7 @@ def rows_of(*rows: tuple[int, int, bool]) -> Rows:
     )
 
 
-def store_of(pending: Rows, end: QueueEnd = END, settings: TimerSettings = SETTINGS) -> TimerStore:
+def store_of(pending: Rows, end: TimerQueueEnd = END, settings: TimerSettings = SETTINGS) -> TimerStore:
     return TimerStore(timer_files(pending, end, NOW, settings).files, settings.log_file_size, settings.precision_ms)
 
 
@@ -93,7 +93,7 @@ def test_nothing_is_pending() -> None:
 
 
 def test_no_timer_message_ever() -> None:
-    assert timer_files(rows_of(), QueueEnd(0, 0, 0), NOW).files == ()
+    assert timer_files(rows_of(), TimerQueueEnd(0, 0, 0), NOW).files == ()
 
 
 def test_a_slot_around_the_end_of_the_wheel() -> None:

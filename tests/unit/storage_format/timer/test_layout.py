@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.storage_format.timer.layout import LOG_UNIT, MAGIC_BLANK, SLOT, WHEEL_SIZE, units_per_file
+from rocketmq_reindex.storage_format.delay.timer_layout import LOG_UNIT, MAGIC_BLANK, SLOT, WHEEL_SIZE, units_per_file
 
 
 def test_sizes() -> None:

@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
+from rocketmq_reindex.storage_format.delay import timer_files
+from rocketmq_reindex.storage_format.delay.settings import TimerSettings
+from rocketmq_reindex.storage_format.delay.timer_files import Placed, place
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.timer import files
-from rocketmq_reindex.storage_format.timer.files import Placed, place
-from rocketmq_reindex.storage_format.timer.settings import TimerSettings
 
 CLOCK = 1_700_000_000_000
 SECOND = 1000
@@ -102,7 +102,7 @@ def test_overdue_messages_keep_their_order(precision: int, seed: int, monkeypatc
     """Also where steps share slots: then each has two at least, and a step with a mark shares none."""
     rng = random.Random(seed)
     for room in (1000, 7):
-        monkeypatch.setattr(files, "OVERDUE_SLOTS", room)
+        monkeypatch.setattr(timer_files, "OVERDUE_SLOTS", room)
         due = [CLOCK - rng.randrange(1, 200) * 500 for _ in range(120)]
         deletes = [rng.random() < 0.05 for _ in due]
         found = placed(due, deletes, TimerSettings(precision))
@@ -137,13 +137,13 @@ def test_two_slots_with_marks_side_by_side() -> None:
 
 
 def test_overdue_slots_are_not_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "OVERDUE_PER_SLOT", 3)
+    monkeypatch.setattr(timer_files, "OVERDUE_PER_SLOT", 3)
     found = placed([CLOCK - 5 * DAY] * 7 + [CLOCK - DAY] * 5, [False] * 7 + [True] * 5)
     assert [(one - CLOCK) // SECOND for one in found.times.tolist()] == [-4, -4, -4, -3, -3, -3, -2] + [-1] * 5
 
 
 def test_too_many_slots_with_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "OVERDUE_SLOTS_MAX", 3)
+    monkeypatch.setattr(timer_files, "OVERDUE_SLOTS_MAX", 3)
     placed([CLOCK - one * SECOND for one in (1, 2, 3)], [True] * 3)
     with pytest.raises(InputError, match="of 4 seconds"):
         placed([CLOCK - one * SECOND for one in (1, 2, 3, 4)], [True] * 4)

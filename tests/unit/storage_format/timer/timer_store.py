@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from rocketmq_reindex.storage_format.timer.files import TimerFile
+from rocketmq_reindex.storage_format.delay.timer_files import TimerFile
 
 UNIT = struct.Struct(">iqiqiqiiq")
 SLOT = struct.Struct(">qqqii")

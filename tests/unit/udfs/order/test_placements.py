@@ -13,8 +13,8 @@ from rocketmq_reindex.jobs.building import decisions
 from rocketmq_reindex.jobs.building.decisions import FirstHoles
 from rocketmq_reindex.storage_format.queue.order import Fill, KeptUnits, Placement
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
-from rocketmq_reindex.udfs.order import placements
-from rocketmq_reindex.udfs.order.placements import Placements, PlacementWriter, PlanWriter, Queue
+from rocketmq_reindex.udfs import placements
+from rocketmq_reindex.udfs.placements import Placements, PlacementWriter, PlanWriter, Queue
 
 ALIKE = (b"plumless", b"buckeroo")
 """Two names of one CRC-32."""

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
-from rocketmq_reindex.udfs.sql.base import Source
+from rocketmq_reindex.udfs.sql.base import TableSource
 from rocketmq_reindex.udfs.sql.index_source import IndexSource
-from rocketmq_reindex.udfs.sql.options import QueueFolder, commitlog_folder, index_folder, queue_folders
+from rocketmq_reindex.udfs.sql.options import NamedQueueFolder, commitlog_folder, index_folder, queue_folders
 from rocketmq_reindex.udfs.sql.queue_source import ConsumeQueueSource
 from rocketmq_reindex.udfs.sql.sources import CommitlogSource
 from tests.tools.read_rows import make_reader, read_rows
@@ -22,7 +22,7 @@ FIND: dict[str, Callable[[str], Any]] = {
     "consumequeue": lambda path: queue_folders(path)[0].path,
     "index": index_folder,
 }
-SOURCES: dict[str, type[Source]] = {"commitlog": CommitlogSource, "consumequeue": ConsumeQueueSource, "index": IndexSource}
+SOURCES: dict[str, type[TableSource]] = {"commitlog": CommitlogSource, "consumequeue": ConsumeQueueSource, "index": IndexSource}
 INSIDE = {"commitlog": "0" * 20, "consumequeue": f"TopicA/0/{'0' * 20}", "index": "20260101000000000"}
 
 
@@ -84,11 +84,11 @@ def test_a_store_may_have_the_name_of_a_folder(tmp_path: Path) -> None:
 
 def test_both_kinds_of_queues(tmp_path: Path) -> None:
     (tmp_path / "batchconsumequeue").mkdir()
-    batch = QueueFolder(str(tmp_path / "batchconsumequeue"), True)
+    batch = NamedQueueFolder(str(tmp_path / "batchconsumequeue"), True)
     assert queue_folders(str(tmp_path)) == [batch]
     assert queue_folders(batch.path) == [batch]
     (tmp_path / "consumequeue").mkdir()
-    assert queue_folders(str(tmp_path)) == [QueueFolder(str(tmp_path / "consumequeue"), False), batch]
+    assert queue_folders(str(tmp_path)) == [NamedQueueFolder(str(tmp_path / "consumequeue"), False), batch]
 
 
 @pytest.mark.parametrize("folder", ["consumequeue", "consumequeue_rocksdb"])

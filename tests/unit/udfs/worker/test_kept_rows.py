@@ -13,7 +13,7 @@ import pytest
 
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.worker import tasks
-from rocketmq_reindex.udfs.worker.tasks import CellFolders, Number, Placed, Placing, Reduce, RowsWriter, read_rows
+from rocketmq_reindex.udfs.worker.tasks import CellFolders, Number, PlacedTask, Placing, Reduce, RowsWriter, read_rows
 
 
 def some_rows(rng: random.Random, count: int) -> list[handover.Row]:
@@ -133,7 +133,7 @@ def test_cells_in_files_come_back(folders: int, seed: int, tmp_path: Path) -> No
         assert row.kind == handover.SUMMARY or len(row.data) <= tasks._PLACE.itemsize
     # Two attempts, whose rows mix.
     assert sum(len(os.listdir(place)) for place in places) == 2
-    taken = [row for batch in Placed(lambda batches: batches, cells)(iter(sent)) for row in handover.rows_of(batch)]
+    taken = [row for batch in PlacedTask(lambda batches: batches, cells)(iter(sent)) for row in handover.rows_of(batch)]
     assert taken == [*rows, *rows]
 
 

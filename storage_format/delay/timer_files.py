@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.delay import timer_layout
+from rocketmq_reindex.storage_format.delay.settings import BLANK_SLOTS, SLOTS_TOTAL, TimerSettings
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX
-from rocketmq_reindex.storage_format.timer import layout
-from rocketmq_reindex.storage_format.timer.settings import BLANK_SLOTS, SLOTS_TOTAL, TimerSettings
 
 # ---------------------------------------------------------------------------------------------------------------------- placing
 # Into which slot of the wheel a timer message goes (``TimerMessageStore.doEnqueue``), by the broker's clock.
@@ -59,15 +59,15 @@ def place(
     OVERDUE_SLOTS_MAX.
     """
     step, window = settings.precision_ms, settings.roll_window
-    times, magics = due.copy(), np.full(len(due), layout.MAGIC_DEFAULT, np.int32)
-    magics[deletes] |= layout.MAGIC_DELETE
+    times, magics = due.copy(), np.full(len(due), timer_layout.MAGIC_DEFAULT, np.int32)
+    magics[deletes] |= timer_layout.MAGIC_DELETE
     # A broker takes a message right after it was stored; of a record without a time nothing is known.
     taken = np.where(stored > 0, np.minimum(stored // step * step, clock), clock)
     far = (SLOTS_TOTAL - BLANK_SLOTS) * step
     lives = min(max(settings.reserved_hours * 3_600_000, window), window + window // 2)
     lasts = due - taken < lives if recalled is None else (due - taken < lives) | recalled
     rolled = (due >= clock) & (~lasts | (due - clock >= far))
-    magics[rolled] |= layout.MAGIC_ROLL
+    magics[rolled] |= timer_layout.MAGIC_ROLL
     # A roll that is nearly all of the way would leave little time for the next one.
     near = due - taken - window < window // step // 3 * step
     ahead = np.where(near, window // step // 2 * step, window)
@@ -135,7 +135,7 @@ _PART_SLOTS: Final = 4096
 
 
 @dataclass(frozen=True)
-class QueueEnd:
+class TimerQueueEnd:
     """The end of queue 0 of the timer topic: its max offset, and the place and size of the last record of it in the log."""
 
     queue_offset: int
@@ -164,7 +164,7 @@ class TimerFile:
 
 
 def timer_files(
-    pending: npt.NDArray[np.void], end: QueueEnd, read_time: int, settings: TimerSettings | None = None,
+    pending: npt.NDArray[np.void], end: TimerQueueEnd, read_time: int, settings: TimerSettings | None = None,
     recalled: npt.NDArray[np.bool_] | None = None,
 ) -> TimerFiles:  # fmt: skip
     """Return the files with which a broker delivers exactly the messages that are ``pending``: timerlog, timerwheel,
@@ -194,20 +194,20 @@ def timer_files(
         # A broker goes on behind the record of the last unit (TimerMessageStore.reviseQueueOffset). Nobody reads this slot.
         last = np.array([(end.queue_offset - 1, end.phy_offset, end.size, 0, 0, 0, False)], PENDING)
         rows = np.concatenate((pending, last))
-        times, magics = np.append(times, read_from - step), np.append(magics, np.int32(layout.MAGIC_DEFAULT))
+        times, magics = np.append(times, read_from - step), np.append(magics, np.int32(timer_layout.MAGIC_DEFAULT))
     log = _Log(rows, times, magics, clock, settings)
     # It reads the whole log again when it starts, and links the slots itself: a wheel that got lost does no harm.
-    check = layout.TimerCheckpoint(read_from, 0, end.queue_offset, end.queue_offset, 0, clock, 0)
+    check = timer_layout.TimerCheckpoint(read_from, 0, end.queue_offset, end.queue_offset, 0, clock, 0)
     files = (
         *log.files(),
-        TimerFile(("timerwheel",), layout.WHEEL_SIZE, partial(_wheel_parts, log.slots())),
-        TimerFile(("config", "timercheck"), layout.SIZE, lambda: iter([(0, check.to_bytes())])),
+        TimerFile(("timerwheel",), timer_layout.WHEEL_SIZE, partial(_wheel_parts, log.slots())),
+        TimerFile(("config", "timercheck"), timer_layout.SIZE, lambda: iter([(0, check.to_bytes())])),
     )
     # TimerMessageStore.recover reads from there at most.
     return TimerFiles(files, placed.first + (SLOTS_TOTAL - BLANK_SLOTS) * step)
 
 
-def _check(pending: npt.NDArray[np.void], end: QueueEnd, read_time: int, settings: TimerSettings) -> None:
+def _check(pending: npt.NDArray[np.void], end: TimerQueueEnd, read_time: int, settings: TimerSettings) -> None:
     offsets = pending["queue_offset"]
     if (
         pending.dtype != PENDING
@@ -216,7 +216,7 @@ def _check(pending: npt.NDArray[np.void], end: QueueEnd, read_time: int, setting
         or read_time <= 0
         # A unit tells its time from the clock in a Java int.
         or not 0 < settings.precision_ms <= INT32_MAX // SLOTS_TOTAL
-        or layout.units_per_file(settings.log_file_size) <= 0
+        or timer_layout.units_per_file(settings.log_file_size) <= 0
     ):
         raise ValueError("timer messages that are not in the order of one queue, or no time or size")
 
@@ -228,9 +228,9 @@ class _Log:
         self, rows: npt.NDArray[np.void], times: Longs, magics: npt.NDArray[np.int32], written: int, settings: TimerSettings
     ) -> None:
         self._rows, self._times, self._magics, self._written = rows, times, magics, written
-        self._file_size, self._per_file = settings.log_file_size, layout.units_per_file(settings.log_file_size)
+        self._file_size, self._per_file = settings.log_file_size, timer_layout.units_per_file(settings.log_file_size)
         number = np.arange(len(rows))
-        self._places = number // self._per_file * self._file_size + number % self._per_file * layout.LOG_UNIT.itemsize
+        self._places = number // self._per_file * self._file_size + number % self._per_file * timer_layout.LOG_UNIT.itemsize
         slots = times // settings.precision_ms
         self._order = np.argsort(slots, kind="stable")
         ordered = slots[self._order]
@@ -243,7 +243,7 @@ class _Log:
 
     def slots(self) -> npt.NDArray[np.void]:
         """Return rows of SLOT, ascending by time."""
-        slots = np.zeros(len(self._slots), layout.SLOT)
+        slots = np.zeros(len(self._slots), timer_layout.SLOT)
         ends = np.append(self._begins[1:], len(self._order)) - 1
         slots["time"] = self._slots
         slots["first_pos"] = self._places[self._order[self._begins]]
@@ -262,19 +262,21 @@ class _Log:
         for begin in range(low, high, _PART_UNITS):
             part = slice(begin, min(begin + _PART_UNITS, high))
             rows = self._rows[part]
-            units = np.zeros(len(rows), layout.LOG_UNIT)
-            units["size"], units["magic"] = layout.LOG_UNIT.itemsize, self._magics[part]
+            units = np.zeros(len(rows), timer_layout.LOG_UNIT)
+            units["size"], units["magic"] = timer_layout.LOG_UNIT.itemsize, self._magics[part]
             units["prev_pos"] = self._before[part]
             units["written"], units["delayed"] = self._written, self._times[part] - self._written
             units["phy_offset"], units["record_size"] = rows["phy_offset"], rows["size"]
             units["topic_hash"] = rows["topic_hash"]
-            yield (begin - low) * layout.LOG_UNIT.itemsize, units.tobytes()
+            yield (begin - low) * timer_layout.LOG_UNIT.itemsize, units.tobytes()
         if high < len(self._rows):
             # TimerLog.append: a blank unit closes the file when the next one begins.
-            end = (high - low) * layout.LOG_UNIT.itemsize
+            end = (high - low) * timer_layout.LOG_UNIT.itemsize
             yield (
                 end,
-                layout.LOG_LAYOUT.pack(self._file_size - end, 0, layout.MAGIC_BLANK, 0, 0, 0, 0, 0, 0)[: layout.BLANK_SIZE],
+                timer_layout.LOG_LAYOUT.pack(self._file_size - end, 0, timer_layout.MAGIC_BLANK, 0, 0, 0, 0, 0, 0)[
+                    : timer_layout.BLANK_SIZE
+                ],
             )
 
 
@@ -284,8 +286,10 @@ def beyond(data: bytes, log_end: int, read_time: int) -> tuple[int, npt.NDArray[
 
     The units end as for ``TimerMessageStore.recoverAndRevise``.
     """
-    units = np.frombuffer(data, layout.LOG_UNIT, len(data) // layout.LOG_UNIT.itemsize)
-    good = (units["size"] == layout.LOG_UNIT.itemsize) & ((units["magic"] | layout.MAGIC_BITS) == layout.MAGIC_BITS)
+    units = np.frombuffer(data, timer_layout.LOG_UNIT, len(data) // timer_layout.LOG_UNIT.itemsize)
+    good = (units["size"] == timer_layout.LOG_UNIT.itemsize) & (
+        (units["magic"] | timer_layout.MAGIC_BITS) == timer_layout.MAGIC_BITS
+    )
     count = len(units) if good.all() else int(np.argmin(good))
     some = units[:count]
     is_behind = some["phy_offset"].astype(np.int64) + some["record_size"] > log_end
@@ -294,10 +298,10 @@ def beyond(data: bytes, log_end: int, read_time: int) -> tuple[int, npt.NDArray[
 
 def _wheel_parts(slots: npt.NDArray[np.void]) -> Iterator[tuple[int, bytes]]:
     """Yield the wheel's stretches of _PART_SLOTS that have a slot (``TimerWheel.getSlotIndex``)."""
-    indexes = slots["time"].astype(np.int64) % layout.WHEEL_SLOTS
+    indexes = slots["time"].astype(np.int64) % timer_layout.WHEEL_SLOTS
     for part in np.unique(indexes // _PART_SLOTS):
         begin = int(part) * _PART_SLOTS
         held = (indexes >= begin) & (indexes < begin + _PART_SLOTS)
-        stretch = np.zeros(min(_PART_SLOTS, layout.WHEEL_SLOTS - begin), layout.SLOT)
+        stretch = np.zeros(min(_PART_SLOTS, timer_layout.WHEEL_SLOTS - begin), timer_layout.SLOT)
         stretch[indexes[held] - begin] = slots[held]
-        yield begin * layout.SLOT_LAYOUT.size, stretch.tobytes()
+        yield begin * timer_layout.SLOT_LAYOUT.size, stretch.tobytes()

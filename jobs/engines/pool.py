@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from rocketmq_reindex.files import object_store
-from rocketmq_reindex.jobs.engines.elsewhere import WorkerLostError, own_environment
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.udfs.worker.link import FOLDER, Waits, receive, send
+from rocketmq_reindex.udfs.worker.link import FOLDER, Waits, WorkerLostError, own_environment, receive, send
 from rocketmq_reindex.udfs.worker.pool import READY
 
 R = TypeVar("R")

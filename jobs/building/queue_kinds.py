@@ -1,4 +1,8 @@
-"""ConsumeQueues in a RocksDB database: whether a build makes one and where it lies, its tables, and the database itself."""
+"""What a build writes of queues beside ConsumeQueue files: ``consumequeue_ext``, and a RocksDB database.
+
+Whether it writes each follows from the options or from what the store shows. Of ``consumequeue_ext`` so do the size of its
+files and the registrations by which it sets bits; of a database, where it lies.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.files.rocksdb import library, make_database
@@ -16,45 +22,138 @@ from rocketmq_reindex.jobs.building.expired_queues import lines_of
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.building.store_signs import end_of
+from rocketmq_reindex.jobs.command.broker_conf import unread
+from rocketmq_reindex.jobs.command.option import CqExt
 from rocketmq_reindex.jobs.publishing.output import entries, few_parts, joined
 from rocketmq_reindex.jobs.store.config_databases import lite_topics, unread_topics
-from rocketmq_reindex.jobs.store.settings import RocksDBQueues, rocksdb_queues
+from rocketmq_reindex.jobs.store.fitting import LOOKED_AT, LOOKED_AT_REMOTE, UsualSizes, queue_files
+from rocketmq_reindex.jobs.store.settings import RocksDBQueues, StoreSettings, rocksdb_queues
 from rocketmq_reindex.storage_format import errors, layouts
+from rocketmq_reindex.storage_format.queue import extended
 from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
 from rocketmq_reindex.storage_format.queue.rocksdb import OFFSETS, UNITS
-from rocketmq_reindex.storage_format.queue.units import QueueUnit
+from rocketmq_reindex.storage_format.queue.units import CONSUMERS, END_BLANK, ERROR_RATE, EXT_SIZE_MIN, QueueUnit
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted, escape, listed
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
 from rocketmq_reindex.storage_format.versions import VERSIONS
 from rocketmq_reindex.udfs import handover
+from rocketmq_reindex.udfs.scan.extended import FILTERS, stored_filters
 from rocketmq_reindex.udfs.write import database as writing
-from rocketmq_reindex.udfs.write.database import SpooledQueue, SpoolResult, SpoolUnits, Stretch, TableResult, WriteTables
+from rocketmq_reindex.udfs.write.database import SpooledQueue, SpoolResult, SpoolUnits, TableResult, UnitStretch, WriteTables
 
 if TYPE_CHECKING:
-    # What decides takes its settings from here.
     from rocketmq_reindex.jobs.building.decisions import Order
+
+
+# ------------------------------------------------------------------------------------------------------------- consumequeue_ext
+
 
 Told = tuple[BuildSettings, list[str], list[str]]
 """settings, notes, and warnings"""
-_OLDEST = VERSIONS[-1]
+OLDEST = VERSIONS[-1]
+_HEAD = 1 << 10
+"""bytes of a file that are looked at: its first units"""
+
+
+def ext_as_store_shows(settings: BuildSettings) -> Told:
+    """Return settings for ``consumequeue_ext``: as the store's own files show, where nobody named them, with its registrations.
+
+    Notes on what was taken follow, and warnings. Raises InputError for registrations that cannot be read, and for files too
+    small for a unit.
+    """
+    if not settings.makes_files:
+        return dataclasses.replace(settings, cq_ext="none"), [], []
+    settings, notes, warnings = _of_ext_files(settings)
+    if settings.cq_ext == "none":
+        return settings, notes, warnings
+    filters = extended.ConsumerFilters()
+    if settings.cq_ext == "bitmap":
+        filters, of_filters = registrations(settings, settings.store_folder)
+        notes += of_filters
+        warnings += [f"{FILTERS}: {note}" for note in filters.notes]
+    size = EXT_SIZE_MIN + filters.bits // 8 + END_BLANK
+    if settings.cq_ext_file_size < size:
+        raise errors.InputError(
+            f"--cq-ext-file-size {settings.cq_ext_file_size}: one unit of consumequeue_ext takes {size:,} bytes of a file"
+        )
+    return dataclasses.replace(settings, filters=filters), notes, warnings
+
+
+def _of_ext_files(settings: BuildSettings) -> Told:
+    """Return settings as the files of ``consumequeue_ext`` in STORE show them."""
+    decided = settings.is_named("cq_ext") or bool(settings.broker_conf)
+    if not settings.store_folder or (decided and settings.cq_ext == "none"):
+        return settings, [], []
+    folder = files.join(settings.store_folder, layouts.EXT_QUEUES)
+    entries = list(queue_files(folder, *(LOOKED_AT_REMOTE if files.is_remote(folder) else LOOKED_AT)))
+    size = UsualSizes(entries, 1).usual
+    if not size:
+        return settings, [], []
+    if settings.incremental:
+        return settings, ["consumequeue_ext: --incremental builds none, so units have their tagsCodes themselves"], []
+    notes, warnings = [], []
+    if not decided:
+        kind: CqExt = "bitmap" if any(_has_bits(entry) for entry in entries) else "plain"
+        settings = dataclasses.replace(settings, cq_ext=kind)
+        notes.append(f"consumequeue_ext: is there, so it is built as by --cq-ext {kind}: --cq-ext none leaves it out")
+    if size != settings.cq_ext_file_size and (settings.broker_conf or settings.is_named("cq_ext_file_size")):
+        warnings.append(
+            f"{escape(folder)}: has files of {size:,} bytes, a build makes files of {settings.cq_ext_file_size:,}: a broker "
+            "starts on files of its own setting alone"
+        )
+    elif size != settings.cq_ext_file_size:
+        settings = dataclasses.replace(settings, cq_ext_file_size=size)
+        notes.append(f"consumequeue_ext: files of {size:,} bytes, taken from the files")
+    return settings, notes, warnings
+
+
+def _has_bits(entry: files.Entry) -> bool:
+    """Return whether one of the first units of a file has a bit map."""
+    units = extended.read_ext_file(files.head(entry.path, _HEAD), 0)
+    return bool(np.any(units.bit_map_size > 0))
+
+
+def registrations(settings: StoreSettings, store: str, *, old: bool = False) -> tuple[extended.ConsumerFilters, list[str]]:
+    """Return the registrations in the folder ``store``, and a note on them. Raises InputError where they cannot be read.
+
+    ``old``: the broker may be a 4.9, whatever the settings say.
+    """
+    without = "so no unit has a bit map, and a broker filters by the log alone"
+    bloom = None
+    if settings.bloom_error_rate or settings.bloom_consumers:
+        bloom = extended.BloomFilter.of(settings.bloom_error_rate or ERROR_RATE, settings.bloom_consumers or CONSUMERS)
+    old, otherwise = old or settings.broker_version == OLDEST, "--cq-ext plain builds without bit maps"
+    filters = stored_filters(store, bloom, old=old, otherwise=otherwise, unread=unread) if store else None
+    if filters is None:
+        return extended.ConsumerFilters(), [f"{FILTERS}: is not there, {without}"]
+    groups = sum(map(len, filters.topics.values()))
+    if not groups:
+        return filters, [f"{FILTERS}: has no registration, {without}"]
+    topics = counted(len(filters.topics), "topic")
+    return filters, [f"{FILTERS}: {counted(groups, 'registration')} on {topics}: bit maps of {filters.bits:,} bits"]
+
+
+# --------------------------------------------------------------------------------------------------------------------- database
+
+
 _KINDS = {"rocksdb": "in RocksDB", "both": "as files and in RocksDB"}
 
 
 # ---------------------------------------------------------------------------------------------------------------------- settled
 
 
-def as_store_shows(settings: BuildSettings) -> Told:
+def database_as_store_shows(settings: BuildSettings) -> Told:
     """Return settings for the kinds of ConsumeQueues that are asked for: the database lies where STORE has one.
 
     Notes follow, and warnings. Raises InputError where no database can be made.
     """
     there = rocksdb_queues(settings.store_folder) if settings.store_folder and layouts.QUEUES in settings.only else None
     if not settings.makes_database:
-        return settings, [], _of_files(settings, there)
+        return settings, [], _of_queue_files(settings, there)
     option = f"--consumequeue-type {settings.consumequeue_type}"
-    if settings.broker_version == _OLDEST:
-        raise errors.InputError(f"{option}: RocketMQ {_OLDEST} keeps no ConsumeQueues in RocksDB: take file")
+    if settings.broker_version == OLDEST:
+        raise errors.InputError(f"{option}: RocketMQ {OLDEST} keeps no ConsumeQueues in RocksDB: take file")
     if files.no_rename(settings.out):
         raise errors.InputError(f"{option}: RocksDB writes to local folders alone: --out is {escape(settings.out)}")
     library()
@@ -95,7 +194,7 @@ def as_store_shows(settings: BuildSettings) -> Told:
     return settings, notes, warnings
 
 
-def _of_files(settings: BuildSettings, there: RocksDBQueues | None) -> list[str]:
+def _of_queue_files(settings: BuildSettings, there: RocksDBQueues | None) -> list[str]:
     """Return warnings for a build of ConsumeQueue files alone whose broker seems to keep them in RocksDB."""
     if layouts.QUEUES not in settings.only:
         return []
@@ -145,7 +244,7 @@ def write_database(
         kept = [unit for unit in ended if not settings.rocksdb_light or unit.topic.startswith(LMQ_PREFIX) or unit.topic in lite]
         files.write_bytes(staging.temporary, parts[-1], lines_of(kept))
     parts = few_parts(staging, parts, writing.key_of)
-    stretches, lone = list[Stretch](), list[bytes]()
+    stretches, lone = list[UnitStretch](), list[bytes]()
 
     def lines() -> Iterator[bytes]:
         merged = heapq.merge(*(entries(part, writing.key_of) for part in parts))

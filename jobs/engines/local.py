@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.engines.engine import plan_shuffle
-from rocketmq_reindex.jobs.local.pool import Pool
+from rocketmq_reindex.jobs.engines.pool import Pool
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.staging import StagingFolder

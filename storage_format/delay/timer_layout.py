@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Final
 
+from rocketmq_reindex.storage_format.delay.settings import SLOTS_TOTAL
 from rocketmq_reindex.storage_format.layouts import INT32, INT64, Field, Layout, as_int
-from rocketmq_reindex.storage_format.timer.settings import SLOTS_TOTAL
 
 # ----------------------------------------------------------------------------------------------------------------------- layout
 # Layouts of ``timerlog`` (``TimerLog``), ``timerwheel`` (``TimerWheel``, ``Slot``) and the rules of a slot's time.

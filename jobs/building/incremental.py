@@ -8,16 +8,15 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
-from rocketmq_reindex.jobs.building import full
+from rocketmq_reindex.jobs.building import carrying, full, last_build
 from rocketmq_reindex.jobs.building.decisions import Order
 from rocketmq_reindex.jobs.building.finishing import path_of
+from rocketmq_reindex.jobs.building.incremental_start import Before
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.planning import scan_settings
 from rocketmq_reindex.jobs.building.scanning import Scan, ScanMemory, fingerprint_of, store_of
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
-from rocketmq_reindex.jobs.incremental import carrying, last_build
-from rocketmq_reindex.jobs.incremental.before import Before
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST, Leftovers, copy_whole
 from rocketmq_reindex.jobs.publishing.output import entries, joined

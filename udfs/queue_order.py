@@ -30,7 +30,7 @@ from rocketmq_reindex.storage_format.queue.order import (
 )
 from rocketmq_reindex.storage_format.queue.placement import LogEvidence
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.order.placements import PlacementSpan, PlacementWriter, Queue
+from rocketmq_reindex.udfs.placements import PlacementSpan, PlacementWriter, Queue
 from rocketmq_reindex.udfs.staging import StagingFolder
 
 # ------------------------------------------------------------------------------------------------------------------- queue runs

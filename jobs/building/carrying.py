@@ -13,8 +13,8 @@ import numpy as np
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import decisions, finishing, options as building_options, scanning
+from rocketmq_reindex.jobs.building.last_build import LastBuild, StandingFiles
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
-from rocketmq_reindex.jobs.incremental.last_build import LastBuild, StandingFiles
 from rocketmq_reindex.jobs.publishing.output import joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.storage_format import layouts
@@ -236,7 +236,7 @@ def touched_by(scan: scanning.Scan, ranges: list[stored_rows.StoredRange]) -> st
 
 
 def odd_lines(order: decisions.Order) -> Iterator[bytes]:
-    """Yield the queues out of order as the store keeps them (``jobs.incremental.last_build``)."""
+    """Yield the queues out of order as the store keeps them (``jobs.building.last_build``)."""
     for queue in order.odd.queues() if order.odd else ():
         yield json.dumps([queue.topic, queue.queue, queue.batch, queue.digest]).encode()
 

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.files.digests import file_digest
-from rocketmq_reindex.jobs.building import options as building_options, scanning, store_signs
-from rocketmq_reindex.jobs.incremental import carrying, last_build
+from rocketmq_reindex.jobs.building import carrying, last_build, options as building_options, scanning, store_signs
 from rocketmq_reindex.jobs.publishing import local, output
 from rocketmq_reindex.jobs.publishing.layout import PUBLISHED
 from rocketmq_reindex.jobs.store.settings import Commitlog

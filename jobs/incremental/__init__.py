@@ -1,1 +1,0 @@
-"""``build --incremental``: what was built before, which files stay, and which are written again."""

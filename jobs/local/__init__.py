@@ -1,1 +1,0 @@
-"""The engine that runs on processes of one machine, without Java."""

@@ -1,1 +1,0 @@
-"""Put the units of each queue in order, by the queue order policy."""
