@@ -236,8 +236,8 @@ def test_rows_keep_their_bytes_where_a_log_is_read_into_one_buffer(tmp_path: Pat
     """As in a bucket: the buffer is filled anew while the rows of what it held are made."""
     random_log(tmp_path / "commitlog", 4, records=400, segment_size=1 << 17)
     mapped = rr.messages(tmp_path).read_all()
-    settings = vars(LogRowReader)["_settings"].fget
-    monkeypatch.setattr(LogRowReader, "_settings", property(lambda rows: dataclasses.replace(settings(rows), chunk=4096)))
+    settings = vars(LogRowReader)["settings"].fget
+    monkeypatch.setattr(LogRowReader, "settings", property(lambda rows: dataclasses.replace(settings(rows), chunk=4096)))
     monkeypatch.setattr(files.Reader, "view", lambda *_: None)
     assert rr.messages(tmp_path).read_all().equals(mapped)
 

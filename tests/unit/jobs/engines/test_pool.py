@@ -189,7 +189,7 @@ def test_a_package_that_a_script_has_found(tmp_path: Path) -> None:
         (copy / name).symlink_to(ROOT / name)
     script = (
         f"import sys; sys.path.insert(0, {str(copy)!r})\n"
-        "from tests.unit.jobs.local.test_pool import Pool, Where\n"
+        "from tests.unit.jobs.engines.test_pool import Pool, Where\n"
         "pool = Pool('build', 1)\npool.wait_until_up()\nprint(*pool.run([Where()])[0])\npool.close()\n"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -11,7 +11,7 @@ import pytest
 from rocketmq_reindex.storage_format.delay import timer_files as files
 from rocketmq_reindex.storage_format.delay.settings import TimerSettings
 from rocketmq_reindex.storage_format.delay.timer_files import PENDING, TimerQueueEnd, timer_files
-from tests.unit.storage_format.timer.timer_store import TimerStore
+from tests.unit.storage_format.delay.timer_store import TimerStore
 
 NOW = 1_700_000_000_999
 CLOCK = 1_700_000_000_000
