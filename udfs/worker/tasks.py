@@ -223,6 +223,8 @@ _PLACE: Final = np.dtype([("mark", "V16"), ("file", "V16"), ("at", "<i8"), ("siz
 """Stands in a row for its cell: ``size`` bytes from the byte ``at`` of a file on."""
 _SMALL: Final = _PLACE.itemsize
 """A cell that is no longer than its place stays in its row."""
+_TOGETHER: Final = 16
+"""cells that are read back at once: a caller's session may send thousands of places in a batch"""
 
 
 @dataclass(frozen=True)
@@ -315,7 +317,8 @@ class PlacedTask:
     cells: CellFolders
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return self.function(map(self.cells.whole, batches))
+        few = (batch.slice(k, _TOGETHER) for batch in batches for k in range(0, batch.num_rows, _TOGETHER))
+        return self.function(map(self.cells.whole, few))
 
 
 # ------------------------------------------------------------------------------------------------------------------------ tasks
