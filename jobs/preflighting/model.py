@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog
 from rocketmq_reindex.jobs.store.fitting import fit, of_store
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format import errors, layouts, topics
-from rocketmq_reindex.storage_format.broker_start import listing as on_demand, store as start_store
+from rocketmq_reindex.storage_format.broker_start import store as start_store
 from rocketmq_reindex.storage_format.broker_start.delayed import (
     DelayedOutcome,
     DueUnits,
@@ -30,7 +30,7 @@ from rocketmq_reindex.storage_format.broker_start.delayed import (
     newest_time,
     timers,
 )
-from rocketmq_reindex.storage_format.broker_start.listing import FILE, Listed, Listing
+from rocketmq_reindex.storage_format.broker_start.listing import FILE, Listed, Listing, OnDemand
 from rocketmq_reindex.storage_format.broker_start.loading import (
     ConfiguredSizes,
     DispatchOutcome,
@@ -192,7 +192,7 @@ class StoreFiles:
             entries=start_store.EntryLog(len(loading.segments), self.mapped(loading.entry_index), committed)
             if loading.entries
             else None,
-            queues=on_demand.OnDemand(len(loading.queues), lambda number: self._folder(loading.queues[number])),
+            queues=OnDemand(len(loading.queues), lambda number: self._folder(loading.queues[number])),
             indexes=[MappedIndex(e.name, self.place(e), e.size, whole, self._maps) for e in loading.indexes],
             checkpoint=self.head(listing.checkpoint),
             has_ext=has_ext,

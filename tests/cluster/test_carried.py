@@ -27,8 +27,8 @@ lacking = sys.argv[2:]
 known = binding.get_host_cpu_features()
 binding.get_host_cpu_features = lambda: type(known)(known | dict.fromkeys(lacking, False))
 sys.path.insert(0, sys.argv[1])
-from rocketmq_reindex.jobs.watching import compiling
-line = compiling.line(compiling.SCAN)
+from rocketmq_reindex.jobs.watching import watch
+line = watch.compiling_line(watch.SCAN_LOOP)
 from rocketmq_reindex.storage_format.kernels import cache_folder
 from rocketmq_reindex.storage_format.kernels.crc32 import moved_on
 assert cache_folder.__file__.startswith(sys.argv[1])

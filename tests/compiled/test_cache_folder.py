@@ -25,9 +25,9 @@ Stores = Callable[[str], GoldenStore]
 COMMAND = Path(sys.executable).with_name("rmq-reindex")
 HASH = """
 import numpy
-from rocketmq_reindex.storage_format.text import hashes
-hashes._murmur3(numpy.frombuffer(b"orders#key", "u1"), 0, 10, numpy.zeros(2, "u8"))
-print(sum(hashes._murmur3.stats.cache_hits.values()))
+from rocketmq_reindex.storage_format.text import java_text
+java_text._murmur3(numpy.frombuffer(b"orders#key", "u1"), 0, 10, numpy.zeros(2, "u8"))
+print(sum(java_text._murmur3.stats.cache_hits.values()))
 """
 
 
@@ -159,9 +159,9 @@ from rocketmq_reindex.storage_format.kernels import cache_folder
 cache_folder.__file__ = "/proc/nowhere/cache_folder.py"
 os.environ["XDG_CACHE_HOME"] = "relative"
 from rocketmq_reindex.jobs.command.results import Interrupts
-from rocketmq_reindex.jobs.watching import compiling
+from rocketmq_reindex.jobs.watching import watch
 child = [sys.executable, "-c", {HASH!r}]
-with contextlib.suppress(KeyboardInterrupt), Interrupts(), compiling.kept() as anew:
+with contextlib.suppress(KeyboardInterrupt), Interrupts(), watch.loops_kept() as anew:
     both = [subprocess.Popen(child, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     print(anew, *sorted(one.communicate()[0].strip() for one in both))
     print(os.environ[cache_folder.VARIABLE], flush=True)

@@ -15,11 +15,11 @@ import rocketmq_reindex
 
 CALL = """
 import numpy
-from rocketmq_reindex.storage_format.text import hashes
-assert ".zip/" in hashes.__file__, hashes.__file__
+from rocketmq_reindex.storage_format.text import java_text
+assert ".zip/" in java_text.__file__, java_text.__file__
 words = numpy.zeros(2, "u8")
-hashes._murmur3(numpy.frombuffer(b"orders#key", "u1"), 0, 10, words)
-print(*words, sum(hashes._murmur3.stats.cache_hits.values()))
+java_text._murmur3(numpy.frombuffer(b"orders#key", "u1"), 0, 10, words)
+print(*words, sum(java_text._murmur3.stats.cache_hits.values()))
 """
 
 
@@ -58,5 +58,5 @@ def test_a_folder_that_cannot_be_made_is_done_without(zipped: Path) -> None:
 def test_without_a_name_it_is_the_users_own_cache(zipped: Path, tmp_path: Path) -> None:
     environment = {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": str(tmp_path / "home")}
     words, _ = hashed(zipped, **environment)
-    assert list((tmp_path / "home").glob("numba/rmq-reindex-*/hashes._murmur3-*.nbc"))
+    assert list((tmp_path / "home").glob("numba/rmq-reindex-*/java_text._murmur3-*.nbc"))
     assert hashed(zipped, **environment) == (words, True)
