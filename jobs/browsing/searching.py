@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from rocketmq_reindex.jobs.browsing import asked, facts, known_places, search_pages
 from rocketmq_reindex.jobs.exporting import options
-from rocketmq_reindex.jobs.querying import question, question as query_options
+from rocketmq_reindex.jobs.querying import question
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import errors, layouts
@@ -320,7 +320,7 @@ class LogSearch:
         for number, hits in itertools.groupby(part.hits, lambda hit: hit.store):
             store, log, notes = self._stores[number], logs[number], folders.Notes(warnings.append, warnings.append)
             words = ["--physical", "0", "--delay-levels", self._delay_levels, "--body-max", str(contents.BLOCK)]
-            query = query_options.parse_query([store.path, *words, *facts.roots_words(store)])
+            query = question.parse_query([store.path, *words, *facts.roots_words(store)])
             for hit in hits:
                 message = log.message(hit.phy_offset)
                 if isinstance(message, str):

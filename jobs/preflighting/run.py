@@ -27,7 +27,7 @@ from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.settings import check_no_store, committed_index, meant_by
 from rocketmq_reindex.storage_format import topics
-from rocketmq_reindex.storage_format.broker_start import listing, listing as start_listing, loading as start_loading
+from rocketmq_reindex.storage_format.broker_start import listing as start_listing, loading as start_loading
 from rocketmq_reindex.storage_format.broker_start.predict import predict
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener, UsageError
 from rocketmq_reindex.storage_format.showing import counted, escape, form
@@ -374,7 +374,7 @@ class Preflight:
         for name in ("log", "dispatch", "index"):
             part = getattr(prediction, name)
             setattr(result, name, None if part is None else plain(part))
-        result.queues = listing.OnDemand(len(prediction.queues), lambda number: shallow(prediction.queues[number]))
+        result.queues = start_listing.OnDemand(len(prediction.queues), lambda number: shallow(prediction.queues[number]))
         result.delayed = [plain(level) for level in levels]
         result.timers = None if timers is None else plain(timers)
         result.losses += [plain(loss) for loss in (*lost, *of_group, *lost_delayed)]

@@ -21,7 +21,7 @@ from rocketmq_reindex.storage_format.layouts import INDEX, INT64_MAX, is_index_f
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.verify import index as verify_index, index as verify_tags, items as verify_items
+from rocketmq_reindex.udfs.verify import index as verify_index, items as verify_items
 
 # ------------------------------------------------------------------------------------------------------------------------ index
 # The index's part of a verify: check each IndexFile in itself, then all of their items against the log's.
@@ -32,13 +32,13 @@ class IndexResult:
     """The results of all comparisons of items together."""
 
     tally: checks_differences.Tally = field(default_factory=checks_differences.Tally)
-    lost: list[verify_tags.Lost] = field(default_factory=list)
+    lost: list[verify_index.Lost] = field(default_factory=list)
     """stretches of the log whose keys are not in the index, in order"""
     repeats: int = 0
     """items that are there twice"""
     keys: int = 0
     """items that the log has of keys"""
-    tags: verify_tags.TagsFound = field(default_factory=verify_tags.TagsFound)
+    tags: verify_index.TagsFound = field(default_factory=verify_index.TagsFound)
     standing: checks_differences.Tally = field(default_factory=checks_differences.Tally)
     """the tag items that stand, as differences of a store that should have none"""
 
@@ -51,7 +51,7 @@ class IndexResult:
             self.tags.add(result.tags)
             self.standing.merge(result.standing)
         for stretch in sorted((lost for result in results for lost in result.lost), key=lambda lost: lost.first):
-            verify_tags.put_stretch(self.lost, stretch)
+            verify_index.put_stretch(self.lost, stretch)
 
     def findings(self, settings: VerifySettings) -> PartFindings:
         """Return what the run takes over; ``settings`` say by which version."""
@@ -106,7 +106,7 @@ class IndexResult:
         findings.figures |= {"tag_items": tags.standing + missing, "tag_items_there": tags.standing}
 
 
-def _shown(stretches: list[verify_tags.Lost]) -> list[dict[str, int]]:
+def _shown(stretches: list[verify_index.Lost]) -> list[dict[str, int]]:
     return [{k: v for k, v in vars(lost).items() if k not in ("opens", "closes")} for lost in stretches]
 
 
