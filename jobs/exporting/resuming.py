@@ -112,6 +112,8 @@ class Work:
                 json.dump(bound, file)
             os.rename(f"{said}{segments.ASIDE}", said)
         self._check(to, said, bound)
+        # A task of the run before may still go on. Whatever engine this run has, none of it must come between its files.
+        files.remove_tree(os.path.join(self.root, segments.ATTEMPTS))
         if os.path.isdir(self._staging.sealed) and not os.path.lexists(self.tree):
             # It was stopped while it was published.
             os.rename(self._staging.sealed, self.tree)

@@ -156,6 +156,8 @@ def export_segment(
 
 SHARED: Final = "shared"
 """a file by which a task knows the folder that the driver has made"""
+ATTEMPTS: Final = "attempts"
+"""a folder of what attempts have not made whole"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,11 +183,10 @@ class SharedFolder:
     @property
     def attempts(self) -> str:
         """what attempts have not made whole"""
-        return os.path.join(self.root, "attempts")
+        return os.path.join(self.root, ATTEMPTS)
 
     def make(self) -> None:
-        """Make what tasks need: by the driver. What attempts of an earlier run left is removed."""
-        files.remove_tree(self.attempts)
+        """Make what tasks need: by the driver."""
         staging = StagingFolder(self.root)
         for folder in (self.attempts, staging.temporary, staging.progress):
             files.make_folder(folder, below=self.root)

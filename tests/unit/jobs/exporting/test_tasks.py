@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +19,7 @@ from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.exporting.options import ExportResult, export_settings
 from rocketmq_reindex.jobs.exporting.run import Export
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
+from rocketmq_reindex.udfs.exporting import sinks
 from rocketmq_reindex.udfs.task import Batches
 from tests.tools.encode import Message
 from tests.tools.local_engine import InlineEngine
@@ -187,6 +190,67 @@ def test_a_second_attempt_changes_nothing(store: Path, tmp_path: Path, kind: Any
     with pytest.raises(FileNotFoundError):
         late._export(late.log.plan[0])
     assert sorted(tmp_path.rglob("*")) == before
+
+
+class Outlived(InlineEngine):
+    """Its driver ends while a task of the last segment is about to give its files their names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_there, self._may_go_on = threading.Event(), threading.Event()
+        self._task: Any = None
+
+    def numbers(self, function: Batches, count: int) -> list[str]:
+        late: Any = function
+        assert count > 1
+        settle = late.place.settle
+
+        def waits(*given: str) -> None:
+            self._is_there.set()
+            self._may_go_on.wait()
+            settle(*given)
+
+        def export() -> None:
+            object.__setattr__(late.place, "settle", waits)
+            with contextlib.suppress(OSError, InputError):
+                late._export(late.log.plan[-1])
+
+        self._task = threading.Thread(target=export)
+        self._task.start()
+        self._is_there.wait()
+        raise FailingError
+
+    def goes_on(self) -> None:
+        self._may_go_on.set()
+        self._task.join()
+
+
+def test_a_task_that_outlives_its_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log has grown, and the local engine goes on: what the task read before that must not take the place of it all."""
+    store, bodies = tmp_path / "store", [b"%03d" % number * 100 for number in range(10)]
+    engine, end = Outlived(), sinks.PiecesSink.end
+    log_of(store, bodies[:9])
+    with pytest.raises(FailingError):
+        by_tasks(engine, store, to=tmp_path / "out", resumable=True)
+    shutil.rmtree(store)
+    log_of(store, bodies)
+
+    def slow(sink: sinks.PiecesSink) -> list[sinks.WrittenFile]:
+        made = end(sink)
+        if made[0].path.endswith(max(path.name for path in (store / "commitlog").iterdir())):
+            engine.goes_on()
+        return made
+
+    monkeypatch.setattr(sinks.PiecesSink, "end", slow)
+    done = rr.export(store, to=tmp_path / "out", resumable=True)
+    rows = [json.loads(line)["body"].encode() for line in (tmp_path / "out").read_text().splitlines()]
+    assert (rows, done.messages, done.warnings) == (bodies, 10, [])
+
+
+def log_of(place: Path, bodies: list[bytes]) -> None:
+    with LogWriter(place / "commitlog", 1 << 12) as writer:
+        for body in bodies:
+            writer.append(Message(topic="T", queue_id=0, body=body))
 
 
 class Distant(InlineEngine):
