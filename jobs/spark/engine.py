@@ -177,12 +177,13 @@ class SparkEngine:
         return _texts(self.over(function, count, handover.RESULT_DDL))
 
     def forget(self) -> None:
-        for frame in self._frames:
-            frame.unpersist()
-        self._frames = []
+        # First what needs no JVM: one that was killed removes nothing.
         for folder in self._cells.folders if self._cells else ():
             files.remove_tree(folder)
         self._cells, self._runs = None, []
+        frames, self._frames = self._frames, []
+        for frame in frames:
+            frame.unpersist()
 
     def give_up(self) -> None:
         """Nothing: a session may have jobs of others, and a signal that ends a run ends its JVM or Spark's own jobs."""

@@ -259,7 +259,8 @@ class CellFolders:
 class Placing:
     """Runs a function, and leaves the cells of its rows in a file: in their rows it says where. Each attempt has its own file.
 
-    A worker that has not the folder, as in a sandbox, passes cells on as they are. Raises OSError where the disk is full.
+    A worker that has not the folder, or may not write there, as in a sandbox, passes cells on as they are. Raises OSError where
+    the disk is full.
     """
 
     function: Batches
@@ -271,7 +272,7 @@ class Placing:
         path = self.cells.path(name)
         try:
             file = open(path, "xb", buffering=0)  # noqa: SIM115  closed below
-        except (FileNotFoundError, PermissionError):
+        except OSError:
             yield from made
             return
         at = 0

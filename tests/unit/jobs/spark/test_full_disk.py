@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from rocketmq_reindex.jobs.spark import engine
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs.worker.tasks import CellFolders
 
 SAID = """Job aborted: Lost task 3.0 in stage 0.0 (TID 3) (host executor 1): java.io.IOException: No space left on device
 \tat java.base/sun.nio.ch.FileDispatcherImpl.write0(Native Method)
@@ -38,3 +42,20 @@ def test_cells_beside_the_shuffle_are_sparks_own() -> None:
         engine.named(None),
     ):
         raise RuntimeError(said)
+
+
+def test_cells_go_also_where_the_jvm_was_killed(tmp_path: Path) -> None:
+    """It removes nothing of its folders then, and all that is asked of it raises."""
+
+    class Frame:
+        def unpersist(self) -> None:
+            raise ConnectionRefusedError
+
+    (tmp_path / "cells").mkdir()
+    (tmp_path / "cells" / "00ff").write_bytes(b"cell")
+    no_session: Any = None
+    made: Any = engine.SparkEngine(no_session)
+    made._cells, made._frames = CellFolders((str(tmp_path / "cells"),), bytes(16)), [Frame()]
+    with pytest.raises(ConnectionRefusedError):
+        made.forget()
+    assert list(tmp_path.iterdir()) == []

@@ -149,7 +149,10 @@ def test_a_slice_of_a_batch_is_placed(tmp_path: Path) -> None:
     assert list(handover.rows_of(cells.whole(sent))) == rows[3:7]
 
 
-def test_a_worker_without_the_folder_sends_cells(tmp_path: Path) -> None:
+@pytest.mark.parametrize("there", ["nothing", "a file"])
+def test_a_worker_without_the_folder_sends_cells(there: str, tmp_path: Path) -> None:
+    if there == "a file":
+        (tmp_path / "elsewhere").touch()
     cells = CellFolders((str(tmp_path / "elsewhere"),), b"m" * 16)
     rows = (handover.Row(handover.UNITS, 0, 0, 0, b"x" * 100, 1),)
     sent = list(Placing(Gives(rows, 1), cells)(iter(())))
