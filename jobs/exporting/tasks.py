@@ -43,6 +43,7 @@ class ExportTasks:
             function = segments.ExportSegments(log, place, missing, max(1, self._engine.cores // len(missing)))
             with self._told(staging.StagingFolder(work.root), sizes):
                 self._engine.numbers(function, len(missing))
+        place.end()
         self._progress.end()
 
     def count(self) -> Iterator[choosing.Chosen]:

@@ -193,6 +193,10 @@ class SharedFolder:
         with open(os.path.join(self.root, SHARED), "w", encoding="ascii") as file:
             file.write(self.token)
 
+    def end(self) -> None:
+        """Have attempts that are late find nothing to make whole: by the driver, once all segments are."""
+        files.remove_tree(self.attempts)
+
     def check(self) -> None:
         """Raise InputError where this machine has another folder under that name, or none, or may not write there."""
         here = ""

@@ -7,8 +7,9 @@ import dataclasses
 import json
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import get_ident
 from typing import Any, Final
 
 import pytest
@@ -193,16 +194,20 @@ def test_a_second_attempt_changes_nothing(store: Path, tmp_path: Path, kind: Any
 
 
 class Outlived(InlineEngine):
-    """Its driver ends while a task of the last segment is about to give its files their names."""
+    """An attempt of the last segment's task is about to give its files their names as this stage ends.
 
-    def __init__(self) -> None:
+    It ends well, and then calls ``then``; without one its driver ends.
+    """
+
+    def __init__(self, then: Callable[[], None] | None = None) -> None:
         super().__init__()
+        self._then = then
         self._is_there, self._may_go_on = threading.Event(), threading.Event()
         self._task: Any = None
 
     def numbers(self, function: Batches, count: int) -> list[str]:
         late: Any = function
-        assert count > 1
+        assert count
         settle = late.place.settle
 
         def waits(*given: str) -> None:
@@ -218,7 +223,11 @@ class Outlived(InlineEngine):
         self._task = threading.Thread(target=export)
         self._task.start()
         self._is_there.wait()
-        raise FailingError
+        if self._then is None:
+            raise FailingError
+        found = super().numbers(dataclasses.replace(late, place=dataclasses.replace(late.place)), count)
+        self._then()
+        return found
 
     def goes_on(self) -> None:
         self._may_go_on.set()
@@ -228,26 +237,48 @@ class Outlived(InlineEngine):
 def test_a_task_that_outlives_its_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log has grown, and the local engine goes on: what the task read before that must not take the place of it all."""
     store, bodies = tmp_path / "store", [b"%03d" % number * 100 for number in range(10)]
-    engine, end = Outlived(), sinks.PiecesSink.end
+    engine = Outlived()
     log_of(store, bodies[:9])
     with pytest.raises(FailingError):
         by_tasks(engine, store, to=tmp_path / "out", resumable=True)
-    shutil.rmtree(store)
     log_of(store, bodies)
+    goes_on_amid_the_last_segment(engine, store, monkeypatch)
+    done = rr.export(store, to=tmp_path / "out", resumable=True)
+    assert (bodies_of(tmp_path / "out"), done.messages, done.warnings) == (bodies, 10, [])
+
+
+def test_an_attempt_that_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one was in time, and then somebody else wrote the log anew: the driver reads it again, and nobody else."""
+    store, bodies = tmp_path / "store", [b"%03d" % number * 100 for number in range(10)]
+    engine = Outlived(lambda: log_of(store, bodies))
+    log_of(store, [b"old" * 100] * 10)
+    goes_on_amid_the_last_segment(engine, store, monkeypatch)
+    done = by_tasks(engine, store, to=tmp_path / "out")
+    assert (bodies_of(tmp_path / "out"), done.messages) == (bodies, 10)
+    assert [warning.partition(": ")[2] for warning in done.warnings] == [
+        "was changed since it was exported: it is read again" for _ in (store / "commitlog").iterdir()
+    ]
+
+
+def goes_on_amid_the_last_segment(engine: Outlived, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the late attempt go on as the driver has written the last segment, whose mark is missing yet."""
+    end, last, driver = sinks.PiecesSink.end, max(path.name for path in (store / "commitlog").iterdir()), get_ident()
 
     def slow(sink: sinks.PiecesSink) -> list[sinks.WrittenFile]:
         made = end(sink)
-        if made[0].path.endswith(max(path.name for path in (store / "commitlog").iterdir())):
+        if made[0].path.endswith(f"/tree/{last}") and "/attempts/" not in made[0].path and get_ident() == driver:
             engine.goes_on()
         return made
 
     monkeypatch.setattr(sinks.PiecesSink, "end", slow)
-    done = rr.export(store, to=tmp_path / "out", resumable=True)
-    rows = [json.loads(line)["body"].encode() for line in (tmp_path / "out").read_text().splitlines()]
-    assert (rows, done.messages, done.warnings) == (bodies, 10, [])
+
+
+def bodies_of(place: Path) -> list[bytes]:
+    return [json.loads(line)["body"].encode() for line in place.read_text().splitlines()]
 
 
 def log_of(place: Path, bodies: list[bytes]) -> None:
+    shutil.rmtree(place, ignore_errors=True)
     with LogWriter(place / "commitlog", 1 << 12) as writer:
         for body in bodies:
             writer.append(Message(topic="T", queue_id=0, body=body))
