@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.engines.engine import TASKS_PER_CORE, Engine
 from rocketmq_reindex.jobs.exporting.options import ExportSettings
 from rocketmq_reindex.jobs.exporting.resuming import Work
@@ -64,7 +65,8 @@ class ExportTasks:
     def _look_around(self, place: segments.SharedFolder | None) -> None:
         """Raise InputError where a worker lacks a disk: before one of them has worked for hours."""
         if not self._engine.is_here and self._log.plan:
-            look = segments.LookAround(place, self._log.plan[0].spec.path)
+            of_folders = {files.parent(log_range.spec.path): log_range.spec.path for log_range in self._log.plan}
+            look = segments.LookAround(place, tuple(of_folders.values()))
             self._engine.numbers(look, self._engine.cores)
 
     @contextlib.contextmanager

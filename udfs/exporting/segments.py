@@ -199,19 +199,22 @@ class SharedFolder:
 
     def check(self) -> None:
         """Raise InputError where this machine has another folder under that name, or none, or may not write there."""
-        here = ""
-        with contextlib.suppress(OSError), open(os.path.join(self.root, SHARED), encoding="ascii") as file:
-            here = file.read()
-        place, host = f"--to {escape(self.to)}", escape(platform.node())
+        here, place, host = "", f"--to {escape(self.to)}", escape(platform.node())
+        may_not = f"{place}: the worker on {host} may not write there: run it as the driver's user, or --engine local"
+        try:
+            with open(os.path.join(self.root, SHARED), encoding="ascii") as file:
+                here = file.read()
+        except PermissionError:
+            raise InputError(may_not) from None
+        except OSError:
+            pass
         if here != self.token:
             raise InputError(
                 f"{place}: the worker on {host} does not see the folder that the driver writes in: name a place on a disk that "
                 "all workers share with the driver, or give --engine local"
             )
         if not os.access(self.attempts, os.W_OK):
-            raise InputError(
-                f"{place}: the worker on {host} may not write there: run it as the driver's user, or --engine local"
-            )
+            raise InputError(may_not)
 
     def sink(self, tree: str) -> sinks.SegmentSink:
         """Return what writes the files of a segment below ``tree``."""
@@ -243,16 +246,17 @@ class LookAround:
     """Looks, in tasks, whether these workers have the driver's disk, and that of the log."""
 
     place: SharedFolder | None
-    segment: str
-    """the path of the first segment; "" for none"""
+    segments: tuple[str, ...]
+    """the path of a segment in each folder of the log"""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield nothing. Raises InputError where something is not there."""
         for _ in handover.numbers(batches):
             if self.place is not None:
                 self.place.check()
-            if self.segment and files.entry_of(self.segment).kind != files.FILE:
-                raise InputError(f"{escape(self.segment)}: is not there for the worker on {escape(platform.node())}")
+            for segment in self.segments:
+                if files.entry_of(segment).kind != files.FILE:
+                    raise InputError(f"{escape(segment)}: is not there for the worker on {escape(platform.node())}")
         yield from ()
 
 

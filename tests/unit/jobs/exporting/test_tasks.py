@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ from rocketmq_reindex.jobs.exporting.options import ExportResult, export_setting
 from rocketmq_reindex.jobs.exporting.run import Export
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.udfs.exporting import sinks
+from rocketmq_reindex.udfs.exporting.segments import SharedFolder
 from rocketmq_reindex.udfs.task import Batches
 from tests.tools.encode import Message
 from tests.tools.local_engine import InlineEngine
@@ -28,6 +31,7 @@ from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import random_log
 
 SEGMENT: Final = 1 << 15
+NOBODY: Final = 65534
 HALF: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 
 
@@ -59,7 +63,7 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def by_tasks(engine: Engine, store: Path, **keywords: Any) -> ExportResult:
+def by_tasks(engine: Engine, store: Path | None, **keywords: Any) -> ExportResult:
     """Exports by the tasks of an engine."""
 
     @contextlib.contextmanager
@@ -299,10 +303,10 @@ class Distant(InlineEngine):
 
 
 class Logless(Distant):
-    """Its workers lack the log."""
+    """Its workers lack the log, or the last of its folders."""
 
     def otherwise(self, function: Any) -> dict[str, Any]:
-        return {"segment": "/no/such/segment"} if function.segment else {}
+        return {"segments": (*function.segments[:-1], "/no/such/segment")}
 
 
 @pytest.mark.parametrize("resumable", [False, True])
@@ -316,6 +320,43 @@ def test_workers_without_the_disk_are_found_before_the_work(store: Path, tmp_pat
             by_tasks(Logless(), store, **keywords)
     assert not (tmp_path / "out").exists()
     assert [path.name for path in tmp_path.iterdir() if not resumable] == []
+
+
+def test_each_folder_of_the_log_is_looked_for(store: Path, tmp_path: Path) -> None:
+    folders = [tmp_path / "old", tmp_path / "new"]
+    for number, segment in enumerate(sorted((store / "commitlog").iterdir())):
+        folders[number > 1].mkdir(exist_ok=True)
+        shutil.copy(segment, folders[number > 1])
+    engine = Logless()
+    with pytest.raises(InputError, match=r"^/no/such/segment: is not there for the worker on "):
+        by_tasks(engine, None, commitlog=folders, count=True)
+    assert engine.seen == 1
+    assert by_tasks(InlineEngine(), None, commitlog=folders, count=True).messages > 0
+
+
+def test_a_worker_of_another_user(tmp_path: Path) -> None:
+    """It may not look into the folder of a resumable export: the disk is the same all the same."""
+    place = SharedFolder("out", "root", "root/tree", "token", "jsonl")
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        # What lies around it is not for nobody.
+        os.chdir(tmp_path)
+        os.mkdir("root")
+        place.make()
+        os.chmod("root", 0)
+        if os.geteuid() == 0:
+            os.seteuid(NOBODY)
+        try:
+            place.check()
+        except InputError as error:
+            os.write(write, str(error).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        assert re.fullmatch(r"--to out: the worker on \S+ may not write there: run it as the driver's user, .*", answer.read())
+    os.waitpid(child, 0)
+    (tmp_path / "root").chmod(0o700)
 
 
 def test_what_is_refused_before_a_session_starts(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
