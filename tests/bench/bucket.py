@@ -53,7 +53,8 @@ class Files(BaseHTTPRequestHandler):
 
     def _path(self) -> Path:
         _, _, key = unquote(urlsplit(self.path).path).lstrip("/").partition("/")
-        return self.root / key
+        # Any user of the machine may ask: none leaves the root.
+        return self.root / os.path.normpath(f"/{key}").lstrip("/")
 
     def _answer(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)
@@ -140,10 +141,14 @@ def served(root: Path) -> Iterator[str]:
         finally:
             os._exit(0)
     server.socket.close()
+    before = dict(os.environ)
     os.environ.update(environment(port))
     try:
         yield urlencode({"endpoint_override": f"127.0.0.1:{port}", "scheme": "http", "region": "us-east-1"})
     finally:
+        for name in environment(port):
+            os.environ.pop(name)
+        os.environ.update(before)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -69,13 +72,21 @@ def test_a_sparse_log_has_bodies_of_zeros(count: int, tmp_path: Path) -> None:
 
 
 def test_a_bucket_of_files_is_read(tmp_path: Path) -> None:
-    log = tmp_path / "store" / "commitlog"
+    before = dict(os.environ)
+    (tmp_path / "secret").write_text("secret")
+    log = tmp_path / "root" / "store" / "commitlog"
     log.mkdir(parents=True)
     (log / "0").write_bytes(bytes(range(256)) * 40)
-    with bucket.served(tmp_path) as options:
+    with bucket.served(tmp_path / "root") as options:
         system, root = fs.FileSystem.from_uri(f"s3://{bucket.BUCKET}/store?{options}")
         (entry,) = system.get_file_info(fs.FileSelector(f"{root}/commitlog"))
         assert (entry.base_name, entry.size) == ("0", 10_240)
         with system.open_input_file(entry.path) as file:
             assert file.read_at(6, 254) == b"\xfe\xff\0\1\2\3"
         assert system.get_file_info(f"{root}/absent").type == fs.FileType.NotFound
+        server = HTTPConnection(parse_qs(options)["endpoint_override"][0])
+        for path in ("/logs/../secret", f"/logs/{tmp_path / 'secret'}", "/logs/store/%2e%2e/%2e%2e/secret"):
+            server.request("GET", path)
+            answer = server.getresponse()
+            assert (answer.status, b"secret" in answer.read()) == (404, False), path
+    assert dict(os.environ) == before
