@@ -259,8 +259,7 @@ class CellFolders:
 class Placing:
     """Runs a function, and leaves the cells of its rows in a file: in their rows it says where. Each attempt has its own file.
 
-    A worker that has not the folder, or may not write there, as in a sandbox, passes cells on as they are. Raises OSError where
-    the disk is full.
+    A worker that cannot write there, as in a sandbox, passes cells on as they are. Raises OSError where the disk is full.
     """
 
     function: Batches
@@ -268,21 +267,25 @@ class Placing:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         made = self.function(batches)
-        name = os.urandom(16)
+        name, at = os.urandom(16), 0
         path = self.cells.path(name)
         try:
             file = open(path, "xb", buffering=0)  # noqa: SIM115  closed below
         except OSError:
             yield from made
             return
-        at = 0
-        with file:
-            for batch in made:
-                placed, cells = self._placed(batch, name, at)
-                with files.naming(path):
-                    _write(file, cells)
-                at += len(cells)
-                yield placed
+        try:
+            with file:
+                for batch in made:
+                    placed, cells = self._placed(batch, name, at)
+                    with files.naming(path):
+                        _write(file, cells)
+                    at += len(cells)
+                    yield placed
+        except Exception:
+            # Nobody takes its rows. The next attempt may need the room.
+            files.remove_tree(path)
+            raise
 
     def _placed(self, batch: pa.RecordBatch, name: bytes, at: int) -> tuple[pa.RecordBatch, memoryview]:
         """Return the batch with places, and the bytes that are to be written from ``at`` on."""

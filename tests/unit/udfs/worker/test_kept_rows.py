@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from collections.abc import Iterator
@@ -147,6 +148,19 @@ def test_a_slice_of_a_batch_is_placed(tmp_path: Path) -> None:
     (whole,) = handover.batches(rows)
     (sent,) = Placing(lambda _: iter([whole.slice(3, 4)]), cells)(iter(()))
     assert list(handover.rows_of(cells.whole(sent))) == rows[3:7]
+
+
+def test_an_attempt_that_fails_leaves_no_cells(tmp_path: Path) -> None:
+    """Its task may be tried again while its folder is there."""
+
+    def fails(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from handover.batches([handover.Row(handover.UNITS, 0, 0, 0, b"x" * 100, 1)])
+        assert len(list(tmp_path.iterdir())) == 1
+        raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"):
+        list(Placing(fails, CellFolders((str(tmp_path),), bytes(16)))(iter(())))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("there", ["nothing", "a file"])
