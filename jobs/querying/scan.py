@@ -8,6 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from rocketmq_reindex.jobs.store import folders, tag_items
 from rocketmq_reindex.jobs.store.contents import SegmentFile, StoreLog
@@ -41,28 +42,49 @@ def scan_log(
     return {phy_offset for phy_offset in offsets if not _is_stale(phy_offset, stale)}
 
 
+class _KeyTable(NamedTuple):
+    """Hashes of keys, sorted, and the number of the key of each: there may be very many topics."""
+
+    hashes: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+    numbers: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def with_topics(self, topics: set[str], keys: Sequence[str]) -> "_KeyTable":
+        """Return this table and the keys in more topics."""
+        pairs = (java_string.key_hash(topic, key) for topic in topics for key in keys)
+        added = np.fromiter(pairs, np.int64, len(topics) * len(keys))
+        hashes = np.concatenate((self.hashes, added))
+        numbers = np.concatenate((self.numbers, np.tile(np.arange(len(keys)), len(topics))))
+        order = np.argsort(hashes)
+        return _KeyTable(hashes[order], numbers[order])
+
+    def hits(self, items: npt.NDArray[np.void]) -> Iterator[tuple[int, int]]:
+        """Yield the number of a key and the physical offset for each item that may be of the key."""
+        values = items["key_hash"].astype(np.int64)
+        hit = np.flatnonzero(np.isin(values, self.hashes))
+        low, high = (np.searchsorted(self.hashes, values[hit], side) for side in ("left", "right"))
+        for phy_offset, begin, end in zip(items["phy_offset"][hit].tolist(), low.tolist(), high.tolist(), strict=True):
+            for number in self.numbers[begin:end].tolist():
+                yield number, phy_offset
+
+
 def scan_keys(
     log: StoreLog, keys: Sequence[str], notes: folders.Notes, progress: ProgressListener
 ) -> tuple[dict[str, set[int]], set[str]]:  # fmt: skip
     """Return for each key the physical offsets of records that may have it, and the topics of all records."""
     scanner = range_scan.RangeScanner(settings.ScanSettings(crc_mode=CRC_NONE, want_units=False))
     found: dict[str, set[int]] = {key: set() for key in keys}
-    by_hash: dict[int, set[str]] = {}
+    names, table = [*found], _KeyTable()
     stale: list[scan_stale_tail.StaleTail] = []
     topics, texts, met = set[str](), scanner.names.texts, 0
     for block in _blocks(scanner, log, stale, notes, progress):
         # There is another table where one has too many names.
         texts, met = scanner.names.texts, met if scanner.names.texts is texts else 0
-        for name in {*texts[met:]} - topics:
-            topics.add(name)
-            for key in found:
-                by_hash.setdefault(java_string.key_hash(name, key), set()).add(key)
+        if added := {*texts[met:]} - topics:
+            topics |= added
+            table = table.with_topics(added, names)
         met = len(texts)
-        hit = np.isin(block.items.staged["key_hash"], np.array(sorted(by_hash), dtype=np.int64))
-        items = block.items.staged[hit]
-        for value, phy_offset in zip(items["key_hash"].tolist(), items["phy_offset"].tolist(), strict=True):
-            for key in by_hash[value]:
-                found[key].add(phy_offset)
+        for number, phy_offset in table.hits(block.items.staged):
+            found[names[number]].add(phy_offset)
     kept = {key: {at for at in offsets if not _is_stale(at, stale)} for key, offsets in found.items()}
     return kept, topics
 

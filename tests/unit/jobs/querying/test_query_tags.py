@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import shutil
+import tracemalloc
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,9 +16,12 @@ import pytest
 from rocketmq_reindex.jobs.api.looking import query
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.querying import search
+from rocketmq_reindex.jobs.querying.scan import scan_keys
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.store import tag_items
+from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
+from rocketmq_reindex.storage_format.errors import NoListener
 from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from tests.reference import java
 from tests.reference.index_file import IndexService
@@ -342,3 +347,30 @@ def test_usage(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_no_empty_tag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["query", str(tmp_path), "--topic", "T", "--tag", ""]) == 2
     assert "at least one character" in capsys.readouterr().err
+
+
+def test_many_keys_in_many_topics_at_once(tmp_path: Path) -> None:
+    """One pass finds each; what is held for a key and a topic is a few bytes."""
+    rng = random.Random(7)
+    topics, keys = ([f"{rng.getrandbits(64):016X}" for _ in range(count)] for count in (100, 250))
+    puts = write(tmp_path, [Message(topic, 0, properties={"KEYS": f"{keys[k]} x"}) for k, topic in enumerate(topics)])
+
+    def scan(some: list[str]) -> None:
+        with contextlib.closing(StoreLog([str(tmp_path / "commitlog")], Notes.silent())) as log:
+            found, met = scan_keys(log, some, Notes.silent(), NoListener())
+        assert met == set(topics)
+        assert [found[key] for key in some] == [{put.offset} for put in puts][: len(some)] + [set()] * (len(some) - len(puts))
+
+    def held(some: list[str]) -> int:
+        """How many bytes at most."""
+        tracemalloc.start()
+        try:
+            scan(some)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    # The first one loads what is compiled.
+    scan(keys)
+    few, many = held(keys[:1]), held(keys)
+    assert many - few < 4 << 20
