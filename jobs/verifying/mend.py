@@ -49,6 +49,8 @@ class Mend:
     """offset where a broker that starts cuts its log, or -1"""
     unclean: bool = False
     """there is a file ``abort``: a checkpoint that is built alone then vouches for no more than the old one"""
+    timers: bool = False
+    """units of ``timerlog`` lead behind the log's end: a build of all parts makes these files from the log, too"""
 
     def leave_out(self, parts: Iterable[str], reason: str, *, repairs: bool = True) -> None:
         """Advise no build of these parts, for this reason; with ``repairs=False`` no repair, either."""
@@ -106,6 +108,9 @@ class Mend:
         words += ["--only", ",".join(parts)] if set(parts) != set(self.build.only) else []
         words += advice.options(self.build, self.topics_config)
         words += self.options if QUEUES in parts else []
+        # It goes with a build of the whole log, in the order of the queue offsets.
+        whole = {*parts} == {QUEUES, INDEX, CHECKPOINT} and until < 0 and "--queue-order" not in self.options
+        words += ["--write-delay"] if self.timers and whole else []
         on_damage = on_damage or ("salvage" if self.damaged else "")
         words += ["--on-damage", on_damage] if on_damage else []
         words += ["--until-offset", str(until)] if until >= 0 else []
@@ -150,6 +155,7 @@ def advise(
         first=log.first,
         cut=log.cut,
         unclean="abort-file" in tally.counts,
+        timers="timer-beyond-log" in tally.counts,
     )
     if not tally.counts:
         return mend

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.storage_format.delay.timer_layout import SIZE, TimerCheckpoint
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter, Put
+
+pytestmark = pytest.mark.usefixtures("inline_local")
 
 SEGMENT, MESSAGES, KEPT = 1 << 14, 60, 40
 DUE = EPOCH + 3_600_000
@@ -52,6 +56,12 @@ def timers_of(store: Path, out: Path) -> None:
     shutil.copy(out / "timerwheel", store / "timerwheel")
 
 
+def cut(store: Path, end: int) -> None:
+    """Leave zeros behind a byte of the log, and all files that lead there."""
+    for path in sorted((store / "commitlog").iterdir()):
+        path.write_bytes(path.read_bytes()[: max(0, end - int(path.name))].ljust(SEGMENT, b"\0"))
+
+
 def found(store: Path) -> dict[str, Any]:
     return kinds(local_verify(store, only=("log",)))
 
@@ -63,8 +73,7 @@ def test_a_log_that_was_cut(store: Path, puts: list[Put], tmp_path: Path) -> Non
     with units.open("rb+") as file:
         file.truncate(MESSAGES * 52 + 30)
     end = puts[KEPT].offset
-    for path in sorted((store / "commitlog").iterdir()):
-        path.write_bytes(path.read_bytes()[: max(0, end - int(path.name))].ljust(SEGMENT, b"\0"))
+    cut(store, end)
     assert found(store) == {"timer-beyond-log": MESSAGES - KEPT}
     (kind,) = local_verify(store, only=("log",)).findings
     told = f"{MESSAGES - KEPT} units of messages behind the log's end at {end}"
@@ -78,3 +87,24 @@ def test_a_log_that_was_cut(store: Path, puts: list[Put], tmp_path: Path) -> Non
     # As it advises.
     timers_of(store, tmp_path / "anew")
     assert found(store) == {}
+
+
+def test_the_build_that_verify_prints_makes_them_too(store: Path, puts: list[Put], tmp_path: Path) -> None:
+    """Laid out by fetch, where the old ones are moved away as is advised, it leads to a clean verify."""
+    assert local_build(store, tmp_path / "whole", **SMALL).exit == 0
+    assert main(["fetch", str(tmp_path / "whole"), "--to", str(store)]) == 0
+    cut(store, puts[KEPT].offset)
+    summary = local_verify(store, **SMALL)
+    assert kinds(summary)["timer-beyond-log"] == MESSAGES - KEPT
+    assert summary.mend is not None
+    _, *words = shlex.split(summary.mend)
+    assert "--write-delay" in words
+    assert "--write-delay" not in (local_verify(store, only=("log", "index", "checkpoint"), **SMALL).mend or "")
+    words[words.index("DIR")] = str(tmp_path / "mended")
+    assert main(words) == 0
+    (tmp_path / "away").mkdir()
+    for name in ("timerlog", "timerwheel", CHECK):
+        (store / name).rename(tmp_path / "away" / Path(name).name)
+    assert main(["fetch", str(tmp_path / "mended"), "--to", str(store)]) == 0
+    assert (store / "timerlog").is_dir()
+    assert kinds(local_verify(store, **SMALL)) == {}
