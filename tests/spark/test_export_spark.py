@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import signal
@@ -17,7 +18,9 @@ from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
 import rocketmq_reindex as rr
+from tests.tools.encode import EPOCH, Message
 from tests.tools.faulty_processes import SITE, wait_until
+from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import random_log
 
 pytestmark = pytest.mark.usefixtures("inline_local")
@@ -83,6 +86,26 @@ def test_it_is_what_the_local_engine_writes(spark: SparkSession, store: Path, tm
         own = TABLES.get(kind, "")
         assert tree(tmp_path / "spark", own) == tree(tmp_path / "resumable", own)
     assert {path.name for path in tmp_path.iterdir()} <= {"spark", "local", "resumable"}
+
+
+def test_spark_reads_what_the_local_engine_writes(spark: SparkSession, tmp_path: Path) -> None:
+    """Parquet: topic and day are columns, also of a topic with signs; so are the map of properties, and bytes."""
+    with LogWriter(tmp_path / "store" / "commitlog", 1 << 16) as writer:
+        for k in range(24):
+            known, time = {"KEYS": f"k{k}", "UNIQ_KEY": f"{k:032X}"}, EPOCH + k * 7_200_000
+            topic = ("plain", "%RETRY%g", "a|b", "_x-y")[k % 4]
+            writer.append(Message(topic=topic, body=b"\xff" * k, properties=known, store_timestamp=time))
+    rr.export(tmp_path / "store", to=tmp_path / "exported", format="parquet", kind="all")
+    frame = spark.read.parquet(str(tmp_path / "exported"))
+    columns = ("commitLogOffset", "topic", "queueId", "storeTime", "keys", "properties", "body")
+    wanted = rr.messages(tmp_path / "store").read_all().select(columns).to_pylist(maps_as_pydicts="strict")
+    found = sorted((row.asDict() for row in frame.select(*columns).collect()), key=lambda row: int(row["commitLogOffset"]))
+    times = [row.pop("storeTime").astimezone(datetime.timezone.utc) for row in found]
+    assert times == [row.pop("storeTime") for row in wanted]
+    assert found == wanted
+    days = {str(row["day"]) for row in frame.select("day").distinct().collect()}
+    assert days == {str(time.date()) for time in times}
+    assert frame.where("topic = '%RETRY%g'").count() == 6
 
 
 @pytest.mark.parametrize("chosen", [{"sql": "TAGS IS NOT NULL"}, {"text": "a", "kind": "all"}], ids=["sql", "text"])
