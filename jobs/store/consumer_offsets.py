@@ -367,7 +367,8 @@ def taken_in_rocksdb(
                 elif topics is None or record[0].topic in topics:
                     yield record
     except (OSError, InputError) as error:
-        notes.add("in RocksDB", f"{escape(folder)}: {reason(error)}: what groups took by POP may be there", lost=False)
+        wrong = reason(error).removeprefix(f"{escape(folder)}: ")
+        notes.add("in RocksDB", f"{escape(folder)}: {wrong}: what groups took by POP may be there", lost=False)
 
 
 def _taken(value: bytes) -> tuple[QueueOfGroup, OrderedMessage] | None:

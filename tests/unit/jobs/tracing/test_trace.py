@@ -414,6 +414,10 @@ def test_what_a_group_took_by_rocksdb(make: Make) -> None:
     assert [line for line in found.warnings if "kvStore: 6b657932" in line]
     (row,) = [row for row in rr.consumers(store, bounds=True) if row.evidence]
     assert (row.group, row.topic, row.at_least, row.evidence.record) == ("g", "Orders", 2, "kvStore")  # type: ignore[union-attr]
+    (store / "kvStore" / "CURRENT").unlink()
+    (told_once,) = [line for line in rr.trace(store, unique_key="B").warnings if "kvStore" in line]
+    assert told_once.startswith(f"{store}/kvStore: RocksDB cannot read it: ")
+    assert told_once.count("kvStore") == 1
 
 
 ORDERED = {"popTime": 5000, "i": 60_000, "o": [7, 1, 2], "ot": {"8": 9000}, "oc": {"8": 2}, "cm": 5}
