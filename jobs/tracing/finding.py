@@ -71,7 +71,7 @@ class OwnRecords(NamedTuple):
 
 
 class StoreTracer:
-    """Looks for messages in one store. Raises InputError for what is no store, and where it cannot know where to look.
+    """Looks for messages in one store. Raises InputError for what is no store.
 
     At most ``slots_max`` slots of a queue of the broker's own are looked at, if given; a note says so.
     """
@@ -87,10 +87,13 @@ class StoreTracer:
         self._by_unique_key: dict[str, list[Belonging]] = {}
         # No record has the name of an LMQ as its topic. A name of the log may be no name of a folder.
         self._topics = sorted(name for name in known if path_component(name) and not name.startswith(LMQ_PREFIX))
-        if not self._topics and not asked.scan and not self._is_empty:
+
+    def check(self) -> None:
+        """Raise InputError where it cannot know where to look."""
+        if not self._topics and not self._asked.scan and not self._is_empty:
             if self.search.queues.unread:
                 raise InputError(f"{self.search.queues.unread}, or add --scan to read the whole log instead")
-            folder = escape(files.join(store.path, QUEUES))
+            folder = escape(files.join(self.store.path, QUEUES))
             raise InputError(
                 f"{folder}: holds no queue, and the index has keys by topic alone: add --scan to read the whole log instead"
             )

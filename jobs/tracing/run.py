@@ -140,62 +140,84 @@ def run(
         for store in asked.stores:
             tracers.append(StoreTracer(store, asked, notes, progress, slots_max))
             opened.enter_context(tracers[-1].search)
-        named = _newest(asked, tracers, notes)
+        named, tracers = _newest(asked, tracers, notes)
         records: dict[str, list[TraceEvent]] = {each.name: [] for each in named}
         for tracer in tracers:
-            tracer.look_ahead(each.record.unique_key for each in named)
-            belonging = {each.name: _belonging(tracer, each) for each in named}
-            some = any(belonging.values())
-            own = tracer.own_records([one for each in belonging.values() for one in each]) if some else OwnRecords([], [])
-            offset_files = consumer_offsets.of_store(tracer.store.path, notes) if some else []
-            offsets = {f"{CONFIG}/{files.base(file.path)}": file.offsets(notes) for file in offset_files}
-            evidence, taken = consumer_offsets.taken_in_order(tracer.store.path, notes) if some else ("", {})
-            topics = frozenset(each.record.topic for some in belonging.values() for each in some)
-            kept: dict[QueueOfGroup, list[OrderedMessage]] = {}
-            for queue, message in consumer_offsets.taken_in_rocksdb(tracer.store.path, notes, topics) if topics else ():
-                kept.setdefault(queue, []).append(message)
-            for each in named:
-                telling = Telling(tracer, belonging[each.name], own)
-                records[each.name] += telling.events()
-                by_queue = _by_queue(telling)
-                records[each.name] += _of_groups(tracer.store.name, by_queue, offsets)
-                records[each.name] += _in_order(tracer.store.name, by_queue, evidence, taken)
-                records[each.name] += _in_order(tracer.store.name, by_queue, consumer_offsets.POP_DATABASE, kept, how="")
-                if each.record.unique_key is not None:
-                    records[each.name] += _of_traces(tracer, each.record.unique_key)
+            try:
+                events = _of_store(tracer, named, notes)
+            except InputError as error:
+                if any(each.tracer is tracer for each in named):
+                    raise
+                # The message was found elsewhere.
+                notes.add("a store", str(error))
+                continue
+            for name, some in events.items():
+                records[name] += some
         for each in named:
             meant = each.tracer.belonging(each.record).meant.place.topic or each.record.topic
             keys = tuple(each.record.keys)
             result.messages.append(TracedMessage(each.name, keys, meant, tuple(in_order(_born_once(records[each.name])))))
 
 
-def _newest(asked: Trace, tracers: Sequence[StoreTracer], notes: Notes) -> list[Named]:
-    """Return the messages that the question names; of very many the newest, in the order in which they were stored."""
+def _of_store(tracer: StoreTracer, named: Sequence[Named], notes: Notes) -> dict[str, list[TraceEvent]]:
+    """Return what a store tells of each message, by its name. Raises InputError."""
+    events: dict[str, list[TraceEvent]] = {}
+    tracer.look_ahead(each.record.unique_key for each in named)
+    belonging = {each.name: _belonging(tracer, each) for each in named}
+    some = any(belonging.values())
+    own = tracer.own_records([one for each in belonging.values() for one in each]) if some else OwnRecords([], [])
+    offset_files = consumer_offsets.of_store(tracer.store.path, notes) if some else []
+    offsets = {f"{CONFIG}/{files.base(file.path)}": file.offsets(notes) for file in offset_files}
+    evidence, taken = consumer_offsets.taken_in_order(tracer.store.path, notes) if some else ("", {})
+    topics = frozenset(each.record.topic for some in belonging.values() for each in some)
+    kept: dict[QueueOfGroup, list[OrderedMessage]] = {}
+    for queue, message in consumer_offsets.taken_in_rocksdb(tracer.store.path, notes, topics) if topics else ():
+        kept.setdefault(queue, []).append(message)
+    for each in named:
+        telling = Telling(tracer, belonging[each.name], own)
+        by_queue = _by_queue(telling)
+        events[each.name] = [
+            *telling.events(),
+            *_of_groups(tracer.store.name, by_queue, offsets),
+            *_in_order(tracer.store.name, by_queue, evidence, taken),
+            *_in_order(tracer.store.name, by_queue, consumer_offsets.POP_DATABASE, kept, how=""),
+            *(_of_traces(tracer, each.record.unique_key) if each.record.unique_key is not None else ()),
+        ]
+    return events
+
+
+def _newest(
+    asked: Trace, tracers: Sequence[StoreTracer], notes: Notes
+) -> tuple[list[Named], list[StoreTracer]]:  # fmt: skip
+    """Return the messages that the question names, and who could look for them.
+
+    Of very many the newest, in the order in which they were stored.
+    """
     named: dict[str, Named] = {}
+    able: list[StoreTracer] = []
     for tracer in tracers:
-        for record in _asked_for(tracer, notes, alone=len(tracers) == 1):
+        try:
+            tracer.check()
+            found = tracer.asked_for()
+        except InputError as error:
+            # Another store may have it.
+            if len(tracers) == 1:
+                raise
+            notes.add("a store", str(error))
+            continue
+        able.append(tracer)
+        for record in found:
             name = record.unique_key or record.message_id
             named.setdefault(name, Named(name, record, tracer))
     if not named:
-        for tracer in tracers:
+        for tracer in able:
             # An id that no broker gives is none in any store.
-            tracer.search.say_what_is_unknown(asked.topic, asked.id if tracer is tracers[0] else None, None)
+            tracer.search.say_what_is_unknown(asked.topic, asked.id if tracer is able[0] else None, None)
     ordered = sorted(named.values(), key=lambda each: (each.record.store_time, each.record.phy_offset))
     if len(ordered) > asked.max:
         text = f"{counted(len(ordered) - asked.max, 'older message')} with that key: name one by --id, or give a larger --max"
         notes.add("more messages", text, lost=False)
-    return ordered[-asked.max :]
-
-
-def _asked_for(tracer: StoreTracer, notes: Notes, *, alone: bool) -> list[Message]:
-    try:
-        return tracer.asked_for()
-    except InputError as error:
-        # Another store may have it.
-        if alone:
-            raise
-        notes.add("a store", str(error))
-        return []
+    return ordered[-asked.max :], able
 
 
 def _belonging(tracer: StoreTracer, named: Named) -> list[Belonging]:

@@ -357,6 +357,23 @@ def test_a_store_without_a_message(make: Make, tmp_path: Path) -> None:
     assert rr.trace(empty, unique_key="A", scan=True).exit_status == 4
 
 
+@pytest.mark.parametrize("part", ["index", "consumequeue"])
+def test_a_store_that_lacks_files_beside_another(make: Make, part: str) -> None:
+    """It is named, and the other one tells what it knows, in whatever order they are asked."""
+    store, broken = make(Message(properties={"UNIQ_KEY": "A"})), make(Message(), name="broken")
+    shutil.rmtree(broken / part)
+    for stores in ([f"a={broken}", f"b={store}"], [f"b={store}", f"a={broken}"]):
+        found = rr.trace(stores, unique_key="A")
+        assert [(event.store, event.what) for event in found[0].events] == [("b", "born"), ("b", "stored")]
+        assert [warning for warning in found.warnings if f"{broken}/{part}: " in warning]
+        with pytest.raises(InputError, match="nothing found"):
+            rr.trace(stores, unique_key="B")
+    with pytest.raises(InputError, match="to read the whole log"):
+        rr.trace(broken, unique_key="A")
+    (found_there,) = rr.trace([f"a={broken}", f"b={store}"], unique_key="A", scan=True)
+    assert {event.store for event in found_there.events} == {"b"}
+
+
 @pytest.mark.parametrize("scan", [False, True])
 def test_a_log_that_lost_both_ends(make: Make, *, scan: bool) -> None:
     """It begins with zeros, as an empty one does, and ends within a record."""
