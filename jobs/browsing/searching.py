@@ -201,9 +201,12 @@ class LogSearch:
             stopped, at = self._read(part, blocks, settings, way)
         if not stopped:
             at = max(way.at, high)
+        # Damage in which it was left may reach further.
+        left_in = way.before.tail if stopped and at < high and way.before.end < 0 else -1
         part.damage += [
             (part.cursor.store, hole) for hole in holes
             if hole.offset + (hole.length if stopped and not hole.reason.startswith(stale_tail.STALE) else 1) <= at
+            and hole.offset != left_in
         ]  # fmt: skip
         known = way.before
         if at < way.at:

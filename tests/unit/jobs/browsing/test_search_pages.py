@@ -316,6 +316,24 @@ def test_damage_is_told_once_with_its_part(tmp_path: Path) -> None:
     assert f'physical={at}">offset {at}</a>' in page
 
 
+@pytest.mark.usefixtures("small")
+def test_a_torn_tail_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parts end inside of it, and in what the broker had allocated behind it."""
+    monkeypatch.setattr(searching, "CHUNK", 4096)
+    monkeypatch.setattr(searching, "RANGE", 1 << 17)
+    store = write_log(tmp_path / "store", [Message("T", properties={"KEYS": "k"})] * 20, 1 << 17)
+    path = min((store / "commitlog").iterdir())
+    end = len(path.read_bytes().rstrip(b"\0"))
+    with path.open("r+b") as file:
+        file.seek(end)
+        file.write(b"\xda" * 20_000)
+        file.truncate(1 << 17)
+    found = parts(Pages(f"a={store}"), topic="*")
+    assert len([part for part in found if part["next"] and int(part["next"][2:]) > end + 20_000]) > 3
+    told = [(place["offset"], place["bytes"]) for part in found for place in part["damage"]["places"]]
+    assert told == [(end, 20_000)]
+
+
 @pytest.mark.usefixtures("whole")
 def test_a_segment_that_is_missing_and_foreign_files(tmp_path: Path) -> None:
     """They do not end the search; what is missing is told."""
