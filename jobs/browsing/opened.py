@@ -206,6 +206,9 @@ def _open(given: FindingsFile, stores: OpenedStores) -> OpenedFile:
     """Return what a file of findings says. Raises InputError for a file that has none, and for one of no store here."""
     path, shown = given.path, escape(given.path)
     kind = files.entry_of(path).kind
+    if kind == files.ABSENT and given.unknown:
+        names = ", ".join(map(escape, stores.by_name))
+        raise InputError(f"{shown}: is not there, and {escape(given.unknown)} is the name of no store here ({names})")
     if kind == files.OTHER:
         raise InputError(f"{shown}: is neither a file nor a folder")
     if kind == files.FOLDER and files.entry_of(files.join(path, MANIFEST)).kind != files.FILE and (listings := _listings(path)):

@@ -21,6 +21,8 @@ class FindingsFile(NamedTuple):
 
     name: str
     path: str
+    unknown: str = ""
+    """what stands before an equals sign of the path: it may have been meant as a name, but no store has it"""
 
 
 class BrowseSettings(NamedTuple):
@@ -65,8 +67,8 @@ def browse_settings(given: Mapping[str, Any]) -> BrowseSettings:
 
 def _findings(text: str, names: list[str]) -> FindingsFile:
     """Return what NAME=FILE, or FILE alone, stands for. A path may hold an equals sign."""
-    name, _, path = text.partition("=")
-    name, path = (name, path) if name in names else ("", text)
+    before, sign, path = text.partition("=")
+    name, path = (before, path) if before in names else ("", text)
     if not path:
         raise UsageError(f"--findings {escape(text)}: give FILE, or NAME=FILE")
     try:
@@ -75,7 +77,7 @@ def _findings(text: str, names: list[str]) -> FindingsFile:
         raise UsageError(f"--findings {error}") from None
     if files.is_remote(path):
         raise UsageError(f"--findings {escape(path)}: is a URI: name a file or folder on a disk")
-    return FindingsFile(name, files.absolute(path))
+    return FindingsFile(name, files.absolute(path), before if sign and not name else "")
 
 
 _parse: Final = options.reader("browse", browse_settings)

@@ -34,6 +34,8 @@ BYTES_MAX: Final = 8 << 20
 """of all answers, as JSON"""
 _LARGE: Final = BYTES_MAX // 4
 """bytes of an answer that is not kept: it would push too many others out"""
+LATE_SECONDS: Final = 20.0
+"""for which an answer that came too late for who asked waits for the next one: of a store that always changes none is kept"""
 LOOKED_AT: Final = "lookedAt"
 
 # ----------------------------------------------------------------------------------------------------------------------- states
@@ -109,11 +111,12 @@ class _Answer(NamedTuple):
 
 
 class _Asking:
-    """An answer that a thread makes. ``found`` is it, or what was raised."""
+    """An answer that a thread makes. ``found`` is it, or what was raised, ``at`` when it came (seconds)."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
         self.found: Facts | Exception | None = None
+        self.at = 0.0
 
 
 class Remembered:
@@ -187,18 +190,24 @@ class Remembered:
     ) -> list[Facts | Exception | None]:  # fmt: skip
         """Return the answer of each store, or what was raised; None where there is none after ``seconds`` for all of them.
 
-        Each is made in a thread, which goes on: who asks again may find its answer.
+        Each is made in a thread, which goes on: who asks next gets its answer, which says when it looked.
         """
         asked = [self._begin(store, question, make) for store in stores]
         until = self._clock() + seconds
         for each in asked:
             each.done.wait(max(0.0, until - self._clock()))
-        return [each.found if each.done.is_set() else None for each in asked]
+        told = [each.found if each.done.is_set() else None for each in asked]
+        with self._lock:
+            for store, each, found in zip(stores, asked, told, strict=True):
+                if found is not None and self._asking.get((store.name, question)) is each:
+                    del self._asking[store.name, question]
+        return told
 
     def _begin(self, store: TracedStore, question: str, make: Callable[[TracedStore], Facts]) -> _Asking:
         key = store.name, question
         with self._lock:
-            if (begun := self._asking.get(key)) is not None:
+            begun = self._asking.get(key)
+            if begun is not None and (not begun.done.is_set() or self._clock() - begun.at <= LATE_SECONDS):
                 return begun
             asking = self._asking[key] = _Asking()
 
@@ -209,7 +218,9 @@ class Remembered:
                 asking.found = error
             finally:
                 with self._lock:
-                    del self._asking[key]
+                    asking.at = self._clock()
+                    if key in self._answers:
+                        del self._asking[key]
                 asking.done.set()
 
         # A store that does not answer must not keep the process.

@@ -115,8 +115,8 @@ def test_whose_findings_they_are(damaged: Path, summary: dict[str, Any], tmp_pat
     assert [row["store"] for row in pages.json("findings")["files"]] == ["b", "a"]
     with pytest.raises(rr.InputError, match="which is no store here: say which one it is by NAME="):
         Pages(f"a={sound}", findings=[path])
-    with pytest.raises(rr.InputError, match=r"x=.*: is not there"):
-        Pages(f"a={sound}", findings=[f"x={path}"])
+    with pytest.raises(rr.InputError, match=r"x=.*: is not there, and x is the name of no store here \(a, b\)$"):
+        Pages(f"a={sound}", f"b={damaged}", findings=[f"x={path}"])
     rr.build(damaged, out=str(tmp_path / "built"), engine="local", on_damage="salvage")
     with pytest.raises(rr.InputError, match="does not name its store: say which one"):
         Pages(f"a={sound}", f"b={damaged}", findings=[tmp_path / "built"])

@@ -229,6 +229,31 @@ def test_a_slow_answer_is_made_once(store: TracedStore) -> None:
     assert not begun.acquire(blocking=False)
 
 
+def test_a_slow_answer_about_a_store_that_always_changes(store: TracedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for who asks next, once and for a while: else nobody would ever get one."""
+    kept, clock, make = memory()
+    monkeypatch.setattr(remembered, "SETTLED", 1 << 62)
+    goes_on, numbers = threading.Event(), list[int]()
+
+    def slow(_: TracedStore) -> dict[str, Any]:
+        goes_on.wait(60)
+        return make()
+
+    for passed in (0.0, 2 * remembered.LATE_SECONDS):
+        goes_on.clear()
+        assert kept.ask_all([store], "q", slow, 0) == [None]
+        goes_on.set()
+        for thread in threading.enumerate():
+            if thread.name == "browse: q":
+                thread.join(60)
+        clock.seconds += passed
+        for _ in range(2):
+            (found,) = kept.ask_all([store], "q", slow, 60)
+            assert isinstance(found, dict)
+            numbers.append(found["number"])
+    assert numbers == [1, 2, 4, 5]
+
+
 def test_pages_are_new_where_the_store_is(store: TracedStore) -> None:
     """Pages of one process: a segment that comes, and a file that goes, are seen at once."""
     for folder, _, names in os.walk(store.path):
