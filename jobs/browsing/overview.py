@@ -24,7 +24,9 @@ from rocketmq_reindex.storage_format import errors, layouts, showing
 ROWS: Final = 200
 """queues of groups that a page shows"""
 PLACES_MAX: Final = 2000
-"""queues of groups that are looked at for one page: of more, a group has to be named"""
+"""queues of groups that are looked at for one page: of more, a group has to be named, and of one with more a topic, too"""
+NAMES: Final = 500
+"""groups, or topics of a group, that a page names then"""
 TOPICS_SHOWN: Final = 40
 HOURS_MAX: Final = 24 * 366 * 10
 STORES_IN: Final = 0.2
@@ -109,7 +111,7 @@ def _log_bytes(sample: Sequence[log_sample.LogPlace]) -> Counter[str]:
 
 
 def consumers(store: TracedStore, group: str | None, topic: str | None) -> Facts:
-    """Return where the consumer groups of a store stand; of very many queues only which groups there are.
+    """Return where the consumer groups of a store stand; of very many queues only which groups there are, or topics of one.
 
     Raises InputError where the store has no file of offsets.
     """
@@ -117,8 +119,10 @@ def consumers(store: TracedStore, group: str | None, topic: str | None) -> Facts
     given = (("group", group), ("topic", topic))
     words = browsing_asked.option_words((name, value) for name, value in given if value is not None)
     told: Facts = {"command": facts.command("consumers", store, words), "groups": [], "tooMany": []}
-    if (many := _groups(store, question)).total() > PLACES_MAX:
-        return told | {"tooMany": [{"group": name, "queues": many[name]} for name in sorted(many)], "warnings": []}
+    if (many := _named(store, question)).total() > PLACES_MAX:
+        named = sorted(many.items())
+        rows = [{"group": group or name, "topic": topic if group is None else name, "queues": count} for name, count in named]
+        return told | {"tooMany": rows, "warnings": []}
     result, warnings = ConsumersResult(), list[str]()
     notes = folders.Notes(warnings.append, warnings.append)
     with folders.failures_as_errors("STORE"):
@@ -127,12 +131,13 @@ def consumers(store: TracedStore, group: str | None, topic: str | None) -> Facts
     return told | {"groups": [row.to_dict() for row in result.groups], "warnings": warnings}
 
 
-def _groups(store: TracedStore, question: ConsumersQuestion) -> Counter[str]:
-    """Return how many queues of each group the store's files name, of those that are asked for."""
+def _named(store: TracedStore, question: ConsumersQuestion) -> Counter[str]:
+    """Return how many queues of each group the store's files name, of those that are asked for; of one group, of each topic."""
     found, silent = Counter[str](), folders.Notes.silent()
     with folders.failures_as_errors("STORE"):
         for file in consumer_offsets.of_store(store.path, silent):
-            found.update(place.group for place in file.offsets(silent) if question.is_asked(place.group, place.topic))
+            places = (place for place in file.offsets(silent) if question.is_asked(place.group, place.topic))
+            found.update(place.group if question.group is None else place.topic for place in places)
     return found
 
 
@@ -215,12 +220,19 @@ class Overview:
         results, rows = [], list[Facts]()
         for store in self._stores.wanted(asked):
             told: Facts = {"store": store.name, "error": None, "warnings": [], "tooMany": [], "queues": 0, "left": 0}
+            told |= {"tooManyCount": 0, "previous": None, "next": None}
             try:
                 found = self._ask(store, f"consumers {[group, topic]!r}", lambda s=store: consumers(s, group, topic))  # type: ignore[misc]
             except errors.ReindexError as error:
                 results.append(told | {"error": str(error), "command": facts.command("consumers", store)})
                 continue
-            groups = found.pop("groups")
+            groups, many = found.pop("groups"), found.pop("tooMany")
+            if many:
+                told |= {
+                    "tooMany": many[first : first + NAMES], "tooManyCount": len(many),
+                    "previous": max(0, first - NAMES) if first else None,
+                    "next": first + NAMES if first + NAMES < len(many) else None,
+                }  # fmt: skip
             rows += [{"store": store.name, **row} for row in groups]
             results.append(told | found | {"queues": len(groups), "left": sum(row["left"] or 0 for row in groups)})
         shown = rows[first : first + ROWS]

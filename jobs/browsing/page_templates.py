@@ -101,14 +101,18 @@ were looked into. {% endif %}A short gap between two of them counts as well.{% e
 _CONSUMERS: Final = """{% extends "base" %}{% block content %}
 {% if group or topic %}<p class="pages"><a href="{{ url("consumers", store=store) }}">all groups</a></p>{% endif %}
 {% for each in stores %}<section{% if each.error %} class="error"{% endif %}><h2>{{ each.store }}:
-{% if each.error %}nothing known{% elif each.tooMany %}too many queues at once{% else %}
+{% if each.error %}nothing known{% elif each.tooManyCount %}too many queues at once{% else %}
 {{ "{:,}".format(each.left) }} message{{ "" if each.left == 1 else "s" }} left in {{ "{:,}".format(each.queues) }}
 queue{{ "" if each.queues == 1 else "s" }} of groups{% endif %}</h2>{% if each.error %}<p>{{ each.error }}</p>{% endif %}
 {% if each.warnings %}<ul class="note">{% for text in each.warnings %}<li>{{ text }}</li>{% endfor %}</ul>{% endif %}
-{% if each.tooMany %}<p>Choose a group:</p><ul>{% for many in each.tooMany[:500] %}<li><a
-href="{{ url("consumers", store=each.store, group=many.group) }}">{{ many.group }}</a>: {{ "{:,}".format(many.queues) }}</li>
-{% endfor %}</ul>{% if each.tooMany|length > 500 %}<p class="note">the first 500 of
-{{ "{:,}".format(each.tooMany|length) }}</p>{% endif %}{% endif %}
+{% if each.tooManyCount and group and topic %}<p>A page has not so many queues of a topic: run the command.</p>
+{% elif each.tooManyCount %}<p>Choose a {{ "topic of the group" if group else "group" }}:</p><ul>{% for many in each.tooMany %}
+<li><a href="{{ url("consumers", store=each.store, group=many.group, topic=many.topic) }}">
+{{- many.topic if group else many.group }}</a>: {{ "{:,}".format(many.queues) }}</li>{% endfor %}</ul>
+<p class="note">{{ "{:,}".format(each.tooMany|length) }} of {{ "{:,}".format(each.tooManyCount) }}</p>
+{% set before, next_one = each.previous, each.next %}
+{{ ui.turn(before is not none and url("consumers", store=each.store, group=group, topic=topic, **{"from": before}),
+  next_one is not none and url("consumers", store=each.store, group=group, topic=topic, **{"from": next_one})) }}{% endif %}
 <pre><code>{{ each.command }}</code></pre>{% if each.lookedAt %}{{ looked(each.lookedAt) }}{% endif %}</section>{% endfor %}
 {% if groups %}<section><h2>{{ "{:,}".format(count) }} queue{{ "" if count == 1 else "s" }} of groups</h2>
 <div class="scroll" tabindex="0"><table><thead><tr><th scope="col">store</th><th scope="col">group</th>
@@ -276,7 +280,8 @@ href="{{ url("queue", store=store, topic=each.topic, queue=0, **{"from": each.qu
 {{ each.queueOffset }}</a> leads here.{% else %}the unit at offset {{ each.queueOffset }} does not lead here, or there is none.
 {% endif %}</li>{% endfor %}
 {% if not index.present %}<li>The store has no IndexFiles.</li>{% elif not index["items"] %}<li>No item of
-{{ "{:,}".format(index.files) }} IndexFiles{{ "" if index.whole else ", as far as they were looked at," }} leads here.</li>
+{{ "{:,}".format(index.files) }} IndexFiles{{ "" if index.whole else ", of which 5,000 slots and items were looked at," }} leads
+here.</li>
 {% endif %}</ul>
 {% if index["items"] %}<div class="scroll" tabindex="0"><table><thead><tr><th scope="col">by</th><th scope="col">text</th>
 <th scope="col">IndexFile</th>{{ ui.head("slot") }}{{ ui.head("item") }}</tr></thead><tbody>
@@ -285,7 +290,8 @@ href="{{ url("search", store=store, topic=message.topic, tag=each.key) }}">{{ ea
 href="{{ url("search", store=store, topic=message.topic, key=each.key) }}">{{ each.key }}</a>{% endif %}</td>
 <td><a href="{{ url("items", store=store, file=each.file, **{"from": each.item}) }}"><code>{{ each.file }}</code></a></td>
 {{ ui.offset(each.slot) }}{{ ui.offset(each.item) }}</tr>{% endfor %}</tbody></table></div>
-{% if not index.whole %}<p class="note">There may be more: it has many keys, or one of very many messages.</p>{% endif %}
+{% if not index.whole %}<p class="note">There may be more: a page looks up 20 keys,
+and reads 5,000 slots and items of the index.</p>{% endif %}
 {% endif %}</section>
 {% if pointsTo %}<section><h2>Where it points to</h2><ul class="note">{% for each in pointsTo %}<li>{{ each.text }}:
 {% if each.physical is not none %}{% if each.there %}<a

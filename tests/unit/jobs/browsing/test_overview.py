@@ -334,9 +334,35 @@ def test_very_many_queues_of_groups(golden_store: Stores, tmp_path: Path, monkey
     assert (rest[-1]["next"], rest[0]["previous"]) == (None, 0)
     monkeypatch.setattr(overview, "PLACES_MAX", 3)
     page, told = Pages(store).both("consumers")
-    assert (told["groups"], told["stores"][0]["tooMany"][0]) == ([], {"group": "group-0", "queues": 1})
+    assert (told["groups"], told["stores"][0]["tooMany"][0]) == ([], {"group": "group-0", "topic": None, "queues": 1})
     assert "/consumers?store=a&group=group-3" in unescape(page)
     assert Pages(store).both("consumers", store="a", group="group-3")[1]["groups"]
+
+
+def test_very_many_groups_and_queues_of_one(golden_store: Stores, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them can be come to: groups by pages, and the queues of a group by its topics."""
+    many: dict[str, dict[str, int]] = {f"Topic{k}@large": {"0": 1, "1": 1} for k in range(4)}
+    many |= {"Wide@large": {f"{k}": 1 for k in range(9)}} | {f"TopicA@small-{k}": {"0": 1} for k in range(4)}
+    store = with_offsets(golden_store("basic-5.3").path, tmp_path / "a", many)
+    monkeypatch.setattr(overview, "PLACES_MAX", 3)
+    monkeypatch.setattr(overview, "NAMES", 2)
+    pages, names, at = Pages(store), list[str](), 0
+    while at is not None:
+        page, told = pages.both("consumers", store="a", from_=at)
+        (one,) = told["stores"]
+        names += [row["group"] for row in one["tooMany"]]
+        at = one["next"]
+        assert at is None or f"/consumers?store=a&from={at}" in unescape(page)
+    assert one["tooManyCount"] == len(names)
+    assert {"large", "small-0", "small-1", "small-2", "small-3"} <= set(names)
+    page, told = pages.both("consumers", store="a", group="large")
+    assert told["stores"][0]["tooMany"][0] == {"group": "large", "topic": "Topic0", "queues": 2}
+    assert "/consumers?store=a&group=large&topic=Topic1" in unescape(page)
+    assert len(pages.both("consumers", store="a", group="large", topic="Topic1")[1]["groups"]) == 2
+    page, told = pages.both("consumers", store="a", group="large", topic="Wide")
+    assert (told["groups"], told["stores"][0]["tooManyCount"]) == ([], 1)
+    assert "run the command" in page
+    assert "Wide</a>" not in page
 
 
 # ------------------------------------------------------------------------------------------------------------------- all stores
