@@ -189,7 +189,8 @@ reads.</p>
 <form action="/stop" method="post"><input type="hidden" name="check" value="{{ running.id }}">
 <input type="hidden" name="store" value="{{ sent }}"><button>Stop it</button></form>
 <p class="note">{% if still %}<a href="{{ url("health", store=store) }}">Load this page again every {{ every }} s</a>{% else %}
-This page loads itself again every {{ every }} s. <a href="{{ url("health", store=store, still=1) }}">Keep it still</a>{% endif
+This page loads itself again every {{ every }} s.
+<a autofocus href="{{ url("health", store=store, still=1) }}">Keep it still</a>{% endif
 %}
 </p></section>{% endif %}
 {% for kind, label in labels.items() %}{% set done = results[kind] %}

@@ -223,12 +223,13 @@ _SCAN: Final = """{% extends "base" %}{% block content %}{% import "search_parts
 true of a message. One that waits for a topic, as a delayed or a half message, is found by that topic, too.
 A time has its zone, as 2026-11-20T08:00:00Z, or is in milliseconds since 1970.</p>
 {% if compiles %}<p class="note">The first search begins by {{ compiles }}.</p>{% endif %}</section>
-{% if part %}<section class="verdict {{ "good" if not part.next else "" }}"><h2>
+{% if part %}<section class="verdict {{ "good" if not part.next and not part.warnings else "" }}"><h2>
 {% if part.next %}{{ "{:,}".format(part.segments.reached) }} of {{ "{:,}".format(part.segments["all"]) }} segments,
 {{ size(part.bytes.reached) }} of {{ size(part.bytes["all"]) }} looked at{% else %}The end is reached:
 {{ "{:,}".format(part.segments.reached) }} of {{ "{:,}".format(part.segments["all"]) }} segments{% endif %}</h2>
 <p>{% if part.next %}This is a part, not the whole: what lies behind it is not looked at yet.
 {% elif part["from"] != "0.0" %}This is the last part: what the parts before it had is not shown here.
+{% elif part.warnings %}Not all could be searched: the warnings say what is left out.
 {% else %}Nothing is left to look at.{% endif %}</p>
 <ul class="note">{% for each in part.spans %}<li>{{ each.store }}: from {{ each["from"] }} to {{ each.to }}
 {{ "passed over" if each.passed else "looked at" }}</li>{% endfor %}</ul>
@@ -237,7 +238,7 @@ segments, and of those behind them, were stored more than an hour outside of the
 {% if part.toWalk %}<p>Where records begin here is not known yet: {{ size(part.toWalk) }} of the segment are still to be walked
 first.</p>{% endif %}
 {% if stop %}<p class="bad">Nothing is found in this part. This page goes on by itself, part after part, every {{ every }} s,
-until the next hit or damage.</p><p class="pages"><a href="{{ stop }}">Stop here</a></p>
+until the next hit or damage.</p><p class="pages"><a href="{{ stop }}" autofocus>Stop here</a></p>
 {% elif go_on %}<p class="pages"><a rel="next" href="{{ go_on }}">Go on</a>
 <a href="{{ go_until }}">Go on by itself until the next hit</a></p>{% endif %}</section>
 {% if part.damage.places %}<section class="error"><h2>Damage in this part:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.browsing import search_pages, searching
 from rocketmq_reindex.jobs.browsing.asked import url
 from rocketmq_reindex.jobs.browsing.options import browse_settings
 from rocketmq_reindex.jobs.browsing.pages import StorePages
@@ -226,6 +227,22 @@ def test_links_and_forms_by_keyboard(served: rr.BrowseResult, tab: Tab) -> None:
     tab.loaded()
     assert tab.run("new URLSearchParams(location.search).get('physical')") == "0"
     assert "1 found" in tab.run("document.body.innerText")
+
+
+def test_enter_stops_a_search_that_goes_on(served: rr.BrowseResult, tab: Tab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has the time to walk through a page of one second: the focus is where it can be stopped."""
+    monkeypatch.setattr(searching, "PART_BYTES", 4096)
+    monkeypatch.setattr(searching, "RANGE", 4096)
+    monkeypatch.setattr(search_pages, "EACH", 600)
+    tab.open(address(served, url("scan", store=GOLDEN, key="none", go="until-hit")))
+    # A browser moves the focus when it draws.
+    focused = "document.activeElement.textContent"
+    drawn = f"new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done({focused}))))"
+    assert tab.run(drawn) == "Stop here"
+    tab.browser.forget()
+    tab.press("Enter")
+    tab.loaded()
+    assert "go=" not in tab.run("location.search")
 
 
 def test_a_site_of_files(stores: dict[str, Path], chromium: Browser, tmp_path: Path) -> None:

@@ -222,6 +222,7 @@ def test_a_page_that_loads_itself_again(golden_store: Stores) -> None:
         post(pages, "check", kind="preflight", store="a")
         os.kill(pages.application.state.checks.running.pid, signal.SIGSTOP)
         assert pages.client.get("/health?store=a").headers["refresh"] == "2"
+        assert '<a autofocus href="/health?store=a&amp;still=1">Keep it still' in pages.client.get("/health?store=a").text
         assert "refresh" not in pages.client.get("/health?store=a&still=1").headers
         assert pages.client.get("/health?store=a").headers["referrer-policy"] == "same-origin"
 

@@ -261,7 +261,7 @@ def test_a_search_goes_on_by_itself_until_a_hit(tmp_path: Path, monkeypatch: pyt
     while "refresh" in (answer := ask(address)).headers:
         seconds, _, address = answer.headers["refresh"].partition("; url=")
         assert (int(seconds), address.partition("?")[0]) == (search_pages.EACH, "/scan")
-        (stop,) = re.findall(r'<a href="([^"]*)">Stop here</a>', answer.text)
+        (stop,) = re.findall(r'<a href="([^"]*)" autofocus>Stop here</a>', answer.text)
         assert "refresh" not in ask(unescape(stop)).headers
         assert address not in seen
         seen.append(address)
@@ -357,6 +357,7 @@ def test_an_empty_store_and_no_question(tmp_path: Path, golden_store: Stores) ->
     assert (found["part"]["next"], found["part"]["messages"], found["part"]["bytes"]["all"]) == (None, [], 0)
     assert "0 of 0 segments" in page
     assert "Nothing is left to look at." in page
+    assert 'class="verdict good"' in page
     # One store is searched after another.
     both = parts(pages, topic="TopicA")
     assert {row["store"] for part in both for row in part["messages"]} == {"b"}
@@ -459,6 +460,9 @@ def test_expressions_and_bodies_that_would_take_very_long(tmp_path: Path) -> Non
     found = parts(pages, text="needle")
     assert len(offsets(found)) == 1
     assert [text for part in found for text in part["warnings"] if "does not unpack" in text]
+    page = pages.html("scan", text="needle")
+    assert "Not all could be searched" in page
+    assert "verdict good" not in page
     for regex in ("(", "(?=a)", "(a{1000}){1000}"):
         assert "--regex" in pages.both("scan", 400, regex=regex)[1]["error"]
 
