@@ -140,10 +140,11 @@ class Remembered:
     def ask_logs(self, stores: Sequence[TracedStore], question: str, make: Callable[[], Facts]) -> Facts:
         """Return the same of an answer that the logs of some stores give, in this order, and nothing beside them.
 
-        One that says to have come no further (``toWalk``) is not remembered.
+        One that says to have come no further (``toWalk``) is not remembered, and none with warnings: what could not be read
+        may be there when it is asked for again.
         """
         mark = mark_of_logs(stores, self._now())
-        return self._ask(("", question), mark, make, lambda found: not found.get("toWalk"))
+        return self._ask(("", question), mark, make, lambda found: not found.get("toWalk") and not found.get("warnings"))
 
     def _ask(
         self, key: tuple[str, str], mark: str | None, make: Callable[[], Facts], lasts: Callable[[Facts], bool] = lambda _: True

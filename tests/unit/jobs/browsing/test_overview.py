@@ -346,7 +346,8 @@ def test_very_many_groups_and_queues_of_one(golden_store: Stores, tmp_path: Path
     store = with_offsets(golden_store("basic-5.3").path, tmp_path / "a", many)
     monkeypatch.setattr(overview, "PLACES_MAX", 3)
     monkeypatch.setattr(overview, "NAMES", 2)
-    pages, names, at = Pages(store), list[str](), 0
+    pages, names = Pages(store), list[str]()
+    at: int | None = 0
     while at is not None:
         page, told = pages.both("consumers", store="a", from_=at)
         (one,) = told["stores"]

@@ -227,12 +227,21 @@ def test_a_part_is_remembered_while_no_segment_changes(tmp_path: Path, monkeypat
         calls.append(str(cursor))
         return part(self, cursor)
 
+    def fails(*_: Any) -> None:
+        raise OSError(5, "Input/output error")
+
     monkeypatch.setattr(searching.LogSearch, "part", counted)
     first = pages.json("scan", key="k7")
     assert pages.json("scan", key="k7") == first
     assert calls == ["0.0"]
     assert len(pages.json("scan", key="k8")["part"]["messages"]) == 1
     assert calls == ["0.0"] * 2
+    # What could not be read once may be read the next time.
+    with monkeypatch.context() as failing:
+        failing.setattr(searching.LogSearch, "_look", fails)
+        (warning,) = pages.json("scan", key="k9")["part"]["warnings"]
+    assert warning.startswith("not searched: ")
+    assert len(pages.json("scan", key="k9")["part"]["messages"]) == 1
     # Another file that came into the place of one, of the same size.
     path = min((store / "commitlog").iterdir())
     changed = path.read_bytes().replace(b"KEYS\x01k7\x02", b"KEYS\x01x7\x02")
