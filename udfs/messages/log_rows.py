@@ -89,16 +89,26 @@ class LogEndSearch:
         self._stale: stale_tail.StaleTail | None = None
         holes = stale_tail.damage_of(before.holes)
         self._seen = len(holes) if looked else 0
+        self._settled = any(not hole.framed for hole in holes[: self._seen])
         self._look_for_tail(holes)
 
     def _look_for_tail(self, holes: list[stale_tail.DamagedStretch]) -> None:
         spec = self._range.spec
-        if self._stale is None and not self._range.followed and len(holes) > self._seen:
+        if len(holes) > self._seen and not self._is_decided:
             bounds = spec.segment_start, spec.data_end, spec.segment_end
             old = stale_tail.old_entries(holes, self._last_good)
             tail = old if spec.lead else find_stale_tail(spec.path, bounds, holes)
             self._stale = tail if isinstance(tail, stale_tail.StaleTail) else None
+            self._settled = any(not hole.framed for hole in holes)
         self._seen = len(holes)
+
+    @property
+    def _is_decided(self) -> bool:
+        """Whether more damage changes nothing: each look reads the rest of the segment.
+
+        Behind damage of unknown length no other damage can be the log's end.
+        """
+        return self._stale is not None or self._range.followed or (self._settled and not self._range.spec.lead)
 
     @property
     def is_found(self) -> bool:
@@ -115,12 +125,13 @@ class LogEndSearch:
 
     def cut(self, block: scan_settings.Block, summary: ranges.RangeSummary) -> scan_settings.Block:
         """Return a block without old records. The summary has all damage before the block's last record by now."""
-        holes = stale_tail.damage_of(self._before.holes)
         if len(block.messages.phy_offset):
             self._last_good = int(block.messages.phy_offset[-1])
-        if self._before.tail >= 0 and summary.first > self._before.tail:
-            holes.append(stale_tail.DamagedStretch(self._before.tail, summary.first - self._before.tail, framed=False))
-        self._look_for_tail(holes + stale_tail.damage_of(summary.holes))
+        if not self._is_decided:
+            holes = stale_tail.damage_of(self._before.holes)
+            if self._before.tail >= 0 and summary.first > self._before.tail:
+                holes.append(stale_tail.DamagedStretch(self._before.tail, summary.first - self._before.tail, framed=False))
+            self._look_for_tail(holes + stale_tail.damage_of(summary.holes))
         if self._stale is None:
             return block
         count = int(np.searchsorted(block.messages.phy_offset, self._stale.offset))

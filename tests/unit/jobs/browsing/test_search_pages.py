@@ -19,6 +19,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.browsing import facts, known_places, remembered, search_pages, searching
+from rocketmq_reindex.udfs.messages import log_rows
 from tests.golden.stores import GoldenStore
 from tests.tools.browsing import Pages, check
 from tests.tools.derived_store import write_store
@@ -663,3 +664,25 @@ def test_old_records_behind_the_end_of_a_log(spoilt: bool, tmp_path: Path, seed:
     assert offsets(found) == exported(store, tmp_path / "out.jsonl")
     told = [(place["offset"], place["text"].startswith("stale tail")) for part in found for place in part["damage"]["places"]]
     assert told == ([(log.live[20].offset, False), (log.end, False)] if spoilt else [(log.end, True)])
+
+
+@pytest.mark.usefixtures("small")
+def test_much_damage_of_a_last_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is what an older log left is decided by the first place: each look reads the rest of the segment."""
+    store = write_log(tmp_path / "store", [Message("T", body=b"%04d" % k * 20) for k in range(200)], 1 << 17)
+    path = min((store / "commitlog").iterdir())
+    with path.open("r+b") as file:
+        for at in range(700, 30_000, 1000):
+            file.seek(at)
+            file.write(b"\xda" * 300)
+    looks, find = list[int](), log_rows.find_stale_tail
+
+    def counted(path: str, bounds: Any, holes: Any) -> Any:
+        looks.append(len(holes))
+        return find(path, bounds, holes)
+
+    monkeypatch.setattr(log_rows, "find_stale_tail", counted)
+    found = parts(Pages(f"a={store}"), topic="*")
+    assert looks == [1]
+    assert sum(len(part["damage"]["places"]) for part in found) == 30
+    assert offsets(found) == exported(store, tmp_path / "out.jsonl")
