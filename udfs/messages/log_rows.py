@@ -93,8 +93,8 @@ class LogEndSearch:
         self._look_for_tail(holes)
 
     def _look_for_tail(self, holes: list[stale_tail.DamagedStretch]) -> None:
-        spec = self._range.spec
         if len(holes) > self._seen and not self._is_decided:
+            spec = self._range.spec
             bounds = spec.segment_start, spec.data_end, spec.segment_end
             old = stale_tail.old_entries(holes, self._last_good)
             tail = old if spec.lead else find_stale_tail(spec.path, bounds, holes)
@@ -104,10 +104,7 @@ class LogEndSearch:
 
     @property
     def _is_decided(self) -> bool:
-        """Whether more damage changes nothing: each look reads the rest of the segment.
-
-        Behind damage of unknown length no other damage can be the log's end.
-        """
+        """Whether no more looks are needed, which read much: behind damage of unknown length none can be the log's end."""
         return self._stale is not None or self._range.followed or (self._settled and not self._range.spec.lead)
 
     @property
@@ -365,18 +362,10 @@ class LogRowReader:
     def settings(self) -> scan_settings.ScanSettings:
         """The settings of its scans."""
         return scan_settings.ScanSettings(
-            crc_mode=self.crc,
-            broker_version=self.broker_version,
-            delays=self.delays,
-            include=self.topics.include,
-            exclude=self.topics.exclude,
-            want_units=False,
-            want_items=False,
-            want_messages=True,
-            want_digests=False,
-            chunk=self.chunk,
-            block_rows=BLOCK_ROWS,
-        )
+            crc_mode=self.crc, broker_version=self.broker_version, delays=self.delays, include=self.topics.include,
+            exclude=self.topics.exclude, want_units=False, want_items=False, want_messages=True, want_digests=False,
+            chunk=self.chunk, block_rows=BLOCK_ROWS,
+        )  # fmt: skip
 
     def _walk_to(self, spec: ranges.RangeSpec, segment: SegmentReader) -> ranges.RangeSummary:
         """Return the summary of a scan from the segment's start up to the range.

@@ -20,6 +20,7 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.browsing import facts, known_places, remembered, search_pages, searching
 from rocketmq_reindex.udfs.messages import log_rows
+from rocketmq_reindex.udfs.scan.ranges import find_stale_tail
 from tests.golden.stores import GoldenStore
 from tests.tools.browsing import Pages, check
 from tests.tools.derived_store import write_store
@@ -675,11 +676,11 @@ def test_much_damage_of_a_last_segment(tmp_path: Path, monkeypatch: pytest.Monke
         for at in range(700, 30_000, 1000):
             file.seek(at)
             file.write(b"\xda" * 300)
-    looks, find = list[int](), log_rows.find_stale_tail
+    looks = list[int]()
 
     def counted(path: str, bounds: Any, holes: Any) -> Any:
         looks.append(len(holes))
-        return find(path, bounds, holes)
+        return find_stale_tail(path, bounds, holes)
 
     monkeypatch.setattr(log_rows, "find_stale_tail", counted)
     found = parts(Pages(f"a={store}"), topic="*")
