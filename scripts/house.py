@@ -1,4 +1,4 @@
-"""Count the files of the product, and say where they break the rules for sizes and docstrings: make house."""
+"""Count the files of the product, and say where they break the rules for sizes, names and docstrings: make house."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ class House:
     """public functions that return a value, and have a docstring"""
     silent: tuple[str, ...]
     """those whose docstring does not say what they return"""
+    classes: dict[str, tuple[str, ...]]
+    """where each public class stands, by its name"""
 
     @property
     def median(self) -> float:
@@ -60,6 +62,7 @@ def count(root: Path) -> House:
     """Count the product's files below ``root``. An ``__init__.py`` that only names its package needs no reason."""
     lines: dict[str, int] = {}
     imports, unexplained, returning, silent = 0, list[str](), 0, list[str]()
+    classes: dict[str, tuple[str, ...]] = {}
     for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*.py")):
         name, text = str(path.relative_to(root)), path.read_text(encoding="utf-8").splitlines()
         lines[name] = len(text)
@@ -67,10 +70,14 @@ def count(root: Path) -> House:
         explained = path.name == "__init__.py" or any(line.startswith(REASON) for line in text[:_FIRST_LINES])
         if len(text) < SHORT and not explained:
             unexplained.append(name)
-        for function, docstring in _returning(ast.parse("\n".join(text))):
+        tree = ast.parse("\n".join(text))
+        for part in tree.body:
+            if isinstance(part, ast.ClassDef) and not part.name.startswith("_"):
+                classes[part.name] = (*classes.get(part.name, ()), f"{name}:{part.lineno}")
+        for function, docstring in _returning(tree):
             returning += 1
             silent += [] if _SAID.search(docstring) else [f"{name}:{function.lineno}: {function.name}"]
-    return House(lines, imports, tuple(unexplained), returning, tuple(silent))
+    return House(lines, imports, tuple(unexplained), returning, tuple(silent), classes)
 
 
 def _returning(node: ast.AST) -> Iterator[tuple[ast.FunctionDef, str]]:
@@ -96,6 +103,8 @@ def faults(house: House) -> list[str]:
     found += [f"{name}: under {SHORT} lines: {why}" for name in house.unexplained]
     found += [f"{name}: {lines} lines: at most {LONG}" for name, lines in house.lines.items() if lines > LONG]
     found += [f"{function}: say in its docstring what it returns (Return ..., Yield ...)" for function in house.silent]
+    twice = ((name, places) for name, places in house.classes.items() if len(places) > 1)
+    found += [f"class {name}: {' and '.join(places)}: a name stands for one thing" for name, places in twice]
     return found
 
 

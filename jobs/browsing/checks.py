@@ -156,7 +156,7 @@ class _Text:
 # One check: what it asks, its process, how far it is, and what it ended with.
 
 
-class Order(NamedTuple):
+class CheckOrder(NamedTuple):
     """What is checked: ``against`` is another store for AGAINST, ``version`` a release for PREFLIGHT, "" for its default."""
 
     kind: str
@@ -186,11 +186,11 @@ class Order(NamedTuple):
         return shell(["rmq-reindex", self.name, *map(redacted, self.words())])
 
 
-class Ended(NamedTuple):
+class EndedCheck(NamedTuple):
     """What a check ended with. ``found`` is its JSON object; None where it has printed none, and ``why`` says why."""
 
     id: str
-    order: Order
+    order: CheckOrder
     began: str
     seconds: float
     found: dict[str, Any] | None
@@ -203,7 +203,7 @@ class Ended(NamedTuple):
 class Check:
     """A check that runs."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: CheckOrder) -> None:
         """Start it. Raises InputError where it cannot be started."""
         self.order, self.id, self.began, self._begin = order, secrets.token_urlsafe(12), now(), time.monotonic()
         self.stopping = False
@@ -281,7 +281,7 @@ class Check:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.pid, signal.SIGKILL)
 
-    def wait(self) -> Ended:
+    def wait(self) -> EndedCheck:
         """Wait for its end, end what it has left behind, remove its folder, and return what it found."""
         with contextlib.suppress(ChildProcessError):  # a program around this one may reap what it has not started
             os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
@@ -297,7 +297,7 @@ class Check:
             found, cut, size, why = self._found(status)
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)
-        return Ended(self.id, self.order, self.began, self.seconds, found, cut, size, why)
+        return EndedCheck(self.id, self.order, self.began, self.seconds, found, cut, size, why)
 
     def _found(self, status: int) -> tuple[dict[str, Any] | None, dict[str, int], int, str]:
         if self.stopping:
@@ -333,7 +333,7 @@ class Checks:
         self._lock = threading.Lock()
         self._running: Check | None = None
         self._watcher: threading.Thread | None = None
-        self._ended: dict[tuple[str, str], Ended] = {}
+        self._ended: dict[tuple[str, str], EndedCheck] = {}
         """by kind and name of the store, the oldest first"""
         self._closed = False
 
@@ -342,11 +342,11 @@ class Checks:
         """The check that runs."""
         return self._running
 
-    def ended(self, kind: str, store: TracedStore) -> Ended | None:
+    def ended(self, kind: str, store: TracedStore) -> EndedCheck | None:
         """Return what the last check of this kind of this store ended with."""
         return self._ended.get((kind, store.name))
 
-    def start(self, order: Order) -> Check:
+    def start(self, order: CheckOrder) -> Check:
         """Start a check, and return it. Raises Busy where one runs, and InputError where it cannot be started."""
         with self._lock:
             if self._closed:

@@ -60,7 +60,7 @@ class Health:
             other = self._stores.by_name.get(form.given["against"])
             if other is None or other is store:
                 raise UsageError("against: name another one of the stores that were named when this was started")
-        self.checks.start(checks.Order(kind, store, other, version, self._stores.settings.delay_levels))
+        self.checks.start(checks.CheckOrder(kind, store, other, version, self._stores.settings.delay_levels))
         return url("health", store=store.name)
 
     def _stop(self, form: Asked) -> str:
@@ -83,7 +83,7 @@ class Health:
             "labels": _LABELS, "still": still, "versions": versions.RELEASES[::-1], "every": EACH,
             "others": [each.name for each in self._stores.settings.stores if each is not store and each.name.isprintable()],
             "sent": store.name if store.name.isprintable() else "",
-            "commands": {kind: checks.Order(kind, store).command() for kind in (checks.VERIFY, checks.PREFLIGHT)},
+            "commands": {kind: checks.CheckOrder(kind, store).command() for kind in (checks.VERIFY, checks.PREFLIGHT)},
             "damage": opened.damage_rows(verified["found"], first) if verified and verified["found"] else {},
         }  # fmt: skip
         # A form says where it comes from only to a page that lets it: this address has no secret.

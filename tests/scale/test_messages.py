@@ -1,14 +1,19 @@
-"""``rr.messages`` takes the same memory for a log three times as large."""
+"""``rr.messages`` takes the same memory for a log three times as large; a hundred thousand topics in one log."""
 
 from __future__ import annotations
 
+import json
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from tests.bench.template_log import write_log
+from tests.bench.template_log import KEY_DIGITS, message_of, write_log
+from tests.reference import java
+from tests.tools.encode import encode
 from tests.tools.faulty_processes import PATIENCE, ROOT
 
 MIB = 1 << 20
@@ -41,3 +46,38 @@ def test_a_log_three_times_as_large(tmp_path: Path) -> None:
     print(f"{small // MIB} MiB, then {large // MIB} MiB")
     assert large < MOST
     assert large < small + NOISE
+
+
+ASK = """
+import os, sys
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+import rocketmq_reindex as rr
+store, key, out = sys.argv[1:4]
+told = rr.trace(store, topic="topic-007777", key=key, scan=True).to_dict()["messages"]
+groups = rr.consumers(store)
+taken = rr.export(store, to=out, format="jsonl")
+print(len(told), len(groups), groups.exit_status, taken.to_dict()["messages"], taken.exit_status)
+print(int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) << 10)
+"""
+
+
+@pytest.mark.parametrize("topics", [12_500, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_a_hundred_thousand_topics(topics: int, tmp_path: Path) -> None:
+    """One message in each: ``trace`` finds one of them, ``consumers`` tells a group in each, ``export`` takes all."""
+    store, out = tmp_path / "store", tmp_path / "all.jsonl"
+    write_log(store / "commitlog", np.arange(topics, dtype=np.int32), segment_size=64 * MIB)
+    size = len(encode(message_of(0, 0, 1, 60), 0))
+    for number in range(topics):
+        (queue := store / "consumequeue" / f"topic-{number:06d}" / "0").mkdir(parents=True)
+        (queue / f"{0:020d}").write_bytes(struct.pack(">qiq", number * size, size, java.hash_code("TagA")))
+    (store / "config").mkdir()
+    table = {f"topic-{number:06d}@G": {"0": number % 2} for number in range(topics)}
+    (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
+    words = [sys.executable, "-c", ASK, str(store), f"{7777:0{KEY_DIGITS}d}", str(out)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 0, done.stderr
+    said, peak = done.stdout.splitlines()
+    print(f"{int(peak) // MIB} MiB")
+    assert said == f"1 {topics} 0 {topics} 0"
+    assert sum(1 for _ in out.open("rb")) == topics
+    assert int(peak) < MOST

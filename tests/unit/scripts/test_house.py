@@ -1,4 +1,4 @@
-"""The rules for sizes and docstrings of the product (``scripts.house``): they hold, and each way to break it is told."""
+"""The rules for sizes, names and docstrings of the product (``scripts.house``): they hold, and each way to break it is told."""
 
 from __future__ import annotations
 
@@ -72,5 +72,12 @@ def test_a_public_function_says_what_it_returns(tmp_path: Path) -> None:
     functions += ['class Kept:\n    @property\n    def one(self) -> int:\n        """One."""\n']
     _write(tmp_path, "said.py", 200, "".join(functions).rstrip("\n"))
     assert (count(tmp_path).returning, faults(count(tmp_path))) == (3, [])
-    _write(tmp_path, "silent.py", 200, 'class Kept:\n    def one(self) -> int:\n        """One."""\n        return 1')
+    _write(tmp_path, "silent.py", 200, 'class Silent:\n    def one(self) -> int:\n        """One."""\n        return 1')
     assert faults(count(tmp_path)) == ["jobs/silent.py:2: one: say in its docstring what it returns (Return ..., Yield ...)"]
+
+
+def test_a_class_name_stands_once(tmp_path: Path) -> None:
+    _write(tmp_path, "long.py", 300, '"""One."""\nclass Span: ...\nclass _Own: ...')
+    assert faults(count(tmp_path)) == []
+    _write(tmp_path, "other.py", 300, '"""Two."""\nclass _Own: ...\nclass Span: ...')
+    assert faults(count(tmp_path)) == ["class Span: jobs/long.py:2 and jobs/other.py:3: a name stands for one thing"]

@@ -128,8 +128,8 @@ def test_damage_that_is_known(damaged: Path) -> None:
     pages = Pages(f"a={damaged}")
     stores = pages.stores
     assert known_damage(stores, stores.by_name["a"]) == []
-    ended = checks.Ended(
-        "id", checks.Order("verify", stores.by_name["a"]), "", 0.0,
+    ended = checks.EndedCheck(
+        "id", checks.CheckOrder("verify", stores.by_name["a"]), "", 0.0,
         {"damage": [{"offset": 1782, "length": 1863, "reason": "x"}, {"offset": 5, "length": 1, "reason": "y"}]}, {}, 0, "",
     )  # fmt: skip
     pages.application.state.checks._ended["verify", "a"] = ended
