@@ -245,7 +245,7 @@ def calculated(figures: dict[str, Any]) -> Iterator[str]:
     yield ""
     most = LIMIT / results / 1024 if results else 0.0
     yield from [
-        "The work of tasks is the processor time a GiB between the smallest and the largest log, on cores as fast as these.",
+        "An executor has four cores as fast as these. The work of tasks is the processor time a GiB more of 1 KiB records.",
         "Where disks, the network or the bucket give an executor less than that column says, it is read as fast as they can.",
         "",
         "**What breaks first**: each range sends the driver its summary. `spark.driver.maxResultSize` is 256 MiB, which the",
