@@ -13,6 +13,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.engines.engine import TASKS_PER_CORE, Engine
 from rocketmq_reindex.jobs.exporting.options import ExportSettings
 from rocketmq_reindex.jobs.exporting.resuming import Work
+from rocketmq_reindex.jobs.watching import progress
 from rocketmq_reindex.storage_format.errors import ProgressListener
 from rocketmq_reindex.udfs import staging
 from rocketmq_reindex.udfs.exporting import choosing, segments, sinks
@@ -72,14 +73,13 @@ class ExportTasks:
     @contextlib.contextmanager
     def _told(self, folder: staging.StagingFolder, sizes: Mapping[str, int]) -> Iterator[None]:
         """Tell how far the tasks are, while this lasts."""
-        done, positions = threading.Event(), staging.Positions(folder)
+        done, probe = threading.Event(), progress.StageWork.of_tasks(folder, "bytes", sizes).probe
 
         def watch() -> None:
             told = 0
             while not done.wait(staging.INTERVAL):
                 with contextlib.suppress(OSError):
-                    shares = positions.shares()
-                    now = int(sum(size * min(1.0, shares.get(name, 0.0)) for name, size in sizes.items()))
+                    now, _ = probe()
                     self._progress.moved(max(0, now - told))
                     told = max(told, now)
 

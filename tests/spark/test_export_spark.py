@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import signal
@@ -11,20 +10,16 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-import deltalake
-import pyarrow.dataset as ds
 import pytest
-from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
 
 import rocketmq_reindex as rr
 from tests.tools.encode import EPOCH, Message
+from tests.tools.exported import check_spark_reads, damaged_store, rows_of
 from tests.tools.faulty_processes import SITE, wait_until
 from tests.tools.log_writer import LogWriter
-from tests.tools.make_log import random_log
 
 pytestmark = pytest.mark.usefixtures("inline_local")
-SEGMENT: Final = 1 << 15
 PATIENCE: Final = 900
 TABLES: Final = {"delta": "_delta_log", "iceberg": "metadata"}
 """folders with an id and times in them: those of two tables differ"""
@@ -33,15 +28,7 @@ TABLES: Final = {"delta": "_delta_log", "iceberg": "metadata"}
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns a store of several segments, with all that a log may hold: one is missing, and two are damaged."""
-    place = tmp_path_factory.mktemp("exported") / "store"
-    random_log(place / "commitlog", 31, records=300, segment_size=SEGMENT)
-    segments = sorted((place / "commitlog").iterdir())
-    segments[3].unlink()
-    for path in segments[1:3]:
-        with open(path, "r+b") as segment:
-            segment.seek(SEGMENT // 2)
-            segment.write(b"\xff" * 300)
-    return place
+    return damaged_store(tmp_path_factory.mktemp("exported") / "store")
 
 
 def tree(place: Path, without: str = "") -> dict[str, bytes]:
@@ -51,17 +38,6 @@ def tree(place: Path, without: str = "") -> dict[str, bytes]:
     paths = (path for path in place.rglob("*") if path.is_file())
     named = {path.relative_to(place).as_posix(): path.read_bytes() for path in paths}
     return {name: data for name, data in named.items() if not without or not name.startswith(without)}
-
-
-def rows(place: Path, kind: str) -> list[dict[str, Any]]:
-    """Returns the rows of an export, by their places in the log."""
-    if kind == "delta":
-        table = deltalake.DeltaTable(place).to_pyarrow_table()
-    elif kind == "iceberg":
-        table = StaticTable.from_metadata(str(place)).scan().to_arrow()
-    else:
-        table = ds.dataset(place, partitioning=ds.partitioning(flavor="hive")).to_table()
-    return sorted(table.to_pylist(maps_as_pydicts="lossy"), key=lambda row: row["commitLogOffset"])
 
 
 def said(done: Any, *without: str) -> dict[str, Any]:
@@ -81,7 +57,7 @@ def test_it_is_what_the_local_engine_writes(spark: SparkSession, store: Path, tm
     else:
         # Files of each segment, as a resumable export has them.
         assert said(done, "files", "bytes") == said(local, "files", "bytes")
-        assert rows(tmp_path / "spark", kind) == rows(tmp_path / "local", kind)
+        assert rows_of(tmp_path / "spark", kind) == rows_of(tmp_path / "local", kind)
         rr.export(store, to=tmp_path / "resumable", format=kind, resumable=True, **wanted)
         own = TABLES.get(kind, "")
         assert tree(tmp_path / "spark", own) == tree(tmp_path / "resumable", own)
@@ -97,12 +73,7 @@ def test_spark_reads_what_the_local_engine_writes(spark: SparkSession, tmp_path:
             writer.append(Message(topic=topic, body=b"\xff" * k, properties=known, store_timestamp=time))
     rr.export(tmp_path / "store", to=tmp_path / "exported", format="parquet", kind="all")
     frame = spark.read.parquet(str(tmp_path / "exported"))
-    columns = ("commitLogOffset", "topic", "queueId", "storeTime", "keys", "properties", "body")
-    wanted = rr.messages(tmp_path / "store").read_all().select(columns).to_pylist(maps_as_pydicts="strict")
-    found = sorted((row.asDict() for row in frame.select(*columns).collect()), key=lambda row: int(row["commitLogOffset"]))
-    times = [row.pop("storeTime").astimezone(datetime.timezone.utc) for row in found]
-    assert times == [row.pop("storeTime") for row in wanted]
-    assert found == wanted
+    _, times = check_spark_reads(frame, tmp_path / "store")
     days = {str(row["day"]) for row in frame.select("day").distinct().collect()}
     assert days == {str(time.date()) for time in times}
     assert frame.where("topic = '%RETRY%g'").count() == 6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import getpass
 import json
 import os
@@ -43,6 +42,7 @@ from tests.spark.conftest import few_rows
 from tests.spark.delta_rows import at_once, commit, job_with, of, only, outcome, read, rows, versions, words
 from tests.tools import spoil
 from tests.tools.encode import EPOCH, Message
+from tests.tools.exported import check_spark_reads
 from tests.tools.local_engine import QuietReporter, run_build
 from tests.tools.log_writer import LogWriter
 
@@ -480,12 +480,7 @@ def test_an_export_is_a_table_that_spark_reads_and_changes(delta: SparkSession, 
             writer.append(Message(topic=topics[k % 4], body=b"x" * k, properties=known, store_timestamp=EPOCH + k * 7_200_000))
     rr.export(tmp_path / "store", to=tmp_path / NAME, format="delta", kind="all")
     frame = delta.read.format("delta").load(str(tmp_path / NAME))
-    columns = ("commitLogOffset", "topic", "queueId", "storeTime", "keys", "properties", "body")
-    wanted = rr.messages(tmp_path / "store").read_all().select(columns).to_pylist(maps_as_pydicts="strict")
-    found = sorted((row.asDict() for row in frame.select(*columns).collect()), key=lambda row: int(row["commitLogOffset"]))
-    times = [row.pop("storeTime").astimezone(datetime.timezone.utc) for row in found]
-    assert times == [row.pop("storeTime") for row in wanted]
-    assert found == wanted
+    found, times = check_spark_reads(frame, tmp_path / "store")
     assert frame.select("day").distinct().count() == len({time.date() for time in times})
     offset = found[9]["commitLogOffset"]
     delta.sql(f"UPDATE {quoted(str(tmp_path / NAME))} SET body = CAST('mended' AS BINARY) WHERE commitLogOffset = {offset}")

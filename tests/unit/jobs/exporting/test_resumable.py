@@ -14,10 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import deltalake
-import pyarrow.dataset as ds
 import pytest
-from pyiceberg.table import StaticTable
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.api import running_here
@@ -26,40 +23,25 @@ from rocketmq_reindex.jobs.exporting import options, resuming
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from tests.tools.encode import EPOCH, Message
+from tests.tools.exported import damaged_store, rows_of
 from tests.tools.log_writer import LogWriter
-from tests.tools.make_log import random_log
 from tests.tools.seeds import SEED
 
 pytestmark = pytest.mark.usefixtures("inline_local")
 FORMATS: Final[tuple[Any, ...]] = ("jsonl", "csv", "parquet", "delta", "iceberg")
-SEGMENT: Final = 1 << 15
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns a store of several segments, with all that a log may hold."""
-    place = tmp_path_factory.mktemp("resumed") / "store"
-    random_log(place / "commitlog", 31, records=300, segment_size=SEGMENT)
-    segments = sorted((place / "commitlog").iterdir())
-    segments[3].unlink()
-    for path in segments[1:3]:
-        with open(path, "r+b") as segment:
-            segment.seek(SEGMENT // 2)
-            segment.write(b"\xff" * 300)
-    return place
+    return damaged_store(tmp_path_factory.mktemp("resumed") / "store")
 
 
 def content(place: Path, kind: str) -> Any:
     """Returns the rows of an export, whichever files they are in."""
     if kind in ("jsonl", "csv"):
         return place.read_bytes()
-    if kind == "delta":
-        table = deltalake.DeltaTable(place).to_pyarrow_table()
-    elif kind == "iceberg":
-        table = StaticTable.from_metadata(str(place)).scan().to_arrow()
-    else:
-        table = ds.dataset(place, partitioning=ds.partitioning(flavor="hive")).to_table()
-    return sorted(table.to_pylist(maps_as_pydicts="lossy"), key=lambda row: row["commitLogOffset"])
+    return rows_of(place, kind)
 
 
 def facts(done: Any) -> Any:
