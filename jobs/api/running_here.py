@@ -222,9 +222,10 @@ def run_export(
         with interrupts, Stages(quiet, watch.SCAN_LOOP) as progress:
             from rocketmq_reindex.jobs.exporting.run import Export
 
-            Export(settings, result, progress).check()
+            export = Export(settings, result, progress)
+            export.check()
             with engines_ahead(None, settings.master, Needs(), spark) as engines:
-                return Export(settings, result, progress, engines).run()
+                return export.run(engines)
 
     return _run_here(result, work, interrupts, "STORE or PATH", lambda: "" if result.to else more, lambda: on_spark)
 

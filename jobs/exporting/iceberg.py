@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from rocketmq_reindex.jobs.exporting import delta
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.storage_format.showing import counted, escape, listed
-from rocketmq_reindex.udfs.exporting import formats, sinks
+from rocketmq_reindex.udfs.exporting import sinks
 
 METADATA: Final = "metadata"
 """the folder of what describes a table"""
@@ -204,31 +204,6 @@ class IcebergSink(sinks.ParquetSink):
         super().finish()
         self._new.write(self._written)
         return []
-
-
-# ------------------------------------------------------------------------------------------------------------------------ sinks
-# What writes each format.
-
-
-def sink_of(kind: str, schema: pa.Schema, place: str, target: str) -> sinks.Sink:
-    """Return what writes a format to a file, or a folder, that will lie at ``target``.
-
-    Raises InputError where a package for it is missing, UsageError where it cannot lie there.
-    """
-    return _folder_sink(kind, schema, place, target) or sinks.FileSink(place, formats.head(kind, schema))
-
-
-def segment_sink_of(kind: str, schema: pa.Schema, tree: str, file: str, target: str) -> sinks.SegmentSink:
-    """Return the same with files of each segment: in the folder ``tree``, which is the export, or has pieces of ``file``."""
-    return _folder_sink(kind, schema, tree, target) or sinks.PiecesSink(tree, file, formats.head(kind, schema))
-
-
-def _folder_sink(kind: str, schema: pa.Schema, place: str, target: str) -> sinks.ParquetSink | None:
-    if kind == "delta":
-        return delta.DeltaSink(place, schema)
-    if kind == "iceberg":
-        return IcebergSink(place, schema, target)
-    return sinks.ParquetSink(place) if kind == "parquet" else None
 
 
 # ---------------------------------------------------------------------------------------------------------------------- reading

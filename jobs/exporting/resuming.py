@@ -89,7 +89,7 @@ class Work:
         self.root, self.tree = root, tree or self._staging.tree
         self.file = os.path.join(self.root, _FILE)
         """what is written where that is one file"""
-        self._marks = os.path.join(self.root, "marks")
+        self._marks = os.path.join(self.root, segments.MARKS)
         self._resumed: int | None = None
         self.warnings: list[str] = []
 

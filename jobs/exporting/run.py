@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.engines.engine import Engines
-from rocketmq_reindex.jobs.exporting import iceberg, new_store, resuming, tasks
+from rocketmq_reindex.jobs.exporting import delta, iceberg, new_store, resuming, tasks
 from rocketmq_reindex.jobs.exporting.options import ExportResult, ExportSettings
 from rocketmq_reindex.jobs.publishing import layout, local, output
 from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion, undecided
@@ -39,11 +39,9 @@ _NO_TEXT: Final = "\ufffd"
 class Export:
     """One run; ``result`` is true at every moment, also when the run fails."""
 
-    def __init__(
-        self, settings: ExportSettings, result: ExportResult, progress: ProgressListener, engines: Engines | None = None
-    ) -> None:
-        """``engines`` open what runs tasks; None: threads of this process do all."""
-        self.settings, self._result, self._progress, self._engines = settings, result, progress, engines
+    def __init__(self, settings: ExportSettings, result: ExportResult, progress: ProgressListener) -> None:
+        self.settings, self._result, self._progress = settings, result, progress
+        self._engines: Engines | None = None
         self._notes = Notes(result.warnings.append, result.warnings.append)
         self._topics, self._left_out, self._lost = Counter[str](), Counter[str](), False
         self._schema = formats.taken_schema() if settings.is_store else formats.written_schema(body=settings.writes_bodies)
@@ -55,9 +53,12 @@ class Export:
             _checked_target(self.settings)
         _ = self.extent
 
-    def run(self) -> list[str]:
-        """Export. Return what was done, as lines for people. Raises InputError, OSError."""
-        settings, result = self.settings, self._result
+    def run(self, engines: Engines | None = None) -> list[str]:
+        """Export. Return what was done, as lines for people. Raises InputError, OSError.
+
+        ``engines`` open what runs tasks; None: threads of this process do all.
+        """
+        settings, result, self._engines = self.settings, self._result, engines
         target = "" if settings.count else _checked_target(settings)
         if target and not settings.resumable:
             resuming.check_none(settings.to, target)
@@ -119,7 +120,7 @@ class Export:
     def _segment_sink(self, work: resuming.Work, target: str) -> tuple[sinks.SegmentSink, new_store.StoreSink | None]:
         settings = self.settings
         if not settings.is_store:
-            return iceberg.segment_sink_of(settings.format, self._schema, work.tree, work.file, target), None
+            return _segment_sink_of(settings.format, self._schema, work.tree, work.file, target), None
         new = new_store.sink_like(StagingFolder(work.root).tree, settings.store, settings.commitlogs, self.segments)
         return new, new
 
@@ -238,7 +239,7 @@ class Export:
         tree, new = staging.tree, None
         if settings.is_store:
             new = new_store.sink_like(tree, settings.store, settings.commitlogs, self.segments)
-        sink: sinks.Sink = new or iceberg.sink_of(settings.format, self._schema, tree if settings.is_folder else file, target)
+        sink: sinks.Sink = new or _sink_of(settings.format, self._schema, tree if settings.is_folder else file, target)
         try:
             with files.naming(target):
                 self.take(batches, sink, "export", self.extent)
@@ -321,3 +322,28 @@ def _new_target(settings: ExportSettings) -> str:
         raise InputError(f"--to {escape(to)}: is there already, or is a folder: name a new file")
     layout.check_writable("--to", to, b"", "an export")
     return target
+
+
+# ------------------------------------------------------------------------------------------------------------------------ sinks
+# What writes each format.
+
+
+def _sink_of(kind: str, schema: pa.Schema, place: str, target: str) -> sinks.Sink:
+    """Return what writes a format to a file, or a folder, that will lie at ``target``.
+
+    Raises InputError where a package for it is missing, UsageError where it cannot lie there.
+    """
+    return _folder_sink(kind, schema, place, target) or sinks.FileSink(place, formats.head(kind, schema))
+
+
+def _segment_sink_of(kind: str, schema: pa.Schema, tree: str, file: str, target: str) -> sinks.SegmentSink:
+    """Return the same with files of each segment: in the folder ``tree``, which is the export, or has pieces of ``file``."""
+    return _folder_sink(kind, schema, tree, target) or sinks.PiecesSink(tree, file, formats.head(kind, schema))
+
+
+def _folder_sink(kind: str, schema: pa.Schema, place: str, target: str) -> sinks.ParquetSink | None:
+    if kind == "delta":
+        return delta.DeltaSink(place, schema)
+    if kind == "iceberg":
+        return iceberg.IcebergSink(place, schema, target)
+    return sinks.ParquetSink(place) if kind == "parquet" else None

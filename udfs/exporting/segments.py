@@ -158,6 +158,8 @@ SHARED: Final = "shared"
 """a file by which a task knows the folder that the driver has made"""
 ATTEMPTS: Final = "attempts"
 """a folder of what attempts have not made whole"""
+MARKS: Final = "marks"
+"""the folder of the marks of segments that are whole"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +180,7 @@ class SharedFolder:
     @property
     def marks(self) -> str:
         """the marks of segments that are whole"""
-        return os.path.join(self.root, "marks")
+        return os.path.join(self.root, MARKS)
 
     @property
     def attempts(self) -> str:

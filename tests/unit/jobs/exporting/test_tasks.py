@@ -72,7 +72,7 @@ def by_tasks(engine: Engine, store: Path | None, **keywords: Any) -> ExportResul
 
     settings = export_settings(api_keywords.given("export", {"store": store, **keywords}))
     result = ExportResult()
-    Export(settings, result, Listener(), engines).run()
+    Export(settings, result, Listener()).run(engines)
     return result
 
 
