@@ -25,7 +25,6 @@ from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from tests.tools.encode import EPOCH, Message
 from tests.tools.exported import damaged_store, rows_of
 from tests.tools.log_writer import LogWriter
-from tests.tools.seeds import SEED
 
 pytestmark = pytest.mark.usefixtures("inline_local")
 FORMATS: Final[tuple[Any, ...]] = ("jsonl", "csv", "parquet", "delta", "iceberg")
@@ -92,16 +91,15 @@ def death() -> Death:
     return Death()
 
 
-@pytest.mark.random
 @pytest.mark.parametrize("kind", FORMATS)
-def test_killed_at_random_moments(store: Path, tmp_path: Path, death: Death, kind: Any) -> None:
+def test_killed_at_random_moments(store: Path, tmp_path: Path, death: Death, kind: Any, seed: int) -> None:
     whole = rr.export(store, to=tmp_path / "whole", format=kind, kind="all")
     assert whole.damaged == 3
     wanted, place = content(tmp_path / "whole", kind), tmp_path / "runs"
     place.mkdir()
     with death.after(-1, place):
         rr.export(store, to=place / "out", format=kind, kind="all", resumable=True)
-    changes, drawn = death.count, random.Random(SEED)
+    changes, drawn = death.count, random.Random(seed)
     assert changes > 20
     for _ in range(4):
         shutil.rmtree(place)
