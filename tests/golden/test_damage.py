@@ -82,9 +82,10 @@ def test_a_position_in_the_last_segment(tmp_path: Path) -> None:
 
 def check_one(kind: str, policy: str, seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
+    whole = tmp_path / "whole"
+    puts = random_log(whole / "commitlog", seed, records=120, segment_size=1 << 14, features=CALM)
     for crc, ranges in (("body", 0), ("all", 1500)):
-        store = tmp_path / crc
-        puts = random_log(store / "commitlog", seed, records=120, segment_size=1 << 14, features=CALM)
+        store = spoil.copy_store(whole, tmp_path / crc)
         record = rng.choice([n for n in _followed(puts) if n >= 10 and puts[n].message.body])
         hit, offset, size = spoil_one(store, kind, record, seed)
         summary = build_and_compare(store, tmp_path / "out", ranges, on_damage=policy, crc=crc, lmq=True, **SMALL)

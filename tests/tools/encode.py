@@ -5,6 +5,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
@@ -52,6 +53,7 @@ def property_bytes(properties: Mapping[str, str] | bytes) -> bytes:
     return b"".join(f"{name}\x01{value}\x02".encode() for name, value in properties.items())
 
 
+@lru_cache(maxsize=64)
 def _host(host: tuple[str, int]) -> bytes:
     return ipaddress.ip_address(host[0]).packed + struct.pack(">i", host[1])
 

@@ -54,12 +54,12 @@ class LogWriter:
 
     def append(self, message: Message) -> Put:
         message, queue_offset = self._number(message)
-        size = len(encode(message, 0, queue_offset))
-        if self.place(size) != self.end:
+        record = encode(message, self.end, queue_offset)
+        if self.place(len(record)) != self.end:
             self.roll()
-        offset = self.end
-        self.segment += encode(message, offset, queue_offset)
-        self.puts.append(Put(offset, size, queue_offset, message))
+            record = encode(message, self.end, queue_offset)
+        self.puts.append(Put(self.end, len(record), queue_offset, message))
+        self.segment += record
         return self.puts[-1]
 
     def append_raw(self, data: bytes) -> int:
