@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rocketmq_reindex.jobs.building import advice as building_advice
 from rocketmq_reindex.jobs.preflighting.model import StoreSizes
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.settings import StoreSettings
-from rocketmq_reindex.storage_format.showing import shell
+from rocketmq_reindex.storage_format.broker_start import loading as start_loading
+from rocketmq_reindex.storage_format.showing import escape, shell
 from rocketmq_reindex.storage_format.versions import line_of
 
 RECOVER_MAX: Final = "commitLogRecoverMaxNum"
@@ -33,6 +35,7 @@ TIMERS_LOST: Final = (
     "restore config/timercheck, timerlog and timerwheel together from one backup",
     "or move them away and rebuild with --write-delay, which makes all three from the log",
 )
+TIMERS_ASTRAY: Final = "move the three timer files away and rebuild with --write-delay, which makes them from the log"
 TIMERS_AGAIN: Final = "after a kill the broker's own store does the same; else restore the three timer files together"
 RECHECK: Final = (
     "build with --consumequeue-type rocksdb, and fetch that; or start once with recheckReputOffsetFromCq=true in broker.conf: "
@@ -91,6 +94,20 @@ REBUILT: Final = frozenset({
 })  # fmt: skip
 """refusals that a rebuild mends"""
 CUT_SHORT: Final = "if it was cut, put the whole file back from a replica or a backup; else give the broker.conf of this store"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One kind of loss, or of warning."""
+
+    kind: str
+    count: int
+    """how many; -1 where it was not counted"""
+    text: str
+    advice: tuple[str, ...] = ()
+    """what to do, each in a sentence"""
+    commands: tuple[str, ...] = ()
+    """commands that do it, to be pasted into a shell"""
 
 
 class Advised(NamedTuple):
@@ -182,3 +199,40 @@ class Commands:
             lmq=self._lmq,
             batch_topics=("",) if self._batch else (),
         )
+
+
+# ---------------------------------------------------------------------------------------------------------------------- refused
+# What to do about each reason for which a store does not load.
+
+
+def refused(
+    refusals: tuple[start_loading.Refusal, ...], loading: start_loading.Loading, commands: Commands, store: str, segment: int
+) -> list[Loss]:
+    """Return each kind of refusal once, with the number of files, the first of them, and what to do."""
+    losses_found, newest = list[Loss](), max((entry.name for entry in loading.segments), default="")
+    for kind in dict.fromkeys(refusal.kind for refusal in refusals):
+        of_kind = [refusal for refusal in refusals if refusal.kind == kind]
+        first = of_kind[0]
+        others = f", and {len(of_kind) - 1:,} more" if len(of_kind) > 1 else ""
+        text = f"{escape(first.path)}: {first.detail}{others}" if first.path else f"{first.detail}{others}"
+        ready = (commands.rebuilt(),) if kind in REBUILT else commands.mended().commands if kind == "record-too-large" else ()
+        advice: tuple[str, ...] = (OF_REFUSAL[kind],) if kind in OF_REFUSAL else ()
+        cut = {_cut_off(refusal, newest, segment, store) for refusal in of_kind} if kind == "log-file-size" else {""}
+        if cut == {"last"}:
+            ready = (shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)
+        elif "inner" in cut:
+            # Zeros would let the broker start, and consumers would miss what stood there without a word.
+            mended = commands.mended()
+            advice, ready = (CUT_SHORT, *mended.advice), mended.commands
+        if kind == "queue-last-file-empty" and not os.path.lexists(os.path.join(store, first.path)):
+            # The recovery begins it for a record that then gets no unit (ConsumeQueue.putMessagePositionInfo).
+            advice, ready = IN_BROKERS_ORDER, (commands.rebuilt(queue_order="broker"),)
+        losses_found.append(Loss(kind, len(of_kind), text, advice, ready))
+    return losses_found
+
+
+def _cut_off(refusal: start_loading.Refusal, newest: str, segment: int, store: str) -> str:
+    """Return "last" for a segment that was only cut, behind the ``newest`` that loads, "inner" for one before it; else ""."""
+    name, path = os.path.basename(refusal.path), os.path.join(store, refusal.path)
+    is_cut = name.isdigit() and os.path.isfile(path) and 0 < os.path.getsize(path) < segment
+    return "" if not is_cut else "last" if name > newest else "inner"

@@ -11,8 +11,7 @@ import os
 from typing import Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.preflighting.advice import CONFIRMED, Commands
-from rocketmq_reindex.jobs.preflighting.losses import Loss
+from rocketmq_reindex.jobs.preflighting.advice import CONFIRMED, Commands, Loss
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store import owner
 from rocketmq_reindex.jobs.store.folders import entries_in, no_record

@@ -1,33 +1,31 @@
 """The losses of a start by kind: what it cuts, hides and refuses."""
 
-import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_reindex.jobs.building import advice as building_advice
 from rocketmq_reindex.jobs.preflighting.advice import (
-    CUT_SHORT,
     DISPATCHED,
     EXT_REBUILT,
     IN_BROKERS_ORDER,
     NOT_READ,
-    OF_REFUSAL,
     OUT_OF_ORDER,
-    REBUILT,
     RECOVER_MAX,
     TIMERS_AGAIN,
+    TIMERS_ASTRAY,
     TIMERS_LOST,
     VERIFY,
     Advised,
     Commands,
+    Loss,
 )
 from rocketmq_reindex.jobs.store.queue import behind_log
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.broker_start import loading as start_loading
 from rocketmq_reindex.storage_format.broker_start.delayed import DelayedOutcome, TimerOutcome
-from rocketmq_reindex.storage_format.showing import counted, escape, form, shell
+from rocketmq_reindex.storage_format.showing import counted, escape, form
+from rocketmq_reindex.udfs.times import show_time
 
 # ----------------------------------------------------------------------------------------------------------------------- losses
 # What a start would lose or hide, by kind, and what avoids it.
@@ -52,6 +50,7 @@ KINDS: Final = {
     "epoch-behind-log": "epochs of a controller group that begin behind the log's end: replicas cannot be compared by them",
     "log-cut-as-master": "an offset of a controller group at which no record begins: a master may cut its log there",
     "timer-lost": "timer messages that were not delivered yet, and never will be",
+    "timer-stuck": "units of timerlog that lead to records without a real queue: no timer message of a later slot comes",
 }
 """Kinds of loss: with one of them the exit status is 4."""
 WARNINGS: Final = {
@@ -61,22 +60,10 @@ WARNINGS: Final = {
     "log-tail-suspect": "sound records that a controller group has not confirmed: another master may have cut them",
     "delayed-again": "delayed messages that are, or may be, delivered a second time",
     "timer-again": "timer messages that are delivered a second time",
+    "timer-other": "units of timerlog that lead to other messages than their own: the broker delivers these",
+    "timer-passed-over": "units of timerlog that lead to nothing a broker delivers, until the log grows over these places",
 }
 """Kinds that cost no message."""
-
-
-@dataclass(frozen=True)
-class Loss:
-    """One kind of loss, or of warning."""
-
-    kind: str
-    count: int
-    """how many; -1 where it was not counted"""
-    text: str
-    advice: tuple[str, ...] = ()
-    """what to do, each in a sentence"""
-    commands: tuple[str, ...] = ()
-    """commands that do it, to be pasted into a shell"""
 
 
 def losses(
@@ -301,7 +288,24 @@ def delivered(
     if timers is not None and timers.again:
         text = f"{_many(timers.again)}: by config/timercheck their time is still to come, or they are still to be taken"
         warned.append(Loss("timer-again", timers.again, text, (TIMERS_AGAIN,)))
+    if timers is not None:
+        anew = (TIMERS_ASTRAY,), (commands.rebuilt(),)
+        lost += [Loss("timer-stuck", timers.stuck, _stuck(timers), *anew)] if timers.stuck > 0 else []
+        other, over = (f"{counted(count, 'unit')} of timerlog" for count in (timers.other, timers.passed_over))
+        text = f"{other} {form(timers.other, 'leads to another message', 'lead to other messages')}, which the broker delivers"
+        warned += [Loss("timer-other", timers.other, f"{text} at the time of the unit", *anew)] if timers.other > 0 else []
+        text = f"{over}: when the log has grown over such a place before the time comes, another record stands there"
+        warned += [Loss("timer-passed-over", timers.passed_over, text, *anew)] if timers.passed_over > 0 else []
     return lost, warned
+
+
+def _stuck(timers: TimerOutcome) -> str:
+    # TimerDequeuePutMessageService catches what convertMessage throws, waits, and does the same again.
+    return (
+        f"{counted(timers.stuck, 'unit')} of timerlog {form(timers.stuck, 'leads to a record', 'lead to records')} without a "
+        f"real queue, the first in the slot of {show_time(timers.stuck_at)}: the broker tries to deliver that for ever, and "
+        "reads no later slot; what else waits in that slot comes again at each start"
+    )
 
 
 def _many(count: int) -> str:
@@ -355,40 +359,3 @@ def units_behind_log(prediction: start_loading.Prediction, queues: Sequence[star
         behind_log(folder, f"{counted(count, 'unit')}, which the start cuts,", prediction.log.max_offset)
         for folder, count in sorted(units.items(), reverse=True)
     ]
-
-
-# ---------------------------------------------------------------------------------------------------------------------- refused
-# What to do about each reason for which a store does not load.
-
-
-def refused(
-    refusals: tuple[start_loading.Refusal, ...], loading: start_loading.Loading, commands: Commands, store: str, segment: int
-) -> list[Loss]:
-    """Return each kind of refusal once, with the number of files, the first of them, and what to do."""
-    losses_found, newest = list[Loss](), max((entry.name for entry in loading.segments), default="")
-    for kind in dict.fromkeys(refusal.kind for refusal in refusals):
-        of_kind = [refusal for refusal in refusals if refusal.kind == kind]
-        first = of_kind[0]
-        others = f", and {len(of_kind) - 1:,} more" if len(of_kind) > 1 else ""
-        text = f"{escape(first.path)}: {first.detail}{others}" if first.path else f"{first.detail}{others}"
-        ready = (commands.rebuilt(),) if kind in REBUILT else commands.mended().commands if kind == "record-too-large" else ()
-        advice: tuple[str, ...] = (OF_REFUSAL[kind],) if kind in OF_REFUSAL else ()
-        cut = {_cut_off(refusal, newest, segment, store) for refusal in of_kind} if kind == "log-file-size" else {""}
-        if cut == {"last"}:
-            ready = (shell(["truncate", "-s", str(segment), os.path.join(store, first.path)]),)
-        elif "inner" in cut:
-            # Zeros would let the broker start, and consumers would miss what stood there without a word.
-            mended = commands.mended()
-            advice, ready = (CUT_SHORT, *mended.advice), mended.commands
-        if kind == "queue-last-file-empty" and not os.path.lexists(os.path.join(store, first.path)):
-            # The recovery begins it for a record that then gets no unit (ConsumeQueue.putMessagePositionInfo).
-            advice, ready = IN_BROKERS_ORDER, (commands.rebuilt(queue_order="broker"),)
-        losses_found.append(Loss(kind, len(of_kind), text, advice, ready))
-    return losses_found
-
-
-def _cut_off(refusal: start_loading.Refusal, newest: str, segment: int, store: str) -> str:
-    """Return "last" for a segment that was only cut, behind the ``newest`` that loads, "inner" for one before it; else ""."""
-    name, path = os.path.basename(refusal.path), os.path.join(store, refusal.path)
-    is_cut = name.isdigit() and os.path.isfile(path) and 0 < os.path.getsize(path) < segment
-    return "" if not is_cut else "last" if name > newest else "inner"

@@ -7,6 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+
 from rocketmq_reindex import files
 from rocketmq_reindex.files import MAPPED_MAX
 from rocketmq_reindex.jobs.preflighting.database import StoreDatabase
@@ -20,6 +22,7 @@ from rocketmq_reindex.storage_format.broker_start import store as start_store
 from rocketmq_reindex.storage_format.broker_start.delayed import (
     DelayedOutcome,
     DueUnits,
+    LogEnd,
     StoreTimes,
     TimerOutcome,
     delayed,
@@ -33,16 +36,16 @@ from rocketmq_reindex.storage_format.broker_start.delayed import (
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, Listed, Listing, OnDemand
 from rocketmq_reindex.storage_format.broker_start.loading import (
     ConfiguredSizes,
-    DispatchOutcome,
     LoadedQueue,
     Loading,
     Prediction,
     QueueOutcome,
 )
 from rocketmq_reindex.storage_format.broker_start.other_queue_states import ExtState
+from rocketmq_reindex.storage_format.delay.evidence import STUCK
 from rocketmq_reindex.storage_format.delay.timer_layout import TimerCheckpoint
 from rocketmq_reindex.storage_format.delay.waiting import TimerCounts, TimerStart, count
-from rocketmq_reindex.storage_format.delay.wheel import Wheel, slot_step
+from rocketmq_reindex.storage_format.delay.wheel import Longs, Wheel, fates_in, slot_step
 from rocketmq_reindex.storage_format.index.file import guess_sizes
 from rocketmq_reindex.storage_format.index.header import file_size
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
@@ -227,9 +230,8 @@ def start_settings(
 # Delayed and timer messages: what the store's files say of them, for the rules in ``storage_format.broker_start``.
 
 
-_NOT_WORKED_OUT: Final = "what becomes of delayed and timer messages is not worked out for a broker with "
-NOT_IN_ROCKSDB: Final = f"{_NOT_WORKED_OUT}queues in RocksDB"
-NOT_IN_DLEDGER: Final = f"{_NOT_WORKED_OUT}a log of DLedger"
+NOT_IN_ROCKSDB: Final = "what becomes of delayed and timer messages is not worked out for a broker with queues in RocksDB"
+_NO_FATES: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -252,16 +254,11 @@ class Delivery:
         combined = self.store.combined
         return self.store.database is not None or (combined is not None and combined.is_read)
 
-    @property
-    def _left_out(self) -> str:
-        """Why nothing is said of delayed and timer messages; "" where it is."""
-        return NOT_IN_ROCKSDB if self.reads_database else NOT_IN_DLEDGER if self.store.entries else ""
-
     def delayed(self, prediction: Prediction) -> tuple[DelayedOutcome, ...]:
         """Return each delay level that has messages, or an offset of its own."""
-        if self._left_out:
+        if self.reads_database:
             if any(queue.topic in (topics.SCHEDULE_TOPIC, topics.TIMER_TOPIC) for queue in prediction.queues):
-                self.folders.notes.append(self._left_out)
+                self.folders.notes.append(NOT_IN_ROCKSDB)
             return ()
         queues = {queue.queue: queue for queue in prediction.queues if queue.topic == topics.SCHEDULE_TOPIC}
         kept = kept_offsets(self.folders.config("delayOffset.json"))
@@ -321,60 +318,77 @@ class Delivery:
 
     def timers(self, prediction: Prediction) -> TimerOutcome | None:
         """Return what becomes of timer messages; None for a broker or a store without them, and where that is not known."""
-        if not self.settings.has_timers or self._left_out:
+        if not self.settings.has_timers or self.reads_database:
             return None
         head = self.files.head(self.listing.timer_check)
         check = None if head is None else TimerCheckpoint.from_bytes(head)
         log_files = self.files.mapped(self.loading.timer_log)
         queue = next((queue for queue in prediction.queues if queue.topic == topics.TIMER_TOPIC and queue.queue == 0), None)
-        _, place = log_end(log_files, check.log_flushed if check else 0)
+        ended = log_end(log_files, check.log_flushed if check else 0)
         wheel = self.listing.timer_wheel is not None and self.listing.timer_wheel.size > 0
         end = prediction.log.max_offset if prediction.log else 0
-        outcome = timers(wheel, log_files, check, queue, _queue_offset(self.store.segments, place, end))
+        outcome = timers(wheel, log_files, check, queue, _queue_offset(self.store.segments, ended, end))
         rocksdb = self.settings.broker.timer_rocksdb
-        if outcome is None or queue is None or prediction.log is None or prediction.dispatch is None or rocksdb:
+        if outcome is None or prediction.log is None or prediction.dispatch is None or rocksdb:
             return outcome
         read = check or TimerCheckpoint()
         if not wheel and not log_files and not read.log_flushed:
             # Of a build, whose clock was ahead of what was overdue: a broker has a wheel from its first start on.
             read = replace(read, read_time=0)
-        counts = self._count_timers(outcome, read, log_files, queue, prediction.log.max_offset, prediction.dispatch)
+        newest = newest_time(self.store.segments, end)
+        slots = self.files.mapped([self.listing.timer_wheel])[0].data if wheel and self.listing.timer_wheel else None
+        step = self.settings.broker.timer_precision or slot_step(slots, newest)
+        linked = Wheel(slots, log_files, read, ended.end, step)
+        outcome = self._led_astray(outcome, linked, end)
+        if queue is None:
+            return outcome
+        start = TimerStart(
+            goes_on=outcome.goes_on, known=outcome.kept, low=max(queue.min_offset, 0),
+            high=queue.max_offset - queue.units_added, read_time=read.read_time, newest=newest, log_end=end,
+            dispatch_from=prediction.dispatch.from_offset if queue.units_added else -1,
+        )  # fmt: skip
+        counts = self._count_timers(start, linked)
         return replace(outcome, lost=counts.lost, again=counts.again)
 
-    def _count_timers(
-        self, outcome: TimerOutcome, check: TimerCheckpoint, log_files: list[start_store.StoreFile], queue: QueueOutcome,
-        end: int, dispatch: DispatchOutcome,
-    ) -> TimerCounts:  # fmt: skip
+    def _led_astray(self, outcome: TimerOutcome, wheel: Wheel, end: int) -> TimerOutcome:
+        """Return what a broker does, too, with units that are still to be read, and lead to other records of a log up to
+        ``end`` than they mean."""
+        segments, left = [segment for segment in self.store.segments if segment.start < end], self.settings.count_limit
+        places, fates, times = [(one.start, one.size) for one in segments], list[Longs](), list[Longs]()
+        for units in wheel.to_read():
+            left -= int(np.maximum(units["record_size"], 0).sum(dtype=np.int64))
+            if left >= 0:
+                fates.append(fates_in(units, places, lambda number, at, size: segments[number].data[at : at + size], end))
+                times.append(units["written"][fates[-1] == STUCK] + units["delayed"][fates[-1] == STUCK])
+        if left < 0:
+            self.folders.notes.append(
+                "timerlog: what its units lead to was not looked at: whether that is still the message that each means is not "
+                f"known; --count-limit {self.settings.count_limit - left} reads it"
+            )
+            return replace(outcome, passed_over=-1, other=-1, stuck=-1)
+        _, over, other, stuck = np.bincount(np.concatenate([_NO_FATES, *fates]), minlength=4).tolist()
+        stuck_at = min((int(time) for part in times for time in part), default=-1)
+        return replace(outcome, passed_over=over, other=other, stuck=stuck, stuck_at=stuck_at)
+
+    def _count_timers(self, start: TimerStart, wheel: Wheel) -> TimerCounts:
         """Count the timer messages that are lost, or come again."""
-        recovered = queue.max_offset - queue.units_added
-        start = TimerStart(
-            goes_on=outcome.goes_on, known=outcome.kept, low=max(queue.min_offset, 0), high=recovered,
-            read_time=check.read_time, newest=newest_time(self.store.segments, end), log_end=end,
-            dispatch_from=dispatch.from_offset if queue.units_added else -1,
-        )  # fmt: skip
-        held = self.listing.timer_wheel
-        slots = self.files.mapped([held])[0].data if held is not None and held.size else None
-        log_stop, _ = log_end(log_files, check.log_flushed)
-        step = self.settings.broker.timer_precision or slot_step(slots, start.newest)
-        wheel = Wheel(slots, log_files, check, log_stop, step)
         units = [
             file
             for folder in self.store.queues
             if folder.topic == topics.TIMER_TOPIC and folder.queue == 0 and not folder.batch
             for file in folder.files
         ]
-        segments = [segment for segment in self.store.segments if segment.start < end]
+        segments = [segment for segment in self.store.segments if segment.start < start.log_end]
         return count(start, wheel, units, segments, self.settings.count_limit)
 
 
-def _queue_offset(segments: object, place: int, end: int) -> int:
-    """Return the queue offset of the record at ``place`` of the log, -1 where none lies there in front of ``end``."""
-    assert isinstance(segments, list)
-    holding: list[start_store.StoreFile] = [
-        segment for segment in segments if segment.start <= place < min(segment.start + segment.size, end)
-    ]
-    if place < 0 or not holding:
+def _queue_offset(segments: Sequence[start_store.StoreFile], last: LogEnd, end: int) -> int:
+    """Return the queue offset of the record that the ``last`` unit of ``timerlog`` leads to; -1 where a broker finds none in
+    front of the log's ``end``."""
+    stops = ((segment, min(segment.start + segment.size, end)) for segment in segments)
+    holding = [segment for segment, stop in stops if segment.start <= last.place and last.place + last.size <= stop]
+    if not holding:
         return -1
-    data, low = holding[0].data, place - holding[0].start
-    message = read_message(lambda at, count: data[low + at : low + at + count].tobytes(), place, len(data) - low)
+    data, low = holding[0].data, last.place - holding[0].start
+    message = read_message(lambda at, count: data[low + at : low + at + count].tobytes(), last.place, last.size)
     return message.queue_offset if isinstance(message, Message) else -1

@@ -10,14 +10,13 @@ from typing import Any, Final
 from rocketmq_reindex.jobs.command.option import parse_delay_levels
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.preflighting import folders, group
-from rocketmq_reindex.jobs.preflighting.advice import READ_FILES, RECHECK, Commands
+from rocketmq_reindex.jobs.preflighting.advice import READ_FILES, RECHECK, Commands, refused
 from rocketmq_reindex.jobs.preflighting.database import StoreDatabase
 from rocketmq_reindex.jobs.preflighting.group import StoreGroup
 from rocketmq_reindex.jobs.preflighting.losses import (
     delivered,
     earlier_lives,
     losses,
-    refused,
     set_back,
     tail_cut,
     units_behind_log,
@@ -31,6 +30,7 @@ from rocketmq_reindex.storage_format.broker_start import listing as start_listin
 from rocketmq_reindex.storage_format.broker_start.predict import predict
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener, UsageError
 from rocketmq_reindex.storage_format.showing import counted, escape, form
+from rocketmq_reindex.udfs.times import show_time
 from rocketmq_reindex.version import __version__
 
 # ----------------------------------------------------------------------------------------------------------------------- result
@@ -226,7 +226,8 @@ def _timers(timers: dict[str, Any] | None) -> list[str]:
         return []
     lost = f", {timers['lost']:,} never delivered" if timers["lost"] > 0 else ""
     repeated = f", {timers['again']:,} delivered again" if timers["again"] > 0 else ""
-    return [f"timer    goes on at queue offset {timers['goes_on']} of {timers['end']}{repeated}{lost}"]
+    stuck = f", stops at the slot of {show_time(timers['stuck_at'])}" if timers["stuck"] > 0 else ""
+    return [f"timer    goes on at queue offset {timers['goes_on']} of {timers['end']}{stuck}{repeated}{lost}"]
 
 
 def _loss(loss: dict[str, Any], shown: set[str]) -> list[str]:
@@ -363,7 +364,7 @@ class Preflight:
                 f"items is not known; --count-limit {prediction.log.max_offset - prediction.log.min_offset} reads it"
             )
         levels, timers = delivery.delayed(prediction), delivery.timers(prediction)
-        if timers is not None and timers.lost:
+        if timers is not None and (timers.lost or max(timers.stuck, timers.other, timers.passed_over) > 0):
             commands.take_timers(delivery.timer_files)
         mend = "" if not delivery.reads_database else RECHECK if delivery.store.database is not None else READ_FILES
         lost = losses(prediction, commands, keeps_index, len(delivery.store.segments), mend)

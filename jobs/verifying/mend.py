@@ -50,7 +50,7 @@ class Mend:
     unclean: bool = False
     """there is a file ``abort``: a checkpoint that is built alone then vouches for no more than the old one"""
     timers: bool = False
-    """units of ``timerlog`` lead behind the log's end: a build of all parts makes these files from the log, too"""
+    """units of ``timerlog`` do not lead to their messages: a build of all parts makes these files from the log, too"""
 
     def leave_out(self, parts: Iterable[str], reason: str, *, repairs: bool = True) -> None:
         """Advise no build of these parts, for this reason; with ``repairs=False`` no repair, either."""
@@ -155,7 +155,7 @@ def advise(
         first=log.first,
         cut=log.cut,
         unclean="abort-file" in tally.counts,
-        timers="timer-beyond-log" in tally.counts,
+        timers=any(kind.startswith("timer-") for kind in tally.counts),
     )
     if not tally.counts:
         return mend

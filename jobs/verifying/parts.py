@@ -10,9 +10,12 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building import inputs
@@ -27,7 +30,9 @@ from rocketmq_reindex.jobs.verifying.summary import PartFindings
 from rocketmq_reindex.storage_format import epochs, errors, layouts
 from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.delay import timer_layout
-from rocketmq_reindex.storage_format.delay.timer_files import beyond
+from rocketmq_reindex.storage_format.delay.evidence import FITS
+from rocketmq_reindex.storage_format.delay.timer_files import to_read
+from rocketmq_reindex.storage_format.delay.wheel import fates_in
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import settings as scan_settings
@@ -88,10 +93,10 @@ def check_epochs(store: str, roots: Sequence[str]) -> PartFindings:
 
 
 def check_timers(store: str, roots: Sequence[str]) -> PartFindings:
-    """Return which units of ``timerlog`` lead behind the end of the log in ``roots``, as where that was cut, and they were not.
+    """Return which units of ``timerlog`` lead behind the end of the log in ``roots``, or to other records than their messages,
+    as where that was cut, and they were not.
 
-    Of units that a broker has read nothing is said, nor of those that lead to other records by now. Raises OSError, and
-    InputError.
+    Of units that a broker has read nothing is said, nor of those whose message has expired. Raises OSError, and InputError.
     """
     findings, folder = PartFindings(), files.join(store, TIMERS[0])
     if files.entry_of(folder).kind != files.FOLDER:
@@ -102,21 +107,42 @@ def check_timers(store: str, roots: Sequence[str]) -> PartFindings:
         check = timer_layout.TimerCheckpoint.from_bytes(files.head(path, timer_layout.SIZE))
     with owner.opened_log(roots) as log:
         log_end = owner.log_end(log)
-    for name in sorted(files.names(folder)):
-        shown = f"{TIMERS[0]}/{name}"
-        if layouts.first_byte(name) is None or files.entry_of(files.join(folder, name)).kind != files.FILE:
-            continue
-        with files.Reader(files.join(folder, name)) as reader:
-            at, asked, read = 0, 1, 1
-            # Behind the last unit lie zeros, or a blank unit that closes the file.
-            while asked and read == asked:
-                asked = min(_UNITS_READ, (reader.size() - at) // _UNIT)
-                read, found = beyond(reader.read(at, asked * _UNIT), log_end, check.read_time)
-                if len(found):
-                    text = f"{counted(len(found), 'unit')} of messages behind the log's end at {log_end}"
-                    findings.tally.add("timer-beyond-log", len(found), shown, at + int(found[0]) * _UNIT, text)
-                at += read * _UNIT
+        for name in sorted(files.names(folder)):
+            if layouts.first_byte(name) is None or files.entry_of(files.join(folder, name)).kind != files.FILE:
+                continue
+            with files.Reader(files.join(folder, name)) as reader:
+                at, asked, read = 0, 1, 1
+                # Behind the last unit lie zeros, or a blank unit that closes the file.
+                while asked and read == asked:
+                    asked = min(_UNITS_READ, (reader.size() - at) // _UNIT)
+                    read, numbers, units = to_read(reader.read(at, asked * _UNIT), check.read_time)
+                    for kind, wrong, text in _strayed(units, log, log_end):
+                        place = at + int(numbers[wrong[0]]) * _UNIT
+                        findings.tally.add(kind, len(wrong), f"{TIMERS[0]}/{name}", place, text)
+                    at += read * _UNIT
     return findings
+
+
+def _strayed(
+    units: npt.NDArray[np.void], log: contents.StoreLog, log_end: int
+) -> Iterator[tuple[str, npt.NDArray[np.int64], str]]:  # fmt: skip
+    """Yield kind, numbers and text of units that do not lead to their messages; the messages end at ``log_end``."""
+
+    def part(number: int, at: int, size: int) -> npt.NDArray[np.uint8]:
+        # Compiled loops take a read-only array for another type.
+        return np.frombuffer(bytearray(log.pages(log.segments[number]).read(at, size)), np.uint8)
+
+    is_behind = units["phy_offset"].astype(np.int64) + units["record_size"] > log_end
+    if is_behind.any():
+        behind = np.flatnonzero(is_behind)
+        yield "timer-beyond-log", behind, f"{counted(len(behind), 'unit')} of messages behind the log's end at {log_end}"
+    fates = fates_in(units, [(segment.start, segment.size) for segment in log.segments], part, log_end)
+    others = np.flatnonzero(~is_behind & (units["phy_offset"] >= log.start) & (fates != FITS))
+    if len(others):
+        place = int(units["phy_offset"][others[0]])
+        found = log.message(place)
+        what = found if isinstance(found, str) else f"a message of {escape(found.topic or '', 60)}/{found.queue_id}"
+        yield "timer-other-record", others, f"{counted(len(others), 'unit')} of other messages: offset {place}: {what}"
 
 
 def compare_epochs(stores: Sequence[str], roots: Sequence[Sequence[str]]) -> list[str]:

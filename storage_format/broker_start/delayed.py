@@ -11,6 +11,7 @@ from rocketmq_reindex.storage_format.broker_start.loading import Prediction, Que
 from rocketmq_reindex.storage_format.broker_start.other_queue_states import ExtState
 from rocketmq_reindex.storage_format.broker_start.store import StoreFile
 from rocketmq_reindex.storage_format.delay.timer_layout import LOG_UNIT, MAGIC_BITS, MAGIC_BLANK, TimerCheckpoint
+from rocketmq_reindex.storage_format.delay.wheel import entry_at
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
@@ -38,14 +39,20 @@ def walk_due(
     now: int,
     newest: npt.NDArray[np.int64],
     due: npt.NDArray[np.int64],
+    lead: int = 0,
 ) -> int:
-    """Walk the records of a segment in ``data[at:limit]``, which the recovery has accepted.
+    """Walk the records of a segment in ``data[at:limit]``, which the recovery has accepted; ``lead`` bytes stand in front of
+    each.
 
     ``newest``, int64 (1,), becomes the latest store time in milliseconds. ``due``, int64 (n,), counts for each queue of
     ``topic``, uint8, the records whose store time and delay (``delays``, int64 (n,), milliseconds) are at most ``now``, and
     that get a unit. Returns NEXT_SEGMENT behind a filler or the last byte, END where no record stands.
     """
-    while at + r.FILLER_MIN <= limit:
+    at = entry_at(data, at, lead)
+    while at + lead + r.FILLER_MIN <= limit:
+        if lead and int32_at(data, at) == r.ENTRY_BLANK:
+            return NEXT_SEGMENT
+        at += lead
         total = np.int64(int32_at(data, at))
         magic = int32_at(data, at + r.AT_MAGIC)
         if magic == r.MAGIC_BLANK:
@@ -203,7 +210,7 @@ def newest_time(segments: Sequence[StoreFile], end: int) -> int:
     none."""
     newest = np.zeros(1, np.int64)
     for segment in reversed([segment for segment in segments if segment.start < end]):
-        walk_due(segment.data, 0, min(segment.size, end - segment.start), _TOPIC, _NOTHING, 0, newest, _NOTHING)
+        walk_due(segment.data, 0, min(segment.size, end - segment.start), _TOPIC, _NOTHING, 0, newest, _NOTHING, segment.lead)
         segment.let_go(0, segment.size)
         if newest[0]:
             break
@@ -217,7 +224,7 @@ def due_in_log(segments: Sequence[StoreFile], low: int, high: int, delays: Seque
     table = np.array(delays, np.int64)
     for segment in segments:
         at, limit = max(0, low - segment.start), min(segment.size, high - segment.start)
-        if at < limit and walk_due(segment.data, at, limit, _TOPIC, table, now, newest, due) == END:
+        if at < limit and walk_due(segment.data, at, limit, _TOPIC, table, now, newest, due, segment.lead) == END:
             break
     return [int(count) for count in due]
 
@@ -283,25 +290,41 @@ class TimerOutcome:
     """messages that were not delivered, lie in the log, and never will be; -1 where they were not counted"""
     again: int = 0
     """deliveries of messages that were delivered before, or come twice; -1 likewise (``delay.waiting``)"""
+    passed_over: int = 0
+    """units of ``timerlog`` that are still to be read, and lead to nothing that a broker delivers; -1 where this, and what
+    follows, was not looked at (``delay.evidence``)"""
+    other: int = 0
+    """those that lead to other messages, which a broker delivers"""
+    stuck: int = 0
+    """those at which a broker tries for ever"""
+    stuck_at: int = -1
+    """the time of the first slot with such a one, in milliseconds since 1970: no later slot is read; -1 for none"""
 
 
-def log_end(files: list[StoreFile], flushed: int) -> tuple[int, int]:
-    """Return (where ``timerlog`` ends, physical offset of its last unit's record or -1) by
-    ``TimerMessageStore.recoverAndRevise``."""
+class LogEnd(NamedTuple):
+    """Where ``timerlog`` ends, and place and size in the log of the record that its last unit leads to, -1 and 0 for none."""
+
+    end: int
+    place: int = -1
+    size: int = 0
+
+
+def log_end(files: list[StoreFile], flushed: int) -> LogEnd:
+    """Return where ``timerlog`` ends by ``TimerMessageStore.recoverAndRevise``."""
     if not files:
-        return 0, -1
+        return LogEnd(0)
     begin = max(0, flushed - files[-1].size)
     number = max((i for i, file in enumerate(files) if begin >= file.start), default=0)
-    end, last = files[number].start, -1
+    end, last = files[number].start, (-1, 0)
     for file in files[number:]:
         units = file.data[: file.size - file.size % LOG_UNIT.itemsize].view(LOG_UNIT)
         good = (units["size"] == LOG_UNIT.itemsize) & ((units["magic"] | MAGIC_BITS) == MAGIC_BITS)
         count = len(units) if good.all() else int(np.argmin(good))
         end = file.start + count * LOG_UNIT.itemsize
-        last = int(units["phy_offset"][count - 1]) if count else last
+        last = (int(units["phy_offset"][count - 1]), int(units["record_size"][count - 1])) if count else last
         if count < len(units) and int(units["magic"][count]) != MAGIC_BLANK:
             break
-    return end, last
+    return LogEnd(end, *last)
 
 
 def timers(

@@ -40,6 +40,9 @@ _QUEUE, _INDEX, _CHECKPOINT = (QUEUES,), (INDEX, CHECKPOINT), (CHECKPOINT,)
 _ALL = (QUEUES, INDEX, CHECKPOINT)
 _BOTH = "the files were compared with the log: where nothing else was found, RocksDB is wrong"
 _EACH = "verify each store by itself: that tells which one is wrong"
+_TIMERS_ANEW = (
+    "move timerlog, timerwheel and config/timercheck away, and build with --write-delay, which makes them from the log"
+)
 KINDS: Final = {
     "log-damage": Kind(LOG, "bytes of the log that are no record", _ALL, "with --on-damage salvage or stop"),
     "log-segment-missing": Kind(LOG, "segment of the log missing", _ALL, "with --on-damage salvage or stop"),
@@ -66,7 +69,13 @@ KINDS: Final = {
         LOG,
         "unit of timerlog that is still to be read, and whose message lies behind the log's end",
         (),
-        "move timerlog, timerwheel and config/timercheck away, and build with --write-delay, which makes them from the log",
+        _TIMERS_ANEW,
+    ),
+    "timer-other-record": Kind(
+        LOG,
+        "unit of timerlog that is still to be read, and leads to another record than its message, or to none",
+        (),
+        _TIMERS_ANEW,
     ),
     "queue-unit-missing": Kind(QUEUES, "record without a unit at its queue offset", _QUEUE),
     "queue-unit-extra": Kind(QUEUES, "unit where the log has none for the queue", _QUEUE),

@@ -6,6 +6,8 @@ brings both together. A half message that a check wrote anew has the UNIQ_KEY, t
 (``TransactionalMessageBridge.renewHalfMessageInner``), and so has one that was given up
 (``DefaultTransactionalMessageCheckListener.resolveDiscardMsg``); one that its client sent once more was born later. An op
 message names the queue offsets of half messages that were committed or rolled back.
+
+At the end: whether what a unit of ``timerlog`` leads to is still the message that it meant.
 """
 
 from typing import Final
@@ -13,10 +15,27 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.delay.timer_layout import MAGIC_DELETE, MAGIC_ROLL
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.record import columns as c
-from rocketmq_reindex.storage_format.record.frame import next_piece, number_of_name
+from rocketmq_reindex.storage_format.kernels.words import int32_at
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT32_MIN, INT64_MAX
+from rocketmq_reindex.storage_format.record import columns as c, layout as r
+from rocketmq_reindex.storage_format.record.frame import (
+    PROPS_END,
+    PROPS_START,
+    QUEUE_ID,
+    SYS_FLAG,
+    TOPIC_END,
+    TOPIC_START,
+    TOTAL,
+    RecordArrays,
+    Stretch,
+    addresses_extra,
+    check_record,
+    new_record,
+    next_piece,
+    number_of_name,
+)
 from rocketmq_reindex.storage_format.text.java_text import java_hash, parse_number, signed32
 from rocketmq_reindex.storage_format.topics import DISCARD_TOPIC, HALF_TOPIC, OP_TAG, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
@@ -266,3 +285,65 @@ def read_evidence(data: Bytes, base: int, messages: MessageArrays) -> Rows:
         return rows
     bodies = fields[c.BODY_START, chosen][ops], fields[c.BODY_END, chosen][ops]
     return np.concatenate([rows[~ops], _decided(data, rows[ops], bodies)])
+
+
+# ------------------------------------------------------------------------------------------------------------- units of timers
+# What a unit of ``timerlog`` leads to, and what a broker does with that when it reads its slot (5.3.3 to 5.5.1).
+
+FITS, PASSED_OVER, OTHER, STUCK = range(4)
+"""The record may be that of the unit; there is nothing that a broker delivers; it delivers another message; it tries for ever,
+since the record has no real queue (``TimerMessageStore.convertMessage``)"""
+
+
+@jit
+def _fate(data: Bytes, at: int, unit: Int64s, record: RecordArrays, spans: Int64s) -> int:
+    """Return what a broker does with the sound record at ``data[at]``; ``unit`` is one row of ``unit_fates``."""
+    rec, size, time, written, magic, topic_hash = record.rec, unit[1], unit[2], unit[3], unit[4], unit[5]
+    _find(data, rec[PROPS_START], rec[PROPS_END], spans)
+    real, real_end, queue = spans[2 * _REAL_TOPIC], spans[2 * _REAL_TOPIC + 1], spans[2 * _REAL_QID]
+    is_mark, rolls = spans[2 * _DEL_KEY] >= 0, magic & MAGIC_ROLL != 0
+    is_timer = _kind(data, rec[TOPIC_START], rec[TOPIC_END], rec[QUEUE_ID], spans) == TIMED
+    if is_timer and rec[TOTAL] == size and is_mark == (magic & MAGIC_DELETE != 0):
+        due = _number(data, spans, _OUT_MS)
+        # What is overdue has the time of another slot in a build's own files (``timer_files.place``).
+        in_time = due >= time if rolls else due == time or due < written
+        if in_time and signed32(java_hash(data, real, real_end, 0)) == topic_hash:
+            return FITS
+    if magic & MAGIC_DELETE and not rolls:
+        return PASSED_OVER
+    if not rolls:
+        # doPut refuses a mark, and looks at nothing else of it.
+        number = queue >= 0 and parse_number(data, queue, spans[2 * _REAL_QID + 1], INT32_MIN, INT32_MAX)[0]
+        if not number or (real < 0 and not is_mark):
+            return STUCK
+        if is_mark:
+            return PASSED_OVER
+    # HookUtils.checkBeforePutMessage
+    body = int32_at(data, at + r.AT_BODY_LENGTH + addresses_extra(rec[SYS_FLAG]))
+    return OTHER if body > 0 else PASSED_OVER
+
+
+@jit
+def _fates(stretch: Stretch, units: Int64s, out: Int64s, record: RecordArrays, spans: Int64s) -> None:
+    for n in range(len(units)):
+        at = units[n, 0] - stretch.base
+        out[n] = PASSED_OVER
+        # TimerMessageStore.getMessageByCommitOffset reads as many bytes as the unit says.
+        if at < 0 or at + units[n, 1] > stretch.filled:
+            continue
+        if check_record(stretch, at, r.CRC_NONE, record) == r.GOOD and record.rec[TOTAL] <= units[n, 1]:
+            out[n] = _fate(stretch.data, at, units[n], record, spans)
+
+
+def unit_fates(units: Rows, data: Bytes, base: int) -> Int64s:
+    """Return what a broker does with units of ``timerlog``, rows of LOG_UNIT: one of FITS, PASSED_OVER, OTHER, STUCK each.
+
+    ``data``, uint8, is a part of one segment, from offset ``base`` of the log on; what reaches over it is not there.
+    """
+    table = np.empty((len(units), 6), np.int64)
+    for column, name in enumerate(("phy_offset", "record_size", "delayed", "written", "magic", "topic_hash")):
+        table[:, column] = units[name]
+    table[:, 2] += table[:, 3]
+    out, end = np.empty(len(units), np.int64), base + len(data)
+    _fates(Stretch(data, len(data), base, end, end), table, out, new_record(), np.empty(2 * len(_NAMES), np.int64))
+    return out

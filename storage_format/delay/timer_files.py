@@ -280,9 +280,9 @@ class _Log:
             )
 
 
-def beyond(data: bytes, log_end: int, read_time: int) -> tuple[int, npt.NDArray[np.int64]]:
-    """Return how many units stand at the start of ``data``, a part of a file of ``timerlog``, and the numbers, int64 (n,), of
-    those whose record reaches behind ``log_end`` and whose slot is read from ``read_time`` (milliseconds since 1970) on.
+def to_read(data: bytes, read_time: int) -> tuple[int, Longs, npt.NDArray[np.void]]:
+    """Return how many units stand at the start of ``data``, a part of a file of ``timerlog``, and of those whose slot is read
+    from ``read_time`` (milliseconds since 1970) on their numbers, int64 (n,), and themselves, rows of LOG_UNIT.
 
     The units end as for ``TimerMessageStore.recoverAndRevise``.
     """
@@ -292,8 +292,8 @@ def beyond(data: bytes, log_end: int, read_time: int) -> tuple[int, npt.NDArray[
     )
     count = len(units) if good.all() else int(np.argmin(good))
     some = units[:count]
-    is_behind = some["phy_offset"].astype(np.int64) + some["record_size"] > log_end
-    return count, np.flatnonzero(is_behind & (some["written"].astype(np.int64) + some["delayed"] >= read_time))
+    numbers = np.flatnonzero(some["written"].astype(np.int64) + some["delayed"] >= read_time)
+    return count, numbers, some[numbers]
 
 
 def _wheel_parts(slots: npt.NDArray[np.void]) -> Iterator[tuple[int, bytes]]:

@@ -306,7 +306,8 @@ class _TimerCount:
             units = file.data[low * UNIT_SIZE : high * UNIT_SIZE].view(UNIT)
             offsets, sizes = units["phy_offset"].astype(np.int64), units["size"].astype(np.int64)
             numbers = first + low + np.arange(len(units))
-            known, slot, reads = self._wheel.units(int(offsets.min()), int(offsets.max())).at(offsets)
+            led = self._wheel.units(int(offsets.min()), int(offsets.max())).of_records(offsets, sizes)
+            known, slot, reads = led.at(offsets)
             comes = reads + (numbers >= start.goes_on)
             # Nothing is to be asked of what was read, or is read for the first time when its time comes.
             settled = known & (slot < start.read_time) & (comes == 0)

@@ -1,14 +1,14 @@
 """The timer wheel of a broker after a start, and evidence of delayed messages from single records of a mapped store."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, Int64s, Rows, read_evidence
+from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, PASSED_OVER, Int64s, Rows, read_evidence, unit_fates
 from rocketmq_reindex.storage_format.delay.settings import PRECISIONS_MS, TimerSettings
 from rocketmq_reindex.storage_format.delay.timer_layout import (
     LOG_UNIT,
@@ -19,6 +19,7 @@ from rocketmq_reindex.storage_format.delay.timer_layout import (
     TimerCheckpoint,
 )
 from rocketmq_reindex.storage_format.kernels.jit import jit
+from rocketmq_reindex.storage_format.kernels.words import int32_at
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import STORE_TIME, TOTAL, RecordArrays, Stretch, check_record, new_record
 from rocketmq_reindex.storage_format.walk.state import MessageArrays
@@ -43,6 +44,9 @@ class LogFile(Protocol):
     def size(self) -> int: ...
 
     @property
+    def lead(self) -> int: ...
+
+    @property
     def data(self) -> Bytes: ...
 
 
@@ -51,12 +55,23 @@ class Units:
     """Units of ``timerlog``, ascending by ``phy_offset``, int64 (n,): where their records lie.
 
     ``slot``, int64 (n,), is the time of each one's slot, in milliseconds since 1970; ``reads``, int64 (n,), how many slots that
-    are still to be read lead to it: 0 or 1, but in files that do not fit each other.
+    are still to be read lead to it: 0 or 1, but in files that do not fit each other. ``size``, int64 (n,): the bytes that a
+    broker reads for it.
     """
 
     phy_offset: Longs
     slot: Longs
     reads: Longs
+    size: Longs
+
+    def of_records(self, offsets: Longs, sizes: Longs) -> "Units":
+        """Return the units that are large enough for the records of these ``sizes`` at ``offsets``, both int64 (n,): a broker
+        reads no record through another one (``TimerMessageStore.getMessageByCommitOffset``)."""
+        order = np.argsort(offsets, kind="stable")
+        place = np.minimum(np.searchsorted(offsets[order], self.phy_offset), len(offsets) - 1)
+        found = order[place]
+        enough = (offsets[found] != self.phy_offset) | (self.size >= sizes[found])
+        return Units(self.phy_offset[enough], self.slot[enough], self.reads[enough], self.size[enough])
 
     def at(self, offsets: Longs) -> tuple[npt.NDArray[np.bool_], Longs, Longs]:
         """Return of each record at ``offsets``: whether a unit names it, the latest slot of one, and how often it will be
@@ -126,19 +141,22 @@ class Wheel:
 
     def units(self, low: int, high: int) -> Units:
         """Return the units of records at physical offsets ``low`` to ``high``, both included."""
-        parts = [np.zeros((3, 0), np.int64)]
+        parts = [np.zeros((4, 0), np.int64)]
         for file, reads, (first, last) in zip(self._log, self._reads, self._ranges, strict=True):
             if first > high or last < low:
                 continue
             units = self._units(file)
             in_span = (units["size"] == _UNIT) & (units["phy_offset"] >= low) & (units["phy_offset"] <= high)
             chosen = units[in_span]
-            parts.append(
-                np.stack((chosen["phy_offset"], _slots(chosen, self._step) * self._step, reads[in_span])).astype(np.int64)
-            )
-        offsets, slots, reads_of = np.concatenate(parts, axis=1)
-        order = np.lexsort((slots, offsets))
-        return Units(offsets[order], slots[order], reads_of[order])
+            slots = _slots(chosen, self._step) * self._step
+            parts.append(np.stack((chosen["phy_offset"], slots, reads[in_span], chosen["record_size"])).astype(np.int64))
+        columns = np.concatenate(parts, axis=1)
+        return Units(*columns[:, np.lexsort((columns[1], columns[0]))])
+
+    def to_read(self) -> Iterator[Rows]:
+        """Yield the units that are still to be read, rows of LOG_UNIT, some for each file of ``timerlog``."""
+        for file, reads in zip(self._log, self._reads, strict=True):
+            yield self._units(file)[reads > 0]
 
 
 def slot_step(wheel: Bytes | None, time: int) -> int:
@@ -190,10 +208,20 @@ _ROWS: Final = 1 << 16
 
 
 @jit
+def entry_at(data: Bytes, at: int, lead: int) -> int:
+    """Return where to go on at ``data[at]``: a record's place is that of its entry, ``lead`` bytes before it."""
+    if not lead or at < lead or at + r.FILLER_MIN > len(data):
+        return at
+    magic = int32_at(data, at + r.AT_MAGIC)
+    return at - lead if magic == r.MAGIC_V1 or magic == r.MAGIC_V2 else at
+
+
+@jit
 def _sound(stretch: Stretch, offsets: Int64s, sizes: Int64s, out: npt.NDArray[np.bool_], record: RecordArrays) -> None:
     for n in range(len(offsets)):
-        code = check_record(stretch, offsets[n] - stretch.base, r.CRC_NONE, record)
-        out[n] = code == r.GOOD and record.rec[TOTAL] == sizes[n]
+        # In a log of DLedger units name the record, behind the head of its entry.
+        code = check_record(stretch, offsets[n] - stretch.base - stretch.lead, r.CRC_NONE, record)
+        out[n] = code == r.GOOD and record.rec[TOTAL] - stretch.lead == sizes[n]
 
 
 @jit
@@ -205,6 +233,7 @@ def _walk(
     Return where to go on, -1 at the end, and how many there are.
     """
     count, rec = 0, record.rec
+    at = entry_at(stretch.data, at, stretch.lead)
     while at < stretch.filled:
         code = check_record(stretch, at, r.CRC_NONE, record)
         if code != r.GOOD:
@@ -212,7 +241,7 @@ def _walk(
         if rec[STORE_TIME] >= since:
             if count == len(offsets):
                 return at, count
-            offsets[count], sizes[count] = stretch.base + at, rec[TOTAL]
+            offsets[count], sizes[count] = stretch.base + at + stretch.lead, rec[TOTAL] - stretch.lead
             count += 1
         at += rec[TOTAL]
     return -1, count
@@ -229,6 +258,42 @@ def rows_at(segments: Sequence[LogFile], offsets: Int64s, sizes: Int64s) -> Rows
             _sound(_stretch(segment), offsets[part], sizes[part], sound, new_record())
             parts.append(_rows(data, segment.start, offsets[part][sound], sizes[part][sound]))
     return np.concatenate(parts)
+
+
+_APART: Final = 1 << 20
+"""Records that lie further apart in the log are read apart from each other."""
+_PIECE: Final = 1 << 23
+"""bytes in which records begin that are read at a time"""
+_LARGEST: Final = 1 << 26
+"""bytes of a record that is looked at; no broker has room for that many (``maxMessageSize``)"""
+
+
+def fates_in(
+    units: Rows, segments: Sequence[tuple[int, int]], read: Callable[[int, int, int], Bytes], end: int
+) -> Int64s:  # fmt: skip
+    """Return what a broker does with each of some ``units`` of ``timerlog``, rows of LOG_UNIT (``evidence.unit_fates``).
+
+    Args:
+        units: in any order.
+        segments: start and size of each one, ascending.
+        read: returns bytes, uint8, of the segment of a number, by the offset of the first one in it, and their count.
+        end: where the log ends.
+    """
+    fates = np.full(len(units), PASSED_OVER, np.int64)
+    order = np.argsort(units["phy_offset"], kind="stable")
+    begins = units["phy_offset"][order].astype(np.int64)
+    sizes = np.clip(units["record_size"][order].astype(np.int64), 0, _LARGEST)
+    for number, (start, size) in enumerate(segments):
+        stop = min(start + size, end)
+        first, last = (int(place) for place in np.searchsorted(begins, (start, stop)))
+        cuts = np.append(first + 1 + np.flatnonzero(np.diff(begins[first:last]) > _APART), last)
+        while first < last:
+            after = min(int(cuts[np.searchsorted(cuts, first, "right")]), int(np.searchsorted(begins, begins[first] + _PIECE)))
+            low, high = int(begins[first]), min(stop, int((begins[first:after] + sizes[first:after]).max()))
+            rows = order[first:after]
+            fates[rows] = unit_fates(units[rows], read(number, low - start, high - low), low)
+            first = after
+    return fates
 
 
 def rows_since(segments: Sequence[LogFile], low: int, high: int, since: int) -> Iterator[Rows]:
@@ -252,7 +317,7 @@ def begin_of(segments: Sequence[LogFile], since: int) -> int:
 def _first_time(segment: LogFile) -> int:
     """Return when the first record of a segment was stored; 0 where none stands there."""
     record = new_record()
-    first = np.array([segment.start], np.int64)
+    first = np.array([segment.start + segment.lead], np.int64)
     _sound(_stretch(segment), first, np.zeros(1, np.int64), np.zeros(1, np.bool_), record)
     return int(record.rec[STORE_TIME])
 
@@ -264,4 +329,4 @@ def _rows(data: Bytes, base: int, offsets: Int64s, sizes: Int64s) -> Rows:
 
 def _stretch(segment: LogFile) -> Stretch:
     end = segment.start + len(segment.data)
-    return Stretch(segment.data, len(segment.data), segment.start, end, end)
+    return Stretch(segment.data, len(segment.data), segment.start, end, end, segment.lead)

@@ -1,6 +1,6 @@
 """``make delayed N=20 SEED=...``: many brokers that are killed while they deliver, and what their successors deliver.
 
-    python -m tests.delayed.sweep [--count 20] [--seed S] [--versions 4.9.8,5.3.3] [--kinds levels,timers] [--keep DIR]
+    python -m tests.delayed.sweep [--count 20] [--seed S] [--versions 4.9.8,5.3.3] [--kinds levels,timers,cut] [--keep DIR]
     python -m tests.delayed.sweep --kinds lives [--jobs 4]
 
 ``make restore-lives`` is the second: lives with all kinds of messages (``lives.py``), several side by side, since they wait.
@@ -24,12 +24,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from tests.delayed.cases import Case, levels, mixed, timers
+from tests.delayed.cut import run_cut
 from tests.delayed.lives import LifeOutcome, run_life
 from tests.delayed.run import Outcome, run
 
 VERSIONS = ("4.9.8", "5.3.3", "5.4.0", "5.5.0", "5.5.1")
 LIVES = ("4.9.8", "5.3.3", "5.5.1")
-KINDS = ("levels", "timers")
+KINDS = ("levels", "timers", "cut")
+"""``cut``: timer messages whose log is cut, and grows again (``cut.py``)"""
 SHOWN = 20
 """What is told one by one of a life"""
 
@@ -108,7 +110,7 @@ def _wrong(one: LifeOutcome) -> tuple[str, ...]:
 
 
 def _run(version: str, kind: str, seed: int, folder: Path) -> tuple[Outcome, tuple[str, ...]]:
-    outcome = run(version, case_of(kind, version, seed), folder)
+    outcome = run_cut(version, seed, folder) if kind == "cut" else run(version, case_of(kind, version, seed), folder)
     return outcome, outcome.faults
 
 
@@ -145,7 +147,7 @@ def main(words: list[str] | None = None) -> int:
         sweep(version, kind, args.seed, args.count, args.keep)
         for version in chosen or VERSIONS
         for kind in args.kinds.split(",")
-        if not (version.startswith("4.") and kind == "timers")
+        if not (version.startswith("4.") and kind in ("timers", "cut"))
     ) else 0  # fmt: skip
 
 

@@ -93,7 +93,7 @@ def test_every_kind_is_tried() -> None:
     tried |= {"index-tag-missing", "index-tag-extra", "checkpoint-offset-ahead"}  # test_verify_versions.py
     tried.add("queue-ext")  # test_extended.py
     tried |= {"epoch-file", "epoch-offset"}  # test_epochs.py
-    tried.add("timer-beyond-log")  # tests/builds/test_timers_beyond.py
+    tried |= {"timer-beyond-log", "timer-other-record"}  # tests/builds/test_timers_beyond.py
     # tests/builds/test_rocksdb_queues.py
     tried |= {"queue-unit-time", "queue-end", "rocksdb-unit-missing", "rocksdb-unit-extra", "rocksdb-unit-differs"}
     assert {kind for kind in KINDS if not kind.startswith("against-")} == tried

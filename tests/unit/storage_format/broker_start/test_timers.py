@@ -70,9 +70,9 @@ def log_file(start: int, units: int, filler: bool = False) -> StoreFile:
 
 
 def test_where_timerlog_ends() -> None:
-    assert log_end([], 0) == (0, -1)
-    assert log_end([log_file(0, 2)], 0) == (104, 1)
-    assert log_end([log_file(0, 0)], 0) == (0, -1)
-    assert log_end([log_file(0, 3, filler=True), log_file(FILE, 1)], 0) == (FILE + 52, FILE)
-    assert log_end([log_file(0, 2), log_file(FILE, 1)], 0) == (104, 1), "it stops where a unit is none"
-    assert log_end([log_file(0, 2), log_file(FILE, 1)], 3 * FILE) == (FILE + 52, FILE)
+    assert log_end([], 0) == (0, -1, 0)
+    assert log_end([log_file(0, 2)], 0) == (104, 1, 0)
+    assert log_end([log_file(0, 0)], 0) == (0, -1, 0)
+    assert log_end([log_file(0, 3, filler=True), log_file(FILE, 1)], 0) == (FILE + 52, FILE, 0)
+    assert log_end([log_file(0, 2), log_file(FILE, 1)], 0) == (104, 1, 0), "it stops where a unit is none"
+    assert log_end([log_file(0, 2), log_file(FILE, 1)], 3 * FILE) == (FILE + 52, FILE, 0)
