@@ -22,6 +22,7 @@ from rocketmq_reindex.storage_format.broker_start.loading import Prediction, Que
 from rocketmq_reindex.storage_format.broker_start.store import StoreFile
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.topics import SCHEDULE_TOPIC
+from tests.tools.dledger_log import HEAD, as_dledger
 from tests.tools.encode import EPOCH, PREPARED, Message
 from tests.tools.log_writer import LogWriter
 
@@ -113,3 +114,11 @@ def test_due_records(tmp_path: Path) -> None:
     assert due_in_log(segments, puts[6].offset, end, delays, now) == wanted
     assert min(wanted) > 0
     assert due_in_log(segments, 5, end, delays, now) == [0, 0], "no record stands there"
+    entries = as_dledger(tmp_path, tmp_path.with_name("node"), 1 << 11)
+    folder = tmp_path.with_name("node") / "dledger-n0" / "data"
+    files = [
+        StoreFile(path.name, np.frombuffer(bytearray(path.read_bytes()), np.uint8), HEAD) for path in sorted(folder.iterdir())
+    ]
+    assert newest_time(files, sum(entries[-1])) == EPOCH + 5900
+    for low in (entries[6][0], entries[6][0] + HEAD):
+        assert due_in_log(files, low, sum(entries[-1]), delays, now) == wanted

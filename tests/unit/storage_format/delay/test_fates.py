@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rocketmq_reindex.storage_format.broker_start.store import StoreFile
 from rocketmq_reindex.storage_format.delay.evidence import FITS, OTHER, PASSED_OVER, STUCK, unit_fates
 from rocketmq_reindex.storage_format.delay.timer_layout import LOG_UNIT
-from rocketmq_reindex.storage_format.delay.wheel import Units, fates_in
+from rocketmq_reindex.storage_format.delay.wheel import Units, begin_of, fates_in, rows_at, rows_since
 from tests.reference.java import hash_code, java_text
+from tests.tools.dledger_log import HEAD, as_dledger
 from tests.tools.encode import EPOCH, Message, encode
+from tests.tools.log_writer import LogWriter
 
 BASE = 1 << 33
 DUE, WRITTEN = EPOCH + 60_000, EPOCH + 1000
@@ -119,3 +123,24 @@ def test_a_unit_that_is_too_small_does_not_deliver() -> None:
     longs = [np.array(column, np.int64) for column in ([10, 10, 20], [1, 2, 3], [1, 1, 1], [99, 100, 50])]
     kept = Units(*longs).of_records(np.array([20, 10], np.int64), np.array([50, 100], np.int64))
     assert (kept.phy_offset.tolist(), kept.slot.tolist()) == ([10, 20], [2, 3])
+
+
+def test_rows_of_a_log_of_dledger(tmp_path: Path) -> None:
+    """Units name the record, which has the head of its entry in front; a walk may begin at either."""
+    with LogWriter(tmp_path / "log", 1 << 11) as writer:
+        for number in range(30):
+            writer.append(replace(TIMED, store_timestamp=EPOCH + number))
+    entries = as_dledger(tmp_path / "log", tmp_path / "node", 1 << 11)
+    files = [
+        StoreFile(path.name, np.frombuffer(bytearray(path.read_bytes()), np.uint8), HEAD)
+        for path in sorted((tmp_path / "node" / "dledger-n0" / "data").iterdir())
+    ]
+    places, sizes = (
+        np.array(column, np.int64) for column in zip(*((at + HEAD, size - HEAD) for at, size in entries), strict=True)
+    )
+    assert rows_at(files, places, sizes)["phy_offset"].tolist() == places.tolist()
+    assert len(rows_at(files, places - HEAD, sizes)) == len(rows_at(files, places, sizes + 1)) == 0
+    for low in (entries[4][0], int(places[4])):
+        found = np.concatenate([*rows_since(files, low, sum(entries[-1]), EPOCH + 6)])
+        assert (found["phy_offset"].tolist(), found["size"].tolist()) == (places[6:].tolist(), sizes[6:].tolist())
+    assert begin_of(files, EPOCH + 29) == files[-1].start
