@@ -78,7 +78,7 @@ def _row(put: Put) -> tuple[int, int, int, int, int, int, bool]:
     message = put.message
     assert isinstance(message.properties, dict)
     due, delete = int(message.properties["TIMER_OUT_MS"]), "TIMER_DEL_UNIQKEY" in message.properties
-    return put.queue_offset, put.offset, put.size, message.store_timestamp, due, 7, delete
+    return put.queue_offset, put.offset, put.size, message.store_timestamp, due, ord("T"), delete
 
 
 @pytest.fixture
@@ -172,3 +172,23 @@ def test_messages_that_wait_ahead_are_not_read(tmp_path: Path) -> None:
     """All stand once in the wheel, in slots that no start reads at once: none can be lost, however long the log is."""
     messages = [timed(number, 1000 * (number + 1)) for number in range(12)]
     assert Scene(tmp_path, messages, messages).counts(count_limit=100) == (0, 0)
+
+
+def test_units_whose_messages_are_not_looked_at(tmp_path: Path) -> None:
+    """The number of bytes that a note names is enough."""
+    messages = [timed(number, 1000 * (number + 1)) for number in range(12)]
+    scene = Scene(tmp_path, messages, messages)
+
+    def said(limit: int) -> rr.PreflightResult:
+        conf = scene.folder / "conf"
+        return rr.preflight(scene.store, broker_version="5.5", broker_conf=conf, count_limit=limit, **FILES)
+
+    few = said(100)
+    assert few.timers is not None
+    assert {few.timers[name] for name in ("stuck", "other", "passed_over")} == {-1}
+    (note,) = [note for note in few.notes if note.startswith("timerlog: ")]
+    enough = said(int(note.split("--count-limit ")[1].split(" ")[0]))
+    assert enough.timers is not None
+    assert {enough.timers[name] for name in ("stuck", "other", "passed_over")} == {0}
+    assert (few.exit_status, enough.exit_status) == (0, 0)
+    assert [note for note in enough.notes if note.startswith("timerlog: ")] == []
