@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import functools
 import mmap
@@ -130,18 +131,35 @@ class Held:
 # ----------------------------------------------------------------------------------------------------------------------- writer
 # Write files that appear only when they are whole. A local one is written aside and renamed; ``sending`` does the others.
 
+_PIECE_BYTES: Final = 8 << 20
+"""bytes of a file that begin their way to the disk together"""
+_LEAST_BYTES: Final = 1 << 20
+"""A file's end that is shorter waits for the sync, which takes many small files at once."""
+_SYNC_FILE_RANGE_WRITE: Final = 2
+
+
+@functools.cache
+def _sync_file_range() -> Any:
+    """Return Linux's call of this name; None elsewhere."""
+    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if call is not None:
+        call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    return call
+
 
 class Writer:
     """Writes the file ``target`` by way of the folder ``temporary_folder``, and publishes it when it is whole.
 
     Attempts of one task never share a temporary name, and they write the same bytes: the last one leaves a whole file. Offsets
     of ``write_at`` must ascend; zeros lie between (a hole, where the file system has holes). ``like``: files whose bytes it
-    gets; who may not read one of them may not read it, as far as they are local. Raises OSError.
+    gets; who may not read one of them may not read it, as far as they are local. ``soon``: the system begins to put a local
+    file on the disk while it is written, so that a sync later has little to wait for. Raises OSError.
     """
 
-    def __init__(self, temporary_folder: str, target: str, like: Iterable[str] = ()) -> None:
+    def __init__(self, temporary_folder: str, target: str, like: Iterable[str] = (), soon: bool = False) -> None:
         system, self._target = systems.resolve_to_write(target)
-        self._at = 0
+        self._soon = soon and system is None
+        self._at = self._begun = 0
         self.written = 0
         """bytes written, holes not counted"""
         self._handle = -1
@@ -170,6 +188,14 @@ class Writer:
             count = self._write_some(view)
             view = view[count:]
             self._at += count
+        self._begin(_PIECE_BYTES)
+
+    def _begin(self, least: int) -> None:
+        """Have what was written since the last call begin its way to the disk, unless it is less than ``least`` bytes."""
+        if self._soon and self._at - self._begun >= least and (call := _sync_file_range()) is not None:
+            # What fails here fails in the sync, which says so.
+            call(self._handle, self._begun, self._at - self._begun, _SYNC_FILE_RANGE_WRITE)
+            self._begun = self._at
 
     def _write_some(self, view: memoryview) -> int:
         with systems.naming(self._temporary):
@@ -197,6 +223,7 @@ class Writer:
         with systems.naming(self._temporary):
             if size is not None:
                 os.ftruncate(self._handle, size)
+            self._begin(_LEAST_BYTES)
             self._close()
         os.replace(self._temporary, self._target)
 
@@ -225,9 +252,9 @@ def mode_like(paths: Iterable[str]) -> int | None:
 
 
 @contextlib.contextmanager
-def writing(temporary_folder: str, target: str, like: Iterable[str] = ()) -> Iterator[Writer]:
+def writing(temporary_folder: str, target: str, like: Iterable[str] = (), soon: bool = False) -> Iterator[Writer]:
     """Yield a ``Writer`` for a block, which calls ``finish``; an error in the block leaves no file."""
-    writer = Writer(temporary_folder, target, like)
+    writer = Writer(temporary_folder, target, like, soon)
     try:
         yield writer
     except BaseException:

@@ -100,7 +100,7 @@ class WriteIndex:
         made = files.join(self.staging.made, f"{plan.number}-{uuid.uuid4().hex}")
         size = ix.file_size(self.slots, self.items)
         at = first_item = ix.HEADER_SIZE + self.slots * ix.SLOT_SIZE + ix.ITEM_SIZE
-        with files.writing(self.staging.temporary, made) as writer:
+        with files.writing(self.staging.temporary, made, soon=True) as writer:
             writer.append(header.to_bytes())
             for low in range(0, self.slots, _SLOT_BLOCK):
                 block = slots[low : low + _SLOT_BLOCK]

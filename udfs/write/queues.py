@@ -149,7 +149,7 @@ class WriteQueues:
             # A late attempt finds no tree, and must not make one.
             files.make_folder(folder, below=self.staging.tree)
             folders.add(folder)
-        with files.writing(self.staging.temporary, target) as writer:
+        with files.writing(self.staging.temporary, target, soon=True) as writer:
             writer.append(image.view(np.uint8))
             writer.finish(self.staging.stored(self.file_size))
         units = sum(rows.shape[1] for rows in parts)
@@ -174,7 +174,8 @@ class _Filling:
         self._staging, self._relative, self.start = staging, relative, start
         target = files.join(staging.tree, relative)
         files.make_folder(files.parent(target), below=staging.tree)
-        self.writer, self.digest, self.used, self.units = files.Writer(staging.temporary, target), new_digest(), 0, 0
+        self.writer, self.digest = files.Writer(staging.temporary, target, soon=True), new_digest()
+        self.used = self.units = 0
 
     def append(self, data: npt.NDArray[np.uint8], units: int) -> None:
         self.writer.append(data)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
+import tempfile
 import threading
 from pathlib import Path
 
@@ -48,6 +50,33 @@ def test_holes_are_zeros_and_cost_no_disk(tmp_path: Path, aside: str) -> None:
     assert writer.written == 11
     if hasattr(os, "SEEK_HOLE"):
         assert target.stat().st_blocks * 512 < 1 << 20
+
+
+def _unsent(path: Path) -> int | None:
+    """The pages of a file that wait to begin their way to the disk (cachestat of Linux 6.5 and later); None where unknown."""
+    ask = (ctypes.c_uint64 * 2)(0, 0)
+    told = (ctypes.c_uint64 * 5)()
+    with path.open("rb") as file:
+        failed = ctypes.CDLL(None).syscall(451, file.fileno(), ask, told, 0)
+    return None if failed else told[1]
+
+
+def test_a_file_that_will_be_synced_is_on_its_way_when_it_is_whole() -> None:
+    """Whatever the sizes of its pieces; its bytes are the same. On a disk: what lies in memory goes nowhere."""
+    data = np.random.default_rng(7).integers(0, 256, (20 << 20) + 123, np.uint8)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        folder = Path(name)
+        for piece in (1 << 16, 9 << 20, len(data)):
+            for soon in (True, False):
+                target = folder / f"{piece}-{soon}"
+                with files.writing(name, str(target), soon=soon) as writer:
+                    for low in range(0, len(data), piece):
+                        writer.append(data[low : low + piece])
+                    writer.finish(len(data) + 5)
+                unsent = _unsent(target)
+                assert target.read_bytes() == data.tobytes() + bytes(5)
+                if unsent is not None and soon:
+                    assert unsent <= 256, (piece, unsent)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, OSError])
