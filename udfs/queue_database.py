@@ -66,18 +66,26 @@ class QueueDatabase:
         """Yield the ends that no queue can have: such a queue counts as one that is not there."""
         yield from (end for end in self.ends() if end.is_max and not rocksdb.is_possible(end))
 
-    def has_units_of(self, wanted: Callable[[bytes], bool]) -> bool:
-        """Return whether any unit is of a topic that is ``wanted``, whatever the ends of the queues say."""
-        return any(wanted(queue.topic) for queue in self.queues_with_units())
+    def has_units_of(self, wanted: Callable[[bytes], bool], passed_over: bytes = b"") -> bool:
+        """Return whether any unit is of a topic that is ``wanted``, whatever the ends of the queues say.
 
-    def queues_with_units(self) -> Iterator[QueueName]:
-        """Yield each queue that has a unit, whatever the ends of the queues say."""
+        Topics that begin with ``passed_over`` are not looked at, if that is not empty.
+        """
+        return any(wanted(queue.topic) for queue in self.queues_with_units(passed_over))
+
+    def queues_with_units(self, passed_over: bytes = b"") -> Iterator[QueueName]:
+        """Yield each queue that has a unit, whatever the ends of the queues say, as ``has_units_of`` looks at them."""
         low = b""
         while (pair := self._database.first(UNITS, low, b"\xff" * 8)) is not None:
             queue = rocksdb.queue_of_unit(pair[0])
-            if queue is not None:
+            if queue is None:
+                low = pair[0] + b"\0"
+            elif passed_over and queue.topic.startswith(passed_over):
+                # There may be millions of light queues: those whose names are equally long stand together.
+                low = rocksdb.behind(rocksdb.topics_prefix(len(queue.topic), passed_over))
+            else:
                 yield queue
-            low = pair[0] + b"\0" if queue is None else rocksdb.behind(rocksdb.unit_prefix(queue))
+                low = rocksdb.behind(rocksdb.unit_prefix(queue))
 
     def queue(self, topic: bytes, queue_id: int) -> QueueName:
         """Return the name of a queue, whether it is there or not."""

@@ -182,7 +182,10 @@ def advise(
     if (log.inner_batches or batches) and not settings.batch_topics:
         text = "there are batch queues, which a build drops without --topics-config: verify with it"
         mend.leave_out((QUEUES,), text, repairs=False)
-    if settings.database or settings.database_beside:
+    if settings.beside.light_alone and not settings.broker_conf:
+        text = "light queues are in RocksDB alone, and a build writes them so by a broker.conf: verify with --broker-conf"
+        mend.leave_out((QUEUES,), text, repairs=False)
+    elif settings.database or (settings.database_beside and not settings.beside.light_alone):
         mend.options += ["--consumequeue-type", "rocksdb" if settings.database else "both"]
     if idle_queues:
         text = f"queues that hold units of expired records alone: {idle_queues}: a build drops them"

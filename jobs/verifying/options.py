@@ -23,6 +23,7 @@ from rocketmq_reindex.jobs.store.settings import (
 )
 from rocketmq_reindex.storage_format import showing
 from rocketmq_reindex.storage_format.checks.differences import PARTS
+from rocketmq_reindex.udfs.verify.queue_tasks import BesideFiles
 
 # --------------------------------------------------------------------------------------------------------------------- settings
 # Settings of a verify: those that it shares with a build, and its own.
@@ -46,6 +47,8 @@ class VerifySettings(StoreSettings):
     """the folder of the RocksDB database, where the queues that are compared are there alone"""
     database_beside: str = ""
     """the folder of the RocksDB database, where there are ConsumeQueue files, too: it is compared with these"""
+    beside: BesideFiles = field(default_factory=BesideFiles)
+    """what that database has"""
     trimmed: bool = False
     """files may end with their last byte used, as those of a build behind a URI do"""
     index_names: Mapping[str, str] = field(default_factory=dict)

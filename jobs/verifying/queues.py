@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 from collections import Counter
 from dataclasses import dataclass, field
@@ -11,7 +10,6 @@ from typing import Any
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.building.scanning import Scan
 from rocketmq_reindex.jobs.engines.engine import DERIVED_BYTES, task_count
-from rocketmq_reindex.jobs.store.config_databases import lite_topics
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.parts import LogOrder
@@ -23,12 +21,10 @@ from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, EXT_QUEUES, QUEUES
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted
-from rocketmq_reindex.storage_format.topics import LMQ_PREFIX, lite_parent
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.staging import Positions, mean_of
 from rocketmq_reindex.udfs.verify import queue_tasks, queues as verify_queues
-from rocketmq_reindex.udfs.verify.database import BothKindsResult, CompareBothKinds, ListDatabase
+from rocketmq_reindex.udfs.verify.database import BothKindsResult, CompareBothKinds, ListDatabase, QueuesInFiles
 
 
 @dataclass
@@ -102,55 +98,54 @@ class QueueComparison:
         """Return what is wrong with the list of files. Their rows go to the tasks that get the units of their queues."""
         settings, findings = self.settings, PartFindings(figures={"files": Counter(), "sizes": Counter()})
         if settings.database:
-            self._list_database(findings)
+            self._list_database(settings.database, findings)
             return findings
         self._list(QUEUES, settings.cq_file_size, False, findings)
-        if settings.database_beside and not self.unread:
-            self._compare_both(findings)
+        if settings.database_beside:
+            alone = self._list_database(settings.database_beside, findings, files.join(settings.store, QUEUES))
+            if not self.unread:
+                self._compare_both(alone, findings)
         if settings.batch_topics and not self.unread:
             self._list(BATCH_QUEUES, settings.batch_cq_file_size, True, findings)
         if ext_folder(settings.store):
             self._list(EXT_QUEUES, settings.cq_ext_file_size, False, findings, rows=False)
         return findings
 
-    def _list_database(self, findings: PartFindings) -> None:
-        scan, settings = self.scan, self.settings
-        lister = ListDatabase(settings.database, scan.task.keys, settings.batch_topics)
+    def _list_database(self, folder: str, findings: PartFindings, beside: str = "") -> int:
+        """List the queues in RocksDB, of those that have files in ``beside`` none; return how many there are."""
+        scan, settings, count = self.scan, self.settings, 0
+        lister = ListDatabase(folder, scan.task.keys, settings.batch_topics, beside)
         for listed in queue_tasks.ListingResult.read(scan.engine.scan(lister, 1)):
             findings.tally.merge(listed.tally)
-            findings.figures["database_queues"] = listed.queues
+            count += listed.queues
+        if not beside:
+            findings.figures["database_queues"] = count
         if settings.batch_topics:
             findings.notes.append("queues of batch topics in RocksDB are not compared")
+        return count
 
-    def _compare_both(self, findings: PartFindings) -> None:
-        """Compare the queues in files with those in RocksDB, and add what differs to ``findings``."""
+    def _compare_both(self, alone: int, findings: PartFindings) -> None:
+        """Compare the queues in files with those in RocksDB, and add what differs to ``findings``.
+
+        ``alone`` queues of RocksDB have no files.
+        """
         scan, settings = self.scan, self.settings
         folder = files.join(settings.store, QUEUES)
-        with contextlib.closing(QueueDatabase(settings.database_beside)) as database:
-            in_database = {topic.decode("utf-8", "surrogateescape") for topic in database.topics()}
-            # A database that has lost the ends of other queues has their units.
-            # CombineConsumeQueueStore.shouldDoubleWriteForTopic: a lite topic's own queues are there, too.
-            lite = {*lite_topics(settings.store), *map(lite_parent, in_database)}
-            others = database.has_units_of(
-                lambda topic: not topic.startswith(LMQ_PREFIX.encode()) and topic.decode("utf-8", "surrogateescape") not in lite
-            )
-        in_files = {entry.name for entry in entries_in(folder) if entry.kind == files.FOLDER}
-        selective = not others and all(topic.startswith(LMQ_PREFIX) or topic in lite for topic in in_database)
-        names = sorted(in_files | in_database)
+        names = QueuesInFiles(folder).topics
         plan = handover.write_plan(scan.staging, "topics-both-kinds", names)
         tasks = max(1, min(len(names), 2 * scan.engine.cores))
         compare = CompareBothKinds(
             folder, settings.database_beside, plan, tasks, settings.cq_file_size, tuple(self.segments),
-            frozenset(lite) if selective else None,
+            settings.beside.lite,
         )  # fmt: skip
         counts: Counter[str] = Counter()
         for result in BothKindsResult.read(scan.engine.numbers(compare, tasks)):
             findings.tally.merge(result.tally)
-            counts.update(compared=result.compared, files=result.files_alone, rocksdb=result.rocksdb_alone)
+            counts.update(compared=result.compared, files=result.files_alone)
         text = f"RocksDB: {counted(counts['compared'], 'queue')} compared with the files"
-        alone = "in files alone, as rocksdbCQSelectiveDoubleWriteEnable has them"
-        text += f"; {counted(counts['files'], 'queue')} {alone}" if counts["files"] else ""
-        text += f"; {counted(counts['rocksdb'], 'queue')} in RocksDB alone, not compared" if counts["rocksdb"] else ""
+        as_set = "in files alone, as rocksdbCQSelectiveDoubleWriteEnable has them"
+        text += f"; {counted(counts['files'], 'queue')} {as_set}" if counts["files"] else ""
+        text += f"; {counted(alone, 'queue')} in RocksDB alone, compared with the log" if alone else ""
         findings.notes.append(text)
 
     def _list(self, kind: str, file_size: int, batch: bool, findings: PartFindings, *, rows: bool = True) -> None:
@@ -183,7 +178,9 @@ class QueueComparison:
         folder = files.join(settings.store, kind)
         return queue_tasks.QueueTask(
             folder, file_size, self.segments, log, self.unread, rules.opens_empty_queue_file, self.stale,
-            ext_folder(settings.store) if kind == QUEUES else "", settings.database,
+            ext_folder(settings.store) if kind == QUEUES else "",
+            settings.database or (settings.database_beside if settings.beside.alone else ""),
+            settings.beside if settings.database_beside else None,
             self.scan.task.filters if kind == QUEUES else None,
         )  # fmt: skip
 

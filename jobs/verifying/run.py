@@ -126,7 +126,8 @@ class Verify:
         filters, notes = verifying_work.filters_of(settings, self.result.fits)
         self.result.notes += notes
         wanted = dataclasses.replace(self._scan_settings(), want_messages=filters is not None)
-        task = VerifyScan(staging, "", 0, wanted, ANY_FILE, keys, filters=filters, compares=QUEUES in settings.only)
+        lite = settings.beside.lite or frozenset[str]()
+        task = VerifyScan(staging, "", 0, wanted, ANY_FILE, keys, filters=filters, compares=QUEUES in settings.only, lite=lite)
         scan = scanning.Scan(engine, staging, task, self.reporter, self.memory, store=settings.store)
         queues = verifying_queues.QueueComparison(scan, settings, tuple(log.segments), unread)
         index = verifying_index.IndexComparison(scan, settings)

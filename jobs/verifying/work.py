@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.building.queue_kinds import OLDEST, registrations
 from rocketmq_reindex.jobs.fetching.build import find_build
 from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.publishing.layout import SIZES, Leftovers
-from rocketmq_reindex.jobs.store.config_databases import unread_topics
+from rocketmq_reindex.jobs.store.config_databases import lite_topics, unread_topics
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.fitting import QUEUES, UsualSizes, index_files, index_sizes, queue_files, without_items
 from rocketmq_reindex.jobs.store.folders import Notes, entries_in
@@ -30,10 +30,12 @@ from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
 from rocketmq_reindex.storage_format.queue.units import UNIT, Unit
 from rocketmq_reindex.storage_format.record.layout import ENTRY_LAYOUT
 from rocketmq_reindex.storage_format.showing import counted, escape
-from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
+from rocketmq_reindex.storage_format.topics import LMQ_PREFIX, lite_parent
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.scan.extended import FILTERS
 from rocketmq_reindex.udfs.staging import StagingFolder
+from rocketmq_reindex.udfs.verify.database import QueuesInFiles
+from rocketmq_reindex.udfs.verify.queue_tasks import BesideFiles
 
 # ------------------------------------------------------------------------------------------------------------------------ build
 # A build behind a URI: only its manifest says which file of a store each of its files is.
@@ -112,12 +114,40 @@ def of_database(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
     if found is None:
         return settings, []
     if found.beside:
+        beside = _beside_files(settings.store, found.folder)
         note = f"{found}: ConsumeQueue files are compared with the log, and RocksDB with them"
-        return dataclasses.replace(settings, database_beside=found.folder), [note]
+        note += ", or with the log where a queue has no file" if beside.alone else ""
+        return dataclasses.replace(settings, database_beside=found.folder, beside=beside), [note]
     with contextlib.closing(QueueDatabase(found.folder)) as database:
         dispatched = database.dispatched()
     told = "does not say how far" if dispatched is None else f"says that the log is dispatched up to {dispatched}"
     return dataclasses.replace(settings, database=found.folder), [f"{found}: it is compared, and {told}"]
+
+
+def _beside_files(store: str, folder: str) -> BesideFiles:
+    """Return what the database in ``folder`` has, beside the ConsumeQueue files of a store. Raises InputError.
+
+    There may be millions of light queues: none is held.
+    """
+    in_files, light = QueuesInFiles(files.join(store, layouts.QUEUES)), LMQ_PREFIX.encode()
+    # CombineConsumeQueueStore.shouldDoubleWriteForTopic: a lite topic's own queues are there, too.
+    lite = {topic.encode("utf-8", "surrogateescape") for topic in lite_topics(store)}
+    plain, light_there = set[bytes](), False
+    with contextlib.closing(QueueDatabase(folder)) as database:
+        for topic in database.topics():
+            if topic.startswith(light):
+                light_there = True
+                if parent := lite_parent(topic.decode("utf-8", "surrogateescape")):
+                    lite.add(parent.encode("utf-8", "surrogateescape"))
+            else:
+                plain.add(topic)
+        # A database that has lost the ends of other queues has their units.
+        selective = plain <= lite and not database.has_units_of(lambda topic: topic not in lite, light)
+        light_there = light_there or database.has_units_of(lambda topic: topic.startswith(light))
+        light_alone = light_there and not any(topic.startswith(LMQ_PREFIX) for topic in in_files.topics)
+        alone = light_alone or next(in_files.lacking(database.queues()), None) is not None
+    names = frozenset(topic.decode("utf-8", "surrogateescape") for topic in lite)
+    return BesideFiles(alone, light_alone, names if selective else None)
 
 
 def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
@@ -152,13 +182,12 @@ def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
         except InputError:
             notes.append("config/topics.json cannot be read: batch queues are not known")
     notes += _not_known(settings, next(filter(None, map(unread_topics, stores)), ""), asked, bool(changes.get("batch_topics")))
-    if not settings.lmq and any(name.startswith(LMQ_PREFIX) for name in _topics(settings)):
+    if settings.beside.light_alone:
+        notes.append("light queues have no files: those in RocksDB are compared with the log")
+        changes["lmq"] = True
+    elif not settings.lmq and any(name.startswith(LMQ_PREFIX) for name in _topics(settings)):
         changes["lmq"] = True
         notes.append("light message queues are there: compared as with --lmq")
-    elif settings.lmq and not any(name.startswith(LMQ_PREFIX) for name in _topics(settings)) and _has_light_units(settings):
-        # combineCQUseRocksdbForLmq (5.5.1)
-        changes["lmq"] = False
-        notes.append("light queues have no files: those in RocksDB are not compared with the log")
     return dataclasses.replace(settings, **changes, sizes_known=known), notes  # type: ignore[arg-type]  # names of settings
 
 
@@ -220,14 +249,6 @@ def _not_known(settings: VerifySettings, unread: str, asked: bool, found: bool) 
     return [*([] if asked else [unread]), f"topics that cannot be read: {'; '.join(hidden)}"]
 
 
-def _has_light_units(settings: VerifySettings) -> bool:
-    """Return whether the database beside the files has units of light queues."""
-    if not settings.database_beside:
-        return False
-    with contextlib.closing(QueueDatabase(settings.database_beside)) as database:
-        return database.has_units_of(lambda topic: topic.startswith(LMQ_PREFIX.encode()))
-
-
 def _topics(settings: VerifySettings) -> Iterator[str]:
     """Yield the topics that have queues, in files or in RocksDB alone."""
     yield from (entry.name for entry in entries_in(files.join(settings.store, layouts.QUEUES)))
@@ -281,12 +302,13 @@ def filters_of(settings: VerifySettings, fits: Collection[str]) -> tuple[Consume
     None where there is no such folder, and where a run with a memory compares the tagsCodes in it alone. Without registrations
     where store times are compared alone. ``fits`` are the versions that may have written the store, where nobody named one.
     """
-    if settings.database:
+    in_database, has_ext = settings.database or settings.beside.alone, bool(ext_folder(settings.store))
+    if in_database and settings.incremental and not has_ext:
+        return None, ["queues in RocksDB: --incremental compares no store times"]
+    if settings.database or (in_database and not has_ext):
         # Units in RocksDB have a store time, and no bit map.
-        if settings.incremental:
-            return None, ["queues in RocksDB: --incremental compares no store times"]
         return ConsumerFilters(), []
-    if layouts.QUEUES not in settings.only or not ext_folder(settings.store):
+    if layouts.QUEUES not in settings.only or not has_ext:
         return None, []
     if settings.incremental:
         return None, ["consumequeue_ext: --incremental compares the tagsCodes in it alone"]

@@ -64,8 +64,13 @@ def unit_key(prefix: bytes, queue_offset: int) -> bytes:
     return prefix + _QUEUE_OFFSET.pack(queue_offset)
 
 
+def topics_prefix(length: int, beginning: bytes) -> bytes:
+    """Return what the keys begin with that are of topics of ``length`` bytes with this beginning."""
+    return _INT32.pack(length) + _MARK + beginning
+
+
 def behind(prefix: bytes) -> bytes:
-    """Return the first key behind all units of a queue; ``prefix`` as ``unit_prefix`` has it."""
+    """Return the first key behind all that begin with ``prefix``, such as that of ``unit_prefix``."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 

@@ -1,6 +1,7 @@
 """The queues that a broker keeps in RocksDB, as a verify compares them: each as a row of slots, as those of files are.
 
-Where a broker writes both kinds, the ConsumeQueue files of a store are compared with its queues in RocksDB, too.
+Where a broker writes both kinds, its queues in RocksDB are compared with the ConsumeQueue files, or with the log where they
+have none.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,7 +32,7 @@ from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.scan.extended import STORE_TIME
 from rocketmq_reindex.udfs.verify.queue_files import QueueFiles, RecordHeads
-from rocketmq_reindex.udfs.verify.queue_tasks import FILES_FIRST, GROUPS, ListingResult
+from rocketmq_reindex.udfs.verify.queue_tasks import FILES_FIRST, GROUPS, IN_DATABASE, ListingResult
 
 # --------------------------------------------------------------------------------------------------------------------- database
 
@@ -42,17 +43,56 @@ _QUEUES: Final = 1 << 18
 """queues that are handed on at once: there may be millions"""
 
 
+class QueuesInFiles:
+    """Which queues of a store have ConsumeQueue files; ``folder`` is that of the files. The names of topics there are held."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        listed = files.listing(folder) if files.entry_of(folder).kind == files.FOLDER else []
+        self._topics = {entry.name for entry in listed if entry.kind == files.FOLDER}
+
+    @property
+    def topics(self) -> list[str]:
+        """The names of the topics that have a folder, sorted."""
+        return sorted(self._topics)
+
+    def tables(self, topic: bytes) -> dict[int, list[tuple[int, int]]]:
+        """Return (logical offset of the first byte, size) of each file of a topic's queues that have any, by queue id."""
+        name, tables = topic.decode("utf-8", "surrogateescape"), dict[int, list[tuple[int, int]]]()
+        # A name in a database is no folder's: it may lead out of the store.
+        if name not in self._topics or not path_component(name):
+            return tables
+        for queue in files.listing(files.join(self._folder, name)):
+            number = layouts.queue_id(queue.name)
+            if number is None or queue.kind != files.FOLDER:
+                continue
+            starts = [
+                (layouts.first_byte(file.name), file.size) for file in files.listing(queue.path) if file.kind == files.FILE
+            ]
+            if table := [(start, size) for start, size in starts if start is not None]:
+                tables[number] = table
+        return tables
+
+    def lacking(self, queues: Iterable[QueueName]) -> Iterator[QueueName]:
+        """Yield those of some queues that have no file. Those of a topic follow each other."""
+        for topic, of_topic in itertools.groupby(queues, key=lambda queue: queue.topic):
+            tables = self.tables(topic)
+            yield from (queue for queue in of_topic if queue.queue_id not in tables)
+
+
 @dataclass(frozen=True)
 class ListDatabase:
     """Lists the queues of the database in ``folder``, but those of ``passed_over`` topics.
 
-    Leaves rows of UNITS with the sort key FILES_FIRST, as ``ListQueues`` does: a queue has one row, of
-    zeros; and a SUMMARY row. ``keys[b]`` is the key of bucket b.
+    Leaves rows of UNITS with the sort key FILES_FIRST, as ``ListQueues`` does: a queue has one row, whose column IN_DATABASE is
+    not 0; and a SUMMARY row. ``keys[b]`` is the key of bucket b. ``beside``, unless it is empty, is the folder of ConsumeQueue
+    files: queues that have any are not listed.
     """
 
     folder: str
     keys: tuple[int, ...]
     passed_over: tuple[str, ...] = ()
+    beside: str = ""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in handover.numbers(batches):
@@ -67,7 +107,9 @@ class ListDatabase:
             for end in database.impossible():
                 text = f"the end names queue offset {end.queue_offset} and phy_offset {end.phy_offset}, which no queue has"
                 tally.add("queue-end", 1, _shown(database, end.queue), end.queue_offset, text)
-            wanted = (queue for queue in database.queues() if queue.topic not in passed_over)
+            wanted: Iterator[QueueName] = (queue for queue in database.queues() if queue.topic not in passed_over)
+            if self.beside:
+                wanted = QueuesInFiles(self.beside).lacking(wanted)
             while queues := list(itertools.islice(wanted, _QUEUES)):
                 count += len(queues)
                 yield from self._rows_of(queues)
@@ -84,6 +126,7 @@ class ListDatabase:
         present, starts = np.unique(buckets[order], return_index=True)
         for bucket, own in zip(present.tolist(), np.split(order, starts[1:]), strict=True):
             columns, ones = np.zeros((cells.UNIT_COLUMNS, len(own)), np.int64), np.ones(len(own), np.int32)
+            columns[IN_DATABASE] = 1
             cell = cells.pack([queues[k].topic for k in own.tolist()], ids[own], ones, columns)
             yield handover.Row(handover.UNITS, bucket, self.keys[bucket % len(self.keys)], -1, cell, FILES_FIRST)
 
@@ -91,6 +134,12 @@ class ListDatabase:
 def _shown(database: QueueDatabase, queue: QueueName) -> str:
     """Return what a store calls a queue in RocksDB, escaped."""
     return f"{files.base(database.folder)}/{escape(queue.topic.decode('utf-8', 'surrogateescape'))}/{queue.queue_id}"
+
+
+_CHUNK: Final = 1 << 16
+"""slots that are compared at once"""
+_FAR: Final = 1 << 10
+"""slots between two that are asked for, which are not read"""
 
 
 class RowOfDatabaseQueue:
@@ -136,6 +185,16 @@ class RowOfDatabaseQueue:
             times[at - position] = units["store_time"]
         self._times = position, times
         return columns
+
+    def has(self, positions: Int64s) -> Mask:
+        """Return at which of some positions, which rise, there is a unit: bool (n,)."""
+        there = np.zeros(len(positions), np.bool_)
+        # What lies far apart is not read as one.
+        cuts = np.flatnonzero((np.diff(positions) > _FAR) | (np.diff(positions // _CHUNK) != 0)) + 1
+        for rows in np.split(np.arange(len(positions)), cuts) if len(positions) else ():
+            low, high = int(positions[rows[0]]), int(positions[rows[-1]])
+            there[rows] = ~is_empty(self.read(low, high + 1 - low)[:, positions[rows] - low])
+        return there
 
     def check_extended(self, rows: Int64s, _filters: ConsumerFilters, _topic: str) -> tuple[Mask, Mask]:
         """Return for expected units, at positions that were read last, which have another store time; none lacks bits.
@@ -187,10 +246,6 @@ class RowOfDatabaseQueue:
 # ------------------------------------------------------------------------------------------------------------------- both kinds
 
 
-_CHUNK: Final = 1 << 16
-"""slots that are compared at once"""
-
-
 @dataclass
 class BothKindsResult(handover.TaskResult):
     """What one task found in queues of both kinds."""
@@ -200,18 +255,15 @@ class BothKindsResult(handover.TaskResult):
     """queues in both"""
     files_alone: int = 0
     """queues of which RocksDB has nothing, and that were not compared"""
-    rocksdb_alone: int = 0
-    """queues that have no file"""
 
 
 @dataclass(frozen=True)
 class CompareBothKinds:
-    """Compares the queues of a task's share of the topics; leaves ``BothKindsResult``.
+    """Compares the queues in files of a task's share of the topics with RocksDB; leaves ``BothKindsResult``.
 
-    ``plan`` is the plan of the names of topics below ``folder``, and in ``database``, which ``tasks`` tasks share. Files have
-    ``file_size`` bytes. Units of records before the log of ``segments`` do not count. ``lite``, unless it is None, are the lite
-    topics: RocksDB has units of their records alone, in their own queues and in the light ones that they name
-    (``rocksdbCQSelectiveDoubleWriteEnable``, 5.5.1), so other units are not looked for there.
+    ``plan`` is the plan of the names of topics below ``folder``, which ``tasks`` tasks share. Files have ``file_size`` bytes.
+    Units of records before the log of ``segments`` do not count. ``lite`` is as in ``BesideFiles``: other units are not looked
+    for in RocksDB.
     """
 
     folder: str
@@ -223,19 +275,19 @@ class CompareBothKinds:
     lite: frozenset[str] | None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        names = handover.read_plan(self.plan)
+        names, in_files = handover.read_plan(self.plan), QueuesInFiles(self.folder)
         with contextlib.closing(QueueDatabase(self.database)) as database:
             for task in handover.numbers(batches):
                 result = BothKindsResult()
                 for name in names[task :: self.tasks]:
-                    self._topic(name, database, result)
+                    topic = name.encode("utf-8", "surrogateescape")
+                    self._topic(topic, in_files.tables(topic), database, result)
                 yield handover.batch([result])
 
-    def _topic(self, name: str, database: QueueDatabase, result: BothKindsResult) -> None:
-        topic = name.encode("utf-8", "surrogateescape")
+    def _topic(
+        self, topic: bytes, tables: dict[int, list[tuple[int, int]]], database: QueueDatabase, result: BothKindsResult
+    ) -> None:
         in_database = set(database.ids(topic))
-        tables = self._tables(name)
-        result.rocksdb_alone += len(in_database - tables.keys())
         for number, table in sorted(tables.items()):
             if number not in in_database and self.lite is not None:
                 result.files_alone += 1
@@ -243,22 +295,6 @@ class CompareBothKinds:
             result.compared += 1
             held = QueueFiles(self.folder, layouts.QUEUES, (topic, number), table, self.file_size)
             self._queue(held, RowOfDatabaseQueue(database, (topic, number)), result.tally)
-
-    def _tables(self, name: str) -> dict[int, list[tuple[int, int]]]:
-        """Return (logical offset of the first byte, size) of each file of a topic's queues that have any, by queue id."""
-        # A name in a database is no folder's: it may lead out of the store.
-        folder = files.join(self.folder, name) if path_component(name) else ""
-        tables: dict[int, list[tuple[int, int]]] = {}
-        for queue in files.listing(folder) if folder and files.entry_of(folder).kind == files.FOLDER else []:
-            number = layouts.queue_id(queue.name)
-            if number is None or queue.kind != files.FOLDER:
-                continue
-            starts = [
-                (layouts.first_byte(file.name), file.size) for file in files.listing(queue.path) if file.kind == files.FILE
-            ]
-            if table := [(start, size) for start, size in starts if start is not None]:
-                tables[number] = table
-        return tables
 
     def _queue(self, held: QueueFiles, other: RowOfDatabaseQueue, tally: Tally) -> None:
         position, end = 0, max(held.end, other.end)

@@ -51,6 +51,19 @@ IDLE: Final = "idle"
 
 
 @dataclass(frozen=True)
+class BesideFiles:
+    """What a store has in RocksDB that has ConsumeQueue files, too."""
+
+    alone: bool = False
+    """whether a queue there has no file"""
+    light_alone: bool = False
+    """whether no light queue has files, and one is there (``combineCQUseRocksdbForLmq``, 5.5.1)"""
+    lite: frozenset[str] | None = None
+    """the lite topics, where it has units of their records alone (``rocksdbCQSelectiveDoubleWriteEnable``, 5.5.1), in their own
+    queues and in the light ones that they name"""
+
+
+@dataclass(frozen=True)
 class QueueTask:
     """What a task needs of the store. All offsets are phy_offsets."""
 
@@ -69,7 +82,9 @@ class QueueTask:
     ext: str = ""
     """the folder ``consumequeue_ext``, where there is one"""
     database: str = ""
-    """the folder of the database, where the queues are in RocksDB and not in files"""
+    """the folder of the database, where queues are in RocksDB"""
+    beside: BesideFiles | None = None
+    """what is in RocksDB, where there are files, too"""
     filters: ConsumerFilters | None = None
     """the registrations by which its bit maps are checked; None where neither these nor store times are"""
 
@@ -167,6 +182,13 @@ class QueuesResult(TaskResult):
         else:
             heapq.heappushpop(self.queues, entry)
 
+    def add_beside(self, tally: Tally) -> None:
+        """Take in what differs in RocksDB of a queue that ``add`` took in without its files."""
+        for kind, count in tally.counts.items():
+            for number, example in enumerate(tally.examples[kind]):
+                text = f"in RocksDB: {example.text}"
+                self.tally.add(kind, 1 if number else count + 1 - len(tally.examples[kind]), example.where, example.at, text)
+
 
 # ------------------------------------------------------------------------------------------------------------------------- scan
 # The scan of a verify. Unlike a build's, it sends all units of a queue to one task, in the order of the log.
@@ -177,6 +199,8 @@ ANY_FILE: Final = 1 << 62
 """Units in a file where files do not matter."""
 FILES_FIRST, RUNS_NEXT = -2, -1
 """Sort keys: first come the files of a bucket's queues, then the runs, then the units in the order of the log."""
+IN_DATABASE: Final = 2
+"""The column of rows with the sort key FILES_FIRST that says whether they are of a queue in RocksDB."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +209,8 @@ class VerifyScan(ScanTask):
 
     compares: bool = True
     """whether queues are compared; else only their order is decided, and there are no rows of UNITS"""
+    lite: frozenset[str] = frozenset()
+    """the lite topics, whose records rows of units with more columns name"""
 
     def _cells(self, scanner: RangeScanner, spec: RangeSpec, block: Block, matcher: Matcher | None) -> Iterator[handover.Row]:
         units = BlockCells(scanner, block.units)
@@ -201,7 +227,7 @@ class VerifyScan(ScanTask):
         yield from cells(units.runs(), RUNS_NEXT, 0)
         _, pieces = units.pieces(ANY_FILE)
         if matcher is not None:
-            queue, columns = extended_units(scanner, block, matcher)
+            queue, columns = extended_units(scanner, block, matcher, self.lite)
             more = columns[UNIT_COLUMNS:, np.argsort(queue, kind="stable")]
             pieces = pieces._replace(columns=np.concatenate([pieces.columns, more]))
         # There are fewer cells than records, and a record has more than one byte: so the sort keys ascend.

@@ -15,15 +15,15 @@ from rocketmq_reindex.storage_format.checks.queues import QueueView, UnitChecker
 from rocketmq_reindex.storage_format.layouts import BATCH_QUEUES, QUEUES
 from rocketmq_reindex.storage_format.queue import cells, consume_queue, order as queue_order, placement as queue_placement
 from rocketmq_reindex.storage_format.record.layout import RECORD_MIN
-from rocketmq_reindex.storage_format.topics import WAITING_TOPICS
+from rocketmq_reindex.storage_format.topics import LMQ_PREFIX, WAITING_TOPICS
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.placements import Placements
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
-from rocketmq_reindex.udfs.scan.extended import ExtFiles
+from rocketmq_reindex.udfs.scan.extended import IS_LIGHT, OF_LITE, ExtFiles
 from rocketmq_reindex.udfs.staging import BucketsPosition, StagingFolder
 from rocketmq_reindex.udfs.verify import queue_files, queue_tasks
 from rocketmq_reindex.udfs.verify.database import RowOfDatabaseQueue
-from rocketmq_reindex.udfs.verify.queue_tasks import FILES_FIRST, RUNS_NEXT
+from rocketmq_reindex.udfs.verify.queue_tasks import FILES_FIRST, IN_DATABASE, RUNS_NEXT
 
 # ----------------------------------------------------------------------------------------------------------------------- queues
 # Compare the files of ConsumeQueues with the units of the log: one task gets all of a queue, in the order of the log.
@@ -33,16 +33,23 @@ OffsetOf = Callable[[int], int | None]
 """The queue offset of the record at a phy_offset: None without a record, -1 for one of another queue"""
 
 
+Slots = queue_files.QueueFiles | RowOfDatabaseQueue
+Orders = list[tuple[str, UnitChecker, queue_placement.PlacementTable | None]]
+"""a check for each order that a queue may have"""
+
+
 @dataclass
 class _CheckedQueue:
     """One queue of a bucket while its rows come."""
 
     listed: bool = False
     """whether the store has a folder for it"""
+    in_database: bool = False
+    """whether it has an end in RocksDB, and no file"""
     table: list[tuple[int, int]] = field(default_factory=list)
     runs: list[Int64s] = field(default_factory=list)
-    checks: list[tuple[str, UnitChecker, queue_placement.PlacementTable | None]] | None = None
-    files: queue_files.QueueSlots | None = None
+    held: list[tuple[Slots, Orders]] = field(default_factory=list)
+    """the queue, and behind it what is in RocksDB of one whose files are missing"""
 
 
 @dataclass
@@ -86,8 +93,11 @@ class VerifyQueues:
                 for name, queue_id, rows in cells.unpack(cell.data, columns).parts():
                     queue = queues.setdefault((name, queue_id), _CheckedQueue())
                     if cell.sort_key == FILES_FIRST:
-                        queue.listed = True
-                        queue.table += zip(*rows[:2].tolist(), strict=True)
+                        if rows[IN_DATABASE].any():
+                            queue.in_database = True
+                        else:
+                            queue.listed = True
+                            queue.table += zip(*rows[:2].tolist(), strict=True)
                     elif cell.sort_key == RUNS_NEXT:
                         queue.runs.append(rows)
                     else:
@@ -98,30 +108,58 @@ class VerifyQueues:
         yield handover.batch([result])
 
     def _take(self, key: tuple[bytes, int], queue: _CheckedQueue, rows: Int64s, tools: _Tools) -> None:
-        if queue.checks is None:
+        if not queue.held:
             self._open(key, queue, tools)
-        for order, check, table in queue.checks or ():
-            if order in queue_tasks.NOT_COMPARED:
-                continue
-            if table is None:
-                check.expect(rows)
-            else:
-                placed = table.apply(rows)
-                check.expect(placed[:, np.argsort(placed[0], kind="stable")])
+        for held, checks in queue.held:
+            for order, check, table in checks:
+                if order in queue_tasks.NOT_COMPARED:
+                    continue
+                if isinstance(held, RowOfDatabaseQueue):
+                    check.expect(rows[:, self._due(key[0], rows, held, tools)])
+                elif table is None:
+                    check.expect(rows)
+                else:
+                    placed = table.apply(rows)
+                    check.expect(placed[:, np.argsort(placed[0], kind="stable")])
 
-    def _slots(
-        self, key: tuple[bytes, int], queue: _CheckedQueue, tools: _Tools
-    ) -> queue_files.QueueFiles | RowOfDatabaseQueue:
-        if tools.database is not None:
-            return RowOfDatabaseQueue(tools.database, key)
+    def _due(self, topic: bytes, rows: Int64s, held: RowOfDatabaseQueue, tools: _Tools) -> npt.NDArray[np.bool_]:
+        """Return which units of a queue are compared with RocksDB: those that it must have, and others that it has."""
+        lite = self.task.beside.lite if self.task.beside is not None else None
+        due = np.ones(rows.shape[1], np.bool_)
+        if lite is None or topic.decode("utf-8", "surrogateescape") in lite:
+            return due
+        if self.task.filters is not None:
+            due[:] = rows[IS_LIGHT] == OF_LITE
+        else:
+            due[:] = [head is not None and head.topic in lite for head in tools.heads.of_all(rows[1].tolist())]
+        others = np.flatnonzero(~due)
+        due[others] = held.has(rows[0, others])
+        return due
+
+    def _slots(self, key: tuple[bytes, int], queue: _CheckedQueue, tools: _Tools) -> list[Slots]:
+        """Return the queue where a broker has it, and what RocksDB has of one whose files are missing."""
+        beside, is_light = self.task.beside, key[0].startswith(LMQ_PREFIX.encode())
+        if tools.database is None or queue.table:
+            return [self._files_of(key, queue)]
+        row = RowOfDatabaseQueue(tools.database, key)
+        # Files of a queue of which the log has nothing may be gone.
+        if beside is None or (is_light and beside.light_alone) or (queue.in_database and not queue.runs):
+            return [row]
+        return [self._files_of(key, queue), *([row] if queue.in_database else [])]
+
+    def _files_of(self, key: tuple[bytes, int], queue: _CheckedQueue) -> queue_files.QueueFiles:
         task, name = self.task, key[0].decode("utf-8", "surrogateescape")
         ext = ExtFiles(files.join(task.ext, name, str(key[1]))) if task.ext else None
         bits = task.filters.bit_map_size(name) if task.filters else 0
         return queue_files.QueueFiles(task.folder, QUEUES, key, queue.table, task.file_size, ext=ext, bits=bits)
 
     def _open(self, key: tuple[bytes, int], queue: _CheckedQueue, tools: _Tools) -> None:
+        queue.held = [(held, self._checks(key, queue, held, tools)) for held in self._slots(key, queue, tools)]
+        queue.runs = []
+
+    def _checks(self, key: tuple[bytes, int], queue: _CheckedQueue, held: Slots, tools: _Tools) -> Orders:
         task, name = self.task, key[0].decode("utf-8", "surrogateescape")
-        queue.files = held = self._slots(key, queue, tools)
+        in_database = isinstance(held, RowOfDatabaseQueue)
 
         def offset_of(phy_offset: int) -> int | None:
             head = tools.heads.at(phy_offset)
@@ -131,9 +169,9 @@ class VerifyQueues:
 
         view = QueueView(held.read, held.spans, held.data_from, offset_of, held.path, task.log, task.unread, stale=task.stale,
                          extended=task.extended(held, name),
-                         extended_kind="queue-unit-time" if task.database else "queue-ext")  # fmt: skip
-        queue.checks = []
-        logical = tools.odd.get(key) if queue.runs and not task.database else None
+                         extended_kind="queue-unit-time" if in_database else "queue-ext")  # fmt: skip
+        checks: Orders = []
+        logical = tools.odd.get(key) if queue.runs and not in_database else None
         for order, table in self._orders(queue.runs, held, logical, _waits(key[0])):
             # Where a broker appends in the wrong place, a unit does not stand at its record's offset.
             order_view = (
@@ -141,13 +179,13 @@ class VerifyQueues:
                 if order not in (queue_tasks.BROKER, queue_tasks.REMADE)
                 else dataclasses.replace(view, look=_without_offsets(offset_of))
             )
-            queue.checks.append((order, UnitChecker(order_view), table))
-        queue.runs = []
+            checks.append((order, UnitChecker(order_view), table))
+        return checks
 
     def _orders(
         self,
         parts: list[Int64s],
-        held: queue_files.QueueFiles | RowOfDatabaseQueue,
+        held: Slots,
         logical: queue_placement.PlacementTable | None,
         waits: bool,
     ) -> list[tuple[str, queue_placement.PlacementTable | None]]:
@@ -202,30 +240,33 @@ class VerifyQueues:
         between: npt.NDArray[np.bool_] = np.searchsorted(starts, columns[3, :-1]) < np.searchsorted(starts, columns[2, 1:])
         return between
 
-    def _finish(
-        self, queues: dict[tuple[bytes, int], _CheckedQueue], result: queue_tasks.QueuesResult, tools: _Tools
-    ) -> None:  # fmt: skip
+    def _finish(self, queues: dict[tuple[bytes, int], _CheckedQueue], result: queue_tasks.QueuesResult, tools: _Tools) -> None:
         for key, queue in sorted(queues.items()):
-            if queue.checks is None:
+            if not queue.held:
                 self._open(key, queue, tools)
-            self._close(key, queue, result)
+            (held, checks), *others = queue.held
+            order, check = self._finished(held, checks)
+            empty = held.empty_end()
+            if empty is not None and self.task.opens_empty:
+                result.counts[queue_tasks.EMPTY_ENDS] += 1  # its own dispatcher leaves such files
+                empty = None
+            listed = queue.in_database if isinstance(held, RowOfDatabaseQueue) else queue.listed
+            result.add(key, check, held, order, listed, self.task, empty)
+            for other, checks in others:
+                order, check = self._finished(other, checks)
+                if order not in queue_tasks.NOT_COMPARED:
+                    result.add_beside(check.tally)
         queues.clear()
 
-    def _close(self, key: tuple[bytes, int], queue: _CheckedQueue, result: queue_tasks.QueuesResult) -> None:
-        assert queue.checks is not None
-        assert queue.files is not None
-        for order, check, _ in queue.checks:
+    def _finished(self, held: Slots, checks: Orders) -> tuple[str, UnitChecker]:
+        """Return the order that fits best, and its check; of two equal ones, that of a build."""
+        for order, check, _ in checks:
             if order not in queue_tasks.NOT_COMPARED:
                 check.finish()
-        # The order that fits best; of two equal ones, that of a build.
-        order, check, _ = min(queue.checks, key=lambda c: c[1].tally.total if c[0] not in queue_tasks.NOT_COMPARED else 0)
+        order, check, _ = min(checks, key=lambda c: c[1].tally.total if c[0] not in queue_tasks.NOT_COMPARED else 0)
         if order not in queue_tasks.NOT_COMPARED:
-            queue.files.check_end(check.tally, self.task.log[0])
-        empty = queue.files.empty_end()
-        if empty is not None and self.task.opens_empty:
-            result.counts[queue_tasks.EMPTY_ENDS] += 1  # its own dispatcher leaves such files
-            empty = None
-        result.add(key, check, queue.files, order, queue.listed, self.task, empty)
+            held.check_end(check.tally, self.task.log[0])
+        return order, check
 
 
 def _waits(name: bytes) -> bool:
