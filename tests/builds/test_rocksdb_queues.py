@@ -21,7 +21,7 @@ import rocketmq_reindex as rr
 from rocketmq_reindex.files.rocksdb import Database
 from rocketmq_reindex.jobs.commands import query
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
-from rocketmq_reindex.storage_format.errors import InputError, RefusedError
+from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
 from rocketmq_reindex.storage_format.queue import rocksdb as pairs
 from rocketmq_reindex.storage_format.queue.rocksdb import QueueEnd, QueueName
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
@@ -482,6 +482,30 @@ def test_rows_of_a_queue_of_two_ends(both: Path) -> None:
         assert read() == (len(rows), set() if end is not None else {("orders-0", 0)})
     path.write_bytes(whole[: 20 * (count - 2)] + bytes(20) + whole[20 * (count - 1) :])
     assert read() == (len(rows) - 1, set())
+
+
+def test_rows_of_one_kind(both: Path, alone: Path) -> None:
+    """By consumequeueType: the other kind of a queue, too. A kind that is not there is an error, not a table without rows."""
+    changed(both, {unit(ORDERS, 3): None})
+    (both / "consumequeue" / "orders-1" / "1" / f"{0:020d}").unlink()
+    rows = {kind: read_rows(ConsumeQueueSource, both, consumequeueType=kind) for kind in ("both", "file", "rocksdb")}
+    assert [bool(row["storeTimestamp"]) for row in rows["file"]] == [False] * len(rows["file"])
+    assert all(row["storeTimestamp"] for row in rows["rocksdb"])
+    last = [row for row in rows["rocksdb"] if (row["topic"], row["queueId"]) == ("orders-1", 1)]
+    assert [len(rows[kind]) for kind in ("both", "file", "rocksdb")] == [95, 95 - len(last), 94]
+    assert rows["both"] == [*rows["file"], *last]
+    assert read_rows(ConsumeQueueSource, both) == rows["both"]
+    with pytest.raises(UsageError, match="consumequeueType 'files': take both or file or rocksdb"):
+        read_rows(ConsumeQueueSource, both, consumequeueType="files")
+    assert read_rows(ConsumeQueueSource, alone, consumequeueType="rocksdb") == read_rows(ConsumeQueueSource, alone)
+    with pytest.raises(InputError, match="has ConsumeQueues in RocksDB alone: leave out consumequeueType file"):
+        read_rows(ConsumeQueueSource, alone, consumequeueType="file")
+    for path in (both / "consumequeue").iterdir():
+        if path.is_file():
+            path.unlink()
+    assert read_rows(ConsumeQueueSource, both, consumequeueType="file") == rows["file"]
+    with pytest.raises(InputError, match="has no ConsumeQueues in RocksDB: leave out consumequeueType rocksdb"):
+        read_rows(ConsumeQueueSource, both, consumequeueType="rocksdb")
 
 
 def test_a_queue_of_two_ends(both: Path, capsys: pytest.CaptureFixture[str]) -> None:

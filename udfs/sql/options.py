@@ -143,6 +143,11 @@ def queue_folders(path: str) -> list[NamedQueueFolder]:
     return [NamedQueueFolder(folder, _named(folder, layouts.BATCH_QUEUES), _has_database(folder)) for folder in folders]
 
 
+def holds_files(folder: NamedQueueFolder) -> bool:
+    """Return whether a folder of queues has a folder of a topic, as those of ConsumeQueue files do."""
+    return any(entry.kind == files.FOLDER for entry in files.listing(folder.path))
+
+
 def _has_database(folder: str) -> bool:
     entries = files.listing(folder)
     return bool(layouts.rocksdb_files(entry.name for entry in entries if entry.kind == files.FILE))

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import errors, layouts, showing
+from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.queue.consume_queue import BATCH_UNIT, FAULTS, HAS_UNIT, UNIT, QueueFile, read_queue_file
 from rocketmq_reindex.storage_format.queue.extended import is_address
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE
@@ -27,7 +28,7 @@ from rocketmq_reindex.udfs.messages.log_rows import FAIL, ROWS, Topics
 from rocketmq_reindex.udfs.queue_database import ROCKSDB_UNIT, QueueDatabase, QueueName
 from rocketmq_reindex.udfs.scan.extended import ExtFiles
 from rocketmq_reindex.udfs.sql import base
-from rocketmq_reindex.udfs.sql.options import NamedQueueFolder, Words, queue_folders
+from rocketmq_reindex.udfs.sql.options import NamedQueueFolder, Words, holds_files, queue_folders
 
 RANGE_UNITS: Final = 1 << 21
 """Units of a queue in RocksDB that are read at once."""
@@ -35,6 +36,8 @@ GROUP_BYTES: Final = 64 << 20
 """Bytes of the files of one task, at least."""
 GROUPS_MAX: Final = 512
 """Tasks, at most."""
+BOTH, FILE, ROCKSDB = "both", "file", "rocksdb"
+"""Which kind of ConsumeQueues is read: of a queue in both the one that goes further, or one kind alone."""
 
 _UNIT_FIELDS: Final = (
     pa.field("topic", pa.string()),
@@ -108,7 +111,7 @@ class ConsumeQueueSource(base.TableSource):
     Its options: docs/reference/sql.md.
     """
 
-    known = ("topic", "excludeTopic", "queueId")
+    known = ("topic", "excludeTopic", "queueId", "consumequeueType")
     fields = _UNIT_FIELDS
 
     @classmethod
@@ -127,7 +130,7 @@ class ConsumeQueueSource(base.TableSource):
 
 
 class ConsumeQueueReader(base.SourceReader):
-    """Reads groups of files. Raises UsageError for options that it does not take."""
+    """Reads groups of files. Raises UsageError for options that it does not take, InputError for a kind that is not there."""
 
     def __init__(self, source: ConsumeQueueSource, schema: StructType) -> None:
         super().__init__(source, schema)
@@ -136,6 +139,15 @@ class ConsumeQueueReader(base.SourceReader):
         if not all(re.fullmatch(r"[0-9]{1,10}", word) for word in queue_ids):
             raise self.words.error(f"queueId {self.words.text('queueId')!a}: take numbers, separated by commas")
         self.queues: set[int] | None = {int(word) for word in queue_ids} or None
+        self.kind = self.words.chosen("consumequeueType", (BOTH, FILE, ROCKSDB))
+        has_rocksdb = any(tree.in_rocksdb for tree in self.located)
+        if self.kind == ROCKSDB and not has_rocksdb:
+            raise self._lacking("no ConsumeQueues in RocksDB")
+        if self.kind == FILE and has_rocksdb and not any(map(holds_files, self.located)):
+            raise self._lacking("ConsumeQueues in RocksDB alone")
+
+    def _lacking(self, what: str) -> InputError:
+        return InputError(f"{showing.escape(self.words.path())}: has {what}: leave out consumequeueType {self.kind}")
 
     def narrow(self, filters: list[Any]) -> None:
         """Read less where the filters allow it."""
@@ -166,14 +178,15 @@ class ConsumeQueueReader(base.SourceReader):
     def _to_read(self, topics: Topics) -> Iterator[tuple[QueueFileToRead | DatabaseRange, int]]:
         """Yield what is wanted, by topic, queue id and offset, with its size in bytes.
 
-        Of a queue that is in files and in RocksDB the files are read, or RocksDB where that goes further.
+        Of a queue that is in files and in RocksDB the files are read, or RocksDB where that goes further, unless one kind is
+        asked for.
         """
         in_files = set[tuple[str, int]]()
+        trees = [tree for tree in self.located if tree.in_rocksdb] if self.kind != FILE else []
         with contextlib.ExitStack() as opened:
-            databases = [
-                opened.enter_context(contextlib.closing(QueueDatabase(tree.path))) for tree in self.located if tree.in_rocksdb
-            ]
-            for queue, found in itertools.groupby(self._files(topics), key=lambda file: (file[0].topic, file[0].queue_id)):
+            databases = [opened.enter_context(contextlib.closing(QueueDatabase(tree.path))) for tree in trees]
+            in_order = self._files(topics) if self.kind != ROCKSDB else ()
+            for queue, found in itertools.groupby(in_order, key=lambda file: (file[0].topic, file[0].queue_id)):
                 held = list(found)
                 if not any(_goes_further(database, held) for database in databases):
                     in_files.add(queue)
