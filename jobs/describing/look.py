@@ -14,8 +14,7 @@ from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching import build as fetching_build, record as fetching_record
 from rocketmq_reindex.jobs.publishing.layout import check_laid_out
-from rocketmq_reindex.jobs.store import contents, fitting, folders, owner, settings
-from rocketmq_reindex.jobs.store.queue import behind_log
+from rocketmq_reindex.jobs.store import contents, fitting, folders, owner, queue, settings
 from rocketmq_reindex.jobs.store.settings import rocksdb_queues
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions as storage_format_versions
 from rocketmq_reindex.version import __version__
@@ -62,6 +61,7 @@ class InfoResult(Result):
     """``topic``, ``queues``, ``queues_looked_into``, ``messages``, ``first_time`` and ``last_time``; the largest first"""
     queues: int = 0
     queues_looked_into: int = 0
+    light_unlisted: int = 0
     messages: int = 0
     """of the queues that were looked into, or of the sample"""
     sampled: int = 0
@@ -237,7 +237,7 @@ class StoreLook:
         result = self._result
         found = describing_queues.describe_queues(self._store, log, self._notes)
         result.topics, result.queues, result.messages = found.topics, found.queues, found.messages
-        result.queues_looked_into, result.sampled = found.looked_into, found.sampled
+        result.queues_looked_into, result.sampled, result.light_unlisted = found.looked_into, found.sampled, found.unlisted
         for name, folder, unit in fitting.QUEUES:
             if size := fitting.sampled_sizes(files.join(self._store, folder), unit).usual:
                 result.sizes[name] = size
@@ -249,7 +249,7 @@ class StoreLook:
     def _judge_queues(self, queues: describing_queues.QueueContents, log: contents.StoreLog) -> None:
         self._judge_batch_queues(log)
         if queues.last >= log.end:
-            self._problem(behind_log(queues.folder, f"units up to {queues.reach}", log.end))
+            self._problem(queue.behind_log(queues.folder, f"units up to {queues.reach}", log.end))
         if not queues.looked_into:
             self._wrong.add(_QUEUES)
             self._problem(f"{layouts.QUEUES}/: no queue has a file")

@@ -127,13 +127,15 @@ class QueueContents:
     """``topic``, ``queues``, ``queues_looked_into``, ``messages``, ``first_time``, ``last_time``; the largest first"""
     queues: int = 0
     looked_into: int = 0
+    unlisted: int = 0
+    """light queues that were not looked into, nor listed"""
     messages: int = 0
     reach: int = 0
     last: int = -1
     folder: str = layouts.QUEUES
     """the folder of queues in which that unit stands"""
     names: frozenset[str] = frozenset()
-    """the topics that have a queue"""
+    """the topics that have a queue, but light ones that are not listed"""
     unread: str = ""
     """why there are queues in RocksDB that cannot be read"""
     sampled: int = 0
@@ -151,6 +153,10 @@ def _describe(all_queues: StoreQueues, log: contents.StoreLog, notes: folders.No
     queues.unread = all_queues.unread
     for topic, number in all_queues.each():
         queues.queues += 1
+        if queues.looked_into >= QUEUES_MAX and topic.startswith(storage_format_topics.LMQ_PREFIX):
+            # There may be millions of them.
+            queues.unlisted += 1
+            continue
         held[topic] += 1
         if queues.looked_into >= QUEUES_MAX:
             continue

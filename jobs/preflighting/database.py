@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -57,6 +58,19 @@ class _Units:
                 f"{ROCKSDB_UNIT.itemsize} bytes, or of no record: preflight does not know what a broker does with it"
             )
         return some["phy_offset"].astype(np.int64)
+
+
+def _queues_of(database: QueueDatabase) -> dict[tuple[str, int], DatabaseQueue]:
+    """Return all queues of a database. There may be millions of light ones, of which each ends before the next begins."""
+    queues: dict[tuple[str, int], DatabaseQueue] = {}
+    for topic, of_topic in itertools.groupby(database.ends(), key=lambda end: end.queue.topic):
+        ends: dict[QueueName, dict[bool, QueuePlace]] = {}
+        for end in of_topic:
+            ends.setdefault(end.queue, {})[end.is_max] = QueuePlace(end.phy_offset, end.queue_offset)
+        text = java_text(topic)
+        for name, places in ends.items():
+            queues[text, name.queue_id] = DatabaseQueue(name, places.get(True), places.get(False))
+    return queues
 
 
 class StoreDatabase:
@@ -133,14 +147,7 @@ class StoreDatabase:
             return DatabaseQueues(database_queues.NoUnits())
         database = QueueDatabase(folder)
         self._close.callback(database.close)
-        ends: dict[QueueName, dict[bool, QueuePlace]] = {}
-        for end in database.ends():
-            ends.setdefault(end.queue, {})[end.is_max] = QueuePlace(end.phy_offset, end.queue_offset)
-        queues = {
-            (java_text(name.topic), name.queue_id): DatabaseQueue(name, places.get(True), places.get(False))
-            for name, places in ends.items()
-        }
-        return DatabaseQueues(_Units(database), queues, database.dispatched() or 0)
+        return DatabaseQueues(_Units(database), _queues_of(database), database.dispatched() or 0)
 
     def __enter__(self) -> StoreDatabase:
         return self

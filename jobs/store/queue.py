@@ -25,7 +25,7 @@ from rocketmq_reindex.storage_format.queue.units import (
 )
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.storage_format.topics import path_component
+from rocketmq_reindex.storage_format.topics import LMQ_PREFIX, path_component
 from rocketmq_reindex.udfs.times import show_time
 
 if TYPE_CHECKING:
@@ -325,11 +325,13 @@ class StoreQueues:
 
     def topics(self) -> list[str]:
         """Return the names of all topics that have a queue."""
-        names = set[str]()
-        for kind in (layouts.QUEUES, layouts.BATCH_QUEUES):
-            listed = entries(files.join(self._store, kind), self._notes) or []
-            names |= {entry.name for entry in listed if entry.kind == files.FOLDER}
+        names = self._folders()
         return sorted(names.union(map(_text, self._database.topics())) if self._database else names)
+
+    def _folders(self) -> set[str]:
+        """Return the names of the topics that have a folder."""
+        listed = (entries(files.join(self._store, kind), self._notes) for kind in (layouts.QUEUES, layouts.BATCH_QUEUES))
+        return {entry.name for some in listed for entry in some or () if entry.kind == files.FOLDER}
 
     def ids(self, topic: str) -> list[int]:
         """Return the numbers of the queues that a topic has."""
@@ -340,10 +342,18 @@ class StoreQueues:
         return sorted(numbers.union(self._database.ids(_bytes(topic))) if self._database else numbers)
 
     def each(self) -> Iterator[tuple[str, int]]:
-        """Yield all queues, by topic and number."""
-        for topic in self.topics():
+        """Yield all queues, by topic and number: light ones last, and those of RocksDB alone behind all others.
+
+        There may be millions of these: none is held.
+        """
+        folders, in_database = self._folders(), map(_text, self._database.topics() if self._database else ())
+        names = folders.union(name for name in in_database if not name.startswith(LMQ_PREFIX))
+        for topic in sorted(names, key=lambda name: (name.startswith(LMQ_PREFIX), name)):
             for number in self.ids(topic):
                 yield topic, number
+        for queue in self._database.queues() if self._database else ():
+            if (topic := _text(queue.topic)).startswith(LMQ_PREFIX) and topic not in folders:
+                yield topic, queue.queue_id
 
     def open(self, topic: str, queue_id: int, log: StoreLog, notes: Notes) -> StoreQueue | None:
         """Return a queue, which the caller closes; None where it has no file and is not in RocksDB."""

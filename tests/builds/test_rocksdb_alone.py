@@ -16,7 +16,10 @@ from typing import Any
 
 import pytest
 
+import rocketmq_reindex as rr
 from rocketmq_reindex.files.rocksdb import Database
+from rocketmq_reindex.jobs.describing import queues as describing_queues
+from rocketmq_reindex.jobs.describing.look import lines_of
 from rocketmq_reindex.storage_format.queue import rocksdb as pairs
 from rocketmq_reindex.storage_format.queue.rocksdb import QueueName
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
@@ -218,3 +221,15 @@ def test_light_queues_are_passed_over_in_one_step(light: Path) -> None:
         assert {queue.topic for queue in database.queues_with_units()} > {b"lite", b"plain", ODD.topic}
     finally:
         database.close()
+
+
+def test_info_looks_into_light_queues_last(light: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be millions: those that are not looked into are counted, and not listed."""
+    assert [(row["topic"], row["queues"]) for row in sorted(rr.info(light).topics, key=lambda row: str(row["topic"]))] == [
+        ("%LMQ%$lite$a", 1), ("%LMQ%$lite$b", 1), ("%LMQ%odd", 1), ("lite", 1), ("plain", 1),
+    ]  # fmt: skip
+    monkeypatch.setattr(describing_queues, "QUEUES_MAX", 3)
+    found = rr.info(light)
+    assert {row["topic"] for row in found.topics} == {"lite", "plain", "%LMQ%odd"}
+    assert (found.queues, found.queues_looked_into, found.light_unlisted) == (5, 3, 2)
+    assert any(line.endswith("in the first 3 queues; others were not looked into") for line in lines_of(found))

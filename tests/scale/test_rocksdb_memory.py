@@ -6,11 +6,22 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.storage_format.queue.rocksdb import OFFSETS, QueueName, end_key, end_value
+import rocketmq_reindex as rr
+from rocketmq_reindex.files.rocksdb import make_database, write_table
+from rocketmq_reindex.storage_format.queue.rocksdb import (
+    OFFSETS,
+    UNITS as UNIT_FAMILY,
+    QueueName,
+    end_key,
+    end_value,
+    unit_key,
+    unit_prefix,
+)
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.verify import database as verify_database
 from rocketmq_reindex.udfs.verify.database import ListDatabase
@@ -18,6 +29,9 @@ from rocketmq_reindex.udfs.verify.queue_tasks import ListingResult
 from tests.bench import cases
 from tests.scale.test_local_memory import DRIVER, MIB, NOISE, WORKER, watched
 from tests.tools.faulty_processes import command
+from tests.tools.local_engine import local_build
+from tests.tools.log_writer import LogWriter
+from tests.tools.make_log import Message
 
 rocksdict = pytest.importorskip("rocksdict")
 UNITS = 300_000
@@ -80,3 +94,43 @@ def test_any_number_of_light_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with contextlib.closing(QueueDatabase(str(tmp_path / "20000"))) as database:
         assert (sum(1 for _ in database.topics()), database.ids(b"%LMQ%$lite$0012345")) == (20_000, [0])
         assert database.ids(b"%LMQ%$lite$001234") == []
+
+
+def store_of_light_queues(store: Path, count: int) -> None:
+    """A topic with ConsumeQueue files, and so many light queues in RocksDB alone, of records that have expired."""
+    with LogWriter(store / "commitlog", 1 << 20) as writer:
+        for number in range(2000):
+            writer.append(Message(topic="T", queue_offset=number, body=bytes(1000)))
+    (store / "commitlog" / f"{0:020d}").unlink()
+    out = store.with_name(f"{store.name}-out")
+    assert local_build(store, out, broker_version="5.5", only=("consumequeue",)).exit == 0
+    (out / "consumequeue").rename(store / "consumequeue")
+    shutil.rmtree(out)
+    value = (460).to_bytes(8, "big") + (200).to_bytes(4, "big") + bytes(16)
+
+    def queues() -> Iterator[list[QueueName]]:
+        for low in range(0, count, 10_000):
+            yield [QueueName(b"%%LMQ%%$lite$%07d" % number, 0) for number in range(low, min(low + 10_000, count))]
+
+    ends = (([end_key(queue, True) for queue in some], [end_value(460, 0)] * len(some)) for some in queues())
+    units = (([unit_key(unit_prefix(queue), 0) for queue in some], [value] * len(some)) for some in queues())
+    write_table(str(store / "units"), units, compressed=True)
+    write_table(str(store / "ends"), ends, compressed=False)
+    tables = {UNIT_FAMILY: [str(store / "units")], OFFSETS: [str(store / "ends")]}
+    make_database(str(store / "consumequeue"), tables, UNIT_FAMILY)
+
+
+def test_info_of_light_queues(tmp_path: Path) -> None:
+    """None is held that was not looked into."""
+    peaks = list[int]()
+    for count in (5_000, 20_000):
+        store = tmp_path / f"{count}"
+        store_of_light_queues(store, count)
+        tracemalloc.start()
+        try:
+            found = rr.info(store)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert found.light_unlisted == count + 1 - found.queues_looked_into
+    assert peaks[1] < 1.2 * peaks[0]
