@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,7 @@ from tests.tools.make_log import Message
 
 rocksdict = pytest.importorskip("rocksdict")
 UNITS = 300_000
+LIGHT = 80_000
 LOCAL = ("--engine=local", "--master=local[2]")
 
 
@@ -118,6 +120,25 @@ def store_of_light_queues(store: Path, count: int) -> None:
     write_table(str(store / "ends"), ends, compressed=False)
     tables = {UNIT_FAMILY: [str(store / "units")], OFFSETS: [str(store / "ends")]}
     make_database(str(store / "consumequeue"), tables, UNIT_FAMILY)
+
+
+def test_a_verify_of_light_queues_beside_files(tmp_path: Path) -> None:
+    """Neither the driver nor a task holds a queue that it has compared with the log."""
+    peaks = list[tuple[int, int]]()
+    for count in (LIGHT // 4, LIGHT):
+        store = tmp_path / f"{count}"
+        store_of_light_queues(store, count)
+        words = ["verify", str(store), *LOCAL, "--only=consumequeue", "--progress=json", "--json"]
+        driver, worker, summary = watched([sys.executable, "-m", "rocketmq_reindex", *words], tmp_path / f"verify-{count}")
+        assert (summary["exit"], summary["error"], summary["idle_queues"]) == (0, None, count)
+        assert any(f"{count:,} queues in RocksDB alone, compared with the log" in note for note in summary["notes"])
+        peaks.append((driver, worker))
+        shutil.rmtree(store)
+    print(f"MiB of driver and worker: {[[size // MIB for size in both] for both in peaks]}")
+    assert max(driver for driver, _ in peaks) < DRIVER
+    assert max(worker for _, worker in peaks) < WORKER
+    assert peaks[1][0] < peaks[0][0] + NOISE
+    assert peaks[1][1] < peaks[0][1] + NOISE
 
 
 def test_info_of_light_queues(tmp_path: Path) -> None:
