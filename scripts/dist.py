@@ -4,7 +4,8 @@
     rocketmq_reindex.zip                         its files, bytecode and compiled loops, for --py-files: executors pass over a
                                                  .whl there
     rmq_reindex.py                               what spark-submit runs: the command line
-    environment.tar.gz                           for --archives: the third-party packages of uv.lock without pyspark
+    environment.tar.gz                           for --files or --archives: the third-party packages of uv.lock without pyspark
+    rmq_python                                   for PYSPARK_PYTHON: runs the archive's Python, unpacked once a host
     spark-defaults.conf, log4j2.properties       for --properties-file and -Dlog4j2.configurationFile
     jars/                                        Delta Lake of this pyspark, for --jars where --tables is wanted
     databricks/                                  the bundle of conf/databricks with a wheel of its own, and the notebooks
@@ -28,6 +29,7 @@ import zipfile
 from pathlib import Path
 
 from rocketmq_reindex.jobs.spark.jars import delta_jars
+from rocketmq_reindex.udfs.worker.environment import ARCHIVE, PROGRAM, digest_of
 from scripts.bundle_wheel import bundle_wheel
 from scripts.carry import carry
 
@@ -54,6 +56,20 @@ here=$(cd "$(dirname "$0")/.." && pwd)
 PYTHONPATH=$here/lib${{PYTHONPATH:+:$PYTHONPATH}}
 export PYTHONPATH
 exec {PYTHON} "$@"
+"""
+UNPACKING = f"""#!/usr/bin/env -S {PYTHON} -I
+# {PYTHON} with the packages of {ARCHIVE}, unpacked once a host, for PYSPARK_PYTHON. env has had -S for as long as the C library
+# has had what the packages need.
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "rocketmq_reindex.zip"))
+try:
+    from rocketmq_reindex.udfs.worker.environment import become
+except ImportError as error:
+    sys.exit(f"error: {PROGRAM}: {{error}}: give spark-submit --py-files rocketmq_reindex.zip")
+sys.exit(become(HERE, "%s", sys.argv[1:]))
 """
 
 
@@ -140,6 +156,14 @@ def put(source: Path, target: Path) -> None:
     aside.replace(target)
 
 
+def put_program(archive: Path, target: Path) -> None:
+    """The program that unpacks this very archive, and no other."""
+    aside = target.with_name(target.name + ".part")
+    aside.write_text(UNPACKING % digest_of(str(archive)), encoding="utf-8")
+    aside.chmod(0o755)
+    aside.replace(target)
+
+
 def is_older(made: Path, *sources: Path) -> bool:
     return not made.exists() or made.stat().st_mtime <= max(source.stat().st_mtime for source in sources)
 
@@ -162,14 +186,15 @@ def main() -> int:
     shutil.copytree(ROOT / "notebooks", databricks / "notebooks", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(ROOT / "conf" / "databricks" / "databricks.yml", databricks / "databricks.yml")
     bundle_wheel(next(DIST.glob("*.whl")), databricks)
-    archive = DIST / "environment.tar.gz"
+    archive = DIST / ARCHIVE
     # Made anew where a package or this file has changed, or another Python has made it: it takes half a minute.
     made_by = DIST / ".environment"
     said = f"{PYTHON}\n"
     if is_older(archive, ROOT / "uv.lock", Path(__file__)) or not made_by.exists() or made_by.read_text() != said:
         environment(archive)
         made_by.write_text(said)
-    for path in sorted(DIST.rglob("*.*")):
+    put_program(archive, DIST / PROGRAM)
+    for path in sorted(DIST.rglob("*")):
         if path.is_file() and not path.name.startswith("."):
             print(f"{path.stat().st_size:>12,}  {path.relative_to(ROOT)}")
     return 0

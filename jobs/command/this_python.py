@@ -9,7 +9,7 @@ from typing import Final
 
 PLACES: Final = (
     "install the wheel in it with pip, or take a Python that has it: PYSPARK_PYTHON, and PYSPARK_DRIVER_PYTHON for the driver "
-    "(with dist/ both are environment/bin/python, unpacked from environment.tar.gz)"
+    "(with dist/ both are its rmq_python)"
 )
 """what to do about a Python that lacks packages"""
 

@@ -36,8 +36,8 @@ PACKAGE: Final = "rocketmq_reindex"
 THIRD_PARTY: Final = ("numpy", "pyarrow", "pandas", "numba", "mmh3", "xxhash")
 """what the tasks import besides"""
 _TO_DO: Final = (
-    "install the wheel in it, or set PYSPARK_PYTHON to a Python that has it, which is ./environment/bin/python with "
-    "--archives environment.tar.gz#environment of dist/"
+    "install the wheel in it, or set PYSPARK_PYTHON to a Python that has it, which is ./rmq_python with "
+    "--files rmq_python,environment.tar.gz of dist/"
 )
 _TO_DO_HERE: Final = "leave PYSPARK_PYTHON out, or name a Python in which the wheel is installed"
 _HOST: Final = re.compile(r"\(TID \d+\) \((\S+) executor (\S+?)\)")
@@ -118,7 +118,7 @@ def _told(text: str) -> str | None:
     if match := _LOADED.search(text):
         return f"cannot load a package ({escape(match[1], 300)}): {_TO_DO}"
     if _NO_DAEMON.search(text):
-        return f"ends before it does anything: {_TO_DO}"
+        return f"ends before it does anything, and its stderr there says why: {_TO_DO}"
     return None
 
 

@@ -129,9 +129,15 @@ def find() -> str:
         _make(folder)
         if os.access(folder, os.W_OK | os.X_OK):
             return folder
+    cache = users_cache()
+    return _own(os.path.join(cache, "numba"))[0] if cache else ""
+
+
+def users_cache() -> str:
+    """Return the folder of the user's own caches, without links in its path; "" for a user without a home."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     # For a user without a home it is relative, and so in the working folder.
-    return _own(os.path.join(os.path.realpath(cache), "numba"))[0] if os.path.isabs(cache) else ""
+    return os.path.realpath(cache) if os.path.isabs(cache) else ""
 
 
 def holds(loop: str) -> bool:
@@ -149,7 +155,7 @@ def _own(around: str) -> tuple[str, str]:
     with contextlib.suppress(OSError):
         _make(folder)
     try:
-        trouble = _trouble(folder)
+        trouble = trouble_of(folder)
     except OSError:
         return "", ""
     if trouble:
@@ -165,23 +171,30 @@ def _make(folder: str) -> None:
     """Make the folder of compiled code, or note that it is used; beside a new one, remove what nobody uses any more."""
     if os.path.isdir(folder):
         os.utime(folder)
-    elif _made(folder):
-        made, around = os.stat(folder), os.path.dirname(folder)
-        with os.scandir(around) as beside:
-            unused = [entry.path for entry in beside if entry.name.startswith(_PREFIX) and _is_unused(entry, made)]
-        for path in unused:
+    elif make_own(folder):
+        for path in unused_beside(folder, _PREFIX):
             _remove(path)
 
 
-def _made(folder: str) -> bool:
-    """Make a folder and those around it for the user alone; False where another process was first."""
+def make_own(folder: str) -> bool:
+    """Make a folder and those around it for the user alone. Return False where another process was first. Raises OSError."""
     if not os.path.isdir(os.path.dirname(folder)):
-        _made(os.path.dirname(folder))
+        make_own(os.path.dirname(folder))
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
         return False
     return True
+
+
+def unused_beside(folder: str, prefix: str) -> list[str]:
+    """Return the folders beside a new one whose names begin with ``prefix`` and that nobody has used for 30 days.
+
+    They are the user's. Their time is that of their last use. Raises OSError.
+    """
+    made, around = os.stat(folder), os.path.dirname(folder)
+    with os.scandir(around) as beside:
+        return [entry.path for entry in beside if entry.name.startswith(prefix) and _is_unused(entry, made)]
 
 
 def _is_unused(entry: os.DirEntry[str], made: os.stat_result) -> bool:
@@ -199,7 +212,7 @@ def _remove(folder: str) -> None:
         os.rmdir(folder)
 
 
-def _trouble(folder: str) -> str:
+def trouble_of(folder: str) -> str:
     """Return why others may put files into a folder, or another folder into its place; "" where only the user and root may.
 
     In a sticky folder, as /tmp is, nobody else can rename it. Raises OSError.

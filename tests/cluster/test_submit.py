@@ -6,10 +6,12 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.udfs.worker.environment import PROGRAM, VARIABLE
 from tests.cluster.test_carried import fits
 from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
@@ -40,7 +42,7 @@ ONE_EXECUTOR = {"spark.cores.max": "1"}
 
 
 def one_core_a_worker(submitter: Place) -> dict[str, str]:
-    """Settings of an application: its executors' Python is as bare as the driver's."""
+    """Settings of an application: its executors' Python and their user's home are as bare as the driver's."""
     bare = submitter.environment
     return {
         "spark.cores.max": str(len(HOSTS)),
@@ -96,16 +98,23 @@ def test_build_and_verify(
         summary = json.loads(built.out.splitlines()[-1])
         assert (summary["exit"], summary["error"], summary["records"]) == (0, None, 1885)
         assert_is_rebuilt(out, store)
-        # Both workers fetched and unpacked what was submitted: nothing of the tree is on their path.
+        # Both workers fetched what was submitted: nothing of the tree is on their path. The user whom they and the driver share
+        # here has unpacked it once.
         for host in HOSTS:
-            for executor in (standalone.folder / f"work-{host}").glob("app-*/*/"):
-                assert (executor / "rocketmq_reindex.zip").is_file()
-                assert (executor / "environment" / "bin" / "python").is_file()
+            executors = list((standalone.folder / f"work-{host}").glob("app-*/*/"))
+            assert executors
+            for executor in executors:
+                assert {"rocketmq_reindex.zip", PROGRAM} < {path.name for path in executor.iterdir()}
+                assert not list(executor.glob("environment*/"))
+        (environment,) = (home / ".cache" / "rmq-reindex").glob("environment-*")
+        assert (environment / "bin" / "python").is_file()
 
         words = ["verify", out, "--commitlog", store.path / "commitlog", "--work", tmp_path / "work", "--json"]
+        submitter = replace(submitter, by_archives=True)
         verified = submitter.submit(standalone.url, settings | ONE_EXECUTOR, *words)
         assert verified.status == 0, verified.out[-3000:] + verified.err[-3000:]
         assert json.loads(verified.out.splitlines()[-1])["exit"] == 0
+    assert list(standalone.folder.glob("work-*/app-*/*/environment/bin/python"))
     # No process of the driver, of the executors or of their workers ran what lies where the user is.
     assert trap.marked() == []
     # Where the next application finds what this one compiled.
@@ -128,9 +137,10 @@ def test_data_sources_of_sql(submitter: Place, golden_store: Stores, tmp_path: P
     """They need no more of the packages than the archive has, nor loops that the zip lacks. Without spark-submit, which would
     unpack the archive once more.
     """
-    python = submitter.environment["PYSPARK_DRIVER_PYTHON"]
+    python = str(submitter.folder / PROGRAM)
     paths = [submitter.folder / "rocketmq_reindex.zip", *(spark_home() / "python" / "lib").glob("*.zip")]
     more = {"SPARK_HOME": str(spark_home()), "PYTHONPATH": ":".join(map(str, paths)), "HOME": str(tmp_path)}
+    more[VARIABLE] = str(submitter.folder / "cache")
     reader = Place(
         submitter.folder, more | {"PYSPARK_PYTHON": python, "PYSPARK_SUBMIT_ARGS": "--master local[1] pyspark-shell"}
     )
@@ -153,7 +163,7 @@ def test_executors_whose_python_lacks_packages(
     assert built.status == 1
     (error,) = [line for line in built.out.splitlines() if line.startswith("error: ")]
     assert any(error.startswith(f"error: PYSPARK_PYTHON, on {host}: python3 lacks ") for host in HOSTS)
-    assert "which is ./environment/bin/python with --archives environment.tar.gz#environment of dist/" in error
+    assert "which is ./rmq_python with --files rmq_python,environment.tar.gz of dist/" in error
     assert not out.exists()
 
 

@@ -90,7 +90,7 @@ def test_spark_submit(trap: Trap, plain: Path, golden_store: Stores, tmp_path: P
     words: list[str | Path] = ["verify", store.path / "rebuilt", "--commitlog", store.path / "commitlog", "--work", tmp_path]
     words += [*store.size_words(), "--broker-version", store.broker_version]
     # A relative path is for executors: here the driver's own Python is taken.
-    pythons = {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "./environment/bin/python"}
+    pythons = {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "./rmq_python"}
     done = run(trap, *submit, *words, SPARK_HOME=str(spark_home()), **pythons)
     assert done.returncode == 0, done.stdout + done.stderr
     assert trap.marked() == []

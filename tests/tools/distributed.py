@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tarfile
 import venv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rocketmq_reindex.udfs.worker.environment import ARCHIVE, PROGRAM
 from tests.tools.faulty_cluster import quick, spark_home
 from tests.tools.faulty_processes import ROOT, java
 
@@ -36,6 +36,8 @@ class Place:
     """of the environment"""
     here: Path | None = None
     """from where the user submits, if not from there"""
+    by_archives: bool = False
+    """whether Spark unpacks the environment, as YARN does once a node"""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -44,9 +46,9 @@ class Place:
             **java(),
             "PATH": f"{self.folder / 'python' / 'bin'}:/usr/bin:/bin",
             "HOME": str(self.folder / "home"),
-            "PYSPARK_PYTHON": "./environment/bin/python",
-            # Where executors unpack it there is one of that name. The driver is where the user is.
-            "PYSPARK_DRIVER_PYTHON": str(self.folder / "environment" / "bin" / "python"),
+            "PYSPARK_PYTHON": f"./{PROGRAM}",
+            # The driver's is where the user is.
+            **({"PYSPARK_DRIVER_PYTHON": str(self.folder / PROGRAM)} if self.here else {}),
             # Where executors find the driver, whatever the host's name leads to.
             "SPARK_LOCAL_IP": "127.0.0.1",
             **self.more,
@@ -62,7 +64,10 @@ class Place:
         driver = quick("driver")
         driver["spark.driver.extraJavaOptions"] += f" -Dlog4j2.configurationFile={log4j2}"
         submit += ["--py-files", str(at / "rocketmq_reindex.zip")]
-        submit += ["--archives", f"{at / 'environment.tar.gz'}#environment"]
+        if self.by_archives:
+            submit += ["--files", str(at / PROGRAM), "--archives", f"{at / ARCHIVE}#environment"]
+        else:
+            submit += ["--files", f"{at / PROGRAM},{at / ARCHIVE}"]
         submit += [word for name, value in (driver | dict(settings)).items() for word in ("--conf", f"{name}={value}")]
         done = subprocess.run(
             [*submit, str(at / "rmq_reindex.py"), *map(str, words)],
@@ -73,15 +78,13 @@ class Place:
 
 
 def place(folder: Path) -> Place:
-    """A new folder with what a user copies there, the environment unpacked."""
-    assert (DIST / "environment.tar.gz").exists(), "make dist has not run"
+    """A new folder with what a user copies there."""
+    assert (DIST / PROGRAM).exists(), "make dist has not run"
     folder.mkdir(parents=True)
     (folder / "home").mkdir()
     for path in DIST.iterdir():
         if path.is_file():
             os.symlink(path, folder / path.name)
-    with tarfile.open(DIST / "environment.tar.gz") as archive:
-        archive.extractall(folder / "environment", filter="data")
     venv.create(folder / "python", symlinks=True)
     # Named as this Python is.
     name = f"python{sys.version_info[0]}.{sys.version_info[1]}"

@@ -31,7 +31,7 @@ SETTINGS = {
     "broker.conf": "mapedFileSizeConsumeQueue=20\n",
 }
 PROGRAMS = (
-    "bin/spark-submit", "bin/java", "bin/python", "environment/bin/python", "python3", "java", "bash", "ps",
+    "bin/spark-submit", "bin/java", "bin/python", "environment/bin/python", "rmq_python", "python3", "java", "bash", "ps",
     "conf/spark-env.sh", "bin/load-spark-env.sh", "rmq-reindex",
 )  # fmt: skip
 PATH_FILES = ("hostile.pth", "rocketmq_reindex.pth", "_rocketmq_reindex.pth", "__editable__.rocketmq_reindex.pth")

@@ -65,7 +65,7 @@ class Here(Worker):
 
 class Session:
     class sparkContext:
-        pythonExec = "./environment/bin/python"
+        pythonExec = "./rmq_python"
 
 
 @pytest.mark.parametrize(
@@ -79,17 +79,17 @@ class Session:
          r"cannot load a package (libarrow.so: no\x1b such file): install"),
         (Worker(f"{MINOR}than that in driver: 3.11, PySpark cannot run with different minor versions."), "10.1.2.3",
          f"is Python 3.12, and the driver's {sys.executable} is {OWN}: name Pythons of the same minor version"),
-        (RuntimeError(f': x: {LOST}(10.1.2.4 executor 0): java.io.IOException: Cannot run program "./environment/bin/python": '
+        (RuntimeError(f': x: {LOST}(10.1.2.4 executor 0): java.io.IOException: Cannot run program "./rmq_python": '
                       "error=2, No such file or directory\n\tat java"), "10.1.2.4",
          "does not start (No such file or directory): install the wheel in it"),
         (RuntimeError(f"{LOST}(10.1.2.4 executor 0): x.SparkException: \nNo port number in pyspark.daemon's stdout"),
-         "10.1.2.4", "ends before it does anything: install the wheel in it"),
+         "10.1.2.4", "ends before it does anything, and its stderr there says why: install the wheel in it"),
     ],
 )  # fmt: skip
 def test_of_an_executor(error: Exception, host: str, told: str) -> None:
     with pytest.raises(InputError) as raised, gateway.named(Session()):
         raise error
-    assert str(raised.value).startswith(f"PYSPARK_PYTHON, on {host}: ./environment/bin/python {told}")
+    assert str(raised.value).startswith(f"PYSPARK_PYTHON, on {host}: ./rmq_python {told}")
     assert "\n" not in str(raised.value)
 
 
