@@ -50,6 +50,8 @@ _NO_DAEMON: Final = re.compile(
     re.DOTALL,
 )
 """what Spark says of a Python that ends before it listens, or prints other things than a port"""
+_SAID: Final = re.compile(r"Error from python worker:\s(.*?)\sPYTHONPATH was:", re.DOTALL)
+"""what such a Python has printed on stderr"""
 
 
 _OWN: Final = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -118,7 +120,10 @@ def _told(text: str) -> str | None:
     if match := _LOADED.search(text):
         return f"cannot load a package ({escape(match[1], 300)}): {_TO_DO}"
     if _NO_DAEMON.search(text):
-        return f"ends before it does anything, and its stderr there says why: {_TO_DO}"
+        match = _SAID.search(text)
+        said = [line.strip() for line in match[1].splitlines() if line.strip()] if match else []
+        reason = f" ({escape(said[-1].removeprefix('error: '), 300)})" if said else ""
+        return f"ends before it does anything{reason}: {_TO_DO}"
     return None
 
 

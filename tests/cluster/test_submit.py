@@ -167,6 +167,24 @@ def test_executors_whose_python_lacks_packages(
     assert not out.exists()
 
 
+@pytest.mark.slow
+def test_a_folder_for_packages_that_others_may_write_to(
+    submitter: Place, standalone: Cluster, golden_store: Stores, tmp_path: Path
+) -> None:  # fmt: skip
+    """What lies there is not run, and the one line of the run says why."""
+    store, out, shared = golden_store(NAME), tmp_path / "out", tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    settings = one_core_a_worker(submitter) | ONE_EXECUTOR | {"spark.task.maxFailures": "1"}
+    settings[f"spark.executorEnv.{VARIABLE}"] = str(shared)
+    built = submitter.submit(standalone.url, settings, "build", store.path, "--out", out, *store.size_words())
+    assert built.status == 1
+    (error,) = [line for line in built.out.splitlines() if line.startswith("error: ")]
+    told = f"./{PROGRAM} ends before it does anything ({VARIABLE}: others may write to {shared}: "
+    assert any(error.startswith(f"error: PYSPARK_PYTHON, on {host}: {told}") for host in HOSTS)
+    assert not out.exists()
+
+
 def test_a_driver_whose_python_lacks_packages(submitter: Place, tmp_path: Path) -> None:
     """Both variables were forgotten, for which Spark takes python3, or the zip was."""
     words: list[str | Path] = ["build", tmp_path, "--out", tmp_path / "out"]

@@ -83,7 +83,11 @@ class Session:
                       "error=2, No such file or directory\n\tat java"), "10.1.2.4",
          "does not start (No such file or directory): install the wheel in it"),
         (RuntimeError(f"{LOST}(10.1.2.4 executor 0): x.SparkException: \nNo port number in pyspark.daemon's stdout"),
-         "10.1.2.4", "ends before it does anything, and its stderr there says why: install the wheel in it"),
+         "10.1.2.4", "ends before it does anything: install the wheel in it"),
+        (RuntimeError(f"{LOST}(10.1.2.4 executor 0): x.SparkException: \nError from python worker:\n  a line\n  error: why\x1b"
+                      "\n  \nPYTHONPATH was:\n  /a\nx.SparkException: \nEOFException occurred while reading the port number "
+                      "from pyspark.daemon's stdout\n\tat o.a.s.api.python.PythonWorkerFactory.startDaemon"),
+         "10.1.2.4", r"ends before it does anything (why\x1b): install the wheel in it"),
     ],
 )  # fmt: skip
 def test_of_an_executor(error: Exception, host: str, told: str) -> None:
