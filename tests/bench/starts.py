@@ -2,7 +2,7 @@
 
 The cluster has two executors of one core on this machine. It is given what ``make dist`` made, as docs/how-to/cluster.md says:
 first where nothing is there, then again and again. Beside it, in turn, the same submit with ``--master local[2]``, one whose
-hosts have the environment unpacked already, and one without bytecode.
+environment Spark unpacks in each executor, one whose hosts had it unpacked by hand, and one without bytecode.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from rocketmq_reindex.jobs.demo import unpack
+from rocketmq_reindex.udfs.worker.environment import ARCHIVE, PROGRAM, VARIABLE
 from tests.bench.logs import BENCH
 from tests.bench.sides import SAME_BYTES, run_command
 from tests.tools.distributed import DIST
@@ -28,9 +29,10 @@ from tests.tools.faulty_processes import java
 
 LOCAL_START, SECOND_SUBMIT, FIRST_TASK = 1.2, 12.0, 8.0
 """Seconds, at most: a tiny build with ``--engine local``; what the cluster costs more; from executor to first task."""
-FIRST, AGAIN, UNPACKED, NO_BYTECODE, LOCAL = (
+FIRST, AGAIN, ARCHIVES, UNPACKED, NO_BYTECODE, LOCAL = (
     "cluster, its first application",
     "cluster, again",
+    "cluster, by --archives",
     "cluster, the environment unpacked on its hosts",
     "cluster, without bytecode",
     "`--master local[2]`",
@@ -76,12 +78,14 @@ class Submitter:
         self.folder = folder
         self._count = 0
         (folder / "home").mkdir(parents=True)
-        with tarfile.open(DIST / "environment.tar.gz") as archive:
+        with tarfile.open(DIST / ARCHIVE) as archive:
             archive.extractall(folder / "environment", filter="data")
         # A Python of this minor version, and nothing that was installed for this one.
         venv.create(folder / "python", symlinks=True)
         # The same zip without bytecode.
-        with zipfile.ZipFile(DIST / "rocketmq_reindex.zip") as source, zipfile.ZipFile(folder / "plain.zip", "w") as target:
+        self._plain = folder / "plain" / "rocketmq_reindex.zip"
+        self._plain.parent.mkdir()
+        with zipfile.ZipFile(DIST / self._plain.name) as source, zipfile.ZipFile(self._plain, "w") as target:
             for member in source.infolist():
                 if not member.filename.endswith(".pyc"):
                     target.writestr(member, source.read(member), zipfile.ZIP_DEFLATED)
@@ -92,25 +96,29 @@ class Submitter:
         self._count += 1
         events = self.folder / f"events-{self._count}"
         python = str(self.folder / "environment" / "bin" / "python")
+        by_hand, sent = way in (LOCAL, UNPACKED), str(DIST / PROGRAM)
         bare = no_bytecode(self.folder) if way == NO_BYTECODE else {}
         settings = {"spark.cores.max": "2", "spark.executor.cores": "1", **event_log(events)}
-        settings |= {f"spark.executorEnv.{name}": value for name, value in bare.items()}
+        # The executors' hosts are not that of the driver.
+        settings |= {f"spark.executorEnv.{name}": value for name, value in (bare | {VARIABLE: f"{self.folder}/kept"}).items()}
         # Both executors work: a start that only one of them has seen would be half of one.
         settings |= {"spark.scheduler.minRegisteredResourcesRatio": "1.0"}
         words = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]" if way == LOCAL else url]
         words += ["--properties-file", str(DIST / "spark-defaults.conf")]
         words += ["--driver-java-options", f"-Dlog4j2.configurationFile={(DIST / 'log4j2.properties').as_uri()}"]
-        words += ["--py-files", str(self.folder / "plain.zip" if bare else DIST / "rocketmq_reindex.zip")]
-        if way not in (LOCAL, UNPACKED):
-            words += ["--archives", f"{DIST / 'environment.tar.gz'}#environment"]
+        words += ["--py-files", str(self._plain if bare else DIST / self._plain.name)]
+        if way == ARCHIVES:
+            words += ["--files", sent, "--archives", f"{DIST / ARCHIVE}#environment"]
+        elif not by_hand:
+            words += ["--files", f"{sent},{DIST / ARCHIVE}"]
         words += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         words += [str(DIST / "rmq_reindex.py"), "build", str(store), "--out", str(out), "--json", *SAME_BYTES]
         environment = {
             **java(),
             "PATH": f"{self.folder / 'python' / 'bin'}:/usr/bin:/bin",
             "HOME": str(self.folder / "home"),
-            "PYSPARK_PYTHON": python if way in (LOCAL, UNPACKED) else "./environment/bin/python",
-            "PYSPARK_DRIVER_PYTHON": python,
+            "PYSPARK_PYTHON": python if by_hand else f"./{PROGRAM}",
+            "PYSPARK_DRIVER_PYTHON": python if by_hand else sent,
             "SPARK_LOCAL_IP": "127.0.0.1",
             **bare,
         }
@@ -144,9 +152,9 @@ def first_task(events: Path) -> tuple[float, float]:
 
 def race_submits(store: Path, out: Path, rounds: int) -> dict[str, Any]:
     """Seconds of submits, all ways in turn, and what the cluster costs more than this machine by itself."""
-    if not (DIST / "environment.tar.gz").exists():
+    if not (DIST / PROGRAM).exists():
         raise SystemExit("dist/ is missing: make dist")
-    ways: Mapping[str, list[Start]] = {way: [] for way in (FIRST, AGAIN, UNPACKED, NO_BYTECODE, LOCAL)}
+    ways: Mapping[str, list[Start]] = {way: [] for way in (FIRST, AGAIN, ARCHIVES, UNPACKED, NO_BYTECODE, LOCAL)}
     with tempfile.TemporaryDirectory(prefix="submits-", dir=BENCH) as name:
         place = Path(name)
         submitter = Submitter(place / "user")
@@ -155,7 +163,7 @@ def race_submits(store: Path, out: Path, rounds: int) -> dict[str, Any]:
             # Not counted: all that the host's page cache lacks of this way.
             submitter.submit(LOCAL, found.url, store, out)
             for _ in range(rounds):
-                for way in (AGAIN, UNPACKED, NO_BYTECODE, LOCAL):
+                for way in (AGAIN, ARCHIVES, UNPACKED, NO_BYTECODE, LOCAL):
                     ways[way].append(submitter.submit(way, found.url, store, out))
                 # Each application has left what it unpacked.
                 for work in (place / "spark").glob("work-*/app-*"):

@@ -10,7 +10,8 @@ import tarfile
 import zipfile
 from importlib import metadata
 
-from scripts.dist import DIST
+from rocketmq_reindex.udfs.worker.environment import ARCHIVE, PROGRAM, digest_of
+from scripts.dist import DIST, PYTHON
 from tests import ROOT
 from tests.tools.bundle import TASKS
 
@@ -61,6 +62,14 @@ def test_the_environment_has_what_the_jobs_import_and_not_spark() -> None:
     assert list(members) == sorted(members)
     assert {(member.mtime, member.uid, member.uname) for member in members.values()} == {(0, 0, "")}
     assert members["bin/python"].mode == 0o755
+
+
+def test_the_program_is_for_this_archive() -> None:
+    """It is known by its digest. Python is named as the environment's own launcher names it, and imports nothing around it."""
+    text = (DIST / PROGRAM).read_text(encoding="utf-8")
+    assert text.startswith(f"#!/usr/bin/env -S {PYTHON} -I\n")
+    assert f'"{digest_of(str(DIST / ARCHIVE))}"' in text
+    assert (DIST / PROGRAM).stat().st_mode & 0o777 == 0o755
 
 
 def test_the_environment_has_nothing_that_no_process_loads() -> None:
