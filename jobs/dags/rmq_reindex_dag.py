@@ -42,16 +42,16 @@ except ModuleNotFoundError as error:
     from airflow.models import DAG, BaseOperator, Param
 
 SITE: dict[str, Any] = {
-    # What `make dist` made, on every worker of Airflow, with environment.tar.gz unpacked in it as environment/.
+    # What `make dist` made, on every worker of Airflow.
     "dist": "/opt/rocketmq-reindex",
     # Airflow's connection of type Spark: the master.
     "connection": "spark_default",
     # Not that of Airflow's own environment, which has none: pyspark-client alone.
     "spark_submit": "spark-submit",
-    # Python of the driver (in dist, if relative) and of the executors, and what these are sent from dist. Where the wheel is
-    # installed on all hosts, name the Python that has it, and "" for the other two.
-    "python": "environment/bin/python",
-    "archives": "environment.tar.gz#environment",
+    # Python of the driver (in dist, if relative) and of the executors (in their working folders), and what these are sent from
+    # dist. Where the wheel is installed on all hosts, name the Python that has it, and "" for the other two.
+    "python": "rmq_python",
+    "files": "rmq_python,environment.tar.gz",
     "py_files": "rocketmq_reindex.zip",
     # Delta's jars, a folder of dist, sent where tables are asked for; "" where Spark has Delta already.
     "jars": "jars",
@@ -149,8 +149,7 @@ def look_at(needed: list[Path]) -> None:
     """Raises AirflowException for a file that this worker lacks: spark-submit would end in a trace of Java's."""
     for path in needed:
         if not path.exists():
-            todo = "unpack environment.tar.gz there as environment/" if "environment" in path.parts else "copy dist/ there"
-            raise AirflowException(f"{path}: is not there on {socket.gethostname()}: {todo} (docs/how-to/airflow.md)")
+            raise AirflowException(f"{path}: is not there on {socket.gethostname()}: copy dist/ there (docs/how-to/airflow.md)")
 
 
 class News(BaseOperator):
@@ -234,7 +233,7 @@ def reindex_dag(name: str, site: Mapping[str, Any], schedule: str | None = None,
     dist = Path(site["dist"])
     python, application = dist / site["python"], dist / "rmq_reindex.py"
     py_files = dist / site["py_files"] if site["py_files"] else None
-    archive = dist / site["archives"].partition("#")[0] if site["archives"] else None
+    files = [dist / name for name in site["files"].split(",") if name]
     properties, log4j2 = dist / "spark-defaults.conf", dist / site["log4j2"] if site["log4j2"] else None
     conf, java = dict(site["conf"]), "spark.driver.extraJavaOptions"
     if log4j2 is not None and "log4j2.configurationFile" not in conf.get(java, ""):
@@ -244,11 +243,11 @@ def reindex_dag(name: str, site: Mapping[str, Any], schedule: str | None = None,
         "spark_binary": site["spark_submit"],
         "application": str(application),
         "py_files": py_files and str(py_files),
-        "archives": site["archives"] and str(dist / site["archives"]),
+        "files": ",".join(map(str, files)) or None,
         "properties_file": str(properties),
         "conf": conf,
-        "env_vars": {"PYSPARK_PYTHON": site["python"], "PYSPARK_DRIVER_PYTHON": str(python)},
-        "needed": [path for path in (application, properties, log4j2, py_files, archive, python) if path is not None],
+        "env_vars": {"PYSPARK_PYTHON": os.path.join(".", site["python"]), "PYSPARK_DRIVER_PYTHON": str(python)},
+        "needed": [path for path in (application, properties, log4j2, py_files, *files, python) if path is not None],
         "name": name,
         "delta": dist / site["jars"] if site["jars"] else None,
     }

@@ -73,7 +73,7 @@ def site() -> dict[str, Any]:
         "spark_submit": str(spark_home() / "bin" / "spark-submit"),
         # Where the wheel is installed nothing is sent to the executors: tests/cluster sends it.
         "python": sys.executable,
-        "archives": "",
+        "files": "",
         "py_files": "",
         "retries": 1,
         "retry_delay": 0,

@@ -225,15 +225,17 @@ def test_the_jars_of_delta_are_sent_where_tables_are_asked_for(tmp_path: Path) -
     """All of the folder, and nothing else of it; without tables, or where Spark has Delta already, none."""
     dist, told = tmp_path / "dist", tmp_path / "told"
     (dist / "jars").mkdir(parents=True)
+    sent_always = ("rmq_python", "environment.tar.gz")
     for name in ("rmq_reindex.py", "spark-defaults.conf", "log4j2.properties", "jars/b.jar", "jars/a.jar", "jars/jars.txt"):
         (dist / name).write_text("")
-    (dist / "spark-submit").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {told}\n')
+    for name in sent_always:
+        (dist / name).write_text("")
+    said = '"$@" "$PYSPARK_PYTHON" "$PYSPARK_DRIVER_PYTHON"'
+    (dist / "spark-submit").write_text(f'#!/bin/sh\nprintf "%s\\n" {said} > {told}\n')
     (dist / "spark-submit").chmod(0o755)
     bare = {
         "dist": str(dist),
         "spark_submit": str(dist / "spark-submit"),
-        "python": sys.executable,
-        "archives": "",
         "py_files": "",
     }
     homes = {
@@ -249,6 +251,8 @@ def test_the_jars_of_delta_are_sent_where_tables_are_asked_for(tmp_path: Path) -
         extended = "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension" in words
         sent[jars, tables] = (words[words.index("--jars") + 1] if "--jars" in words else "", extended)
         assert ("--build-id" in words) == bool(tables)
+        assert words[words.index("--files") + 1] == ",".join(str(dist / name) for name in sent_always)
+        assert words[-2:] == ["./rmq_python", str(dist / "rmq_python")]
     assert sent == {
         ("jars", "/t"): (f"{dist}/jars/a.jar,{dist}/jars/b.jar", True),
         ("jars", ""): ("", False),
@@ -259,8 +263,8 @@ def test_the_jars_of_delta_are_sent_where_tables_are_asked_for(tmp_path: Path) -
 def test_what_a_worker_lacks(airflow: AirflowHome, tmp_path: Path) -> None:
     """One line names the file, the host and what to do, where spark-submit would end in a trace of Java's."""
     needed = [DIST / "rmq_reindex.py", DIST / "spark-defaults.conf", DIST / "log4j2.properties", Path(sys.executable)]
-    lacking = {tmp_path / "rmq_reindex.py": "copy dist/", tmp_path / "environment/bin/python": "unpack environment.tar.gz"}
+    lacking = [tmp_path / "rmq_reindex.py", tmp_path / "rmq_python"]
     told = airflow.ask("needed", "rocketmq_reindex", json.dumps([str(path) for path in lacking]))
     assert told["needed"] == [str(path) for path in needed]
-    for (path, todo), said in zip(lacking.items(), told["said"], strict=True):
-        assert said.startswith(f"{path}: is not there on {platform.node()}: {todo} there")
+    for path, said in zip(lacking, told["said"], strict=True):
+        assert said.startswith(f"{path}: is not there on {platform.node()}: copy dist/ there")
