@@ -9,6 +9,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark import SparkContext
@@ -237,20 +238,65 @@ def get_session(master: str, delta: bool = False, hadoop_user: str = "") -> tupl
     return spark, True
 
 
+@dataclass(eq=False)
+class _HeldSetting:
+    """A setting of a session that runs have changed: its value before them, and theirs, the newest last."""
+
+    spark: SparkSession
+    name: str
+    before: str | None
+    values: list[list[str]] = field(default_factory=list)
+    """a list of one value for each run, so that each finds its own"""
+
+    def is_of(self, spark: SparkSession, name: str) -> bool:
+        """Return whether it is this setting: a session of the JVM may have several Python objects."""
+        mine, other = (getattr(each, "_jsparkSession", each) for each in (self.spark, spark))
+        return self.name == name and bool(mine == other)
+
+    def apply(self) -> None:
+        """Set the value of the newest run; where no run is left what was there before the first."""
+        value = self.values[-1][0] if self.values else self.before
+        if value is None:
+            self.spark.conf.unset(self.name)
+        else:
+            self.spark.conf.set(self.name, value)
+
+
+_held: list[_HeldSetting] = []
+_held_lock = threading.Lock()
+
+
 @contextlib.contextmanager
-def run_settings(spark: SparkSession, settings: Mapping[str, str] = RUN_SETTINGS) -> Iterator[None]:
-    """Set these settings of the session, by default those that a run needs, and restore the old ones afterwards."""
-    before = {name: spark.conf.get(name, None) for name in settings}
+def _hold(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    own = [value]
+    with _held_lock:
+        setting = next((each for each in _held if each.is_of(spark, name)), None)
+        if setting is None:
+            setting = _HeldSetting(spark, name, spark.conf.get(name, None))
+            _held.append(setting)
+        setting.values.append(own)
     try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
+        with _held_lock:
+            setting.apply()
         yield
     finally:
-        for name, old in before.items():
-            if old is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, old)
+        with _held_lock:
+            setting.values = [each for each in setting.values if each is not own]
+            if not setting.values:
+                _held.remove(setting)
+            setting.apply()
+
+
+@contextlib.contextmanager
+def run_settings(spark: SparkSession, settings: Mapping[str, str] = RUN_SETTINGS) -> Iterator[None]:
+    """Set these settings of the session, by default those that a run needs, and restore the old ones afterwards.
+
+    Several runs may be in one session at once: the one that ends last restores what was there before the first.
+    """
+    with contextlib.ExitStack() as stack:
+        for name, value in settings.items():
+            stack.enter_context(_hold(spark, name, value))
+        yield
 
 
 def cores(spark: SparkSession) -> int:

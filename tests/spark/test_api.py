@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.spark import session
 from tests.golden.stores import GoldenStore
 
 FUNCTIONS = (
@@ -61,3 +62,31 @@ def test_the_examples_of_the_docstrings(
     # The session goes on.
     assert (spark.sparkContext.applicationId, spark.range(3).count()) == (before, 3)
     assert "ReindexError" not in capsys.readouterr().err
+
+
+def test_runs_at_once_leave_the_settings_of_the_session(spark: SparkSession) -> None:
+    """Whichever of them ends first, and by whatever object of Python it knows the session."""
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    again = SparkSession(spark.sparkContext, spark._jsparkSession)
+    for before in ("777", None):
+        spark.conf.set(name, before) if before else spark.conf.unset(name)
+        known = spark.conf.get(name)
+        first, second = session.run_settings(spark), session.run_settings(again, {name: "17"})
+        first.__enter__()
+        second.__enter__()
+        assert spark.conf.get(name) == "17"
+        first.__exit__(None, None, None)
+        assert spark.conf.get(name) == "17", "the second run is not over"
+        second.__exit__(None, None, None)
+        assert spark.conf.get(name) == known
+
+
+def test_a_setting_that_the_session_refuses_is_not_held(spark: SparkSession) -> None:
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(name)
+    with (
+        pytest.raises(Exception, match=r"CANNOT_MODIFY|Cannot modify"),
+        session.run_settings(spark, {name: "5", "spark.sql.warehouse.dir": "/elsewhere"}),
+    ):
+        pass
+    assert (spark.conf.get(name), session._held) == (before, [])
