@@ -43,6 +43,9 @@ class Engine(Protocol):
     def numbers(self, function: Batches, count: int) -> list[str]:
         """Return the results of a function over the numbers below ``count``, a task each."""
 
+    def each_number(self, function: Batches, count: int) -> Iterator[str]:
+        """Yield what ``numbers`` returns, in the order of the numbers. Use it where a few results are large."""
+
     def forget(self) -> None:
         """Drop the kept rows."""
 

@@ -126,6 +126,9 @@ class LocalEngine:
         results = self._pool.run([Number(function, number) for number in range(count)], soon=True)
         return [text for texts in results for text in texts]
 
+    def each_number(self, function: Batches, count: int) -> Iterator[str]:
+        yield from self.numbers(function, count)
+
     def forget(self) -> None:
         _remove(self._kept)
         self._kept = []

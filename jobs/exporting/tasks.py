@@ -19,7 +19,7 @@ from rocketmq_reindex.udfs import staging
 from rocketmq_reindex.udfs.exporting import choosing, segments, sinks
 
 _AT_ONCE: Final = 64
-"""Segments whose counts the driver holds at once, at least: each may name all topics of the log."""
+"""Segments that are counted at once, at least: behind them all it is told how far the count is"""
 
 
 class ExportTasks:
@@ -49,14 +49,14 @@ class ExportTasks:
         self._progress.end()
 
     def count(self) -> Iterator[choosing.Chosen]:
-        """Yield what is taken of the segments, in their order."""
+        """Yield what is taken of the segments, in their order. Each may name all topics of the log: one at a time is held."""
         self._look_around(None)
         total, cores = len(self._log.plan), self._engine.cores
         step = max(_AT_ONCE, TASKS_PER_CORE * cores)
         for first in range(0, total, step):
             tasks = min(step, total - first)
             function = segments.CountSegments(self._log, first, max(1, cores // tasks))
-            for text in self._engine.numbers(function, tasks):
+            for text in self._engine.each_number(function, tasks):
                 yield from map(segments.chosen_of, json.loads(text))
 
     def _bytes(self, number: int) -> int:

@@ -176,6 +176,21 @@ class SparkEngine:
     def numbers(self, function: task.Batches, count: int) -> list[str]:
         return _texts(self.over(function, count, handover.RESULT_DDL))
 
+    def each_number(self, function: task.Batches, count: int) -> Iterator[str]:
+        frame = self.over(function, count, handover.RESULT_DDL)
+        try:
+            frame = frame.persist(StorageLevel.DISK_ONLY)
+        except NotImplementedError:
+            # Without kept rows each result would be a job by itself, one after another.
+            yield from _texts(frame)
+            return
+        try:
+            # All at once on the executors, which keep the results: the driver then takes one at a time.
+            frame.count()
+            yield from (str(row.data) for row in frame.toLocalIterator())
+        finally:
+            frame.unpersist()
+
     def forget(self) -> None:
         # First what needs no JVM: one that was killed removes nothing.
         for folder in self._cells.folders if self._cells else ():

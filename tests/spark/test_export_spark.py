@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -84,6 +85,23 @@ def test_counts(spark: SparkSession, store: Path, chosen: dict[str, Any]) -> Non
     done = rr.export(store, count=True, spark=spark, **chosen)
     assert done.messages > 0
     assert said(done) == said(rr.export(store, count=True, **chosen))
+
+
+def test_the_driver_takes_one_count_at_a_time(spark: SparkSession, tmp_path: Path) -> None:
+    """Each segment names topics of its own: together they are more than the driver takes of a stage."""
+    rng, store = random.Random(5), tmp_path / "store"
+    with LogWriter(store / "commitlog", 1 << 20) as writer:
+        for _ in range(24_000):
+            writer.append(Message(topic=rng.randbytes(60).hex(), body=b""))
+    conf = spark.sparkContext._jsc.sc().conf()
+    before = conf.get("spark.driver.maxResultSize", "1g")
+    conf.set("spark.driver.maxResultSize", "1m")
+    try:
+        done = rr.export(store, count=True, spark=spark)
+    finally:
+        conf.set("spark.driver.maxResultSize", before)
+    assert said(done) == said(rr.export(store, count=True))
+    assert len(done.topics) == 24_000
 
 
 def test_ctrl_c_leaves_nothing(store: Path, tmp_path: Path) -> None:

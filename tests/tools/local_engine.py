@@ -75,6 +75,9 @@ class InlineEngine:
     def numbers(self, function: Batches, count: int) -> list[str]:
         return [text for one in self._numbers(count) for batch in function(iter([one])) for text in batch.column(0).to_pylist()]
 
+    def each_number(self, function: Batches, count: int) -> Iterator[str]:
+        yield from self.numbers(function, count)
+
     def forget(self) -> None:
         self._rows = []
 
