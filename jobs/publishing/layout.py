@@ -57,8 +57,6 @@ class Standing:
 # Write a file whole or not at all.
 
 _COPIED_BYTES: Final = 16 << 20
-
-
 _LOOKED_AT: Final = 1 << 10
 
 
@@ -102,27 +100,35 @@ def check_replaceable(option: str, path: str, mark: bytes, kind: str) -> None:
 
 
 def check_no_store_around(where: str, path: str, kind: str = "folder") -> None:
-    """Raise InputError for a place on a disk inside of a broker's store, whichever that is: a broker may not start on it then.
+    """Raise InputError for a place on a disk inside of a broker's store, whichever that is, or among files of a build or a log.
 
-    ``where`` names the place in the error.
+    A broker may not start on these then, or takes what is new for its own. ``where`` names the place in the error.
     """
-    if path and not files.is_remote(path) and (store := _store_around(os.path.dirname(os.path.realpath(path)))):
-        raise errors.InputError(f"{where}: lies inside {escape(store)}, a broker's store: name a {kind} apart from it")
+    if path and not files.is_remote(path) and (around := _store_around(os.path.realpath(path))):
+        raise errors.InputError(f"{where}: lies inside {around}: name a {kind} apart from it")
 
 
-_PARTS: Final = ("", layouts.COMMITLOG, *layouts.FOLDERS, "timerlog")
-"""the folders of a store, and "" for the store itself: what else lies beside a commitlog may be anybody's"""
+_PARTS: Final = (layouts.COMMITLOG, *layouts.FOLDERS, "timerlog")
+"""the folders of a store: what else lies beside a commitlog may be anybody's"""
+_BY_OFFSET: Final = re.compile(r"[0-9]{20}")
 
 
-def _store_around(folder: str) -> str:
-    """Return the store that a folder is, or is a part of; "" for none. The deepest part is ``consumequeue/TOPIC/QUEUE``."""
-    part = ""
+def _store_around(path: str) -> str:
+    """Return the store or build that a new path would be a part of, with what it is; "" for none, or beside a build's parts."""
+    above, part = os.path.split(path)
+    folder = above
+    # As in consumequeue/TOPIC/QUEUE.
     for _ in range(4):
-        if part in _PARTS and os.path.isdir(os.path.join(folder, layouts.COMMITLOG)):
-            return folder
-        folder, part = os.path.split(folder)
+        if (part in _PARTS or above == folder) and os.path.isdir(os.path.join(above, layouts.COMMITLOG)):
+            return f"{escape(above)}, a broker's store"
+        if part in PUBLISHED and any(os.path.lexists(os.path.join(above, name)) for name in (MANIFEST, layouts.QUEUES)):
+            return f"{escape(above)}, where files of a build or a store lie"
+        above, part = os.path.split(above)
         if not part:
             break
+    with contextlib.suppress(OSError):
+        if any(map(_BY_OFFSET.fullmatch, os.listdir(folder))):
+            return f"{escape(folder)}, where segments of a log lie"
     return ""
 
 
@@ -190,8 +196,7 @@ def copy_whole(temporary: str, source: str, target: str) -> None:
 # -------------------------------------------------------------------------------------------------------------------- leftovers
 # What a run should have removed and could not: where it lies and how much it is, so that nobody keeps it unknowingly.
 #
-# A store may refuse to remove what it let somebody write. What was built is good all the same, and the next run that publishes
-# tries to remove the same again.
+# A store may refuse to remove what it let somebody write. What was built is good, and the next run tries to remove it again.
 
 _NAMES: Final = 3
 """names of one folder that a warning lists"""
@@ -267,9 +272,8 @@ def _warning(entry: dict[str, Any]) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------------- pointers
-# What was published behind a URI: the small files that make builds visible, and the folders they lead to.
-#
-# Little is imported: ``query`` asks here, and starts in a fraction of a second.
+# What was published behind a URI: the small files that make builds visible, and the folders they lead to. Little is imported:
+# ``query`` asks here, and starts in a fraction of a second.
 
 BUILDS, POINTERS, WORK = "builds", "published", "work"
 BUILD: Final = re.compile(r"[0-9a-f]{32}")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.publishing.local import lacks_manifest, strangers
 from rocketmq_reindex.jobs.publishing.output import check_places
 from rocketmq_reindex.storage_format.errors import InputError
@@ -39,6 +40,28 @@ def test_inside_the_input_or_around_it(store: Path, tmp_path: Path, out: str) ->
         check(store, tmp_path / out)
     with pytest.raises(InputError, match=r"lies inside .* or around it"):
         check(store, tmp_path / out, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    "out",
+    [
+        "built/consumequeue/x", "built/consumequeue/T/0/x", "built/index", "built/index/x", "lost/consumequeue/x", "log/x",
+        "dledger/dledger-n0/data/x",
+    ],
+)  # fmt: skip
+def test_among_files_of_a_build_or_a_log(store: Path, tmp_path: Path, out: str) -> None:
+    """Whichever they are; beside the parts of a build something may lie."""
+    for folder in ("built/consumequeue/T/0", "lost/consumequeue", "log", "dledger/dledger-n0/data", "mine/index"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "built" / "reindex.json").write_text("{}")
+    for folder in ("log", "dledger/dledger-n0/data"):
+        (tmp_path / folder / f"{0:020d}").write_bytes(b"")
+    with pytest.raises(InputError, match=r"lies inside .*, where "):
+        check(store, tmp_path / out)
+    with pytest.raises(InputError, match=r"--to .* lies inside .*, where .* name a file apart from it"):
+        layout.check_no_store_around(f"--to {out}", str(tmp_path / out), "file")
+    for place in ("built/x", "mine/index/x", "lost/x"):
+        check(store, tmp_path / place)
 
 
 def test_links_are_seen_through(store: Path, tmp_path: Path) -> None:
