@@ -15,16 +15,16 @@ from typing import Any, Final
 import pyarrow as pa
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.exporting.options import ExportResult
+from rocketmq_reindex.jobs.exporting.options import NAME_SHOWN, ExportResult
 from rocketmq_reindex.jobs.exporting.run import Export
 from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.replaying import journal as journals
 from rocketmq_reindex.jobs.replaying.journal import Journal
 from rocketmq_reindex.jobs.replaying.options import FAILURES_MAX, ReplayFailure, ReplayResult, ReplaySettings
 from rocketmq_reindex.jobs.replaying.sending import Answer, Proxy
-from rocketmq_reindex.jobs.replaying.sources import NORMAL, ROW, Outgoing, flaw, now, outgoing, source_of
+from rocketmq_reindex.jobs.replaying.sources import NORMAL, ROW, Outgoing, flaw, now, outgoing, source_of, topic_of
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
-from rocketmq_reindex.storage_format.showing import counted, escape
+from rocketmq_reindex.storage_format.showing import counted, escape, near_names
 
 # ---------------------------------------------------------------------------------------------------------------------- waiting
 
@@ -81,7 +81,7 @@ class Sender:
         self._settings, self._result, self._journal, self._proxy = settings, result, journal, proxy
         self._told, self._names = journal.told, dict(settings.topic_map)
         self._refused_before = frozenset(journal.told.refused)
-        self._topics = Counter[str]()
+        self._topics, self._met = Counter[str](), set[str]()
         self._last: dict[tuple[Any, ...], _Message] = {}
         self._held: OrderedDict[int, _Message] = OrderedDict()
         self._bytes = self._answers = self._failed = self._light = 0
@@ -99,13 +99,21 @@ class Sender:
             self._offer(row)
 
     def finish(self) -> list[str]:
-        """Wait until all that was taken is answered. Return no warning. Raises InputError where the run stops."""
+        """Wait until all that was taken is answered. Raises InputError where the run stops.
+
+        Return a warning for each topic of ``--topic-map`` of which no message was taken: its name may be written wrong.
+        """
         while self._held:
             self._turn()
         if self._proxy is not None:
             self._journal.say(journals.BELOW, self._place)
         self._journal.flush()
-        return []
+        return [*map(self._unmet, sorted(self._names.keys() - self._met))]
+
+    def _unmet(self, old: str) -> str:
+        near = ", ".join(map(escape, near_names(old, self._met)))
+        name = f"--topic-map {escape(old, NAME_SHOWN)}={self._names[old]}"
+        return f"{name}: no chosen message is of topic {escape(old, NAME_SHOWN)}{near and f' (near it: {near})'}"
 
     def abandon(self) -> None:
         """Send nothing more, and write down the answers that still come. Raises nothing but what the journal raises."""
@@ -142,6 +150,7 @@ class Sender:
 
     def _offer(self, row: dict[str, Any]) -> None:
         self._check_stop()
+        self._met.add(topic_of(row))
         self._take(row, row["commitLogOffset"])
         # Not before: a run that is interrupted meanwhile must not say that this message is done with.
         self._place = row["commitLogOffset"] + 1
@@ -350,12 +359,13 @@ class Replay:
         return {"log": bound, **self._settings.bound, "position of the group": read}
 
     def _send(self, journal: Journal, proxy: Proxy | None) -> None:
-        sender = Sender(self._settings, self._result, journal, proxy)
+        result = self._result
+        sender = Sender(self._settings, result, journal, proxy)
         try:
             try:
                 stage = "count" if proxy is None else "replay"
                 self._export.take(self._source.chosen(), sender, stage, self._source.extent)
-                sender.finish()
+                result.warnings += sender.finish()
             except BaseException:
                 sender.abandon()
                 raise

@@ -118,10 +118,15 @@ def flaw(row: Mapping[str, Any]) -> str:
     return "" if row[formats.PACKED] is None else "its body does not unpack, or into more than --body-max"
 
 
+def topic_of(row: Mapping[str, Any]) -> str:
+    """Return the topic that a row is for: of one that waits for its time the topic of its delivery."""
+    return str(row["realTopic"] if row["kind"] in (meaning.SCHEDULED, meaning.TIMER) else row["topic"])
+
+
 def outgoing(row: Mapping[str, Any], topics: Mapping[str, str], new_id: str, *, queue_groups: bool) -> Outgoing:
     """Return what is sent of a row. ``topics`` are other names; ``queue_groups``: a queue is a group where there is none."""
     waits = row["kind"] in (meaning.SCHEDULED, meaning.TIMER)
-    topic = row["realTopic"] if waits else row["topic"]
+    topic = topic_of(row)
     queue_id = row["realQueueId"] if waits and row["realQueueId"] is not None else row["queueId"]
     properties = dict(row["properties"] or ())
     lite_topic, priority = properties.get(_LITE_TOPIC) or None, as_number(properties.get(_PRIORITY) or "")

@@ -106,6 +106,18 @@ def test_a_dry_run_counts_what_the_rows_say(store: Path, tmp_path: Path) -> None
     assert found.left_out["half"] == 1
 
 
+def test_a_topic_of_the_map_that_no_message_has(store: Path, tmp_path: Path) -> None:
+    rr.export(store, kind="all", to=tmp_path / "a.jsonl")
+    for place in (store, tmp_path / "a.jsonl"):
+        assert rr.replay(place, dry_run=True, topic_map="A=New").warnings == []
+        told = rr.replay(place, dry_run=True, topic_map=["a=New", "zz\x1bz=Other"]).warnings
+        assert told[0].startswith("--topic-map a=New: no chosen message is of topic a (near it: A")
+        assert told[1].startswith("--topic-map zz\\x1bz=Other: no chosen message is of topic zz\\x1bz")
+        assert len(told) == 2
+        (told_b,) = rr.replay(place, dry_run=True, topic="B", topic_map="A=New").warnings
+        assert "of topic A" in told_b
+
+
 def test_delayed_messages_without_what_was_delivered(store: Path, tmp_path: Path) -> None:
     rr.export(store, kind="scheduled", to=tmp_path / "a.jsonl")
     with pytest.raises(InputError, match="has delayed messages, and none that was delivered: export with kind all"):
