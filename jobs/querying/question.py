@@ -281,7 +281,7 @@ def answer(query: Query, search: querying_search.Search) -> Iterator[ServedMessa
     if query.id is not None:
         messages = search.by_id(query.id, query.topic)
     elif query.physical is not None:
-        messages = search.by_phy_offset(query.physical)
+        messages = search.by_phy_offset(query.physical, query.topic)
     elif query.tag is not None:
         assert query.topic is not None
         messages = search.by_tag(query.topic, query.tag, query.in_time, query.max)

@@ -129,8 +129,8 @@ class Search:
 
     # -- one offset ---------------------------------------------------------------------------------------------------
 
-    def by_phy_offset(self, phy_offset: int) -> Iterator[Message]:
-        """Yield the message at an offset of the commitlog."""
+    def by_phy_offset(self, phy_offset: int, topic: str | None = None) -> Iterator[Message]:
+        """Yield the message at an offset of the commitlog, if it is of ``topic``, or of any for None."""
         message = self.log.message(phy_offset)
         if isinstance(message, str):
             around = self.log.around(phy_offset)
@@ -140,18 +140,25 @@ class Search:
                     f"{around.queue_offset}: ask for --physical {around.phy_offset}"
                 )
             self._notes.add("no message", f"offset {phy_offset}: {message}", lost=message != EXPIRED)
-        else:
+        elif topic is None or message.topic == topic:
             yield message
+        else:
+            self.say_other_topic(message, topic)
+
+    def say_other_topic(self, message: Message, topic: str) -> None:
+        """Say that a message which was found is not of the topic that was asked for."""
+        text = f"offset {message.phy_offset}: the message there is of topic {escape(message.topic)}, not of {escape(topic)}"
+        self._notes.add("another topic", text, lost=False)
 
     def by_id(self, message_id: str, topic: str | None) -> Iterator[Message]:
         """Yield the message of a broker's offset id or, of ``topic`` or any, those of a client's unique id."""
         at_offset = self._by_offset_id(message_id)
         if at_offset is not None and at_offset.message_id == message_id.upper():
-            yield at_offset
+            yield from self.by_phy_offset(at_offset.phy_offset, topic)
             return
         messages = list(self.by_unique_key(message_id, None if topic is None else [topic]))
         yield from messages
-        if not messages and at_offset is not None:
+        if not messages and at_offset is not None and topic in (None, at_offset.topic):
             text = (
                 f"{escape(message_id)}: the message at that offset was stored by another host: its id is {at_offset.message_id}"
             )

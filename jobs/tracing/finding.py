@@ -109,10 +109,18 @@ class StoreTracer:
     # -- by key -------------------------------------------------------------------------------------------------------
 
     def asked_for(self) -> list[Message]:
-        """Return the records that the question names."""
+        """Return the records that the question names: where it names a topic, too, those of it, also those that wait."""
         asked = self._asked
-        if self._is_empty:
-            return []
+        found = [] if self._is_empty else self._named()
+        if asked.topic is None or asked.key is not None or asked.queue is not None:
+            return found
+        of_topic = [record for record in found if self._is_of(record, asked.topic)]
+        if found and not of_topic:
+            self.search.say_other_topic(found[0], asked.topic)
+        return of_topic
+
+    def _named(self) -> list[Message]:
+        asked = self._asked
         if asked.key is not None:
             assert asked.topic is not None
             return self._with_key(asked.topic, asked.key)

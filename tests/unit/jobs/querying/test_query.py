@@ -112,6 +112,18 @@ def test_what_is_not_there_is_said_with_what_is_near(tmp_path: Path, ask: Any) -
         assert "unique id" not in ask(tmp_path, words)[1]
 
 
+def test_a_place_where_another_topic_has_its_message(tmp_path: Path, ask: Any) -> None:
+    """It is not shown for a topic that it is not of: one line says whose it is."""
+    (put,) = make(tmp_path, [Message(topic="Paid", body=b"b", properties={"UNIQ_KEY": "u"}, store_timestamp=EPOCH)])
+    (row,) = ask(tmp_path, f"--physical {put.offset} --topic Paid")[0]
+    for asked in (f"--physical {put.offset}", f"--id {row['msgId']}", f"--id {row['msgId'].lower()}"):
+        assert places(ask(tmp_path, asked)[0]) == [put.offset]
+        rows, told = ask(tmp_path, f"{asked} --topic paid")
+        assert rows == []
+        assert told.splitlines()[0] == f"warning: offset {put.offset}: the message there is of topic Paid, not of paid"
+    assert ask(tmp_path, "--id u --topic paid")[0] == []
+
+
 @pytest.mark.parametrize("size", [1 << 12, 1 << 18])
 def test_an_offset_inside_a_record_names_it(size: int, tmp_path: Path, ask: Any) -> None:
     puts = make(tmp_path, [*keyed(3), Message(topic="T", body=b"b" * (size - 1000))], size)

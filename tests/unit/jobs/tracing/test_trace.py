@@ -62,6 +62,20 @@ def test_a_replayed_message_says_where_it_comes_from(make: Make) -> None:
     assert whats(store, "B") == [("born", "seen"), ("stored", "seen")]
 
 
+def test_a_message_that_is_of_another_topic(make: Make) -> None:
+    """It is not traced for a topic that it is not of; one that waits for the topic, or comes again, is."""
+    store = make(Message(topic="Orders", properties={"UNIQ_KEY": "A"}), half("B"))
+    offset_id = rr.query(store, id="A")[0].to_dict()["msgId"]
+    questions: tuple[dict[str, Any], ...] = ({"physical": 0}, {"id": "A"}, {"unique_key": "A"}, {"id": offset_id})
+    for asked in questions:
+        assert len(rr.trace(store, topic="Orders", **asked)) == 1
+        found = rr.trace(store, topic="Paid", **asked)
+        assert [*found] == []
+        assert "offset 0: the message there is of topic Orders, not of Paid" in found.warnings
+        assert found.exit_status == 4
+    assert len(rr.trace(store, id="B", topic="Orders")) == 1
+
+
 def test_transactions(make: Make) -> None:
     committed = Message(topic="Orders", properties={"UNIQ_KEY": "A"}, sysflag=COMMIT, prepared_offset=0)
     store = make(half("A"), half("B"), half("C"), committed, Message(topic=OP, properties={"TAGS": "d"}, body=b"0,1,"))
