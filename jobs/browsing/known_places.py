@@ -79,8 +79,8 @@ class KnownPlaces:
         """Return the way to the nearest known place at an offset of a segment or before it; else that from its start."""
         with self._lock:
             offsets, summaries = self._ways.get(key, ([], []))
-            number = bisect.bisect_right(offsets, offset)
-            near = summaries[number - 1] if number else None
+            before = summaries[: bisect.bisect_right(offsets, offset)]
+        near = next((each for each in reversed(before) if (end := zeros_from(each)) < 0 or not is_written(log, end)), None)
         if near is None:
             return from_start(segment)
         # Somebody may have written other bytes into the same file.
@@ -161,6 +161,19 @@ def range_of(log: contents.StoreLog, file: contents.SegmentFile, low: int, high:
     committed = committed_index(files.parent(file.path))
     spec = segment.part(0, low, high, known=True)
     return log_rows.LogRange(spec, segment.name, followed, missing, committed if committed >= 0 else layouts.INT64_MAX)
+
+
+def zeros_from(known: ranges.RangeSummary) -> int:
+    """Return where the records ended, if zeros alone were seen from there on, -1 where something else was."""
+    return known.tail if known.end < 0 and known.last_nonzero < known.tail else -1
+
+
+def is_written(log: contents.StoreLog, offset: int) -> bool:
+    """Return whether something stands at an offset, as far as it can be read: a record does not begin with a zero number."""
+    with contextlib.suppress(OSError, errors.InputError):
+        if not isinstance(segment := log.segment_of(offset), str):
+            return any(log.pages(segment).read(offset - segment.start, r.FILLER_MIN))
+    return False
 
 
 def zeros_until(segment: contents.SegmentFile, offset: int, deadline: float) -> int:

@@ -54,7 +54,7 @@ LOADED_SOON: Final = 0.1
 """the same once a form of a search was shown"""
 _ENDED_IN: Final = 5.0
 _HOUR: Final = 3_600_000
-_CURSOR: Final = re.compile(r"(\d{1,4})\.(\d{1,19})", re.ASCII)
+_CURSOR: Final = re.compile(r"(\d{1,4})\.(\d{1,19})(?:\.(\d{1,19}))?", re.ASCII)
 
 # ----------------------------------------------------------------------------------------------------------------------- facets
 
@@ -213,9 +213,11 @@ class ScanCursor(NamedTuple):
 
     store: int = 0
     offset: int = 0
+    end: int = -1
+    """where the records ended, if zeros alone were seen from there to ``offset``: a broker may write there later; else -1"""
 
     def __str__(self) -> str:
-        return f"{self.store}.{self.offset}"
+        return f"{self.store}.{self.offset}" + (f".{self.end}" if self.end >= 0 else "")
 
 
 def read_cursor(text: str | None, stores: int) -> ScanCursor:
@@ -223,8 +225,8 @@ def read_cursor(text: str | None, stores: int) -> ScanCursor:
     if text is None:
         return ScanCursor()
     found = _CURSOR.fullmatch(text)
-    cursor = ScanCursor(int(found[1]), int(found[2])) if found else ScanCursor(stores)
-    if cursor.store >= stores or cursor.offset > layouts.INT64_MAX:
+    cursor = ScanCursor(int(found[1]), int(found[2]), int(found[3] or -1)) if found else ScanCursor(stores)
+    if cursor.store >= stores or cursor.offset > layouts.INT64_MAX or cursor.end > cursor.offset:
         raise errors.UsageError(f"cursor: {showing.escape(text, 40)} is no place in this search: leave it out to begin")
     return cursor
 

@@ -103,11 +103,12 @@ class LogPart:
         looked = sum(span.end - span.begin for span in self.spans if not span.passed)
         return len(self.hits) >= HITS_MAX or looked >= PART_BYTES or self.to_walk > 0 or self.is_late
 
-    def moved(self, end: int, *, passed: bool = False) -> None:
-        """Note that the log was looked at up to ``end``."""
+    def moved(self, end: int, *, passed: bool = False, zeros: int = -1) -> None:
+        """Note that the log was looked at up to ``end``: from ``zeros`` on nothing was there, where that is not -1."""
         if end > self.cursor.offset:
             self.spans.append(ReadSpan(self.cursor.store, self.cursor.offset, end, passed))
-            self.cursor = self.cursor._replace(offset=end)
+            begin = self.cursor.end if 0 <= self.cursor.end < zeros else zeros
+            self.cursor = self.cursor._replace(offset=end, end=begin)
 
 
 # ----------------------------------------------------------------------------------------------------------------------- search
@@ -147,6 +148,9 @@ class LogSearch:
                 # Only what concerns the part is said: each page would repeat what lies beside the segments.
                 logs.append(contents.StoreLog(store.roots, folders.Notes.silent()))
                 opened.callback(logs[-1].close)
+            if known_places.is_written(logs[cursor.store], cursor.end):
+                # A broker has gone on where the records ended.
+                part.cursor = search_pages.ScanCursor(cursor.store, cursor.end)
             places: dict[int, _Segments] = {}
             while not self._at_end(part, logs):
                 number = part.cursor.store
@@ -192,7 +196,7 @@ class LogSearch:
                 return
         high = min(end, segment.start + ((way.at - segment.start) // RANGE + 1) * RANGE)
         if way.at >= high:
-            part.moved(end)
+            part.moved(end, zeros=known_places.zeros_from(way.before))
             return
         log_range, holes = known_places.range_of(of.log, segment, way.at, high), list[ranges.Hole]()
         settings = self._asked[part.cursor.store]
@@ -211,14 +215,14 @@ class LogSearch:
         known = way.before
         if at < way.at:
             known = dataclasses.replace(known, end=at, high=at, tail=-1, holes=[each for each in known.holes if each[0] < at])
-        elif known.end < 0 and known.last_nonzero < known.tail and not log_range.followed:
+        elif (zeros := known_places.zeros_from(known)) >= 0 and not log_range.followed:
             # What a broker has allocated ahead.
             at = max(at, known_places.zeros_until(segment, max(low, known.tail), part.deadline))
             known = dataclasses.replace(known, high=at)
         # In a log of DLedger the entry before a place has to be known, too.
         if at >= way.at or not segment.lead:
             self._known.add(key, known, followed=log_range.followed)
-        part.moved(min(at, end))
+        part.moved(min(at, end), zeros=-1 if log_range.followed else known_places.zeros_from(known))
 
     def _walk(self, part: LogPart, of: _Segments, segment: contents.SegmentFile, way: log_rows.ScanWay, low: int) -> bool:
         """Walk on to the offset ``low``, or a range of the way. Return whether there is time left."""

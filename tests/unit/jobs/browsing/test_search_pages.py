@@ -461,6 +461,44 @@ def test_what_a_broker_has_allocated_ahead(tmp_path: Path, monkeypatch: pytest.M
     assert part["damage"]["places"]
 
 
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_broker_writes_where_a_part_has_seen_zeros(forgets: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search goes on from the end of the records, also over segments, and where the server was started anew meanwhile."""
+    monkeypatch.setattr(searching, "RANGE", 4096)
+    monkeypatch.setattr(searching, "PART_BYTES", 4096)
+    monkeypatch.setattr(known_places, "_ZEROS", 4096)
+    monkeypatch.setattr(searching, "PART_SECONDS", 0.0)
+    size, store = 1 << 15, tmp_path / "store"
+    messages = [Message("T", body=b"%03d" % number * 20) for number in range(600)]
+    whole = write_log(tmp_path / "whole", messages, size)
+    written = sorted((whole / "commitlog").iterdir())
+    assert len(written) > 2
+    (store / "commitlog").mkdir(parents=True)
+    for number, path in enumerate(written[:3]):
+        data = path.read_bytes()
+        (store / "commitlog" / path.name).write_bytes(data if number == 0 else bytes(size))
+    pages, found = Pages(f"a={store}"), list[dict[str, Any]]()
+    cursor = None
+    while cursor is None or cursor.count(".") < 2 or int(cursor.split(".")[1]) < 2 * size + size // 2:
+        found.append(part_at(pages, topic="*", **({} if cursor is None else {"cursor": cursor})))
+        cursor = found[-1]["next"]
+        assert cursor is not None, "the search is over before the broker writes"
+    assert cursor.split(".")[2] == str(size)
+    before = offsets(found)
+    for path in written[1:3]:
+        with (store / "commitlog" / path.name).open("r+b") as file:
+            file.write(path.read_bytes())
+    if forgets:
+        pages = Pages(f"a={store}")
+    while cursor is not None:
+        found.append(part_at(pages, topic="*", cursor=cursor))
+        cursor = found[-1]["next"]
+    assert before
+    assert offsets(found) == exported(store, tmp_path / "out.jsonl")
+    assert not any(part["damage"]["places"] for part in found)
+    assert "no place in this search" in pages.html("scan", topic="*", cursor="0.5.6", status=400)
+
+
 def test_expressions_and_bodies_that_would_take_very_long(tmp_path: Path) -> None:
     """RE2 needs no more time for any expression, and a body is unpacked up to a bound."""
     bodies = [b"a" * 200_000 + b"!", zlib.compress(b"x" * (70 << 20)), zlib.compress(b"a needle"), b"not packed"]
