@@ -11,6 +11,7 @@ import random
 import re
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.udfs.queue_database import QueueDatabase, QueueName
 from tests.oracle.test_rocksdb_queues import pairs_of
 from tests.serving import stores as serving
-from tests.serving.programs import Program
+from tests.serving.programs import PATIENCE, Program
 from tests.serving.stores import SEGMENT, Queue, keyed_log, options, queues_of
 from tests.tools.local_engine import local_build
 from tests.tools.local_verify import kinds, local_verify
@@ -96,13 +97,19 @@ def test_light_queues(version: str, tmp_path: Path) -> None:
     assert len(ours) == 60 + 40 + 9
 
 
+def until(done: Callable[[], bool], waited: str) -> None:
+    """Wait for what RocksDB does in a thread of its own; ``waited`` says what it was where it does not come."""
+    patience = time.monotonic() + PATIENCE
+    while not done():
+        assert time.monotonic() < patience, f"after {PATIENCE} s: {waited}"
+        time.sleep(0.05)
+
+
 def put_more(program: Program, store: str, topic: str, prefix: str, count: int) -> str:
     """Put records into queue 0, and wait until it ends behind them: RocksDB gets units in a thread of its own."""
     end = int(program.step("end", store, topic)) + count
     told = program.step("put", store, topic, prefix, count)
-    until = time.monotonic() + 60
-    while program.step("end", store, topic) != str(end) and time.monotonic() < until:
-        time.sleep(0.02)
+    until(lambda: program.step("end", store, topic) == str(end), f"queue 0 of {topic} does not end at {end}")
     return told
 
 
@@ -251,9 +258,7 @@ def test_the_selective_double_write_asks_the_record_for_its_topic(tmp_path: Path
     with Program("5.5.1", "Crash", tmp_path) as program:
         program.step("open", "real", store, *options(), "--enable-lmq", "--set", f"{setting},enableMultiDispatch=true")
         queues = [("lite", 0), ("%LMQ%$lite$a", 0), ("%LMQ%odd", 0), ("plain", 0)]
-        until = time.monotonic() + 60
-        while "-" in program.step("serve", "real", *words(queues)).split(" ") and time.monotonic() < until:
-            time.sleep(0.05)
+        until(lambda: "-" not in program.step("serve", "real", *words(queues)).split(" "), "a queue has no message yet")
         program.step("close", "real")
     real = pairs_in(store / "consumequeue")
     # The units of plain records stand in files of the light queues, between those of lite ones.

@@ -24,6 +24,7 @@ from tests.preflight.sweep import end_of, last_bytes
 from tests.serving.broker import Broker
 from tests.serving.programs import ORACLE, ROOT, Program, StepFailed
 from tests.serving.stores import SEGMENT, SIZES
+from tests.tools.ports import free_ports
 
 VERSIONS = ("5.3.3", "5.4.0", "5.5.0", "5.5.1")
 """those of whose broker and controller Maven Central has the jars"""
@@ -35,19 +36,12 @@ PATIENCE = 300
 """Seconds in which a role changes, or a log is copied"""
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 class Controller:
     """A name server with a controller in it; use as a context manager."""
 
     def __init__(self, version: str, scratch: Path) -> None:
         self.version = version
-        self._port, self._names = free_port(), free_port()
+        self._port, self._names = free_ports(2)
         scratch.mkdir()
         lines = {
             "listenPort": self._names, "enableControllerInNamesrv": "true", "controllerDLegerGroup": "group",
@@ -111,7 +105,7 @@ class GroupMember(Program):
         periods = "syncBrokerMetadataPeriod=500,checkSyncStateSetPeriod=500,controllerHeartBeatTimeoutMills=2000"
         # A checkpoint is written with a flush of all queues, by default once a minute.
         flushes = "flushConsumeQueueThoroughInterval=100,flushIntervalConsumeQueue=50"
-        settings = f"{group},{periods},{flushes},haListenPort={free_port()},haSendHeartbeatInterval=200"
+        settings = f"{group},{periods},{flushes},haListenPort={free_ports(1)[0]},haSendHeartbeatInterval=200"
         try:
             self.broker = Broker(self, "group", store, scratch, "--name-server", names, "--set", settings)
         except BaseException:

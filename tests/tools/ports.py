@@ -5,6 +5,11 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
+import sys
+from typing import Final
+
+_TAKEN: Final[list[socket.socket]] = []
+"""a lock for each port that this process was given: no test in another process gets it before this one ends"""
 
 
 def free_ports(count: int) -> list[int]:
@@ -13,7 +18,15 @@ def free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as stack:
         while len(found) < count:
             bound, port = stack.enter_context(socket.socket()), random.SystemRandom().randrange(12_000, 32_000)
-            with contextlib.suppress(OSError):
+            lock = socket.socket(socket.AF_UNIX)
+            try:
+                if sys.platform == "linux":
+                    # A name of the kernel's own, which goes with the socket.
+                    lock.bind(f"\0rmq-reindex test port {port}")
                 bound.bind(("127.0.0.1", port))
-                found.append(port)
+            except OSError:
+                lock.close()
+                continue
+            _TAKEN.append(lock)
+            found.append(port)
     return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from typing import Final
 import pytest
 
 from tests.tools.faulty_processes import ROOT
+from tests.tools.ports import free_ports
 from tests.tools.s3_server import bucket_at, environment
 
 _FOLDER: Final = ROOT / ".venv-servers" / "bin"
@@ -29,17 +29,8 @@ _KEYS: Final = environment(0)
 KEY, SECRET = _KEYS["AWS_ACCESS_KEY_ID"], _KEYS["AWS_SECRET_ACCESS_KEY"]
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody has now. All are drawn before the first is given back."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
 def _minio(folder: Path) -> tuple[int, list[str], dict[str, str]]:
-    (port,) = _free_ports(1)
+    (port,) = free_ports(1)
     words = ["server", "--quiet", "--address", f"127.0.0.1:{port}", str(folder / "data")]
     # Without this it asks the project's site for a newer version.
     more = {"MINIO_ROOT_USER": KEY, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}
@@ -49,7 +40,7 @@ def _minio(folder: Path) -> tuple[int, list[str], dict[str, str]]:
 def _seaweedfs(folder: Path) -> tuple[int, list[str], dict[str, str]]:
     """All of its servers in one process. Each has a port for HTTP and one for gRPC, which may not be 10,000 further here."""
     servers = ("s3", "master", "volume", "filer")
-    ports = _free_ports(2 * len(servers))
+    ports = free_ports(2 * len(servers))
     identity = {"name": "tests", "credentials": [{"accessKey": KEY, "secretKey": SECRET}], "actions": ["Admin"]}
     (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
     (folder / "data").mkdir()
