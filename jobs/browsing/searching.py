@@ -215,7 +215,7 @@ class LogSearch:
         known = way.before
         if at < way.at:
             known = dataclasses.replace(known, end=at, high=at, tail=-1, holes=[each for each in known.holes if each[0] < at])
-        elif (zeros := known_places.zeros_from(known)) >= 0 and not log_range.followed:
+        elif known_places.zeros_from(known) >= 0 and not log_range.followed:
             # What a broker has allocated ahead.
             at = max(at, known_places.zeros_until(segment, max(low, known.tail), part.deadline))
             known = dataclasses.replace(known, high=at)

@@ -1,7 +1,7 @@
 """Scan one byte range of the log in chunks: walk its records, pass over damage, hand out blocks of units and items."""
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from rocketmq_reindex.storage_format.record.frame import TOTAL, find_record, new
 from rocketmq_reindex.storage_format.scan import range_notes, ranges, settings as scan_settings
 from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.storage_format.walk import loop, name_table, state as w, window as walk_window
+
+_DAMAGED_MAX: Final = 512
+"""damaged records behind which a block goes out, where ``beats`` are asked for: each takes as long as many good ones"""
 
 
 class _Buffers:
@@ -134,7 +137,7 @@ class _RangeScan:
         self._notes = range_notes.RangeNotes(self.summary, self._window)
         self._refused = range_notes.RefusedRecords(spec, self.summary, self._window, self._search_crc, self._record)
         self._gap: _Gap | None = None if spec.known else _Gap(spec.low)
-        self._at, self._ended = 0, False
+        self._at, self._ended, self._damaged = 0, False, 0
 
     def blocks(self) -> Iterator[scan_settings.Block]:
         """Yield the blocks of the range; at the end its summary is complete."""
@@ -145,6 +148,9 @@ class _RangeScan:
                     yield self._flush()
             else:
                 yield from self._walk()
+                if self._settings.beats and self._damaged >= _DAMAGED_MAX:
+                    self._damaged = 0
+                    yield self._flush()
         yield self._flush()
         self._finish()
         if self._spec.low == self._spec.segment_start and ranges.may_lie_elsewhere([self.summary], self._spec.low):
@@ -269,6 +275,7 @@ class _RangeScan:
     def _meet_damage(self, code: int) -> None:
         """What stands at ``_at`` is no good record: pass over it where its length is known, else search behind it."""
         offset = self._window.base + self._at
+        self._damaged += 1
         if code < r.FIRST_FRAMED:
             self._gap = _Gap(offset, r.BAD_LENGTHS if code == r.MORE else code)
             self._notes.nonzero(self._at, self._at + 1)

@@ -57,8 +57,7 @@ class Bounds:
 # Damage in one range of the log, old records behind the log's end, and how both are shown.
 
 ShownDamage = Literal["skip", "rows", "fail"]
-"""how damage is shown among messages: ``damage`` of the data sources and of ``rr.messages``. What a build makes of damage
-is another choice, by another name: ``--on-damage``, which is ``OnDamage`` in ``jobs.command.option``"""
+"""how damage is shown among messages; what a build makes of it is ``--on-damage`` (``OnDamage`` in ``jobs.command.option``)"""
 SHOWN_DAMAGE: Final = get_args(ShownDamage)
 SKIP, ROWS, FAIL = SHOWN_DAMAGE
 
@@ -88,7 +87,7 @@ class LogEndSearch:
         self._range, self._before, self._last_good = log_range, before, before.last_good
         self._stale: stale_tail.StaleTail | None = None
         holes = stale_tail.damage_of(before.holes)
-        self._seen = len(holes) if looked else 0
+        self._seen, self._on_way = len(holes) if looked else 0, looked
         self._settled = any(not hole.framed for hole in holes[: self._seen])
         self._look_for_tail(holes)
 
@@ -105,6 +104,8 @@ class LogEndSearch:
     @property
     def _is_decided(self) -> bool:
         """Whether no more looks are needed, which read much: behind damage of unknown length none can be the log's end."""
+        if self._on_way and self._seen >= HELD_HOLES:
+            return True
         return self._stale is not None or self._range.followed or (self._settled and not self._range.spec.lead)
 
     @property
@@ -148,10 +149,7 @@ class LogEndSearch:
 def holes_of(
     log_range: LogRange, before: ranges.RangeSummary, summary: ranges.RangeSummary, bounds: Bounds
 ) -> list[ranges.Hole]:
-    """Return the damage that ends in a range.
-
-    Damage may begin before the range: ``before``, the summary of the scan up to it, has the offset.
-    """
+    """Return the damage that ends in a range. It may begin before it: ``before``, the summary up to it, has the offset."""
     spec, name = log_range.spec, log_range.segment
     holes = [ranges.Hole(name, offset, length, r.REASONS[code]) for offset, length, code in summary.holes]
     open_at, code = max(before.tail, bounds.start_offset) if before.tail >= 0 else -1, before.tail_code
@@ -205,6 +203,10 @@ UNPACKED_MAX: Final = 4 << 20
 """``MessageStoreConfig.maxMessageSize``: by default no body is longer."""
 
 
+HELD_HOLES: Final = 4096
+"""damaged stretches of a segment that a way holds: behind so many no old records are looked for"""
+
+
 class ScanWay:
     """What is known of a segment up to an offset, so that a scan goes on there: of the damage in which it stands, too.
 
@@ -247,7 +249,8 @@ class ScanWay:
             holes.insert(len(before.holes), [before.tail, summary.first - before.tail, before.tail_code])
         self.before = ranges.RangeSummary(
             -1, before.low, at, True, end=-1 if is_open else at, tail=gap[0], tail_code=gap[1] if is_open else 0,
-            last_nonzero=nonzero, holes=holes, last_good=good, last_sound=max(before.last_sound, summary.last_sound),
+            last_nonzero=nonzero, holes=holes[:HELD_HOLES], last_good=good,
+            last_sound=max(before.last_sound, summary.last_sound),
         )  # fmt: skip
 
 
@@ -318,9 +321,9 @@ class LogRowReader:
     ) -> Iterator[scan_settings.Block]:
         """Yield the scanned blocks of one range, each valid until the next. At the end ``holes`` has its damage, likewise.
 
-        Who ends it early, behind a block with records, has the damage before the last of these in ``holes``. ``ends`` gets the
-        offset behind the last record, wanted or not. With a ``way`` the scan begins where that stands, nothing is walked to,
-        and blocks come without records, too; between two blocks, and at the end, the way is that up to there.
+        Who ends it early has the damage before the last record in ``holes``. ``ends`` gets the offset behind the last record,
+        wanted or not. With a ``way`` the scan begins where that stands, and blocks come without records, too; between two
+        blocks, and at the end, the way is that up to there.
         """
         spec = log_range.spec
         holes += [log_range.missing] if log_range.missing else []
@@ -368,10 +371,7 @@ class LogRowReader:
         )  # fmt: skip
 
     def _walk_to(self, spec: ranges.RangeSpec, segment: SegmentReader) -> ranges.RangeSummary:
-        """Return the summary of a scan from the segment's start up to the range.
-
-        Only from there it is known where records begin: a body may hold the image of any record.
-        """
+        """Return the summary of a scan up to the range, from the segment's start: a body may hold the image of any record."""
         if spec.known:
             return ranges.RangeSummary(-1, spec.low, spec.low, True, end=spec.low)
         settings = scan_settings.ScanSettings(

@@ -19,6 +19,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.browsing import facts, known_places, remembered, search_pages, searching
+from rocketmq_reindex.storage_format.scan import range_scan
 from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.scan.ranges import find_stale_tail
 from tests.golden.stores import GoldenStore
@@ -204,7 +205,8 @@ def test_parts_end_inside_of_long_damage(tmp_path: Path, monkeypatch: pytest.Mon
         file.write(b"\xda" * 100_000)
     pages, to = Pages(f"a={store}"), tmp_path / "out.jsonl"
     found = parts(pages, topic="*")
-    inside = [part for part in found if not part["messages"] and part["next"] and 700 < int(part["next"][2:]) < 100_700]
+    empty = [part for part in found if not part["messages"] and part["next"]]
+    inside = [part for part in empty if 700 < int(part["next"].split(".")[1]) < 100_700]
     assert len(inside) >= 20
     assert [part["damage"]["count"] for part in inside] == [0] * len(inside)
     told = [place for part in found for place in part["damage"]["places"]]
@@ -725,3 +727,31 @@ def test_much_damage_of_a_last_segment(tmp_path: Path, monkeypatch: pytest.Monke
     assert looks == [1]
     assert sum(len(part["damage"]["places"]) for part in found) == 30
     assert offsets(found) == exported(store, tmp_path / "out.jsonl")
+
+
+def test_very_many_damaged_records_of_a_last_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held of them is bounded, a part ends amid them, and each is told once."""
+    monkeypatch.setattr(searching, "PART_SECONDS", 0.0)
+    monkeypatch.setattr(log_rows, "HELD_HOLES", 20)
+    monkeypatch.setattr(range_scan, "_DAMAGED_MAX", 8)
+    store = write_log(tmp_path / "store", [Message("T", body=b"%04d" % k * 20) for k in range(400)], 1 << 17)
+    path = min((store / "commitlog").iterdir())
+    offsets_of = [row["commitLogOffset"] for batch in rr.messages(store=store, body="none") for row in batch.to_pylist()]
+    with path.open("r+b") as file:
+        for at in offsets_of[50:350]:
+            file.seek(at + 8)
+            file.write(b"\xda\xda\xda")
+    held = list[int]()
+
+    class Held(known_places.KnownPlaces):
+        def add(self, key: Any, before: Any, *, followed: bool) -> None:
+            held.append(len(before.holes))
+            super().add(key, before, followed=followed)
+
+    monkeypatch.setattr(known_places, "KnownPlaces", Held)
+    found = parts(Pages(f"a={store}"), topic="*")
+    assert max(held) == 20
+    counts = [part["damage"]["count"] for part in found]
+    assert sum(counts) == 300
+    assert max(counts) <= 9
+    assert offsets(found) == exported(store, tmp_path / "out.jsonl") == offsets_of[:50] + offsets_of[350:]
