@@ -121,7 +121,7 @@ def _store_around(path: str) -> str:
     for _ in range(4):
         if (part in _PARTS or above == folder) and os.path.isdir(os.path.join(above, layouts.COMMITLOG)):
             return f"{escape(above)}, a broker's store"
-        if part in PUBLISHED and any(os.path.lexists(os.path.join(above, name)) for name in (MANIFEST, layouts.QUEUES)):
+        if part in PUBLISHED[:-1] and any(os.path.lexists(os.path.join(above, name)) for name in (MANIFEST, layouts.QUEUES)):
             return f"{escape(above)}, where files of a build or a store lie"
         above, part = os.path.split(above)
         if not part:

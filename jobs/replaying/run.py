@@ -318,6 +318,11 @@ class Replay:
         """Send what was chosen. Return what was done, as lines for people. Raises InputError, OSError."""
         settings, result = self._settings, self._result
         self._source = source_of(self._export)
+        for place in filter(None, (settings.source.store, *settings.source.commitlogs) if settings.journal else ()):
+            if files.overlap(place, settings.journal):
+                raise InputError(
+                    f"--journal {escape(settings.journal)}: lies inside {escape(place)}: name a file apart from it"
+                )
         if settings.dry_run:
             journal = (
                 Journal(settings.journal, self._bound(), write=False) if settings.journal else Journal("", {}, write=False)
@@ -325,11 +330,6 @@ class Replay:
             self._send(journal, None)
         else:
             credentials = settings.keys()
-            for place in filter(None, (settings.source.store, *settings.source.commitlogs)):
-                if files.overlap(place, settings.journal):
-                    raise InputError(
-                        f"--journal {escape(settings.journal)}: lies inside {escape(place)}: name a file apart from it"
-                    )
             layout.check_writable("--journal", settings.journal, b"", "a journal of a replay")
             bound = self._bound()
             # Whether somebody is there shows before the log is read, which may take long.
