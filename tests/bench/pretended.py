@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -193,6 +193,9 @@ class PretendedEngine:
                 made_file = IndexFileResult(number, made, number << 34, 1, True, header, size, size, DIGEST, 1)
                 found.append(made_file.to_json())
             return found
+
+    def each_number(self, function: Batches, count: int) -> Iterator[str]:
+        yield from self.numbers(function, count)
 
     def forget(self) -> None:
         pass

@@ -112,6 +112,9 @@ class SpoolEngine:
     def numbers(self, function: Batches, count: int) -> list[str]:
         return [word for k in range(count) for batch in function(self._number(k)) for word in batch.column(0).to_pylist()]
 
+    def each_number(self, function: Batches, count: int) -> Iterator[str]:
+        yield from self.numbers(function, count)
+
     def forget(self) -> None:
         self._spools = []
 
