@@ -51,7 +51,7 @@ demo-setup:  # the dependencies of the product and a JDK: no tools, no jars of D
 	@scripts/setup --demo
 
 demo: demo-setup ## rebuild a small real store and compare it with what RocketMQ wrote, byte for byte
-	@$(ENV) $(PY) -m rocketmq_reindex.jobs.demo
+	@$(ENV) $(PY) -m scripts.demo
 
 docs: setup ## the pages of docs/ as HTML in .docs/: fails on a broken link, anchor or example
 	@scripts/docs

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT, SIZE as CHECKPOINT_SIZE
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_LAYOUT, SLOT_SIZE
-from rocketmq_reindex.storage_format.layouts import Layout
+from rocketmq_reindex.storage_format.checkpoints import CHECKPOINT_LAYOUT, SIZE as CHECKPOINT_SIZE
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_LAYOUT, SLOT_SIZE
+from rocketmq_reindex.storage_format.layouts import Layout, key_hash
 from rocketmq_reindex.storage_format.queue.units import UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message, read_message
-from rocketmq_reindex.storage_format.text.java_string import key_hash
 from tests.golden.stores import unpack
 
 STORE: Final = "basic-5.5"

@@ -97,10 +97,10 @@ def _run(words: list[str], ctrl_c: _CtrlC) -> int:
     if words[0] not in COMMANDS:
         top_parser().parse_args(words)
         return 0
-    from rocketmq_reindex.jobs.watching import clock
+    from rocketmq_reindex.jobs.command import start
 
     module, _, name = COMMANDS[words[0]][0].partition(":")
-    with clock.command():
+    with start.command():
         command = getattr(importlib.import_module(module), name or words[0])
         ctrl_c.importing = False
         return int(command(words[1:]))
@@ -125,7 +125,7 @@ def _failed(error: BaseException, ctrl_c: _CtrlC) -> int:
 
 def _lacking(error: ImportError) -> str:
     try:
-        from rocketmq_reindex.jobs.command.this_python import lacking
+        from rocketmq_reindex.jobs.command.start import lacking
     except ImportError:
         return (
             f"{sys.executable} lacks rocketmq_reindex: give spark-submit --py-files rocketmq_reindex.zip, or install the wheel "

@@ -13,10 +13,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rocketmq_reindex.jobs.demo import unpack
 from rocketmq_reindex.jobs.spark.jars import class_archive
 from rocketmq_reindex.jobs.spark.java import choose_java, java_option
 from rocketmq_reindex.jobs.spark.session import configuration
+from scripts.demo import unpack
 
 MASTER = "local[2]"
 

@@ -17,7 +17,7 @@ from typing import Any
 def work_through(folder: Path) -> None:
     """Build, verify and read a small log that has every kind of record and of damage."""
     from rocketmq_reindex.jobs.cli import main as rmq_reindex
-    from rocketmq_reindex.storage_format.kernels import crc32
+    from rocketmq_reindex.storage_format.kernels import raw_bytes
     from rocketmq_reindex.udfs.sql.sources import CommitlogSource, ConsumeQueueSource
     from tests.tools import spoil
     from tests.tools.local_engine import local_build
@@ -25,7 +25,7 @@ def work_through(folder: Path) -> None:
     from tests.tools.make_log import FEATURES, random_log
     from tests.tools.read_rows import read_rows
 
-    crc32.warm_up()
+    raw_bytes.warm_up()
     store, log = folder / "store", folder / "store" / "commitlog"
     sizes: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
     random_log(log, 7, records=150, segment_size=1 << 14, features=FEATURES, biggest_body=300)

@@ -37,7 +37,7 @@ def picture(printed: str) -> str:
 
 
 def main() -> int:
-    demo = [sys.executable, "-m", "rocketmq_reindex.jobs.demo"]
+    demo = [sys.executable, "-m", "scripts.demo"]
     done = subprocess.run(demo, stdout=subprocess.PIPE, cwd=ROOT, text=True, check=True)
     PICTURE.write_text(picture(done.stdout), encoding="utf-8")
     print(f"wrote {PICTURE.relative_to(ROOT)}, {PICTURE.stat().st_size:,} bytes")

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format import errors, layouts, showing
+from rocketmq_reindex.storage_format.kernels.java_text import hash_keys, murmur3_128
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as scan_settings
-from rocketmq_reindex.storage_format.text.java_text import hash_keys, murmur3_128
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields, string_buffers
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader

@@ -9,7 +9,7 @@ from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import log_sample
-from rocketmq_reindex.jobs.browsing.asked import Facts, option_words
+from rocketmq_reindex.jobs.browsing.options import Facts, option_words
 from rocketmq_reindex.jobs.describing.look import InfoResult, StoreLook
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.store.contents import IndexFiles, StoreLog

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rocketmq_reindex.jobs.browsing import checks, opened
-from rocketmq_reindex.jobs.browsing.asked import Address, Asked, Facts, NotFound, OpenedStores, PageFacts, url
+from rocketmq_reindex.jobs.browsing.options import Address, Asked, Facts, NotFound, OpenedStores, PageFacts, url
 from rocketmq_reindex.jobs.reporting import model
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import versions

@@ -14,7 +14,7 @@ from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import neighbours
-from rocketmq_reindex.jobs.browsing.asked import Facts
+from rocketmq_reindex.jobs.browsing.options import Facts
 from rocketmq_reindex.jobs.querying import question, shown
 from rocketmq_reindex.jobs.store import contents
 from rocketmq_reindex.jobs.store.folders import Notes

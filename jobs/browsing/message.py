@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.browsing import asked, facts, neighbours
+from rocketmq_reindex.jobs.browsing import facts, neighbours, options
 from rocketmq_reindex.jobs.querying import question, search, shown
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue
 from rocketmq_reindex.jobs.tracing import run, timeline
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
-from rocketmq_reindex.storage_format.index import header as index_header
+from rocketmq_reindex.storage_format.index import layout as index_header
+from rocketmq_reindex.storage_format.layouts import key_hash, tag_hash
 from rocketmq_reindex.storage_format.queue.units import UNIT, QueueUnits
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 
 OFFSET_MAX: Final = layouts.INT64_MAX // 64
 """the largest queue offset that an address takes"""
@@ -41,7 +41,7 @@ _BESIDE: Final = ("properties", "meaning", "body", "bodyFormat", "bodyTruncated"
 # ---------------------------------------------------------------------------------------------------------------------- message
 
 
-def message(store: timeline.TracedStore, words: Sequence[str], delay_levels: str) -> asked.Facts:
+def message(store: timeline.TracedStore, words: Sequence[str], delay_levels: str) -> options.Facts:
     """Return a message and what lies around it; ``message`` is None where there is none, and ``warnings`` say why.
 
     ``words`` are those of ``query`` for one message: ``--physical``, or ``--topic``, ``--queue`` and ``--offset``.
@@ -51,7 +51,7 @@ def message(store: timeline.TracedStore, words: Sequence[str], delay_levels: str
     warnings = list[str]()
     with facts.looking(store, warnings) as (found, notes):
         served = next(iter(question.answer(query, found)), None)
-        told: asked.Facts = {"store": store.name, "warnings": warnings, "command": facts.command("query", store, words)}
+        told: options.Facts = {"store": store.name, "warnings": warnings, "command": facts.command("query", store, words)}
         told["message"] = None
         if served is not None:
             record, row = served.message, question.row_of(served, found.log, query, notes)
@@ -88,13 +88,13 @@ def whole_body(store: timeline.TracedStore, phy_offset: int) -> bytes | str:
 
 def _in_queue(
     found: search.Search, served: store_queue.ServedMessage, query: question.Query, notes: folders.Notes
-) -> asked.Facts:  # fmt: skip
+) -> options.Facts:  # fmt: skip
     """Return whether the queue leads to a message, and the next offsets before and behind it that have a unit."""
     record = served.message
     offset = record.queue_offset if served.queue_offset is None else served.queue_offset
     # A light queue is not the one that its records name.
     topic, number = (record.topic, record.queue_id) if query.queue is None else (query.topic or record.topic, query.queue)
-    told: asked.Facts = {
+    told: options.Facts = {
         "topic": topic, "queue": number, "queueOffset": offset, "leadsHere": None, "previous": None, "next": None,
     }  # fmt: skip
     queue = found.queues.open(topic, number, found.log, notes)
@@ -130,7 +130,7 @@ class _LongChain(Exception):
     """More slots and items were read than a page reads."""
 
 
-def index_items(found: search.Search, record: Message) -> asked.Facts:
+def index_items(found: search.Search, record: Message) -> options.Facts:
     """Return the items of the index that lead to a record: of its unique key, its keys and its tags.
 
     ``whole`` is false where there may be more: many keys, or a key of very many messages.
@@ -155,7 +155,7 @@ def index_items(found: search.Search, record: Message) -> asked.Facts:
 
     covering = [file for file in index.files if file.header.begin_place <= at <= file.header.end_place]
     others = [file for file in index.files if file not in covering][: -OTHER_FILES - 1 : -1]
-    items, whole = list[asked.Facts](), len(named) <= SHOWN
+    items, whole = list[options.Facts](), len(named) <= SHOWN
     try:
         for kind, text in dict.fromkeys(named[:SHOWN]):
             hashed = tag_hash(topic, text) if kind == "tag" else key_hash(topic, text)
@@ -170,7 +170,7 @@ def index_items(found: search.Search, record: Message) -> asked.Facts:
     return {"present": index.present, "files": len(index.files), "items": items, "whole": whole}
 
 
-def _items_in(file: contents.OpenIndexFile, read: index_header.Read, hashed: int, phy_offset: int) -> Iterator[asked.Facts]:
+def _items_in(file: contents.OpenIndexFile, read: index_header.Read, hashed: int, phy_offset: int) -> Iterator[options.Facts]:
     """Yield the items of a file that have a hash and lead to an offset. A file that cannot be read has been noted."""
     if file.sizes is None:
         return
@@ -181,9 +181,9 @@ def _items_in(file: contents.OpenIndexFile, read: index_header.Read, hashed: int
                 yield {"file": showing.escape(files.base(file.path)), "slot": hashed % header.slots, "item": item}
 
 
-def _light_queues(found: search.Search, record: Message, meant: asked.Facts) -> list[asked.Facts]:
+def _light_queues(found: search.Search, record: Message, meant: options.Facts) -> list[options.Facts]:
     """Return the light queues that the record names, and whether each leads to it; None where it has no files."""
-    told = list[asked.Facts]()
+    told = list[options.Facts]()
     for each in meant.get("lightQueues", ())[:SHOWN]:
         row = {"topic": each["queue"], "queue": 0, "queueOffset": each["offset"], "leadsHere": None}
         queue = found.queues.open(each["queue"], 0, found.log, folders.Notes.silent()) if each["offset"] is not None else None
@@ -195,7 +195,7 @@ def _light_queues(found: search.Search, record: Message, meant: asked.Facts) -> 
     return told
 
 
-def _points_to(found: search.Search, meant: asked.Facts) -> Iterator[asked.Facts]:
+def _points_to(found: search.Search, meant: options.Facts) -> Iterator[options.Facts]:
     """Yield the places that a record speaks of: queues, or offsets in them, and offsets of the log.
 
     ``there`` says whether the store has that queue, or a message at that offset.
@@ -214,7 +214,7 @@ def _points_to(found: search.Search, meant: asked.Facts) -> Iterator[asked.Facts
         yield row | {"physical": origin, "there": isinstance(found.log.message(origin), Message)}
 
 
-def _place(found: search.Search, text: str, topic: str, number: int | None, offset: int | None) -> asked.Facts:
+def _place(found: search.Search, text: str, topic: str, number: int | None, offset: int | None) -> options.Facts:
     row = {"text": text, "topic": topic, "queue": number, "offset": offset, "physical": None, "there": False}
     if number is None or not 0 <= number <= layouts.INT32_MAX or topics.path_component(topic) is None:
         return row
@@ -236,18 +236,18 @@ def _place(found: search.Search, text: str, topic: str, number: int | None, offs
 class MessagePages:
     """The pages of a message in the stores that were named."""
 
-    def __init__(self, stores: asked.OpenedStores, cell: Callable[[Any], str]) -> None:
+    def __init__(self, stores: options.OpenedStores, cell: Callable[[Any], str]) -> None:
         """Take what shows a value of a field by ``cell``."""
         self._stores, self._cell = stores, cell
 
-    def shown(self) -> list[asked.Address]:
+    def shown(self) -> list[options.Address]:
         """Return the addresses."""
         return [
-            asked.Address("/message", "message", ("store", "physical", "topic", "queue", "offset"), self._message),
-            asked.Address("/trace", "trace", ("store", "physical", "unique_key"), self._trace),
+            options.Address("/message", "message", ("store", "physical", "topic", "queue", "offset"), self._message),
+            options.Address("/trace", "trace", ("store", "physical", "unique_key"), self._trace),
         ]
 
-    def _message(self, given: asked.Asked) -> asked.PageFacts:
+    def _message(self, given: options.Asked) -> options.PageFacts:
         store = self._stores.named(given)
         names = ("physical",) if "physical" in given.given else ("topic", "queue", "offset")
         if not all(name in given.given for name in names):
@@ -255,10 +255,10 @@ class MessagePages:
         found = message(store, given.words(("topic", "queue", "offset", "physical")), self._stores.settings.delay_levels)
         row = found["message"]
         if row is None:
-            return asked.PageFacts("No message", found, {}, 404)
-        return asked.PageFacts(f"Message at {row['physicalOffset']}", found, self._parts(store.name, found))
+            return options.PageFacts("No message", found, {}, 404)
+        return options.PageFacts(f"Message at {row['physicalOffset']}", found, self._parts(store.name, found))
 
-    def _parts(self, store: str, found: asked.Facts) -> dict[str, Any]:
+    def _parts(self, store: str, found: options.Facts) -> dict[str, Any]:
         row, raw = found["message"], bytes.fromhex(found["hex"])
         text = found["json"] or (row["body"] if row["bodyFormat"] == "text" else None)
         size = f"{showing.counted(row['bodyLength'], 'byte')} in the log"
@@ -273,14 +273,14 @@ class MessagePages:
             "meant": [(name, self._cell(value)) for name, value in row["meaning"].items() if name != "text"],
             "body_lines": text.split("\n") if text else [], "json_body": found["json"] is not None,
             "hex_lines": _hex_lines(raw), "hex_bytes": len(raw), "body_note": f"{size}{packed}{cut}{wrong}. ",
-            "at_offset": lambda where, offset: asked.url(
+            "at_offset": lambda where, offset: options.url(
                 "message", store=store, topic=where["topic"], queue=where["queue"], offset=offset
             ),
-            "trace": asked.url("trace", unique_key=key) if key
-            else asked.url("trace", store=store, physical=row["physicalOffset"]),
+            "trace": options.url("trace", unique_key=key) if key
+            else options.url("trace", store=store, physical=row["physicalOffset"]),
         }  # fmt: skip
 
-    def _trace(self, given: asked.Asked) -> asked.PageFacts:
+    def _trace(self, given: options.Asked) -> options.PageFacts:
         stores, key, physical = self._stores.wanted(given), given.given.get("unique_key"), given.number("physical")
         if (key is None) == (physical is None):
             raise errors.UsageError("name a message by unique_key, or by store and physical")
@@ -289,10 +289,10 @@ class MessagePages:
         words = given.words(("physical",)) if key is None else [f"--unique-key={key}"]
         wanted = timeline.Trace(tuple(stores), unique_key=key, physical=physical, delays=self._stores.settings.delays)
         alone = [each.name for each in stores] if key is not None and len(stores) > 1 else []
-        return asked.PageFacts("Trace", traced(wanted, words), {"key": key, "alone": alone})
+        return options.PageFacts("Trace", traced(wanted, words), {"key": key, "alone": alone})
 
 
-def traced(wanted: timeline.Trace, words: Sequence[str]) -> asked.Facts:
+def traced(wanted: timeline.Trace, words: Sequence[str]) -> options.Facts:
     """Return what ``trace`` says of a message over some stores, or in ``error`` why it cannot. ``words`` are its options."""
     result, error = timeline.TraceResult(), None
     notes = folders.Notes(result.warnings.append, result.warnings.append)

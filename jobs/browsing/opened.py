@@ -12,15 +12,14 @@ from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import checks, facts
-from rocketmq_reindex.jobs.browsing.asked import Address, Asked, Facts, NotFound, OpenedStores, PageFacts, url
-from rocketmq_reindex.jobs.browsing.options import FindingsFile
+from rocketmq_reindex.jobs.browsing.options import Address, Asked, Facts, FindingsFile, NotFound, OpenedStores, PageFacts, url
 from rocketmq_reindex.jobs.publishing.layout import MANIFEST
 from rocketmq_reindex.jobs.reporting import make, model
 from rocketmq_reindex.jobs.store import contents
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import layouts, topics
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.showing import counted, escape, redacted, shell
 from rocketmq_reindex.udfs.times import show_time
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from rocketmq_reindex.jobs.browsing import asked as browsing_asked, facts, log_sample, opened, rates, remembered, templates
-from rocketmq_reindex.jobs.browsing.asked import Facts
+from rocketmq_reindex.jobs.browsing import facts, log_sample, opened, options as browsing_asked, rates, remembered, templates
+from rocketmq_reindex.jobs.browsing.options import Facts
 from rocketmq_reindex.jobs.consumers import run as consumers_run
 from rocketmq_reindex.jobs.consumers.standing import ConsumersQuestion, ConsumersResult
 from rocketmq_reindex.jobs.store import consumer_offsets, contents, folders

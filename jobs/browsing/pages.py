@@ -33,8 +33,7 @@ from rocketmq_reindex.jobs.browsing import (
     search_pages,
     templates,
 )
-from rocketmq_reindex.jobs.browsing.asked import Address, Asked, NotFound, OpenedStores, PageFacts, url
-from rocketmq_reindex.jobs.browsing.options import BrowseSettings
+from rocketmq_reindex.jobs.browsing.options import Address, Asked, BrowseSettings, NotFound, OpenedStores, PageFacts, url
 from rocketmq_reindex.jobs.querying.shown import cell, preview
 from rocketmq_reindex.jobs.reporting import parts
 from rocketmq_reindex.storage_format.errors import InputError, ReindexError, UsageError

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from rocketmq_reindex.jobs.browsing import log_sample
-from rocketmq_reindex.jobs.browsing.asked import Facts
+from rocketmq_reindex.jobs.browsing.options import Facts
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import StoreQueue

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.browsing.asked import url
+from rocketmq_reindex.jobs.browsing.options import url
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format.showing import escape, printable, shell
 

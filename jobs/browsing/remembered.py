@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.browsing.asked import Facts
+from rocketmq_reindex.jobs.browsing.options import Facts
 from rocketmq_reindex.jobs.building import store_signs
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore

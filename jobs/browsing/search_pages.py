@@ -18,15 +18,15 @@ from dataclasses import replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from rocketmq_reindex.jobs.browsing import asked, facts, page_templates, remembered
+from rocketmq_reindex.jobs.browsing import facts, options, page_templates, remembered
 from rocketmq_reindex.jobs.querying import question, search
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue, tag_items
 from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.jobs.watching import watch
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
+from rocketmq_reindex.storage_format.layouts import string_hash
 from rocketmq_reindex.storage_format.queue.units import UNIT, QueueUnits, Unit
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.text.java_string import string_hash
 from rocketmq_reindex.udfs.times import parse_time, show_time
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ _CURSOR: Final = re.compile(r"(\d{1,4})\.(\d{1,19})(?:\.(\d{1,19}))?", re.ASCII)
 # ----------------------------------------------------------------------------------------------------------------------- facets
 
 
-def facets(rows: Sequence[asked.Facts]) -> asked.Facts:
+def facets(rows: Sequence[options.Facts]) -> options.Facts:
     """Return how many of some messages each store, topic, queue, tag and hour has: the most frequent values, and how many more.
 
     Nothing for less than two messages. A store is one of several, and an hour is of UTC.
@@ -71,7 +71,7 @@ def facets(rows: Sequence[asked.Facts]) -> asked.Facts:
         "queue": Counter((row["topic"], row["queueId"]) for row in rows), "tag": Counter(row["tags"] for row in rows),
         "hour": Counter(row["storeTimestamp"] // _HOUR for row in rows),
     }  # fmt: skip
-    told: asked.Facts = {}
+    told: options.Facts = {}
     for name, counts in found.items():
         ordered = sorted(counts.items(), key=lambda each: (-each[1], str(each[0])))
         values = [_facet(name, value) | {"count": count} for value, count in ordered[:FACET_VALUES]]
@@ -80,7 +80,7 @@ def facets(rows: Sequence[asked.Facts]) -> asked.Facts:
     return told
 
 
-def _facet(name: str, value: Any) -> asked.Facts:
+def _facet(name: str, value: Any) -> options.Facts:
     if name == "queue":
         return {"value": f"{value[0]}/{value[1]}", "topic": value[0], "queue": value[1]}
     if name == "hour":
@@ -92,13 +92,13 @@ def _facet(name: str, value: Any) -> asked.Facts:
 # ----------------------------------------------------------------------------------------------------------------------- search
 
 
-def searched(store: TracedStore, words: Sequence[str], delay_levels: str) -> asked.Facts:
+def searched(store: TracedStore, words: Sequence[str], delay_levels: str) -> options.Facts:
     """Return what ``query`` finds for these words; of very many messages the newest. Raises UsageError and InputError."""
     query = question.parse_query([store.path, *words, *facts.roots_words(store), "--delay-levels", delay_levels])
     warnings, several = list[str](), query.key is not None or query.tag is not None
     with facts.looking(store, warnings) as (found, notes):
         more = replace(query, max=facts.FOUND_MAX + 1 if several else None, body="text", body_max=contents.BLOCK)
-        looked: asked.Facts | None = None
+        looked: options.Facts | None = None
         # Bodies are read of those alone that are shown.
         if query.tag is not None and not _is_quick(query, found):
             newest, looked = _by_units(query, found, notes)
@@ -127,7 +127,7 @@ def _is_quick(query: question.Query, found: search.Search) -> bool:
 
 def _by_units(
     query: question.Query, found: search.Search, notes: folders.Notes
-) -> tuple[list[store_queue.ServedMessage], asked.Facts]:
+) -> tuple[list[store_queue.ServedMessage], options.Facts]:
     """Return the newest messages of a topic with a tag, in the order of the log, by the tagsCode of its units.
 
     And how many units were looked at: those of the newest records of the topic, whatever their queue.
@@ -169,7 +169,7 @@ def _by_units(
     return [kept[at] for at in sorted(kept)], told
 
 
-def _by_items(query: question.Query, found: search.Search) -> tuple[list[store_queue.ServedMessage], asked.Facts]:
+def _by_items(query: question.Query, found: search.Search) -> tuple[list[store_queue.ServedMessage], options.Facts]:
     """Return the newest messages with a key or tag that were stored in a span of time, in the order of the log.
 
     And how many of all ages were looked at: those of a key of very many messages are not all read to find old ones.
@@ -291,30 +291,30 @@ class LoadedAhead:
 class SearchPages:
     """The pages that search in the stores that were named. ``delay_levels`` are those of the command."""
 
-    def __init__(self, stores: asked.OpenedStores, hidden: Callable[[str], str]) -> None:
+    def __init__(self, stores: options.OpenedStores, hidden: Callable[[str], str]) -> None:
         """Take what gives the text that a form may send back by ``hidden``."""
         self._stores, self._hidden = stores, hidden
         self._known: KnownPlaces | None = None
         self._parts, self.ahead = remembered.Remembered(), LoadedAhead()
 
-    def shown(self) -> list[asked.Address]:
+    def shown(self) -> list[options.Address]:
         """Return the addresses."""
         return [
-            asked.Address("/search", "search", ("store", *ASKED), self._search),
-            asked.Address("/scan", "scan", ("store", *SCANNED, "cursor", "go"), self._scan),
+            options.Address("/search", "search", ("store", *ASKED), self._search),
+            options.Address("/scan", "scan", ("store", *SCANNED, "cursor", "go"), self._scan),
         ]
 
-    def _values(self, given: asked.Asked, names: Sequence[str]) -> asked.Facts:
+    def _values(self, given: options.Asked, names: Sequence[str]) -> options.Facts:
         values = {name: self._hidden(given.given.get(name, "")) for name in names}
         return {"names": [*self._stores.by_name], "asked": values}
 
-    def _search(self, given: asked.Asked) -> asked.PageFacts:
+    def _search(self, given: options.Asked) -> options.PageFacts:
         stores, words = self._stores.wanted(given), given.words(ASKED)
         self.ahead.hurry()
         results = [self._searched(store, words) for store in stores] if words else []
         rows = [{"store": each["store"], **row} for each in results for row in each["messages"]]
 
-        def narrowed(name: str, value: asked.Facts) -> str:
+        def narrowed(name: str, value: options.Facts) -> str:
             """Return the address of a search for a value of a facet; "" where this one cannot be narrowed so."""
             if name == "tag" and value["value"] and "topic" in given.given:
                 fields = {"topic": given.given["topic"], "tag": value["value"]}
@@ -322,7 +322,7 @@ class SearchPages:
                 fields = {**_without_format(given), "begin": value["begin"], "end": value["end"] - 1}
             else:
                 return ""
-            return asked.url("search", **{"store": given.given.get("store"), **fields})
+            return options.url("search", **{"store": given.given.get("store"), **fields})
 
         def deeper(store: str) -> str:
             """Return the address of a search of the log for the same."""
@@ -330,12 +330,12 @@ class SearchPages:
             fields = {"topic": glob.escape(given.given.get("topic", "")), "since": given.given.get("begin")}
             until = None if end is None else parse_time(end, "end")
             named = {"key": given.given.get("key") or given.given.get("id"), "tag": given.given.get("tag")}
-            return asked.url("scan", store=store, **fields, **named, until=None if until is None else until + 1)
+            return options.url("scan", store=store, **fields, **named, until=None if until is None else until + 1)
 
         more = {"narrowed": narrowed, "deeper": deeper, "named": bool({"key", "tag", "id"} & given.given.keys())}
-        return asked.PageFacts("Search", {"results": results, "facets": facets(rows)}, {**self._values(given, ASKED), **more})
+        return options.PageFacts("Search", {"results": results, "facets": facets(rows)}, {**self._values(given, ASKED), **more})
 
-    def _searched(self, store: TracedStore, words: Sequence[str]) -> asked.Facts:
+    def _searched(self, store: TracedStore, words: Sequence[str]) -> options.Facts:
         """Return what a store has; of one that cannot be searched why: another one may have the message. Raises UsageError."""
         try:
             return searched(store, words, self._stores.settings.delay_levels)
@@ -345,7 +345,7 @@ class SearchPages:
             told = {"store": store.name, "error": str(error), "messages": [], "more": False, "unread": False, "looked": None}
             return told | {"warnings": [], "command": facts.command("query", store, words)}
 
-    def _scan(self, given: asked.Asked) -> asked.PageFacts:
+    def _scan(self, given: options.Asked) -> options.PageFacts:
         stores, words = self._stores.wanted(given), given.words(SCANNED)
         going = given.given.get("go", "")
         if going not in ("", GO_ON):
@@ -355,7 +355,7 @@ class SearchPages:
             if {"cursor", "go"} & given.given.keys():
                 raise errors.UsageError("cursor and go: go with what is searched for")
             self.ahead.hurry()
-            return asked.PageFacts(
+            return options.PageFacts(
                 "Search the log", {"part": None, "facets": {}}, {**more, "compiles": watch.compiling_line(watch.SCAN_LOOP)}
             )
         cursor = read_cursor(given.given.get("cursor"), len(stores))
@@ -365,9 +365,9 @@ class SearchPages:
         question = json.dumps([[store.name for store in stores], words, str(cursor)])
         part = self._parts.ask_logs(stores, question, lambda: asked_for.part(cursor))
 
-        def narrowed(name: str, value: asked.Facts) -> str:
+        def narrowed(name: str, value: options.Facts) -> str:
             """Return the address of the same search for a value of a facet alone, from the log's beginning on."""
-            fields: asked.Facts = {**_without_format(given), "cursor": None}
+            fields: options.Facts = {**_without_format(given), "cursor": None}
             if name == "topic":
                 fields["topic"] = glob.escape(value["value"])
             elif name == "queue":
@@ -380,20 +380,20 @@ class SearchPages:
                 fields[name] = value["value"]
             else:
                 return ""
-            return asked.url("scan", **fields)
+            return options.url("scan", **fields)
 
         fields, headers = _without_format(given), dict[str, str]()
         more |= {"narrowed": narrowed}
         if part["next"]:
             next_one = {**fields, "cursor": part["next"]}
-            more["go_on"], more["go_until"] = (asked.url("scan", **{**next_one, "go": go}) for go in (None, GO_ON))
+            more["go_on"], more["go_until"] = (options.url("scan", **{**next_one, "go": go}) for go in (None, GO_ON))
             # What has to be read by a person ends it.
             if going and not (part["messages"] or part["warnings"] or part["damage"]["places"]):
                 headers["refresh"] = f"{EACH}; url={more['go_until']}"
-                more["stop"] = asked.url("scan", **{**fields, "go": None})
+                more["stop"] = options.url("scan", **{**fields, "go": None})
         title = f"Search the log: {showing.counted(len(part['messages']), 'hit')}"
-        return asked.PageFacts(title, {"part": part, "facets": facets(part["messages"])}, more, 200, headers)
+        return options.PageFacts(title, {"part": part, "facets": facets(part["messages"])}, more, 200, headers)
 
 
-def _without_format(given: asked.Asked) -> dict[str, str]:
+def _without_format(given: options.Asked) -> dict[str, str]:
     return {name: value for name, value in given.given.items() if name != "format"}

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_reindex.jobs.browsing import asked, facts, known_places, search_pages
+from rocketmq_reindex.jobs.browsing import facts, known_places, options as asked, search_pages
 from rocketmq_reindex.jobs.exporting import options
 from rocketmq_reindex.jobs.querying import question
 from rocketmq_reindex.jobs.store import contents, folders, queue as store_queue
@@ -29,9 +29,9 @@ from rocketmq_reindex.jobs.tracing.timeline import TracedStore
 from rocketmq_reindex.storage_format import errors, layouts
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED
+from rocketmq_reindex.storage_format.record.window import ReadInto
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, stale_tail
 from rocketmq_reindex.storage_format.showing import counted, escape, reason
-from rocketmq_reindex.storage_format.walk.window import ReadInto
 from rocketmq_reindex.udfs.exporting import choosing, formats
 from rocketmq_reindex.udfs.messages import batches, log_rows, pieces
 from rocketmq_reindex.udfs.times import DELAY_LEVELS

@@ -13,8 +13,7 @@ from urllib.parse import parse_qsl
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.browsing import pages as browsing_pages, redaction
-from rocketmq_reindex.jobs.browsing.asked import Address, Asked, PageFacts, url
-from rocketmq_reindex.jobs.browsing.options import BrowseResult, BrowseSettings
+from rocketmq_reindex.jobs.browsing.options import Address, Asked, BrowseResult, BrowseSettings, PageFacts, url
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.querying.search import Search
 from rocketmq_reindex.jobs.store.folders import Notes, failures_as_errors

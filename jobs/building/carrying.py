@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.publishing.output import joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.digest import new_digest
-from rocketmq_reindex.storage_format.index.plan import BlockItems, EarlierFiles, IndexFilePlan, plan_index_files
+from rocketmq_reindex.storage_format.index.layout import BlockItems, EarlierFiles, IndexFilePlan, plan_index_files
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.udfs.incremental import stored_rows
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, begins_alike

@@ -17,9 +17,9 @@ from rocketmq_reindex.jobs.publishing.layout import TOPICS, Leftovers
 from rocketmq_reindex.jobs.publishing.output import entries, few_parts, joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.storage_format import layouts
-from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
+from rocketmq_reindex.storage_format.checkpoints import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.digest import CHUNK, KIND, new_digest
-from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
+from rocketmq_reindex.storage_format.index.layout import IndexFilePlan
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, data_version

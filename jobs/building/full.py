@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.engines.engine import beside
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Probe, Reporter
-from rocketmq_reindex.storage_format.index.plan import IndexFilePlan, plan_index_files
+from rocketmq_reindex.storage_format.index.layout import IndexFilePlan, plan_index_files
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.udfs import handover

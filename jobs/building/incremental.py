@@ -23,7 +23,7 @@ from rocketmq_reindex.jobs.publishing.output import entries, joined
 from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format import digest as storage_format_digest, errors, layouts, showing
-from rocketmq_reindex.storage_format.index.plan import EarlierFiles, IndexFilePlan
+from rocketmq_reindex.storage_format.index.layout import EarlierFiles, IndexFilePlan
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore

@@ -19,7 +19,7 @@ from rocketmq_reindex.jobs.store import config_databases, folders, settings as s
 from rocketmq_reindex.jobs.store.contents import IndexSizes, StoreLog, message_at
 from rocketmq_reindex.jobs.store.fitting import Sign, fit, index_files, newest_index_sizes, of_store
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.storage_format import checkpoint, layouts, versions
+from rocketmq_reindex.storage_format import checkpoints, layouts, versions
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
@@ -304,7 +304,7 @@ def of_settings(settings: BuildSettings) -> Iterator[str]:
     if (
         settings.accelerated
         and "checkpoint" in settings.only
-        and settings.rules.checkpoint_fields < len(checkpoint.CHECKPOINT_LAYOUT.columns)
+        and settings.rules.checkpoint_fields < len(checkpoints.CHECKPOINT_LAYOUT.columns)
     ):
         yield (
             "--broker-conf: has enableAcceleratedRecovery=true: after a crash a 5.5 broker does not load a store with this "

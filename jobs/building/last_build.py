@@ -12,10 +12,10 @@ from rocketmq_reindex.files.digests import file_digest
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.store_signs import old_checkpoint
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
-from rocketmq_reindex.storage_format.index.plan import EarlierFiles
+from rocketmq_reindex.storage_format.index.layout import EarlierFiles
 from rocketmq_reindex.storage_format.layouts import CHECKPOINT, CONFIG
 from rocketmq_reindex.udfs.incremental.scan_store import ScanEntry, ScanStore, read_sealed, sealed
 from rocketmq_reindex.udfs.scan.segments import Commitlog

@@ -12,10 +12,10 @@ from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.engines.engine import LOG_BYTES
 from rocketmq_reindex.jobs.engines.local import cores_of
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
-from rocketmq_reindex.storage_format import checkpoint, errors, layouts
+from rocketmq_reindex.storage_format import checkpoints, errors, layouts
 from rocketmq_reindex.storage_format.digest import CHUNK
 from rocketmq_reindex.storage_format.index import file as ix
-from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
+from rocketmq_reindex.storage_format.index.layout import IndexFilePlan
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, EXT_SIZE_MIN, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import range_scan, ranges as scan_ranges
@@ -105,7 +105,7 @@ def scan_settings(settings: BuildSettings) -> ScanSettings:
 
 def make_checkpoint(
     settings: BuildSettings, log: Commitlog, accepted: list[scan_ranges.RangeSummary], plans: list[IndexFilePlan]
-) -> checkpoint.Checkpoint:
+) -> checkpoints.Checkpoint:
     """Return the checkpoint of what was built (``StoreCheckpoint``, 4.9 to 5.5)."""
     dispatched = [s for s in accepted if s.records]
     with_units = [s for s in accepted if s.unit_records]
@@ -121,7 +121,7 @@ def make_checkpoint(
         # byte (CommitLog.recoverAbnormally): so a record begins there. Each one before it has its units and items already;
         # what a partial build left out behind it is dispatched. A broker says the last record with a unit, 0 where none has:
         # then 5.5 does not load with that setting. The last record of all does as well: none behind that gets a unit.
-        return checkpoint.Checkpoint(newest, newest, max([0, *ends]), 0, last, last).of_version(settings.rules)
+        return checkpoints.Checkpoint(newest, newest, max([0, *ends]), 0, last, last).of_version(settings.rules)
     if log.segments and not dispatched and not settings.partial:
         # CommitLog.recoverNormally leaves what it started from: the end of the last segment.
         last = log.segments[-1].segment_end
@@ -134,7 +134,7 @@ def make_checkpoint(
         # Where DLedger has the log, queues set physic, too (ConsumeQueue.putMessagePositionInfoWrapper), and nothing sets
         # confirmPhyOffset (DLedgerCommitLog.setConfirmOffset).
         physic, last = logics, 0
-    return checkpoint.Checkpoint(physic, logics, index[-1] if index else 0, 0, last, logics_offset).of_version(settings.rules)
+    return checkpoints.Checkpoint(physic, logics, index[-1] if index else 0, 0, last, logics_offset).of_version(settings.rules)
 
 
 # --------------------------------------------------------------------------------------------------------------------- estimate

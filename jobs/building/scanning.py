@@ -15,7 +15,7 @@ from rocketmq_reindex.jobs.store.owner import read_times
 from rocketmq_reindex.jobs.store.settings import StoreSettings
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format import digest, errors, layouts
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from rocketmq_reindex.storage_format.queue.order import RolledBack
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan import settings as scan_settings, stale_tail

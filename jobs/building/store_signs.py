@@ -26,9 +26,9 @@ from rocketmq_reindex.jobs.store.owner import LOCK, holder, read_times
 from rocketmq_reindex.jobs.store.queue import FileUnits, StoreQueue, behind_log
 from rocketmq_reindex.jobs.store.settings import Commitlog, StoreSettings
 from rocketmq_reindex.storage_format import layouts
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.index.header import file_size
+from rocketmq_reindex.storage_format.index.layout import file_size
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment

@@ -196,6 +196,6 @@ def on_disk(option: str, what: str) -> Callable[[str], str]:
 
 def as_java_reads(given: str) -> str:
     """Return a text as Java would read it: bytes on a command line need not be text."""
-    from rocketmq_reindex.storage_format.text.java_string import java_text
+    from rocketmq_reindex.storage_format.layouts import java_text
 
     return java_text(os.fsencode(given))

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, ClassVar, Final
 
-from rocketmq_reindex.jobs.command.this_python import lacking
+from rocketmq_reindex.jobs.command.start import lacking
 from rocketmq_reindex.storage_format.broker_start.listing import OnDemand
 from rocketmq_reindex.storage_format.errors import ExitStatus, ReindexError, error_lines
 from rocketmq_reindex.storage_format.showing import escape, reason

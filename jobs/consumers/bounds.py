@@ -22,11 +22,11 @@ from rocketmq_reindex.jobs.store.consumer_offsets import QueueOfGroup
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import ProgressListener
+from rocketmq_reindex.storage_format.layouts import java_text
 from rocketmq_reindex.storage_format.record import meaning as m
+from rocketmq_reindex.storage_format.record.layout import pop_record, trace_records
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.record.system_bodies import pop_record, trace_records
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.storage_format.topics import (
     DEAD_LETTER_PREFIX,
     RETRY_PREFIX,

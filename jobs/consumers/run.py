@@ -32,12 +32,12 @@ from rocketmq_reindex.jobs.store.settings import (
     check_some_log,
     rocksdb_queues,
 )
-from rocketmq_reindex.storage_format.config_tables import NUMBERED
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, QUEUES
 from rocketmq_reindex.storage_format.record.layout import FLAG_TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_reindex.storage_format.record.meaning import MESSAGE, kind_of
 from rocketmq_reindex.storage_format.showing import escape, listed, near_names
+from rocketmq_reindex.storage_format.topics import NUMBERED
 
 
 class KnownQueue(NamedTuple):

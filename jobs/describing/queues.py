@@ -12,10 +12,10 @@ from rocketmq_reindex.jobs.store import config_databases, contents, folders
 from rocketmq_reindex.jobs.store.queue import StoreQueues
 from rocketmq_reindex.jobs.store.settings import topics_config
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics as storage_format_topics
-from rocketmq_reindex.storage_format.config_tables import TOPICS
 from rocketmq_reindex.storage_format.queue.units import UNIT, QueueUnits
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
+from rocketmq_reindex.storage_format.topics import TOPICS
 from rocketmq_reindex.udfs.times import show_time
 
 # --------------------------------------------------------------------------------------------------------------------- log span

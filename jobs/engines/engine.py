@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
+from rocketmq_reindex.udfs.handover import Batches
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.task import Batches
 
 # ----------------------------------------------------------------------------------------------------------------------- engine
 

@@ -18,8 +18,8 @@ from rocketmq_reindex.jobs.engines.engine import plan_shuffle
 from rocketmq_reindex.jobs.engines.pool import Pool
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.showing import escape
+from rocketmq_reindex.udfs.handover import Batches
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.task import Batches
 from rocketmq_reindex.udfs.worker.tasks import Map, Number, Reduce, ScanRange, read_rows
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.engines.engine import Engines
-from rocketmq_reindex.jobs.exporting import delta, iceberg, new_store, resuming, tasks
+from rocketmq_reindex.jobs.exporting import delta, iceberg, new_store, tasks
 from rocketmq_reindex.jobs.exporting.options import ExportResult, ExportSettings
 from rocketmq_reindex.jobs.publishing import layout, local, output
 from rocketmq_reindex.jobs.querying.message_rows import MessageQuestion, undecided
@@ -61,7 +61,7 @@ class Export:
         settings, result, self._engines = self.settings, self._result, engines
         target = "" if settings.count else _checked_target(settings)
         if target and not settings.resumable:
-            resuming.check_none(settings.to, target)
+            tasks.check_none(settings.to, target)
         if target and (settings.resumable or self._engines):
             self._run_by_segment(target)
         elif self._engines:
@@ -91,14 +91,14 @@ class Export:
             _new_target(settings)
             log = self._log(formats.encoder(settings.format, self.segments))
             if settings.resumable:
-                work = resuming.Work(local.work_folder(target))
+                work = tasks.Work(local.work_folder(target))
             else:
                 made = stack.enter_context(output.staging(target, overwrite=False))
-                work = resuming.Work(made.root, made.made if settings.is_store else "")
+                work = tasks.Work(made.root, made.made if settings.is_store else "")
                 work.begin()
             sink, new = self._segment_sink(work, target)
             if settings.resumable:
-                work.open(settings.to, resuming.bound_of(settings, log.chooser.only, log.chooser.unread))
+                work.open(settings.to, tasks.bound_of(settings, log.chooser.only, log.chooser.unread))
             try:
                 if self._engines:
                     with self._engines() as engine:
@@ -117,7 +117,7 @@ class Export:
             if settings.resumable:
                 work.remove()
 
-    def _segment_sink(self, work: resuming.Work, target: str) -> tuple[sinks.SegmentSink, new_store.StoreSink | None]:
+    def _segment_sink(self, work: tasks.Work, target: str) -> tuple[sinks.SegmentSink, new_store.StoreSink | None]:
         settings = self.settings
         if not settings.is_store:
             return _segment_sink_of(settings.format, self._schema, work.tree, work.file, target), None
@@ -303,7 +303,7 @@ def _checked_target(settings: ExportSettings) -> str:
     try:
         return _new_target(settings)
     except InputError:
-        resuming.clear_published(settings)
+        tasks.clear_published(settings)
         raise
 
 

@@ -13,7 +13,7 @@ from rocketmq_reindex.jobs.publishing import layout
 from rocketmq_reindex.jobs.publishing.layout import CONFIGS, MANIFEST, MANIFEST_MAX, REPAIRED, SIZES, TIMERS, TOPICS
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.digest import CHUNK, EARLIER_KIND, KINDS, new_digest
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.udfs.times import show_time
 
 # --------------------------------------------------------------------------------------------------------------------- log_read

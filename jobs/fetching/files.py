@@ -21,7 +21,7 @@ from rocketmq_reindex.storage_format import digest, layouts
 from rocketmq_reindex.storage_format.broker_start.loading import WHEEL_SIZE
 from rocketmq_reindex.storage_format.delay.timer_layout import SIZE, TimerCheckpoint
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, ITEM_SIZE
 from rocketmq_reindex.storage_format.showing import counted, escape, listed
 
 # -------------------------------------------------------------------------------------------------------------------- log_proof

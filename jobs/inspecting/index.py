@@ -13,10 +13,10 @@ from rocketmq_reindex.jobs.store import contents, folders, tag_items
 from rocketmq_reindex.storage_format.checks.index import ITEM_STEP, IndexCheck, check_index, slot_lengths
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.index.file import IndexView, guess_sizes, open_index
-from rocketmq_reindex.storage_format.index.header import ITEM_SIZE
+from rocketmq_reindex.storage_format.index.layout import ITEM_SIZE
+from rocketmq_reindex.storage_format.layouts import key_hash, tag_hash
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 from rocketmq_reindex.udfs.times import show_time
 
 # -------------------------------------------------------------------------------------------------------------------- index log

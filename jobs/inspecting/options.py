@@ -21,10 +21,10 @@ from rocketmq_reindex.jobs.querying.shown import to_json
 from rocketmq_reindex.jobs.store.folders import failures_as_errors
 from rocketmq_reindex.jobs.watching import watch
 from rocketmq_reindex.jobs.watching.watch import Stages
-from rocketmq_reindex.storage_format import epochs, errors, layouts, showing
-from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
+from rocketmq_reindex.storage_format import checkpoints, errors, layouts, showing
+from rocketmq_reindex.storage_format.checkpoints import read_checkpoint
 from rocketmq_reindex.storage_format.errors import ExitStatus, Finding, ReindexError, error_lines
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import has_entry
@@ -63,7 +63,7 @@ BATCH: Final = layouts.BATCH_QUEUES
 EXT: Final = layouts.EXT_QUEUES
 INDEX: Final = "index"
 CHECKPOINT: Final = "checkpoint"
-EPOCHS: Final = epochs.FILE
+EPOCHS: Final = checkpoints.FILE
 TIMER_CHECK: Final = "timercheck"
 TIMER_LOG: Final = "timerlog"
 TIMER_WHEEL: Final = "timerwheel"
@@ -87,7 +87,7 @@ def kind_of(path: str) -> str:
         return TIMER_LOG
     if name in (CHECKPOINT, TIMER_CHECK, EPOCHS):
         return name
-    if name == epochs.BACKUP:
+    if name == checkpoints.BACKUP:
         return EPOCHS
     # With timerWheelSnapshotFlush there are copies with a position of timerlog in their names.
     if name == TIMER_WHEEL or name.startswith(f"{TIMER_WHEEL}."):
@@ -209,7 +209,7 @@ def look(path: str, asked: Inspection, told: errors.ProgressListener | None = No
     """
     entry = files.entry_of(path)
     if entry.kind == files.FOLDER and asked.kind is None and _is_database(path):
-        from rocketmq_reindex.jobs.inspecting.database import database
+        from rocketmq_reindex.jobs.inspecting.derived_files import database
 
         inspected = database(path)
         return InspectResult(showing.redacted(path), ROCKSDB, inspected.summary, inspected.rows if asked.records else ())
@@ -328,7 +328,7 @@ def _shown(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 def _epochs(path: str) -> Inspected:
     """Return what a file of epochs holds, with a row for each."""
     data = files.read_bytes(path, _CHECKPOINT_MOST)
-    file = epochs.read_epochs(data)
+    file = checkpoints.read_epochs(data)
     ends = [entry.start for entry in file.entries[1:]]
     rows = [
         {"epoch": entry.epoch, "startOffset": entry.start, "endOffset": ends[number] if number < len(ends) else None}

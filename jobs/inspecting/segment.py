@@ -16,10 +16,10 @@ from rocketmq_reindex.jobs.querying.shown import told_body
 from rocketmq_reindex.jobs.store.contents import SegmentFile, message_at
 from rocketmq_reindex.jobs.store.folders import no_record
 from rocketmq_reindex.storage_format import errors, layouts
+from rocketmq_reindex.storage_format.layouts import java_text
 from rocketmq_reindex.storage_format.record import columns, layout as r, message as record_message
 from rocketmq_reindex.storage_format.record.frame import Stretch, find_record, new_record
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, stale_tail as scan_stale_tail
-from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs.scan.segments import lead_of
 from rocketmq_reindex.udfs.times import show_time
 

@@ -14,17 +14,19 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store.settings import rocksdb_queues
 from rocketmq_reindex.storage_format import errors, layouts
-from rocketmq_reindex.storage_format.broker_start import database_queues
-from rocketmq_reindex.storage_format.broker_start.database_queues import (
+from rocketmq_reindex.storage_format.broker_start.loading import Refusal
+from rocketmq_reindex.storage_format.layouts import java_text
+from rocketmq_reindex.storage_format.queue import rocksdb
+from rocketmq_reindex.storage_format.queue.rocksdb import (
+    ROCKSDB_UNIT,
     CombinedQueues,
     DatabaseQueue,
     DatabaseQueues,
+    QueueName,
     QueuePlace,
+    units,
 )
-from rocketmq_reindex.storage_format.broker_start.loading import Refusal
-from rocketmq_reindex.storage_format.queue.rocksdb import ROCKSDB_UNIT, QueueName, units
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.storage_format.versions import numbers_of
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
 
@@ -38,7 +40,7 @@ CURRENT = "CURRENT"
 
 
 class _Units:
-    """A ``broker_start.database_queues.UnitReader``."""
+    """A ``queue.rocksdb.UnitReader``."""
 
     def __init__(self, database: QueueDatabase) -> None:
         self._database = database
@@ -144,7 +146,7 @@ class StoreDatabase:
         folder = os.path.join(self._settings.store, layouts.SEPARATE if self._separate else layouts.QUEUES)
         names = os.listdir(folder) if os.path.isdir(folder) else []
         if not layouts.rocksdb_files(name for name in names if not os.path.isdir(os.path.join(folder, name))):
-            return DatabaseQueues(database_queues.NoUnits())
+            return DatabaseQueues(rocksdb.NoUnits())
         database = QueueDatabase(folder)
         self._close.callback(database.close)
         return DatabaseQueues(_Units(database), _queues_of(database), database.dispatched() or 0)

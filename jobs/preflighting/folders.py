@@ -23,7 +23,6 @@ from rocketmq_reindex.jobs.store.owner import LOCK, holder
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, FOLDER, OTHER, Listed, ListedQueue, Listing, QueueColumns
 from rocketmq_reindex.storage_format.broker_start.store import IndexFileData, StoreFile
-from rocketmq_reindex.storage_format.text import java_string
 
 # ------------------------------------------------------------------------------------------------------------------------ spool
 # Room for what a preflight keeps of each record: a little of it in memory, then a file without a name in TMPDIR.
@@ -280,7 +279,7 @@ class StoreFolders:
             try:
                 text = files.read_bytes(full, files.CONFIG_MAX).decode("utf-8", "replace")
                 if text:
-                    return java_string.loads(text)
+                    return layouts.loads(text)
             except errors.InputError as error:
                 self.notes.append(str(error))
             except (ValueError, RecursionError):

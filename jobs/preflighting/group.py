@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.preflighting.options import PreflightSettings
 from rocketmq_reindex.jobs.store import owner
 from rocketmq_reindex.jobs.store.folders import entries_in, no_record
 from rocketmq_reindex.jobs.store.settings import check_plain, committed_index
-from rocketmq_reindex.storage_format import epochs, versions
+from rocketmq_reindex.storage_format import checkpoints, versions
 from rocketmq_reindex.storage_format.broker_start.listing import FILE, Listing
 from rocketmq_reindex.storage_format.broker_start.loading import LogOutcome, Prediction, Refusal
 from rocketmq_reindex.storage_format.errors import InputError
@@ -41,7 +41,9 @@ class StoreGroup:
     def __init__(self, settings: PreflightSettings, is_node: bool = False) -> None:
         """``is_node``: the log is that of a node of DLedger, and no broker is in a controller group, too."""
         self._settings = settings
-        has_epochs = any(owner.read_epoch_file(settings.store, name) is not None for name in (epochs.FILE, epochs.BACKUP))
+        has_epochs = any(
+            owner.read_epoch_file(settings.store, name) is not None for name in (checkpoints.FILE, checkpoints.BACKUP)
+        )
         is_new = versions.numbers_of(settings.release) >= _GROUPS_FROM
         self.is_one = is_new and not is_node and (has_epochs if settings.broker.group is None else settings.broker.group)
         """the broker is one of a controller group"""
@@ -55,7 +57,7 @@ class StoreGroup:
     def found(self, prediction: Prediction, commands: Commands) -> tuple[list[Loss], list[Loss], list[str]]:
         """Return the losses, the warnings and the notes of a start. Raises OSError, and InputError."""
         if self._is_unread:
-            return [], [], [f"{epochs.FILE}: a broker without enableControllerMode, or of 4.9, does not read it"]
+            return [], [], [f"{checkpoints.FILE}: a broker without enableControllerMode, or of 4.9, does not read it"]
         if not self.is_one or prediction.log is None:
             return [], [], []
         end, lost, warned = prediction.log.max_offset, list[Loss](), list[Loss]()
@@ -82,7 +84,7 @@ class StoreGroup:
         entries = self._taken.entries
         if not entries:
             return f"controller group: no epoch: as master the broker begins its first one at offset {end}"
-        last = epochs.in_order(entries)[-1]
+        last = checkpoints.in_order(entries)[-1]
         return (
             f"controller group: {counted(len(entries), 'epoch')} in {self._taken.name}, the last one is {last.epoch}, from "
             f"offset {last.start} on: as master the broker keeps the log up to {end}; as slave it cuts what lies behind the "

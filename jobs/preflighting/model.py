@@ -47,7 +47,7 @@ from rocketmq_reindex.storage_format.delay.timer_layout import TimerCheckpoint
 from rocketmq_reindex.storage_format.delay.waiting import TimerCounts, TimerStart, count
 from rocketmq_reindex.storage_format.delay.wheel import Longs, Wheel, fates_in, slot_step
 from rocketmq_reindex.storage_format.index.file import guess_sizes
-from rocketmq_reindex.storage_format.index.header import file_size
+from rocketmq_reindex.storage_format.index.layout import file_size
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.layout import ENTRY_HEAD
 from rocketmq_reindex.storage_format.record.message import Message, read_message

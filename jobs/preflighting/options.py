@@ -21,7 +21,7 @@ from rocketmq_reindex.jobs.command.broker_conf import (
 from rocketmq_reindex.jobs.store.settings import checked_paths, repeated, roots_of
 from rocketmq_reindex.storage_format import errors, layouts, versions
 from rocketmq_reindex.storage_format.delay.settings import precision_ms
-from rocketmq_reindex.storage_format.index.header import POSSIBLE, are_possible
+from rocketmq_reindex.storage_format.index.layout import POSSIBLE, are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.showing import escape
 

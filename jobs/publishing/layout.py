@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.storage_format import epochs, errors, layouts, showing
+from rocketmq_reindex.storage_format import checkpoints, errors, layouts, showing
 from rocketmq_reindex.storage_format.showing import counted, escape, reason
 from rocketmq_reindex.udfs.staging import StagingFolder
 
@@ -39,7 +39,7 @@ PUBLISHED: Final = (
 """Names a build writes in DIR; ``--overwrite`` replaces them in a folder that has the manifest."""
 OR_OVERWRITE: Final = ", or give --overwrite"
 """ends the error on a DIR that is not empty, for commands with that option"""
-REPAIRED: Final = (layouts.COMMITLOG, epochs.FILE, "quarantine", layouts.MOVED)
+REPAIRED: Final = (layouts.COMMITLOG, checkpoints.FILE, "quarantine", layouts.MOVED)
 """Names that a repair writes besides: the last one of them with --to-plain alone, the two before it never then."""
 OF_BROKERS: Final = (layouts.COMMITLOG, layouts.ABORT, "lock", layouts.CONFIG)
 """Names that a broker's store has besides: a build never replaces anything in a folder that a broker may run on."""

@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.engines.local import own_cores
 from rocketmq_reindex.jobs.store.settings import check_is_folder, check_is_store, roots_of
 from rocketmq_reindex.storage_format.errors import UsageError
 from rocketmq_reindex.storage_format.record import meaning
-from rocketmq_reindex.storage_format.record.system_bodies import op_offsets
+from rocketmq_reindex.storage_format.record.layout import op_offsets
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.topics import DISCARD_TOPIC, OP_TAG, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from rocketmq_reindex.udfs.messages import log_rows

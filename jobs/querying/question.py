@@ -18,7 +18,7 @@ from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import ServedMessage
 from rocketmq_reindex.jobs.store.settings import checked_paths, roots_of
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics
-from rocketmq_reindex.storage_format.index.header import POSSIBLE, are_possible
+from rocketmq_reindex.storage_format.index.layout import POSSIBLE, are_possible
 from rocketmq_reindex.storage_format.record import layout as r, meaning
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, FLAG_MULTI_TAGS, FLAG_NEED_UNWRAP, Host, Message
 from rocketmq_reindex.storage_format.showing import counted, form

@@ -13,12 +13,12 @@ import numpy.typing as npt
 from rocketmq_reindex.jobs.store import folders, tag_items
 from rocketmq_reindex.jobs.store.contents import SegmentFile, StoreLog
 from rocketmq_reindex.jobs.store.queue import ServedMessage
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, stale_tail as scan_stale_tail
 from rocketmq_reindex.storage_format.showing import counted, escape, reason
-from rocketmq_reindex.storage_format.text import java_string
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail, has_data
 
@@ -50,7 +50,7 @@ class _KeyTable(NamedTuple):
 
     def with_topics(self, topics: set[str], keys: Sequence[str]) -> "_KeyTable":
         """Return this table and the keys in more topics."""
-        pairs = (java_string.key_hash(topic, key) for topic in topics for key in keys)
+        pairs = (layouts.key_hash(topic, key) for topic in topics for key in keys)
         added = np.fromiter(pairs, np.int64, len(topics) * len(keys))
         hashes = np.concatenate((self.hashes, added))
         numbers = np.concatenate((self.numbers, np.tile(np.arange(len(keys)), len(topics))))

@@ -15,10 +15,9 @@ from rocketmq_reindex.jobs.store import folders, settings, tag_items
 from rocketmq_reindex.jobs.store.contents import EXPIRED, NOTHING, IndexFiles, IndexSizes, RecordWalk, StoreLog
 from rocketmq_reindex.jobs.store.queue import OffsetSpan, ServedMessage, StoreQueue, StoreQueues
 from rocketmq_reindex.storage_format.errors import InputError, NoListener, ProgressListener
-from rocketmq_reindex.storage_format.layouts import QUEUES
+from rocketmq_reindex.storage_format.layouts import QUEUES, key_hash, tag_hash
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.showing import counted, escape, near_names, redacted, shell
-from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 
 # ------------------------------------------------------------------------------------------------------------------------- tags
 # Find a tag where the index has no tag items: read those parts of the log.

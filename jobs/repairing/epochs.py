@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.building.summary import Warnings
 from rocketmq_reindex.jobs.repairing.options import RepairSettings
 from rocketmq_reindex.jobs.repairing.replicas import log_folder
 from rocketmq_reindex.jobs.store import owner
-from rocketmq_reindex.storage_format import epochs
+from rocketmq_reindex.storage_format import checkpoints as epochs
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
 from rocketmq_reindex.storage_format.layouts import COMMITLOG, INT64_MAX

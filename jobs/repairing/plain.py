@@ -26,7 +26,7 @@ from rocketmq_reindex.jobs.store.settings import Commitlog, committed_index, lea
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
+from rocketmq_reindex.storage_format.index.layout import IndexFilePlan
 from rocketmq_reindex.storage_format.layouts import COMMITLOG, INT64_MAX
 from rocketmq_reindex.storage_format.scan.chain import Chain
 from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary, Segment

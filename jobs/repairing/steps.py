@@ -32,7 +32,7 @@ from rocketmq_reindex.jobs.repairing.replicas import (
 )
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError
-from rocketmq_reindex.storage_format.index.plan import IndexFilePlan
+from rocketmq_reindex.storage_format.index.layout import IndexFilePlan
 from rocketmq_reindex.storage_format.layouts import COMMITLOG, INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.repair import SHORT, SegmentDamage, damages, whole_segments

@@ -28,8 +28,7 @@ from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.record import meaning
-from rocketmq_reindex.storage_format.record.layout import FLAG_INNER_BATCH
-from rocketmq_reindex.storage_format.record.system_bodies import as_number
+from rocketmq_reindex.storage_format.record.layout import FLAG_INNER_BATCH, as_number
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs.exporting import formats
 from rocketmq_reindex.udfs.exporting.choosing import Chooser, Chosen

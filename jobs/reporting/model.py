@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from rocketmq_reindex.jobs.building.advice import DIR, REPAIR_FIRST, REPAIRS, REPLICA
 from rocketmq_reindex.storage_format.checks.differences import no_differences
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.queue.units import UNIT_SIZE
 from rocketmq_reindex.storage_format.showing import counted, escape, shell
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX

@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.reporting.parts import ChartBar, bars, differences, l
 from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.checks.index import slot_lengths
 from rocketmq_reindex.storage_format.index.file import IndexView, open_index
-from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at, int64_at
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r

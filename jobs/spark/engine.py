@@ -17,7 +17,7 @@ from rocketmq_reindex.jobs.engines.engine import Engine, plan_shuffle
 from rocketmq_reindex.jobs.spark import gateway, session
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.udfs import handover, task
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.worker import tasks as worker_tasks
 
@@ -125,11 +125,11 @@ class SparkEngine:
         self._partitions, count = plan_shuffle(asked or max(self.cores, wanted), self.cores, asked_partitions(self.spark))
         return bucket_keys(asked or count, self._partitions)
 
-    def over(self, function: task.Batches, count: int, ddl: str) -> DataFrame:
+    def over(self, function: handover.Batches, count: int, ddl: str) -> DataFrame:
         """Return the rows that a function makes of the numbers below ``count``, a task each."""
-        return self.spark.range(0, count, 1, count).mapInArrow(lambda batches: task.run(function, batches), ddl)
+        return self.spark.range(0, count, 1, count).mapInArrow(lambda batches: handover.run(function, batches), ddl)
 
-    def scan(self, function: task.Batches, tasks: int) -> list[bytes]:
+    def scan(self, function: handover.Batches, tasks: int) -> list[bytes]:
         frame = self.over(self._placing(function), tasks, handover.ROWS_DDL)
         # Kept on disk, not in the heap. A platform that cannot keep rows scans again when they are asked for.
         with contextlib.suppress(NotImplementedError):
@@ -158,25 +158,25 @@ class SparkEngine:
             found = self._rows(kind, left_out).select("data").collect()
         return [bytes(self._cells.cell(bytes(row.data)) if self._cells else row.data) for row in found]
 
-    def reduce(self, kind: int, left_out: list[int], before: task.Batches | None, reducer: task.Batches) -> list[str]:
+    def reduce(self, kind: int, left_out: list[int], before: handover.Batches | None, reducer: handover.Batches) -> list[str]:
         rows = self._rows(kind, left_out)
         if before is not None:
             mapped = self._placing(self._placed(before))
-            rows = rows.mapInArrow(lambda batches: task.run(mapped, batches), handover.ROWS_DDL)
+            rows = rows.mapInArrow(lambda batches: handover.run(mapped, batches), handover.ROWS_DDL)
         rows = rows.repartition(self._partitions, F.col("key")).sortWithinPartitions("bucket", "sort_key")
         reduced = self._placed(reducer)
-        return _texts(rows.mapInArrow(lambda batches: task.run(reduced, batches), handover.RESULT_DDL))
+        return _texts(rows.mapInArrow(lambda batches: handover.run(reduced, batches), handover.RESULT_DDL))
 
-    def _placing(self, function: task.Batches) -> task.Batches:
+    def _placing(self, function: handover.Batches) -> handover.Batches:
         return worker_tasks.Placing(function, self._cells) if self._cells else function
 
-    def _placed(self, function: task.Batches) -> task.Batches:
+    def _placed(self, function: handover.Batches) -> handover.Batches:
         return worker_tasks.PlacedTask(function, self._cells) if self._cells else function
 
-    def numbers(self, function: task.Batches, count: int) -> list[str]:
+    def numbers(self, function: handover.Batches, count: int) -> list[str]:
         return _texts(self.over(function, count, handover.RESULT_DDL))
 
-    def each_number(self, function: task.Batches, count: int) -> Iterator[str]:
+    def each_number(self, function: handover.Batches, count: int) -> Iterator[str]:
         frame = self.over(function, count, handover.RESULT_DDL)
         try:
             frame = frame.persist(StorageLevel.DISK_ONLY)

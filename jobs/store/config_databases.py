@@ -13,12 +13,10 @@ from rocketmq_reindex import files
 from rocketmq_reindex.files.rocksdb import Database
 from rocketmq_reindex.jobs.store.folders import Notes, entries_in
 from rocketmq_reindex.jobs.store.settings import broker_config, rocksdb_queues
-from rocketmq_reindex.storage_format import config_tables, layouts
-from rocketmq_reindex.storage_format.config_tables import DEFAULT, NUMBERED, PARTS, SHARED, TOPICS, Decoded, Part, stamp_of
+from rocketmq_reindex.storage_format import layouts, topics as config_tables
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.showing import counted, escape, listed, reason
-from rocketmq_reindex.storage_format.text import java_string
-from rocketmq_reindex.storage_format.topics import is_lite
+from rocketmq_reindex.storage_format.topics import DEFAULT, NUMBERED, PARTS, SHARED, TOPICS, Decoded, Part, is_lite, stamp_of
 
 
 class Kept(NamedTuple):
@@ -216,7 +214,7 @@ def _topics_file(store: str) -> Kept | None:
     path = broker_config(store, TOPICS.file)
     try:
         if files.entry_of(path).kind == files.FILE:
-            said = java_string.loads(files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace"))
+            said = layouts.loads(files.read_bytes(path, files.CONFIG_MAX).decode("utf-8", "replace"))
             return Kept(path, said, False) if isinstance(said, dict) else None
     except (OSError, InputError, ValueError, RecursionError):
         pass

@@ -12,11 +12,11 @@ from rocketmq_reindex.files.rocksdb import Database
 from rocketmq_reindex.jobs.command.option import Merge
 from rocketmq_reindex.jobs.store.config_databases import Kept, databases_of, is_database, kept, places, read_folder
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.storage_format.config_tables import OFFSETS, stamp_of
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.layouts import CONFIG, INT32_MAX, INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.showing import escape, reason
-from rocketmq_reindex.storage_format.text import java_string
+from rocketmq_reindex.storage_format.topics import OFFSETS, stamp_of
 
 # ------------------------------------------------------------------------------------------------------------------------- file
 # One file: ``{"offsetTable": {"topic@group": {queue id: offset}}}``. fastjson leaves queue ids without quotes.
@@ -93,7 +93,7 @@ def as_offset(value: object) -> int | None:
 def decoded(data: bytes) -> dict[str, Any] | None:
     """Return the JSON object of a file of consumer offsets; None for what is none."""
     try:
-        said = java_string.loads(data.decode("utf-8", "replace"))
+        said = layouts.loads(data.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
     return said if isinstance(said, dict) and isinstance(said.get(TABLE), dict) else None
@@ -289,7 +289,7 @@ def taken_in_order(store: str, notes: Notes) -> tuple[str, dict[QueueOfGroup, li
     """
 
     def table_of(path: str) -> tuple[str, dict[str, Any]] | None:
-        said = java_string.loads(files.read_bytes(path, _BYTES_MAX).decode("utf-8", "replace"))
+        said = layouts.loads(files.read_bytes(path, _BYTES_MAX).decode("utf-8", "replace"))
         table = said.get("table") if isinstance(said, dict) else None
         return (path, table) if isinstance(table, dict) else None
 
@@ -374,7 +374,7 @@ def taken_in_rocksdb(
 def _taken(value: bytes) -> tuple[QueueOfGroup, OrderedMessage] | None:
     """Return the queue and the message of a ``PopConsumerRecord``; None for what is none."""
     try:
-        said = java_string.loads(value.decode("utf-8", "replace"))
+        said = layouts.loads(value.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
         return None
     if not isinstance(said, dict):

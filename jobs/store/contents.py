@@ -9,7 +9,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.jobs.store.folders import Notes, entries
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.index import header as index_header
+from rocketmq_reindex.storage_format.index import layout as index_header
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message, read_message, record_heads
 from rocketmq_reindex.storage_format.scan.ranges import HEAD, foreign, has_entry

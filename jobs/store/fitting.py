@@ -13,8 +13,8 @@ from rocketmq_reindex.jobs.store import contents, folders, owner, tag_items
 from rocketmq_reindex.jobs.store.contents import IndexSizes
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions as storage_format_versions
-from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, IndexHeader, first_items_fit, quick_sizes
+from rocketmq_reindex.storage_format.checkpoints import SIZE as CHECKPOINT_SIZE
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, IndexHeader, first_items_fit, quick_sizes
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record.layout import FLAG_TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from rocketmq_reindex.storage_format.record.message import Message

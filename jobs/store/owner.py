@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from rocketmq_reindex import files
 from rocketmq_reindex.files.entries import open_regular
 from rocketmq_reindex.jobs.store import contents, folders
-from rocketmq_reindex.storage_format import epochs, errors, layouts, showing
-from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT, SIZE as CHECKPOINT_SIZE, Checkpoint, read_checkpoint
+from rocketmq_reindex.storage_format import checkpoints, errors, layouts, showing
+from rocketmq_reindex.storage_format.checkpoints import CHECKPOINT_LAYOUT, SIZE as CHECKPOINT_SIZE, Checkpoint, read_checkpoint
 from rocketmq_reindex.storage_format.errors import Finding, InputError
 from rocketmq_reindex.storage_format.showing import counted, reason
 
@@ -176,22 +176,22 @@ class TakenEpochs(NamedTuple):
     ``stops`` says why the start ends there, in words, and ``name`` is that file; "" where it does not.
     """
 
-    entries: tuple[epochs.Epoch, ...] = ()
+    entries: tuple[checkpoints.Epoch, ...] = ()
     name: str = ""
     stops: str = ""
 
-    def behind(self, log_end: int) -> list[epochs.Epoch]:
+    def behind(self, log_end: int) -> list[checkpoints.Epoch]:
         """Return the epochs that begin behind the end of the log."""
         return [epoch for epoch in self.entries if epoch.start > log_end]
 
 
-def read_epoch_file(store: str, name: str = epochs.FILE) -> epochs.EpochFile | None:
+def read_epoch_file(store: str, name: str = checkpoints.FILE) -> checkpoints.EpochFile | None:
     """Return the epochs of a store; None without such a file. Raises OSError, and InputError."""
     path = files.join(store, name)
-    return epochs.read_epochs(files.read_bytes(path, _MOST)) if files.entry_of(path).kind == files.FILE else None
+    return checkpoints.read_epochs(files.read_bytes(path, _MOST)) if files.entry_of(path).kind == files.FILE else None
 
 
-def taken_epochs(store: str, names: Sequence[str] = (epochs.FILE, epochs.BACKUP)) -> TakenEpochs:
+def taken_epochs(store: str, names: Sequence[str] = (checkpoints.FILE, checkpoints.BACKUP)) -> TakenEpochs:
     """Return the epochs that a broker has when it starts (``CheckpointFile.read``), of these files.
 
     Raises OSError, and InputError.

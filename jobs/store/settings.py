@@ -10,7 +10,7 @@ from rocketmq_reindex.jobs.command.broker_conf import given_as
 from rocketmq_reindex.jobs.store.folders import entries_in
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions
 from rocketmq_reindex.storage_format.delay.settings import TimerSettings
-from rocketmq_reindex.storage_format.index.header import POSSIBLE, are_possible
+from rocketmq_reindex.storage_format.index.layout import POSSIBLE, are_possible
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
 from rocketmq_reindex.udfs.scan.segments import (
     Commitlog,

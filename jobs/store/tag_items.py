@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 
 from rocketmq_reindex.jobs.store.contents import IndexFiles, OpenIndexFile, StoreLog
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, file_size
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, file_size
+from rocketmq_reindex.storage_format.layouts import key_hash, tag_hash
 from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.showing import reason
-from rocketmq_reindex.storage_format.text.java_string import key_hash, tag_hash
 
 SAMPLES: Final = 16
 """records that are looked at between the first and the last ones of a file"""

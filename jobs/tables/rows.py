@@ -25,7 +25,7 @@ from rocketmq_reindex.jobs.spark.engine import SparkEngine
 from rocketmq_reindex.jobs.tables.making import is_conflict, literal
 from rocketmq_reindex.storage_format import digest, errors, showing
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
-from rocketmq_reindex.udfs import task
+from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.messages.log_rows import BLOCK_ROWS
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 from rocketmq_reindex.udfs.table_rows import STRETCH, ManifestFiles, MessageRows, read_first_bytes
@@ -233,7 +233,7 @@ class Frames:
     def quarantine(self) -> DataFrame:
         """Return the rows in ``quarantine``, for which tasks read the first bytes of the damage."""
         places = self._of(quarantine_rows(self._build, self._log, self._result.damage))
-        return places.mapInArrow(lambda batches: task.run(read_first_bytes, batches), QUARANTINE.ddl)
+        return places.mapInArrow(lambda batches: handover.run(read_first_bytes, batches), QUARANTINE.ddl)
 
     def messages(self, built: Built) -> DataFrame:
         """Return the rows in ``messages``, which tasks read from the log."""

@@ -18,8 +18,8 @@ from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, QUEUES
 from rocketmq_reindex.storage_format.queue.units import UNIT, Unit
 from rocketmq_reindex.storage_format.record import meaning as m
+from rocketmq_reindex.storage_format.record.layout import PopRecord, op_offsets, pop_record
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.record.system_bodies import PopRecord, op_offsets, pop_record
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.topics import (
     DISCARD_TOPIC,

@@ -11,8 +11,8 @@ from rocketmq_reindex.jobs.querying.question import host_text, meaning_row
 from rocketmq_reindex.jobs.tracing.finding import Belonging, OwnRecords, StoreTracer
 from rocketmq_reindex.jobs.tracing.timeline import Certainty, TraceEvent
 from rocketmq_reindex.storage_format.record import layout as r, meaning as m
+from rocketmq_reindex.storage_format.record.layout import CHECK_POINT_TAG, PopRecord, as_number
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.record.system_bodies import CHECK_POINT_TAG, PopRecord, as_number
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.storage_format.topics import RETRY_PREFIX
 from rocketmq_reindex.udfs.times import show_time

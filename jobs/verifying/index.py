@@ -14,9 +14,9 @@ from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import FILES_LISTED, LOST_LISTED, PartFindings, lost_example
 from rocketmq_reindex.jobs.watching.progress import StageWork
-from rocketmq_reindex.storage_format.checkpoint import SIZE as CHECKPOINT_SIZE
+from rocketmq_reindex.storage_format.checkpoints import SIZE as CHECKPOINT_SIZE
 from rocketmq_reindex.storage_format.checks import checkpoint, differences as checks_differences, index as checks_index
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.layouts import INDEX, INT64_MAX, is_index_file
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary, Segment
 from rocketmq_reindex.storage_format.showing import counted, escape

@@ -27,8 +27,8 @@ from rocketmq_reindex.jobs.store.settings import Commitlog
 from rocketmq_reindex.jobs.verifying import mend
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.summary import PartFindings
-from rocketmq_reindex.storage_format import epochs, errors, layouts
-from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT
+from rocketmq_reindex.storage_format import checkpoints, errors, layouts
+from rocketmq_reindex.storage_format.checkpoints import CHECKPOINT_LAYOUT
 from rocketmq_reindex.storage_format.delay import timer_layout
 from rocketmq_reindex.storage_format.delay.evidence import FITS
 from rocketmq_reindex.storage_format.delay.timer_files import to_read
@@ -53,7 +53,7 @@ _UNITS_READ: Final = 20_000
 _UNIT: Final = timer_layout.LOG_LAYOUT.size
 
 
-def _wrong(epoch: epochs.Epoch, log: contents.StoreLog, log_end: int) -> str:
+def _wrong(epoch: checkpoints.Epoch, log: contents.StoreLog, log_end: int) -> str:
     """Return what is wrong with the place where an epoch begins; "" for a record, the log's end, and what has expired."""
     if not log.start <= epoch.start < log_end:
         return "" if epoch.start <= log_end else f"which lies behind the log's end at {log_end}"
@@ -66,15 +66,15 @@ def check_epochs(store: str, roots: Sequence[str]) -> PartFindings:
     """Return what is wrong with the epochs of a store whose log is in ``roots``. Raises OSError, and InputError."""
     findings = PartFindings()
     read = owner.read_epoch_file(store)
-    if read is None and owner.read_epoch_file(store, epochs.BACKUP) is None:
+    if read is None and owner.read_epoch_file(store, checkpoints.BACKUP) is None:
         return findings
     taken, name, stops = owner.taken_epochs(store)
     so = "a broker does not start" if stops else f"a broker takes {name or 'no epoch'}"
     if read is None:
-        findings.tally.add("epoch-file", 1, epochs.FILE, 0, f"is not there: {so}")
+        findings.tally.add("epoch-file", 1, checkpoints.FILE, 0, f"is not there: {so}")
     for finding in read.findings if read is not None else ():
         findings.tally.add(
-            "epoch-file", finding.count, epochs.FILE, max(0, finding.at), f"{owner.finding_in_words(finding)}: {so}"
+            "epoch-file", finding.count, checkpoints.FILE, max(0, finding.at), f"{owner.finding_in_words(finding)}: {so}"
         )
     with owner.opened_log(roots) as log:
         log_end = owner.log_end(log)
@@ -85,7 +85,7 @@ def check_epochs(store: str, roots: Sequence[str]) -> PartFindings:
                 findings.tally.add("epoch-offset", 1, name, epoch.start, text)
         suspected = owner.told_of(owner.suspect_tail(store, log, log_end)) if taken else []
     if taken:
-        last = epochs.in_order(taken)[-1]
+        last = checkpoints.in_order(taken)[-1]
         text = f"{name}: {counted(len(taken), 'epoch')}, the last one is {last.epoch}, from offset {last.start} on"
         findings.notes.append(text)
     findings.notes += suspected
@@ -159,7 +159,7 @@ def compare_epochs(stores: Sequence[str], roots: Sequence[Sequence[str]]) -> lis
     for folders in roots:
         with owner.opened_log(folders) as log:
             ends.append(owner.log_end(log))
-    same = epochs.same_up_to(mine, ends[0], other, ends[1])
+    same = checkpoints.same_up_to(mine, ends[0], other, ends[1])
     if same < 0:
         return ["epochs: the stores have none in common: a slave with the one log does not join a master with the other"]
     behind = [name for name, end in zip("AB", ends, strict=True) if end > same]

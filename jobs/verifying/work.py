@@ -25,7 +25,7 @@ from rocketmq_reindex.jobs.store.settings import rocksdb_queues
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE, file_size
 from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
 from rocketmq_reindex.storage_format.queue.units import UNIT, Unit
 from rocketmq_reindex.storage_format.record.layout import ENTRY_LAYOUT

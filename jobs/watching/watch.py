@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from rocketmq_reindex.files import object_store
 from rocketmq_reindex.jobs.command.option import Engine, Progress
-from rocketmq_reindex.jobs.watching.clock import command_begin
+from rocketmq_reindex.jobs.command.start import command_begin
 from rocketmq_reindex.storage_format.errors import error_lines, errors_of
 from rocketmq_reindex.storage_format.kernels import cache_folder
 from rocketmq_reindex.storage_format.showing import escape, reason

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.broker_start import kept as start_kept
-from rocketmq_reindex.storage_format.broker_start.database_queues import DatabaseQueue, NoUnits, QueuePlace, UnitReader
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.queue.rocksdb import DatabaseQueue, NoUnits, QueuePlace, UnitReader
 
 Int64s = npt.NDArray[np.int64]
 _WINDOW: Final = 1 << 16

@@ -13,7 +13,7 @@ from rocketmq_reindex.storage_format.broker_start.store import StoreFile
 from rocketmq_reindex.storage_format.delay.timer_layout import LOG_UNIT, MAGIC_BITS, MAGIC_BLANK, TimerCheckpoint
 from rocketmq_reindex.storage_format.delay.wheel import entry_at
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.extended import is_address

@@ -23,7 +23,7 @@ from rocketmq_reindex.storage_format.broker_start import (
 )
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at, int64_at
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import ENTRY_LAYOUT
 

@@ -9,9 +9,9 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.broker_start.kept import Int64s, KeptNumbers, Spool, are_among
 from rocketmq_reindex.storage_format.broker_start.record_loop import LIGHT, ROLLBACK, TAGGED, LogRows
 from rocketmq_reindex.storage_format.broker_start.store import IndexFileData, StartSettings
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at, int64_at
 
 _COUNT, _END, _FILES = range(3)
 _AT_PLACE: Final = ITEM_LAYOUT.at["phy_offset"]

@@ -19,7 +19,7 @@ from rocketmq_reindex.storage_format.broker_start import (
     recovery,
     store as start_store,
 )
-from rocketmq_reindex.storage_format.checkpoint import read_checkpoint
+from rocketmq_reindex.storage_format.checkpoints import read_checkpoint
 from rocketmq_reindex.storage_format.errors import ProgressListener
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY, CRC_NONE
 from rocketmq_reindex.storage_format.showing import escape

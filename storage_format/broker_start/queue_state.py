@@ -16,7 +16,7 @@ from rocketmq_reindex.storage_format.broker_start import (
     store,
     unit_kernels as k,
 )
-from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at, int64_at
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.versions import StartRules

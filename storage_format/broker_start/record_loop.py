@@ -5,18 +5,16 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
+from rocketmq_reindex.storage_format.kernels.java_text import index_hash, java_hash, parse_number, signed32
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
-from rocketmq_reindex.storage_format.kernels.words import int16_at, int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import LOW31, crc32, int16_at, int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, UINT32_MAX
-from rocketmq_reindex.storage_format.record import frame as f, layout as r
+from rocketmq_reindex.storage_format.record import frame as f, layout as r, state as w
 from rocketmq_reindex.storage_format.record.columns import count_keys, gives_items, gives_unit
-from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash, parse_number, signed32
+from rocketmq_reindex.storage_format.record.loop import check_lmq, dispatch_lmq, lmq_stops_dispatch
+from rocketmq_reindex.storage_format.record.name_table import NameArrays, find_name
+from rocketmq_reindex.storage_format.record.state import tag_seed
 from rocketmq_reindex.storage_format.topics import BATCH, DISPATCHES
-from rocketmq_reindex.storage_format.walk import state as w
-from rocketmq_reindex.storage_format.walk.loop import check_lmq, dispatch_lmq, lmq_stops_dispatch
-from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
-from rocketmq_reindex.storage_format.walk.state import tag_seed
 
 # ---------------------------------------------------------------------------------------------------------------- broker record
 # Whether a broker accepts what stands at a byte of a segment: ``CommitLog.checkMessageAndReturnSize`` of 4.9.8 to 5.5.1.

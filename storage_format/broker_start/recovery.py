@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from rocketmq_reindex.storage_format.broker_start import queue_state, record_loop, store
-from rocketmq_reindex.storage_format.broker_start.database_queues import CombinedQueues
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError
-from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.queue.rocksdb import CombinedQueues
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.versions import StartRules
 

@@ -10,14 +10,13 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.broker_start import record_loop
-from rocketmq_reindex.storage_format.broker_start.database_queues import CombinedQueues, DatabaseQueues
 from rocketmq_reindex.storage_format.errors import ProgressListener
-from rocketmq_reindex.storage_format.kernels.words import int32_at
-from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at
+from rocketmq_reindex.storage_format.queue.rocksdb import CombinedQueues, DatabaseQueues
+from rocketmq_reindex.storage_format.record import layout as r, state as w
 from rocketmq_reindex.storage_format.record.frame import STORE_TIME, Stretch, new_record
-from rocketmq_reindex.storage_format.walk import state as w
-from rocketmq_reindex.storage_format.walk.loop import new_lmqs
-from rocketmq_reindex.storage_format.walk.name_table import NameTable
+from rocketmq_reindex.storage_format.record.loop import new_lmqs
+from rocketmq_reindex.storage_format.record.name_table import NameTable
 
 # ------------------------------------------------------------------------------------------------------------------------ store
 # A store as a start finds it: names, sizes and bytes of its files. Whoever calls opens them; nothing here reads a file.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
-from rocketmq_reindex.storage_format.kernels.words import int16_at, int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int16_at, int32_at, int64_at
 from rocketmq_reindex.storage_format.queue.extended import ADDRESS_MAX
 from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, EXT_SIZE_MIN, PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from rocketmq_reindex.storage_format.checkpoint import CHECKPOINT_LAYOUT, SIZE, Checkpoint, read_checkpoint
+from rocketmq_reindex.storage_format.checkpoints import CHECKPOINT_LAYOUT, SIZE, Checkpoint, read_checkpoint
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.errors import Finding
 from rocketmq_reindex.storage_format.versions import VersionRules

@@ -12,9 +12,9 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.checks.checkpoint import A_DAY
 from rocketmq_reindex.storage_format.errors import Finding, NoListener, ProgressListener, from_bits
 from rocketmq_reindex.storage_format.index.file import IndexView
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE, IndexHeader
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, as_long
 
 # ------------------------------------------------------------------------------------------------------------------------ index

@@ -200,7 +200,7 @@ class TagStates(NamedTuple):
 
 
 def unmarked(phy_offset: Int64s, time: Int64s, marked: npt.NDArray[np.int32]) -> tuple[Expected, Mask]:
-    """Return staged items with marks (``walk.state.MARKED_TAGS``) as they are in files, and which of them are tag items."""
+    """Return staged items with marks (``record.state.MARKED_TAGS``) as they are in files, and which of them are tag items."""
     return Expected(phy_offset, time, (marked & INT32_MAX).astype(np.int32)), marked < 0
 
 

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.delay.timer_layout import MAGIC_DELETE, MAGIC_ROLL
+from rocketmq_reindex.storage_format.kernels.java_text import java_hash, parse_number, signed32
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.kernels.words import int32_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT32_MIN, INT64_MAX
 from rocketmq_reindex.storage_format.record import columns as c, layout as r
 from rocketmq_reindex.storage_format.record.frame import (
@@ -36,9 +37,8 @@ from rocketmq_reindex.storage_format.record.frame import (
     next_piece,
     number_of_name,
 )
-from rocketmq_reindex.storage_format.text.java_text import java_hash, parse_number, signed32
+from rocketmq_reindex.storage_format.record.state import MessageArrays
 from rocketmq_reindex.storage_format.topics import DISCARD_TOPIC, HALF_TOPIC, OP_TAG, OP_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
-from rocketmq_reindex.storage_format.walk.state import MessageArrays
 
 Bytes = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]

@@ -19,10 +19,10 @@ from rocketmq_reindex.storage_format.delay.timer_layout import (
     TimerCheckpoint,
 )
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.kernels.words import int32_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import STORE_TIME, TOTAL, RecordArrays, Stretch, check_record, new_record
-from rocketmq_reindex.storage_format.walk.state import MessageArrays
+from rocketmq_reindex.storage_format.record.state import MessageArrays
 
 # ------------------------------------------------------------------------------------------------------------------------ wheel
 # A broker's wheel after a start: which units of ``timerlog`` it will read, and which it has read.

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.errors import Finding, UnreadableError
-from rocketmq_reindex.storage_format.index.header import (
+from rocketmq_reindex.storage_format.index.layout import (
     HEADER_SIZE as HEADER_SIZE,
     ITEM_LAYOUT,
     ITEM_SIZE as ITEM_SIZE,
@@ -18,13 +18,13 @@ from rocketmq_reindex.storage_format.index.header import (
     quick_sizes,
 )
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
-from rocketmq_reindex.storage_format.kernels.words import swapped32
+from rocketmq_reindex.storage_format.kernels.raw_bytes import swapped32
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MIN
+from rocketmq_reindex.storage_format.record.state import MAKER as MAKER, STAGED as STAGED
 from rocketmq_reindex.storage_format.versions import VersionRules
-from rocketmq_reindex.storage_format.walk.state import MAKER as MAKER, STAGED as STAGED
 
 # ------------------------------------------------------------------------------------------------------------------------- file
-# Make an IndexFile (``IndexFile.putKey`` of 4.9 to 5.5): stage its items, link them, pack them. The layout: ``index.header``.
+# Make an IndexFile (``IndexFile.putKey`` of 4.9 to 5.5): stage its items, link them, pack them. The layout: ``index.layout``.
 
 ITEM: Final = ITEM_LAYOUT.dtype
 WORDS: Final = STAGED.itemsize // 4
@@ -116,7 +116,7 @@ def pack_items(
 
 # ----------------------------------------------------------------------------------------------------------------------- reader
 # Read an IndexFile: its header, slots, and items as columns; and its sizes where they are not known. The layout:
-# ``index.header``.
+# ``index.layout``.
 
 Bytes = npt.NDArray[np.uint8]
 Int32s = npt.NDArray[np.int32]

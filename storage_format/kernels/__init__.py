@@ -1,1 +1,1 @@
-"""Compiled loops: how they are compiled and kept, and checksums and hashes that run in them."""
+"""Compiled loops: how they are compiled and kept, and checksums, hashes and Java's text that run in them."""

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.errors import Finding, UnreadableError, from_bits
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at, swapped32
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at, int64_at, swapped32
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.queue.cells import BATCH_RUN_COLUMNS
 from rocketmq_reindex.storage_format.queue.units import BATCH_LAYOUT, NOT_COMPACTED, PRE_BLANK_SIZE, UNIT_LAYOUT, UNIT_SIZE
+from rocketmq_reindex.storage_format.record.state import BatchArrays
 from rocketmq_reindex.storage_format.showing import counted
-from rocketmq_reindex.storage_format.walk.state import BatchArrays
 
 # ---------------------------------------------------------------------------------------------------------------- consume queue
 # Make a ConsumeQueue file (RocketMQ ``ConsumeQueue``, 4.9 to 5.5) from units. The layout: ``queue.units``.

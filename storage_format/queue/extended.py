@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.errors import Finding, UnreadableError
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.kernels.words import int16_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int16_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT16_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 from rocketmq_reindex.storage_format.queue.units import END_BLANK, EXT_LAYOUT, EXT_SIZE_MIN
 from rocketmq_reindex.storage_format.record.selector import Selector, SelectorError

@@ -1,4 +1,5 @@
-"""Keys and values of the ConsumeQueues that a broker keeps in RocksDB, with ``storeType=defaultRocksDB`` and the like.
+"""ConsumeQueues that a broker keeps in RocksDB, with ``storeType=defaultRocksDB`` and the like: their keys and values, where
+each begins and ends, and a way to its units.
 
 The column family ``default`` has a unit for each message of a queue (``RocksDBConsumeQueueTable``, 5.3.3), the
 family ``offset`` where each queue begins and ends (``RocksDBConsumeQueueOffsetTable``). A key begins with the topic's
@@ -8,8 +9,9 @@ length, so that the units of a queue stand together, in the order of their queue
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -159,3 +161,66 @@ def units(values: Sequence[bytes]) -> npt.NDArray[np.void]:
     if any(len(value) != size for value in values):
         values = [value if len(value) == size else bytes(size) for value in values]
     return np.frombuffer(b"".join(values), ROCKSDB_UNIT)
+
+
+TOPIC_MAX: Final = 281
+"""bytes of the longest topic of which a broker can make a key (``RocksDBConsumeQueueStore.MAX_KEY_LEN``)"""
+
+
+class QueuePlace(NamedTuple):
+    """A physical offset and a queue offset that belong together."""
+
+    phy_offset: int
+    queue_offset: int
+
+
+class UnitReader(Protocol):
+    """The units of a database, as it was when it was opened."""
+
+    def phy_offset(self, queue: QueueName, queue_offset: int, /) -> int | None:
+        """Return where a unit leads; None where there is none. Raises InputError where it cannot be read."""
+
+    def phy_offsets(self, queue: QueueName, first: int, stop: int, /) -> Iterator[tuple[Int64s, Int64s]]:
+        """Yield the queue offsets in [first, stop) that have a unit, and where each leads, both int64 and in batches."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseQueue:
+    """What the family ``offset`` says of one queue."""
+
+    name: QueueName
+    last: QueuePlace | None = None
+    """its last unit; None where the database does not say"""
+    first: QueuePlace | None = None
+    """its first unit, as it was when somebody last asked for it"""
+
+
+@dataclass(frozen=True)
+class DatabaseQueues:
+    """All queues of a database, by topic and queue id."""
+
+    reader: UnitReader
+    queues: Mapping[tuple[str, int], DatabaseQueue] = field(default_factory=dict)
+    dispatched: int = 0
+    """the check point: the byte behind the last record that was dispatched; 0 where the database has none"""
+
+
+@dataclass(frozen=True)
+class CombinedQueues:
+    """Queues in RocksDB beside those in files, which give messages their offsets (``CombineConsumeQueueStore``)."""
+
+    database: DatabaseQueues
+    is_read: bool = False
+    """consumers are given what the database has (``combineCQPreferCQType``), and not the files"""
+    extra_segments: int = 3
+    """``combineCQMaxExtraSearchCommitLogFiles``"""
+
+
+class NoUnits:
+    """The reader of an empty database."""
+
+    def phy_offset(self, _queue: QueueName, _queue_offset: int) -> int | None:
+        return None
+
+    def phy_offsets(self, _queue: QueueName, _first: int, _stop: int) -> Iterator[tuple[Int64s, Int64s]]:
+        yield from ()

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
-from rocketmq_reindex.storage_format.kernels.words import int16_at, int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int16_at, int32_at, int64_at
 from rocketmq_reindex.storage_format.record import frame as f, layout as r
 from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE, addresses_extra
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import inlined
-from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at, int64_at
 from rocketmq_reindex.storage_format.record import layout as r
 
 _AT_INDEX: Final = r.ENTRY_LAYOUT.at["index"]

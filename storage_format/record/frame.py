@@ -9,26 +9,29 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32, crc32_of_range, prefix_sums
+from rocketmq_reindex.storage_format.kernels.java_text import signed32
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
-from rocketmq_reindex.storage_format.kernels.words import (
+from rocketmq_reindex.storage_format.kernels.raw_bytes import (
     BLOCK,
     CAN_LOAD,
+    LOW31,
     WORD,
     bits_between,
     byte_at,
+    crc32,
+    crc32_of_range,
     find_byte,
     int16_at,
     int32_at,
     int64_at,
     load_word,
     lowest_bit,
+    prefix_sums,
 )
 from rocketmq_reindex.storage_format.layouts import UINT32_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.entry import check_entry, position_of
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_NONE
-from rocketmq_reindex.storage_format.text.java_text import signed32
 
 # ------------------------------------------------------------------------------------------------------------------- properties
 # Where the properties that matter here lie in a record (``MessageDecoder.string2messageProperties`` of 4.9 to 5.5).
@@ -82,7 +85,7 @@ def number_of_name(
 def _name_number(data: npt.NDArray[np.uint8], start: int, end: int) -> int:
     """Return which of NAMES ``data[start:end]`` is, or -1."""
     length = end - start
-    if CAN_LOAD:  # noqa: SIM102  # a condition of its own: see kernels.crc32
+    if CAN_LOAD:  # noqa: SIM102  # a condition of its own: see kernels.raw_bytes
         if length <= WORD and start + WORD <= len(data):
             word = load_word(data, start) << 8 * (WORD - length)
             for number in range(len(_LENGTH)):

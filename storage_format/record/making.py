@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
-from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import LOW31, crc32, int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import (

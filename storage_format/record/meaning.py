@@ -7,10 +7,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from rocketmq_reindex.storage_format.layouts import INT32_MAX
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, java_text
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.record.system_bodies import (
+from rocketmq_reindex.storage_format.record.layout import (
     CHECK_POINT_TAG,
     PopRecord,
     as_number,
@@ -18,7 +17,7 @@ from rocketmq_reindex.storage_format.record.system_bodies import (
     pop_record,
     trace_records,
 )
-from rocketmq_reindex.storage_format.text.java_string import java_text
+from rocketmq_reindex.storage_format.record.message import Message
 from rocketmq_reindex.storage_format.topics import (
     DEAD_LETTER_PREFIX,
     DISCARD_TOPIC,

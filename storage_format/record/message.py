@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rocketmq_reindex.storage_format.layouts import INT16_MAX
+from rocketmq_reindex.storage_format.layouts import INT16_MAX, java_text
 from rocketmq_reindex.storage_format.record import layout as r
-from rocketmq_reindex.storage_format.text.java_string import java_text
 
 Read = Callable[[int, int], bytes]
 """(byte counted from the record's first, bytes wanted) -> those bytes, fewer at the file's end"""

@@ -5,12 +5,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.kernels.java_text import decode_at
 from rocketmq_reindex.storage_format.kernels.jit import allocating, inlined, jit
-from rocketmq_reindex.storage_format.kernels.words import int32_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at
 from rocketmq_reindex.storage_format.layouts import UINT32_MAX
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.frame import next_piece
-from rocketmq_reindex.storage_format.text.java_text import decode_at
 
 # ----------------------------------------------------------------------------------------------------------------- text columns
 # Many texts at once, from where they lie in the log to columns of UTF-8 as Java decodes them, without an object for each.

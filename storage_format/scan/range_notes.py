@@ -9,17 +9,15 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from rocketmq_reindex.storage_format.kernels.crc32 import LOW31, crc32
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.kernels.words import int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import LOW31, crc32, int32_at, int64_at
 from rocketmq_reindex.storage_format.layouts import FIRST_BYTE_MAX
-from rocketmq_reindex.storage_format.record import frame as f, layout as r
+from rocketmq_reindex.storage_format.record import frame as f, layout as r, state as w
 from rocketmq_reindex.storage_format.record.frame import TOTAL, RecordArrays, Stretch, addresses_extra, check_record, moved
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
+from rocketmq_reindex.storage_format.record.window import ReadInto, Window
 from rocketmq_reindex.storage_format.scan.ranges import TORN_TAIL_MAX, RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import Block
-from rocketmq_reindex.storage_format.walk import state as w
-from rocketmq_reindex.storage_format.walk.window import ReadInto, Window
 
 WINDOWS_MAX: Final = 10_001
 HOLES_MAX: Final = 100_000

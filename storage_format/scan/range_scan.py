@@ -6,13 +6,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from rocketmq_reindex.storage_format.digest import ChunkDigests
-from rocketmq_reindex.storage_format.kernels.words import int32_at
-from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at
+from rocketmq_reindex.storage_format.record import layout as r, loop, name_table, state as w, window as walk_window
 from rocketmq_reindex.storage_format.record.entry import entry_at
 from rocketmq_reindex.storage_format.record.frame import TOTAL, find_record, new_record
 from rocketmq_reindex.storage_format.scan import range_notes, ranges, settings as scan_settings
 from rocketmq_reindex.storage_format.versions import RULES
-from rocketmq_reindex.storage_format.walk import loop, name_table, state as w, window as walk_window
 
 _DAMAGED_MAX: Final = 512
 """damaged records behind which a block goes out, where ``beats`` are asked for: each takes as long as many good ones"""

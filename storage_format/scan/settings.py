@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format import layouts, showing, versions
+from rocketmq_reindex.storage_format.record import loop, name_table, state as w, window as walk_window
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
 from rocketmq_reindex.storage_format.topics import LMQ, SEEN, TOPIC
-from rocketmq_reindex.storage_format.walk import loop, name_table, state as w, window as walk_window
 
 # --------------------------------------------------------------------------------------------------------------------- settings
 # What a scan is asked for, and what it hands out block by block.
@@ -26,7 +26,7 @@ class ScanSettings:
     Times are milliseconds since 1970, ``delays`` the milliseconds of each delay level from 1 on. ``window`` is the length in
     milliseconds of the time windows by which IndexFiles are cut, 0 for none. ``search_crc`` is what a record that is searched
     for must pass besides ``crc_mode``. ``mark_tags``: TAGS give items whatever the version, with marks that tell them apart
-    (``walk.state.MARKED_TAGS``). ``chunk`` is bytes that are read at once, ``block_rows`` the most rows of a block.
+    (``record.state.MARKED_TAGS``). ``chunk`` is bytes that are read at once, ``block_rows`` the most rows of a block.
     """
 
     crc_mode: int = CRC_BODY

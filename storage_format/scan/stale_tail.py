@@ -10,12 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.layouts import INT64_MIN
-from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record import layout as r, state as w
 from rocketmq_reindex.storage_format.record.frame import TOTAL, new_record
-from rocketmq_reindex.storage_format.versions import NEWEST
-from rocketmq_reindex.storage_format.walk import state as w
-from rocketmq_reindex.storage_format.walk.name_table import NameTable
-from rocketmq_reindex.storage_format.walk.window import (
+from rocketmq_reindex.storage_format.record.name_table import NameTable
+from rocketmq_reindex.storage_format.record.window import (
     COVERED,
     FIRST,
     HEAD,
@@ -35,6 +33,7 @@ from rocketmq_reindex.storage_format.walk.window import (
     note_queues,
     note_times,
 )
+from rocketmq_reindex.storage_format.versions import NEWEST
 
 # ---------------------------------------------------------------------------------------------------------------- stale reading
 # What the bytes of a segment say on both sides of damage: store times, and the queue offsets of queues.

@@ -22,11 +22,11 @@ from rocketmq_reindex.storage_format.layouts import QUEUES
 from rocketmq_reindex.storage_format.queue.order import OrderDecision
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.udfs import handover
+from rocketmq_reindex.udfs.handover import Batches
 from rocketmq_reindex.udfs.placements import PlacementSpan
 from rocketmq_reindex.udfs.queue_order import DecideOrder, OddQueue, OrderResult
 from rocketmq_reindex.udfs.scan.ranges import ScanTask
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.task import Batches
 from rocketmq_reindex.udfs.write.index import IndexFileResult, WriteIndex
 from rocketmq_reindex.udfs.write.queues import FilesResult, WriteQueues, entry_line, queue_path
 from tests.tools.encode import EPOCH

@@ -21,8 +21,8 @@ from rocketmq_reindex.jobs.engines import engine
 from rocketmq_reindex.jobs.engines.engine import plan_shuffle
 from rocketmq_reindex.jobs.spark.engine import bucket_keys
 from rocketmq_reindex.udfs import handover
+from rocketmq_reindex.udfs.handover import Batches
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.task import Batches
 from tests.tools.local_engine import local_build
 from tests.tools.make_log import random_log
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from rocketmq_reindex.jobs.demo import unpack
 from rocketmq_reindex.udfs.worker.environment import ARCHIVE, PROGRAM, VARIABLE
+from scripts.demo import unpack
 from tests.bench.logs import BENCH
 from tests.bench.sides import SAME_BYTES, run_command
 from tests.tools.distributed import DIST

@@ -26,7 +26,7 @@ from PIL.PngImagePlugin import PngInfo
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.browsing import searching
-from rocketmq_reindex.jobs.browsing.asked import url
+from rocketmq_reindex.jobs.browsing.options import url
 from tests.docs.pages import ROOT
 from tests.docs.worlds import told
 from tests.tools.browsing import Pages

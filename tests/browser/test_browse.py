@@ -14,8 +14,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.browsing import search_pages, searching
-from rocketmq_reindex.jobs.browsing.asked import url
-from rocketmq_reindex.jobs.browsing.options import browse_settings
+from rocketmq_reindex.jobs.browsing.options import browse_settings, url
 from rocketmq_reindex.jobs.browsing.pages import StorePages
 from tests.golden.stores import GoldenStore
 from tests.tools.devtools import Browser, Tab, browser as started

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from rocketmq_reindex.storage_format.record import frame, layout as r
 from rocketmq_reindex.storage_format.record.frame import NAMES, scan_properties
 from tests.golden.stores import index_in_order, read_files

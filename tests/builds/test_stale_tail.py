@@ -13,7 +13,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from rocketmq_reindex.udfs.sql.sources import CommitlogSource
 from tests.golden.stores import read_files
 from tests.tools import spoil

@@ -10,7 +10,7 @@ import pytest
 
 from rocketmq_reindex.jobs.building.store_signs import bounded
 from rocketmq_reindex.jobs.commands import fetch
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from tests.fault.disk import tiny_store, tree
 from tests.tools.local_engine import local_build
 

@@ -30,7 +30,7 @@ sys.path.insert(0, sys.argv[1])
 from rocketmq_reindex.jobs.watching import watch
 line = watch.compiling_line(watch.SCAN_LOOP)
 from rocketmq_reindex.storage_format.kernels import cache_folder
-from rocketmq_reindex.storage_format.kernels.crc32 import moved_on
+from rocketmq_reindex.storage_format.kernels.raw_bytes import moved_on
 assert cache_folder.__file__.startswith(sys.argv[1])
 assert moved_on(1, 0) == 1 and moved_on(1, 7) == moved_on(moved_on(1, 3), 4)
 loaded, compiled = (sum(counts.values()) for counts in (moved_on.stats.cache_hits, moved_on.stats.cache_misses))

@@ -24,7 +24,7 @@ def test_a_processor_without_the_instruction(lacking: str, setting: dict[str, st
     """The loop compiles without it, too: what is not there must not be asked for."""
     code = (
         f"import rocketmq_reindex.storage_format.kernels.compiler as c; {lacking}\n"
-        "import numpy as np; from rocketmq_reindex.storage_format.kernels.crc32 import crc32\n"
+        "import numpy as np; from rocketmq_reindex.storage_format.kernels.raw_bytes import crc32\n"
         "data = np.arange(1024, dtype=np.int64).astype(np.uint8)\n"
         "print([crc32(data, 20, end) for end in range(20, 1024)])"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.jobs import demo
+from scripts import demo
 from tests.golden.stores import GoldenStore
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from docs import hex_dumps
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from tests.docs.pages import rows, section, text_of
 from tests.golden.stores import GoldenStore
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from docs import from_code, structures
-from rocketmq_reindex.jobs import demo
 from rocketmq_reindex.jobs.cli import COMMANDS
+from scripts import demo
 from tests.docs.pages import AROUND, DOCS, ROOT, anchors, links, names, rows, section, text_of
 from tests.golden.stores import GoldenStore
 

@@ -15,8 +15,8 @@ from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.jobs.spark import session
 from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs import handover
+from rocketmq_reindex.udfs.handover import Batches
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.task import Batches
 from tests.fault.disk import tiny_store, tree
 from tests.tools.faulty_runs import command
 from tests.tools.local_engine import InlineEngine, local_build

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import astuple
 
-from rocketmq_reindex.storage_format.checkpoint import SIZE, Checkpoint, read_checkpoint
+from rocketmq_reindex.storage_format.checkpoints import SIZE, Checkpoint, read_checkpoint
 from rocketmq_reindex.storage_format.errors import CODES
 
 MAX_LEN = 4200

@@ -12,7 +12,7 @@ from itertools import islice
 from rocketmq_reindex.storage_format.checks import index as index_check
 from rocketmq_reindex.storage_format.checks.index import ITEM_FAULTS, LINK_FAULTS, SLOT_FAULTS, check_index, slot_lengths
 from rocketmq_reindex.storage_format.errors import CODES, Finding, UnreadableError
-from rocketmq_reindex.storage_format.index import header as index_header
+from rocketmq_reindex.storage_format.index import layout as index_header
 from rocketmq_reindex.storage_format.index.file import guess_sizes, open_index
 from tests.fuzz.guard import allow, guarded
 from tests.fuzz.plain_index import PlainIndex

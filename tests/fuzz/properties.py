@@ -6,12 +6,11 @@ import random
 
 import numpy as np
 
-from rocketmq_reindex.storage_format import showing
-from rocketmq_reindex.storage_format.record import frame
+from rocketmq_reindex.storage_format import layouts, showing
+from rocketmq_reindex.storage_format.kernels import java_text
+from rocketmq_reindex.storage_format.record import frame, loop
 from rocketmq_reindex.storage_format.record.frame import SPANS_SIZE
-from rocketmq_reindex.storage_format.text import java_string, java_text
 from rocketmq_reindex.storage_format.topics import path_component
-from rocketmq_reindex.storage_format.walk import loop
 from tests.fuzz.guard import allow, guard
 from tests.reference import java
 from tests.reference.names import is_plain_component
@@ -47,7 +46,7 @@ def check(data: bytes) -> None:
         else:
             assert start < first < stop <= end
             assert java.decode_utf8(around[first:stop].tobytes()) == expected[name.decode()]
-    assert java_string.java_text(data) == java.python_text(text)
+    assert layouts.java_text(data) == java.python_text(text)
     code = java_text.java_hash(array, start, end, 0)
     assert java_text.signed32(code) == java.hash_code(text)
     assert java_text.index_hash(code) == (0 if java.hash_code(text) == -(2**31) else abs(java.hash_code(text)))

@@ -15,11 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from rocketmq_reindex.jobs.command.option import parse_delay_levels
-from rocketmq_reindex.storage_format.record import frame, layout as r
+from rocketmq_reindex.storage_format.record import frame, layout as r, loop, window
 from rocketmq_reindex.storage_format.scan import range_notes, range_scan
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.storage_format.walk import loop, window
 from rocketmq_reindex.udfs.times import DELAY_LEVELS
 from tests.fuzz.guard import allow, guard, guarded
 from tests.reference import log as reference_log

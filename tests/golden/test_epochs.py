@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
-from rocketmq_reindex.storage_format.epochs import BACKUP, FILE, Epoch, write_epochs
+from rocketmq_reindex.storage_format.checkpoints import BACKUP, FILE, Checkpoint, Epoch, write_epochs
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
 from tests.tools.local_verify import kinds, local_verify

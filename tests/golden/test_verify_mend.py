@@ -12,7 +12,7 @@ from typing import Any
 from rocketmq_reindex.jobs.building.options import parse_settings
 from rocketmq_reindex.jobs.verifying.options import parse_verify
 from rocketmq_reindex.jobs.verifying.summary import VerifyResult
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
 from tests.tools.batch_log import SIZES as BATCH_SIZES

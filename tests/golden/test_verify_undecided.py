@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from rocketmq_reindex.storage_format.checks.differences import KINDS
 from tests.golden.test_verify_mend import built, mended, written, zero_unit
 from tests.tools.compare import SMALL

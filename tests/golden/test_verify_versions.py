@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from rocketmq_reindex.storage_format.versions import VERSIONS
 from tests.golden.stores import NAMES, GoldenStore
 from tests.golden.test_verify_mend import built, mended, written

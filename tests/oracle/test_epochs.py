@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketmq_reindex.storage_format import epochs
-from rocketmq_reindex.storage_format.epochs import Epoch
+from rocketmq_reindex.storage_format import checkpoints
+from rocketmq_reindex.storage_format.checkpoints import Epoch
 from tests.oracle.scenarios import FOLDER, java_home
 
 FILES = 300
@@ -54,13 +54,13 @@ def test_files_are_read_as_by_a_broker(version: str, seed: int, tmp_path: Path) 
     questions, wanted = list[str](), list[str]()
     for number in range(FILES):
         entries = random_epochs(rng)
-        whole = epochs.write_epochs(entries)
+        whole = checkpoints.write_epochs(entries)
         if rng.random() < 0.3:
             # Without a CRC.
             whole = b"%d\n0\n%b" % (len(entries), whole.split(b"\n", 2)[2])
         data = spoilt(whole, rng)
         (tmp_path / f"{number}").write_bytes(data)
-        read = epochs.read_epochs(data)
+        read = checkpoints.read_epochs(data)
         questions.append(f"read\t{tmp_path / str(number)}")
         taken = read.entries if read.is_read else ()
         # Where neither file is taken the cache is empty. It says false where it read none of two that are there.
@@ -88,11 +88,11 @@ def test_files_are_written_and_compared_as_by_a_broker(version: str, seed: int, 
             questions.append(f"write\t{path}\t{','.join(f'{epoch}-{start}' for epoch, start in entries)}")
             wanted.append(shown(tuple(entries)))
         questions.append(f"same\t{paths[0]}\t{ends[0]}\t{paths[1]}\t{ends[1]}")
-        wanted.append(str(epochs.same_up_to(mine, ends[0], other, ends[1])))
+        wanted.append(str(checkpoints.same_up_to(mine, ends[0], other, ends[1])))
     assert answers(version, questions, tmp_path) == wanted
     for number in range(PAIRS):
         path = tmp_path / f"{number}-a"
         data = path.read_bytes()
-        assert epochs.write_epochs(epochs.read_epochs(data).entries) == data
+        assert checkpoints.write_epochs(checkpoints.read_epochs(data).entries) == data
         if (before := path.with_name(f"{path.name}.bak")).exists():
-            assert len(epochs.read_epochs(before.read_bytes()).entries) == len(epochs.read_epochs(data).entries) - 1
+            assert len(checkpoints.read_epochs(before.read_bytes()).entries) == len(checkpoints.read_epochs(data).entries) - 1

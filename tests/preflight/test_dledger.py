@@ -22,7 +22,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.preflight.bases import Base
 from tests.preflight.dledger_sweep import LIFETIME, VERSIONS, copied, dledger, judged, make_base

@@ -16,8 +16,7 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.preflighting.options import preflight_settings
 from rocketmq_reindex.jobs.preflighting.run import Preflight, PreflightResult
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
-from rocketmq_reindex.storage_format.epochs import BACKUP, FILE, Epoch, write_epochs
+from rocketmq_reindex.storage_format.checkpoints import BACKUP, FILE, Checkpoint, Epoch, write_epochs
 from rocketmq_reindex.storage_format.errors import NoListener
 from tests.preflight.bases import complete
 from tests.preflight.compare import Outcome, compare

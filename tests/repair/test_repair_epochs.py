@@ -11,8 +11,7 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.building.summary import RepairResult
 from rocketmq_reindex.jobs.fetching.build import find_build
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
-from rocketmq_reindex.storage_format.epochs import BACKUP, FILE, Epoch, write_epochs
+from rocketmq_reindex.storage_format.checkpoints import BACKUP, FILE, Checkpoint, Epoch, write_epochs
 from tests.builds.repair_log import SEGMENT, SIZES, Log, log_of, make_log
 from tests.tools.local_engine import local_repair
 from tests.tools.local_verify import kinds, local_verify

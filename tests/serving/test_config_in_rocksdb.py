@@ -12,8 +12,8 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.store import config_databases, consumer_offsets
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.storage_format.config_tables import GROUPS, OFFSETS, PARTS, TOPICS
-from rocketmq_reindex.storage_format.text import java_string
+from rocketmq_reindex.storage_format import layouts
+from rocketmq_reindex.storage_format.topics import GROUPS, OFFSETS, PARTS, TOPICS
 from tests.serving.broker import Broker, write_topics
 from tests.serving.programs import Program
 
@@ -33,7 +33,7 @@ FORMS = [
 
 def said_by(folder: Path) -> dict[str, Any]:
     """The three tables as the broker writes them into files."""
-    return {part.table: java_string.loads((folder / part.file).read_text())[part.table] for part in PARTS}
+    return {part.table: layouts.loads((folder / part.file).read_text())[part.table] for part in PARTS}
 
 
 def copied(store: Path, copy: Path) -> Path:

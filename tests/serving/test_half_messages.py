@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.storage_format.text import java_string
+from rocketmq_reindex.storage_format import layouts
 from tests.delayed.life import UNREAD, Life, queues, restore
 from tests.delayed.log import Stored
 from tests.tools.log_writer import overwrite
@@ -182,7 +182,7 @@ def test_what_waits_among_old_copies_is_not_passed(version: str, tmp_path: Path)
 
 def half_offset(offsets: Path) -> int:
     """That of a consumerOffset.json."""
-    found: int = java_string.loads(offsets.read_text())["offsetTable"][f"{HALF}@CID_RMQ_SYS_TRANS"]["0"]
+    found: int = layouts.loads(offsets.read_text())["offsetTable"][f"{HALF}@CID_RMQ_SYS_TRANS"]["0"]
     return found
 
 

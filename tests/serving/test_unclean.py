@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from tests.serving.programs import Program
 from tests.serving.stores import SIZES, ask, build_into, keyed_log, keys_of, lost, options, queues_of, wrong
 from tests.tools.local_engine import local_build

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from tests.serving.crashes import MORE, TOPIC, Store, copied, crash, due_of
 from tests.serving.programs import Program
 from tests.serving.stores import ask, build_into, keyed_log, lost

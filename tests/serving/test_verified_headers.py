@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from tests.serving.programs import Program
 from tests.serving.stores import SEGMENT, SIZES, ask, build_into, keyed_log, keys_of, lost, options
 from tests.tools.encode import EPOCH, Message

@@ -14,8 +14,8 @@ from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.run import Build
 from rocketmq_reindex.jobs.command.tables_place import table_path
 from rocketmq_reindex.jobs.spark.engine import SparkEngine
+from rocketmq_reindex.udfs.handover import Batches
 from rocketmq_reindex.udfs.table_schema import BUILDS, TABLES, Table
-from rocketmq_reindex.udfs.task import Batches
 from tests.golden.stores import GoldenStore
 from tests.tools.local_engine import QuietReporter, single
 

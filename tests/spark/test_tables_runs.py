@@ -30,9 +30,9 @@ from rocketmq_reindex.jobs.tables.making import ensure
 from rocketmq_reindex.jobs.tables.rows import Claim, build_row
 from rocketmq_reindex.jobs.watching.progress import Reporter, Shown, Stage
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs.handover import Batches
 from rocketmq_reindex.udfs.scan.segments import Commitlog
 from rocketmq_reindex.udfs.table_schema import BUILDS, FILES, QUARANTINE, SEGMENTS
-from rocketmq_reindex.udfs.task import Batches
 from tests.fault.disk import tree
 from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt

@@ -22,8 +22,8 @@ from rocketmq_reindex.jobs.building.summary import BuildResult
 from rocketmq_reindex.jobs.publishing import builds as output_builds, layout as output_alive, output
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.udfs.handover import Batches
 from rocketmq_reindex.udfs.incremental.scan_store import ScanStore
-from rocketmq_reindex.udfs.task import Batches
 from tests.fault.disk import tree
 from tests.stores.bucket_world import BucketWorld
 from tests.tools.faulty_children import Children, children

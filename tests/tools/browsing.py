@@ -8,9 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from rocketmq_reindex.jobs.browsing.asked import OpenedStores
 from rocketmq_reindex.jobs.browsing.guard import POSTED
-from rocketmq_reindex.jobs.browsing.options import browse_settings
+from rocketmq_reindex.jobs.browsing.options import OpenedStores, browse_settings
 from rocketmq_reindex.jobs.browsing.pages import application
 
 with warnings.catch_warnings():

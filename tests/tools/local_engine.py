@@ -19,8 +19,8 @@ from rocketmq_reindex.jobs.repairing.options import RepairSettings
 from rocketmq_reindex.jobs.watching.progress import Reporter
 from rocketmq_reindex.storage_format.errors import ReindexError
 from rocketmq_reindex.udfs import handover
+from rocketmq_reindex.udfs.handover import Batches
 from rocketmq_reindex.udfs.staging import StagingFolder
-from rocketmq_reindex.udfs.task import Batches
 
 
 class InlineEngine:

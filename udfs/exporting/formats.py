@@ -16,7 +16,7 @@ import pyarrow.csv
 from rocketmq_reindex.storage_format.record.making import Texts
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs.messages.batches import BODY, COLUMNS, fields
-from rocketmq_reindex.udfs.scan.records import RecordBytes
+from rocketmq_reindex.udfs.scan.segments import RecordBytes
 
 Encode = Callable[[pa.RecordBatch], Any]
 """makes of a batch what the ``Sink`` (udfs/exporting/sinks.py) of its format takes: in any thread"""

@@ -14,6 +14,7 @@ from rocketmq_reindex.storage_format.layouts import INT64_MAX
 from rocketmq_reindex.storage_format.queue.extended import NO_FILTERS, ConsumerFilters
 from rocketmq_reindex.storage_format.record import columns as m, layout as r
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, compression_of
+from rocketmq_reindex.storage_format.record.state import MessageArrays
 from rocketmq_reindex.storage_format.record.text_columns import (
     MapColumn,
     TextColumn,
@@ -23,7 +24,6 @@ from rocketmq_reindex.storage_format.record.text_columns import (
     read_texts,
 )
 from rocketmq_reindex.storage_format.scan.settings import Block
-from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs.messages.meaning_columns import MeaningArrays, MeantRecords, meaning_arrays
 from rocketmq_reindex.udfs.messages.unpack_body import unpack
 from rocketmq_reindex.udfs.scan.extended import Matcher

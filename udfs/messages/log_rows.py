@@ -14,8 +14,8 @@ from rocketmq_reindex.storage_format import layouts, showing, versions
 from rocketmq_reindex.storage_format.queue.extended import NO_FILTERS, ConsumerFilters
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY, CRC_NONE
+from rocketmq_reindex.storage_format.record.state import MessageArrays
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as scan_settings, stale_tail
-from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs.messages.batches import DAMAGE, MessageBatches, nulls
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail
 from rocketmq_reindex.udfs.scan.segments import committed_index, list_segments

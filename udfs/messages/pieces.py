@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketmq_reindex.storage_format.errors import RefusedError
+from rocketmq_reindex.storage_format.record.state import MessageArrays
 from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.storage_format.scan.settings import Block
-from rocketmq_reindex.storage_format.walk.state import MessageArrays
 from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
 

@@ -22,7 +22,7 @@ from rocketmq_reindex.storage_format.record.text_columns import read_texts
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.repair.places import Moves, PlannedSegment, Rows, read_rows
-from rocketmq_reindex.udfs.scan.records import RecordBytes
+from rocketmq_reindex.udfs.scan.segments import RecordBytes
 from rocketmq_reindex.udfs.staging import Position, StagingFolder
 
 Int64s = npt.NDArray[np.int64]

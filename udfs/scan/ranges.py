@@ -18,12 +18,12 @@ from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, read_eviden
 from rocketmq_reindex.storage_format.queue import cells
 from rocketmq_reindex.storage_format.queue.consume_queue import batch_runs, by_queue
 from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters
+from rocketmq_reindex.storage_format.record.state import BatchArrays, UnitArrays
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary
 from rocketmq_reindex.storage_format.scan.settings import Block, ScanSettings
 from rocketmq_reindex.storage_format.scan.stale_tail import DamagedStretch, Doubt, StaleTail, StaleTailSearch
 from rocketmq_reindex.storage_format.topics import QUEUES_MAX, SCHEDULE_TOPIC, is_own, is_usual, topic_entry
-from rocketmq_reindex.storage_format.walk.state import BatchArrays, UnitArrays
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.scan.extended import QUEUE_BUCKETS, Matcher, extended_rows
 from rocketmq_reindex.udfs.staging import Position, StagingFolder

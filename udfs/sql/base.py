@@ -18,10 +18,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from rocketmq_reindex.storage_format import errors, layouts, showing
+from rocketmq_reindex.udfs.handover import settle
 from rocketmq_reindex.udfs.messages.batches import DAMAGE, nulls
 from rocketmq_reindex.udfs.messages.log_rows import ROWS, SHOWN_DAMAGE, Bounds, Topics
 from rocketmq_reindex.udfs.sql.options import Words
-from rocketmq_reindex.udfs.task import settle
 from rocketmq_reindex.udfs.times import EPOCH
 
 # --------------------------------------------------------------------------------------------------------------------- one line

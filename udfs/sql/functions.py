@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession, functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
-from rocketmq_reindex.storage_format.text import java_text
-from rocketmq_reindex.storage_format.text.java_text import murmur3_128
+from rocketmq_reindex.storage_format.kernels import java_text
+from rocketmq_reindex.storage_format.kernels.java_text import murmur3_128
 from rocketmq_reindex.udfs.messages.batches import bitmap, string_buffers
 
 

@@ -13,7 +13,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.checks.queues import named_fields
 from rocketmq_reindex.storage_format.index.file import ITEM
-from rocketmq_reindex.storage_format.index.header import (
+from rocketmq_reindex.storage_format.index.layout import (
     HEADER_LAYOUT,
     HEADER_SIZE,
     ITEM_LAYOUT,

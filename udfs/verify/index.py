@@ -21,7 +21,7 @@ from rocketmq_reindex.storage_format.checks.index import LINK_FAULTS, SLOT_FAULT
 from rocketmq_reindex.storage_format.checks.items import TagStates
 from rocketmq_reindex.storage_format.errors import Finding, UnreadableError
 from rocketmq_reindex.storage_format.index.file import IndexView, open_index
-from rocketmq_reindex.storage_format.index.header import file_size
+from rocketmq_reindex.storage_format.index.layout import file_size
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import StagingFolder

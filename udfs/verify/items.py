@@ -15,7 +15,7 @@ from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.checks import items as checks_items
 from rocketmq_reindex.storage_format.checks.differences import Tally
 from rocketmq_reindex.storage_format.index.file import ITEM, STAGED, time_differences
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from rocketmq_reindex.storage_format.layouts import INT64_MIN
 from rocketmq_reindex.storage_format.showing import escape
 from rocketmq_reindex.udfs import handover

@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.checks.differences import Tally
+from rocketmq_reindex.storage_format.layouts import java_text
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.extended import ConsumerFilters, UnitsAt, is_address
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.scan.ranges import Segment
 from rocketmq_reindex.storage_format.showing import escape
-from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs.scan.extended import COLUMNS, IS_LIGHT, STORE_TIME, ExtFiles
 
 Int64s = npt.NDArray[np.int64]

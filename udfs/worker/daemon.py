@@ -50,8 +50,8 @@ def _manager() -> Callable[[], None]:
     import rocketmq_reindex.udfs.scan.ranges
     import rocketmq_reindex.udfs.write.index
     import rocketmq_reindex.udfs.write.queues  # noqa: F401
-    from rocketmq_reindex.storage_format.kernels.crc32 import warm_up
-    from rocketmq_reindex.udfs.task import settle
+    from rocketmq_reindex.storage_format.kernels.raw_bytes import warm_up
+    from rocketmq_reindex.udfs.handover import settle
 
     warm_up()
     settle()

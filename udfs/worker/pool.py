@@ -53,7 +53,7 @@ def _imports(command: str) -> None:
     importlib.import_module("rocketmq_reindex.udfs.worker.tasks")
     for name in _NEEDED[command]:
         importlib.import_module(f"rocketmq_reindex.udfs.{name}")
-    importlib.import_module("rocketmq_reindex.storage_format.kernels.crc32").warm_up()
+    importlib.import_module("rocketmq_reindex.storage_format.kernels.raw_bytes").warm_up()
 
 
 def _end_with(parent: int) -> None:

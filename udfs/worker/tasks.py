@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from rocketmq_reindex import files
 from rocketmq_reindex.udfs import handover
-from rocketmq_reindex.udfs.task import Batches
+from rocketmq_reindex.udfs.handover import Batches
 
 # -------------------------------------------------------------------------------------------------------------------- kept rows
 # Rows that a task leaves for other tasks (``handover.ROWS``), in files of the machine that all of them run on.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from rocketmq_reindex import files
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
-from rocketmq_reindex.storage_format.index.plan import BlockItems, IndexFilePlan
+from rocketmq_reindex.storage_format.index.layout import BlockItems, IndexFilePlan
 from rocketmq_reindex.storage_format.versions import RULES
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import Position, StagingFolder

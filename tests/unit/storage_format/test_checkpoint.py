@@ -7,7 +7,7 @@ import struct
 import pytest
 from hypothesis import given, strategies as st
 
-from rocketmq_reindex.storage_format.checkpoint import SIZE, Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import SIZE, Checkpoint
 from rocketmq_reindex.storage_format.versions import RULES
 
 LONG = st.integers(-(2**63), 2**63 - 1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketmq_reindex.storage_format.checkpoint import SIZE, Checkpoint, read_checkpoint
+from rocketmq_reindex.storage_format.checkpoints import SIZE, Checkpoint, read_checkpoint
 from tests.golden.stores import NAMES, GoldenStore
 
 NOW = 1_700_000_000_000

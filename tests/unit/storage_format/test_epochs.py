@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.storage_format.epochs import Epoch, parted_at, read_epochs, same_up_to, write_epochs
+from rocketmq_reindex.storage_format.checkpoints import Epoch, parted_at, read_epochs, same_up_to, write_epochs
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
 
 EPOCHS = (Epoch(1, 0), Epoch(3, 4000), Epoch(7, 4001))

@@ -16,9 +16,9 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.browsing import checks
-from rocketmq_reindex.jobs.browsing.asked import url
 from rocketmq_reindex.jobs.browsing.guard import FORM_MAX, HEADERS, Guard
 from rocketmq_reindex.jobs.browsing.opened import known_damage
+from rocketmq_reindex.jobs.browsing.options import url
 from tests.golden.stores import GoldenStore
 from tests.tools.browsing import Pages, TestClient, check
 from tests.tools.derived_store import write_store

@@ -16,7 +16,7 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.browsing import message
 from rocketmq_reindex.jobs.cli import main
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, ITEM_LAYOUT, ITEM_SIZE, SLOT_SIZE
 from tests.golden.stores import GoldenStore
 from tests.tools.browsing import Pages, check
 from tests.tools.derived_store import write_store

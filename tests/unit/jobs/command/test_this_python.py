@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from rocketmq_reindex.jobs.command.this_python import PLACES, lacking, this_python
+from rocketmq_reindex.jobs.command.start import PLACES, lacking, this_python
 
 
 def test_which_python_on_which_host() -> None:

@@ -19,7 +19,7 @@ import pytest
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.api import running_here
 from rocketmq_reindex.jobs.command.results import Interrupts
-from rocketmq_reindex.jobs.exporting import options, resuming
+from rocketmq_reindex.jobs.exporting import options, tasks
 from rocketmq_reindex.jobs.publishing import output
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from tests.tools.encode import EPOCH, Message
@@ -415,11 +415,11 @@ def test_a_run_that_is_interrupted_while_it_tidies_up(
 ) -> None:
     """It does not say that nothing was published."""
 
-    def interrupted(_: resuming.Work) -> None:
+    def interrupted(_: tasks.Work) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(resuming.Work, "remove", interrupted)
+        patch.setattr(tasks.Work, "remove", interrupted)
         done = running_here.run_export(
             lambda: options.parse_export([str(store), "--to", str(tmp_path / "out"), "--format", kind, "--resumable"]),
             Interrupts(install=False), quiet=True,

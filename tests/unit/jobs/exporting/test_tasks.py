@@ -24,7 +24,7 @@ from rocketmq_reindex.jobs.exporting.run import Export
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.udfs.exporting import sinks
 from rocketmq_reindex.udfs.exporting.segments import SharedFolder
-from rocketmq_reindex.udfs.task import Batches
+from rocketmq_reindex.udfs.handover import Batches
 from tests.tools.encode import Message
 from tests.tools.local_engine import InlineEngine
 from tests.tools.log_writer import LogWriter

@@ -22,7 +22,7 @@ from rocketmq_reindex.jobs.store import tag_items
 from rocketmq_reindex.jobs.store.contents import StoreLog
 from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.storage_format.errors import NoListener
-from rocketmq_reindex.storage_format.index.header import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
+from rocketmq_reindex.storage_format.index.layout import HEADER_SIZE, ITEM_SIZE, SLOT_SIZE
 from tests.reference import java
 from tests.reference.index_file import IndexService
 from tests.reference.log import read_segments, walk

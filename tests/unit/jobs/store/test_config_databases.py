@@ -16,7 +16,7 @@ from rocketmq_reindex.jobs.exporting import new_store
 from rocketmq_reindex.jobs.inspecting.options import inspect
 from rocketmq_reindex.jobs.store import config_databases, consumer_offsets
 from rocketmq_reindex.jobs.store.folders import Notes
-from rocketmq_reindex.storage_format import config_tables
+from rocketmq_reindex.storage_format import topics
 from rocketmq_reindex.storage_format.errors import InputError
 from tests.tools.no_override import bound_by_permissions
 
@@ -46,7 +46,7 @@ def dump(said: object) -> bytes:
 
 def alone(name: str, entry: object, counter: int) -> Families:
     """A database of one part, with one entry and a data version."""
-    version = {config_tables.VERSION_KEY: dump({"counter": counter, "timestamp": 0, "stateVersion": 0})}
+    version = {topics.VERSION_KEY: dump({"counter": counter, "timestamp": 0, "stateVersion": 0})}
     return {"default": {name.encode(): dump(entry)}, "kvDataVersion": version}
 
 
@@ -211,7 +211,7 @@ def test_queues_that_nobody_may_list(tmp_path: Path) -> None:
 def test_two_keys_of_one_name() -> None:
     """Keys that are no UTF-8: the later one counts, and the name is told."""
     pairs = [(key, dump({"offsetTable": {"0": at}})) for at, key in enumerate((b"\xfe@g", b"\xff@g"))]
-    said, broken = config_tables.by_names(config_tables.OFFSETS, pairs, None)
+    said, broken = topics.by_names(topics.OFFSETS, pairs, None)
     assert said["offsetTable"] == {"\ufffd@g": {"0": 1}}
     assert broken == ["\ufffd@g"]
 
@@ -292,7 +292,7 @@ def test_a_data_version_that_is_none(tmp_path: Path) -> None:
     """It counts as 0, and where a database has it, it is named."""
     folder = tmp_path / "config/consumerOffsets"
     families = alone("T@g", {"offsetTable": {"0": 7}}, 5)
-    families["kvDataVersion"][config_tables.VERSION_KEY] = b"[1,2]"
+    families["kvDataVersion"][topics.VERSION_KEY] = b"[1,2]"
     write(folder, families)
     notes: list[str] = []
     files = consumer_offsets.of_store(str(tmp_path), Notes(notes.append))

@@ -10,10 +10,10 @@ import pytest
 
 from rocketmq_reindex.jobs.api.running import make_build
 from rocketmq_reindex.jobs.building.options import BuildSettings
+from rocketmq_reindex.jobs.command import start
 from rocketmq_reindex.jobs.engines.engine import Engine
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.jobs.verifying.run import Verify
-from rocketmq_reindex.jobs.watching import clock
 from rocketmq_reindex.jobs.watching.watch import Watch
 from tests.golden.stores import GoldenStore
 from tests.tools.local_engine import InlineEngine
@@ -31,8 +31,8 @@ def slow_to_stop() -> Iterator[Engine]:
 
 @pytest.fixture
 def watch() -> Watch:
-    with clock.command():
-        clock._marks[0] -= IMPORTS
+    with start.command():
+        start._marks[0] -= IMPORTS
         return Watch("build")
 
 
@@ -70,4 +70,4 @@ def test_a_verify(watch: Watch, golden_store: Stores) -> None:
 
 def test_a_command_that_is_called_begins_when_it_is_called() -> None:
     before = time.monotonic()
-    assert before <= clock.command_begin() <= time.monotonic()
+    assert before <= start.command_begin() <= time.monotonic()

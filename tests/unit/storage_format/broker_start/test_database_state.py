@@ -10,10 +10,9 @@ import numpy.typing as npt
 import pytest
 
 from rocketmq_reindex.storage_format.broker_start import database_state
-from rocketmq_reindex.storage_format.broker_start.database_queues import DatabaseQueue, QueuePlace
 from rocketmq_reindex.storage_format.broker_start.database_state import DatabaseQueueState
 from rocketmq_reindex.storage_format.broker_start.kept import MemorySpool
-from rocketmq_reindex.storage_format.queue.rocksdb import QueueName
+from rocketmq_reindex.storage_format.queue.rocksdb import DatabaseQueue, QueueName, QueuePlace
 
 NAME = QueueName(b"T", 0)
 Int64s = npt.NDArray[np.int64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketmq_reindex.storage_format.checks.index import LogFacts, Neighbour, empty_headers, out_of_order
-from rocketmq_reindex.storage_format.index.header import IndexHeader
+from rocketmq_reindex.storage_format.index.layout import IndexHeader
 
 LOG = LogFacts(0, 900, 5000, True)
 FULL = Neighbour("1", IndexHeader(1000, 4000, 10, 700, 5, 60), 59, 10, 700)

@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.checkpoint import Checkpoint
+from rocketmq_reindex.storage_format.checkpoints import Checkpoint
 from rocketmq_reindex.storage_format.checks.checkpoint import A_DAY, IndexEnd, LogBounds, compare_checkpoint
 from rocketmq_reindex.storage_format.checks.differences import EXAMPLES_MAX, KINDS, PARTS, Tally
 from rocketmq_reindex.storage_format.checks.items import Expected, FileItems, match_items

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from rocketmq_reindex.storage_format.index import file as ix
-from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
+from rocketmq_reindex.storage_format.kernels.java_text import index_hash, java_hash
 from rocketmq_reindex.storage_format.versions import RULES
 from tests.reference.index_file import IndexFile
 from tests.tools.strategies import embedded

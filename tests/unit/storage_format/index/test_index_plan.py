@@ -7,7 +7,7 @@ import random
 import pytest
 
 from rocketmq_reindex.storage_format.errors import RefusedError
-from rocketmq_reindex.storage_format.index.plan import WINDOWED_FILES_MAX, BlockItems, IndexFilePlan, plan_index_files
+from rocketmq_reindex.storage_format.index.layout import WINDOWED_FILES_MAX, BlockItems, IndexFilePlan, plan_index_files
 from rocketmq_reindex.storage_format.scan.ranges import RangeSummary
 from tests.unit.storage_format.index.index_model import Dispatched, File, Range, cut, one_by_one, random_records, sum_up
 

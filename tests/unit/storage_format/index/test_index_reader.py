@@ -13,7 +13,7 @@ import pytest
 from rocketmq_reindex.storage_format.checks.index import check_index, slot_lengths
 from rocketmq_reindex.storage_format.errors import UnreadableError
 from rocketmq_reindex.storage_format.index.file import guess_sizes, open_index
-from rocketmq_reindex.storage_format.index.header import (
+from rocketmq_reindex.storage_format.index.layout import (
     BAD_LINK,
     BAD_SLOT,
     CIRCULAR,

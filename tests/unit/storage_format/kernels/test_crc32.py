@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rocketmq_reindex.storage_format.kernels.compiler import numba
-from rocketmq_reindex.storage_format.kernels.crc32 import crc32, crc32_by
+from rocketmq_reindex.storage_format.kernels.raw_bytes import crc32, crc32_by
 
 
 @numba.njit  # type: ignore[untyped-decorator]  # numba ships no types

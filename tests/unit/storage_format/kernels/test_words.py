@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 
-from rocketmq_reindex.storage_format.kernels.words import BLOCK, byte_at, find_byte, int16_at, int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import BLOCK, byte_at, find_byte, int16_at, int32_at, int64_at
 from tests.tools.strategies import embedded
 
 

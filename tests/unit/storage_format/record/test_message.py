@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rocketmq_reindex.storage_format.layouts import java_text
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import LZ4, ZLIB, ZSTD, Host, Message, glance, read_message
-from rocketmq_reindex.storage_format.text.java_string import java_text
 from rocketmq_reindex.udfs.messages.unpack_body import Unpacked, unpack
 from tests.reference import java, records
 from tests.reference.settings import Settings

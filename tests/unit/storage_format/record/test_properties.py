@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import example, given, strategies as st
 
-from rocketmq_reindex.storage_format.kernels.words import BLOCK
+from rocketmq_reindex.storage_format.kernels.raw_bytes import BLOCK
 from rocketmq_reindex.storage_format.record.frame import NAMES, SPANS_SIZE, scan_properties
 from tests.reference import java
 from tests.reference.records import parse_properties

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.storage_format.record.system_bodies import PopRecord, op_offsets, pop_record, trace_records
+from rocketmq_reindex.storage_format.record.layout import PopRecord, op_offsets, pop_record, trace_records
 
 CHECK_POINT = (
     b'{"bm":0,"bn":"broker-a","c":"G","d":[0,1,5],"it":60000,"n":3,"pt":1700000000000,"q":2,"ro":-1,"so":40,"t":"Orders"}'

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
 
+from rocketmq_reindex.storage_format.layouts import java_text
 from rocketmq_reindex.storage_format.record.text_columns import (
     Bytes,
     Int64s,
@@ -18,7 +19,6 @@ from rocketmq_reindex.storage_format.record.text_columns import (
     read_maps,
     read_texts,
 )
-from rocketmq_reindex.storage_format.text.java_string import java_text
 from tests.reference import java
 from tests.reference.records import parse_properties
 from tests.tools.strategies import JAVA_BYTES

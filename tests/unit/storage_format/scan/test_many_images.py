@@ -10,7 +10,7 @@ import zlib
 import numpy as np
 import pytest
 
-from rocketmq_reindex.storage_format.kernels.crc32 import SUM_STEP, crc32_of_range, prefix_sums
+from rocketmq_reindex.storage_format.kernels.raw_bytes import SUM_STEP, crc32_of_range, prefix_sums
 from rocketmq_reindex.storage_format.record.layout import CRC_ALL, CRC_BODY, MAGIC_V1
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec, RangeSummary

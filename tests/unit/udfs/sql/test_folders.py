@@ -11,10 +11,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from rocketmq_reindex.udfs.sql.base import TableSource
-from rocketmq_reindex.udfs.sql.index_source import IndexSource
 from rocketmq_reindex.udfs.sql.options import NamedQueueFolder, commitlog_folder, index_folder, queue_folders
 from rocketmq_reindex.udfs.sql.queue_source import ConsumeQueueSource
-from rocketmq_reindex.udfs.sql.sources import CommitlogSource
+from rocketmq_reindex.udfs.sql.sources import CommitlogSource, IndexSource
 from tests.tools.read_rows import make_reader, read_rows
 
 FIND: dict[str, Callable[[str], Any]] = {

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, strategies as st
 
-from rocketmq_reindex.storage_format.text.java_string import tag_hash
-from rocketmq_reindex.storage_format.text.java_text import BloomShape, bloom_shape
+from rocketmq_reindex.storage_format.kernels.java_text import BloomShape, bloom_shape
+from rocketmq_reindex.storage_format.layouts import tag_hash
 from rocketmq_reindex.udfs.sql import functions
 from tests import ROOT
 from tests.reference import java
@@ -63,7 +63,7 @@ def test_bloom_bits_are_rocketmqs() -> None:
 
 
 def test_bloom_bits_of_any_text_are_rocketmqs() -> None:
-    from rocketmq_reindex.storage_format.text.java_text import bloom_bits, murmur3_128
+    from rocketmq_reindex.storage_format.kernels.java_text import bloom_bits, murmur3_128
     from rocketmq_reindex.udfs.messages.batches import string_buffers
 
     hashed = murmur3_128(*string_buffers(strings([known["text"] for known in KNOWN["texts"]])))

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
-from rocketmq_reindex.udfs.sql import index_source as source_index
-from rocketmq_reindex.udfs.sql.index_source import IndexSource
+from rocketmq_reindex.udfs.sql import sources as source_index
 from rocketmq_reindex.udfs.sql.queue_source import ConsumeQueueSource
+from rocketmq_reindex.udfs.sql.sources import IndexSource
 from tests.golden.stores import GoldenStore
 from tests.tools.batch_log import MADE, random_batch_log
 from tests.tools.local_engine import local_build

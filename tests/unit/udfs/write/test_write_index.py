@@ -13,8 +13,8 @@ from rocketmq_reindex.jobs.building.full import WrittenFiles, name_index_files
 from rocketmq_reindex.jobs.publishing.layout import Leftovers
 from rocketmq_reindex.storage_format.digest import new_digest
 from rocketmq_reindex.storage_format.index import file as ix
-from rocketmq_reindex.storage_format.index.plan import plan_index_files
-from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
+from rocketmq_reindex.storage_format.index.layout import plan_index_files
+from rocketmq_reindex.storage_format.kernels.java_text import index_hash, java_hash
 from rocketmq_reindex.udfs import handover
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.write import index as write_index

@@ -11,7 +11,7 @@ from tests import ROOT
 
 PROGRAM = """
 import gc, importlib, os, sys, zipfile, zipimport
-from rocketmq_reindex.udfs import task
+from rocketmq_reindex.udfs import handover
 
 path = sys.argv[1]
 
@@ -28,9 +28,9 @@ import reindex_before
 reads = []
 read = zipimport._read_directory
 zipimport._read_directory = lambda archive: reads.append(archive) or read(archive)
-task.settle()
+handover.settle()
 assert gc.get_freeze_count() > 1000
-task.settle()
+handover.settle()
 importlib.invalidate_caches()
 assert reads == [path + ".before.zip"]
 importlib.invalidate_caches()

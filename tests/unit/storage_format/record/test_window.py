@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex import files
-from rocketmq_reindex.storage_format.walk.window import Bytes, View, Window
+from rocketmq_reindex.storage_format.record.window import Bytes, View, Window
 
 SIZE = 100_000
 CHUNK = 4096

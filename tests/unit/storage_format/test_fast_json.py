@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from rocketmq_reindex.storage_format.text import java_string
+from rocketmq_reindex.storage_format import layouts
 
 
 def test_keys_that_are_numbers() -> None:
     text = '{"offsetTable":{"a@b":{0:25,\n\t1 : 3},"{0:1,2:3}\\"{4:5":{"0":1}}}'
-    assert java_string.loads(text) == {"offsetTable": {"a@b": {"0": 25, "1": 3}, '{0:1,2:3}"{4:5': {"0": 1}}}
-    assert java_string.loads("[1, 2, {3: [4, 5]}]") == [1, 2, {"3": [4, 5]}]
+    assert layouts.loads(text) == {"offsetTable": {"a@b": {"0": 25, "1": 3}, '{0:1,2:3}"{4:5': {"0": 1}}}
+    assert layouts.loads("[1, 2, {3: [4, 5]}]") == [1, 2, {"3": [4, 5]}]
 
 
 def test_a_text_without_an_end_takes_no_time() -> None:
     with pytest.raises(ValueError, match="Unterminated"):
-        java_string.loads('{"' + '\\"' * 1_000_000)
+        layouts.loads('{"' + '\\"' * 1_000_000)
 
 
 def test_what_is_no_json() -> None:
     with pytest.raises(ValueError, match="Expecting"):
-        java_string.loads("{a:1}")
+        layouts.loads("{a:1}")

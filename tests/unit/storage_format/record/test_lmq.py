@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from rocketmq_reindex.storage_format.record.loop import is_blank
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.ranges import RangeSpec
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.storage_format.walk.loop import is_blank
 from tests.reference import java, records
 from tests.reference.names import HIGHEST_QUEUE_OFFSET, is_plain_component
 from tests.reference.settings import Settings

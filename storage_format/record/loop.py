@@ -5,13 +5,15 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.kernels.java_text import decode_at, java_hash, parse_number, signed32
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.kernels.words import int32_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at
 from rocketmq_reindex.storage_format.layouts import INT16_MAX, INT16_MIN, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
-from rocketmq_reindex.storage_format.record import frame as f, layout as r
+from rocketmq_reindex.storage_format.record import frame as f, layout as r, state as w
 from rocketmq_reindex.storage_format.record.columns import gives_items, gives_unit, is_filler, is_tombstone
 from rocketmq_reindex.storage_format.record.frame import QUEUE_ID, RecordArrays, Stretch, check_record
-from rocketmq_reindex.storage_format.text.java_text import decode_at, java_hash, parse_number, signed32
+from rocketmq_reindex.storage_format.record.name_table import NameArrays, find_name
+from rocketmq_reindex.storage_format.record.state import ItemArrays, index_record
 from rocketmq_reindex.storage_format.topics import (
     BATCH,
     DISPATCHES,
@@ -23,9 +25,6 @@ from rocketmq_reindex.storage_format.topics import (
     SEEN,
     TOPIC,
 )
-from rocketmq_reindex.storage_format.walk import state as w
-from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
-from rocketmq_reindex.storage_format.walk.state import ItemArrays, index_record
 
 # -------------------------------------------------------------------------------------------------------------------------- lmq
 # Light message queues: a record gets one more unit in each LMQ that it names (``MultiDispatchUtils``, ``ConsumeQueue``, 5.3).
@@ -219,7 +218,7 @@ class WalkOptions(NamedTuple):
 
     ``strict_lmq``: a record whose light queues stop the broker that dispatches it is damage.
     ``need_crc``: so is a record without ``__CRC32#``. Three others are those of
-    ``versions.VersionRules``; ``tag_items`` is NO_TAGS, TAGS or MARKED_TAGS of ``walk.state``.
+    ``versions.VersionRules``; ``tag_items`` is NO_TAGS, TAGS or MARKED_TAGS of ``record.state``.
     """
 
     crc_mode: int

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from rocketmq_reindex.storage_format.layouts import INT64_MAX
-from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record import layout as r, state as w, window as passes
 from rocketmq_reindex.storage_format.record.frame import Stretch, new_record
-from rocketmq_reindex.storage_format.walk import state as w, window as passes
-from rocketmq_reindex.storage_format.walk.name_table import NameTable
+from rocketmq_reindex.storage_format.record.name_table import NameTable
 
 STEP = 96
 END = b"\x01T" + bytes(2)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
-from rocketmq_reindex.storage_format.kernels.words import BLOCK, CAN_LOAD, HASHED, bits_between, hash_bytes, lowest_bit
+from rocketmq_reindex.storage_format.kernels.raw_bytes import BLOCK, CAN_LOAD, HASHED, bits_between, hash_bytes, lowest_bit
 from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT32_MIN, UINT32_MAX
 
 # -------------------------------------------------------------------------------------------------------------------- java text

@@ -7,11 +7,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.kernels.java_text import java_hash
 from rocketmq_reindex.storage_format.kernels.jit import inlined
-from rocketmq_reindex.storage_format.kernels.words import byte_at, int32_at
-from rocketmq_reindex.storage_format.layouts import UINT32_MAX
-from rocketmq_reindex.storage_format.text.java_string import java_text
-from rocketmq_reindex.storage_format.text.java_text import java_hash
+from rocketmq_reindex.storage_format.kernels.raw_bytes import byte_at, int32_at
+from rocketmq_reindex.storage_format.layouts import UINT32_MAX, java_text
 from rocketmq_reindex.storage_format.topics import (
     BATCH,
     DISPATCHES,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given, strategies as st
 
-from rocketmq_reindex.storage_format.kernels.words import BLOCK, HASHED
-from rocketmq_reindex.storage_format.text.java_string import java_text, key_hash as plain_key_hash, string_hash
-from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash, parse_number, signed32
+from rocketmq_reindex.storage_format.kernels.java_text import index_hash, java_hash, parse_number, signed32
+from rocketmq_reindex.storage_format.kernels.raw_bytes import BLOCK, HASHED
+from rocketmq_reindex.storage_format.layouts import java_text, key_hash as plain_key_hash, string_hash
 from tests.reference import java
 from tests.reference.index_file import key_hash
 from tests.tools.strategies import JAVA_BYTES, embedded

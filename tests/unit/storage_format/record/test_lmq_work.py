@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex.storage_format.record import loop, name_table
 from rocketmq_reindex.storage_format.scan import range_scan, settings
 from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
-from rocketmq_reindex.storage_format.walk import loop, name_table
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 from tests.tools.scans import MemoryLog, scan_range

@@ -5,12 +5,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rocketmq_reindex.storage_format.kernels.java_text import index_hash, java_hash
 from rocketmq_reindex.storage_format.kernels.jit import inlined, jit
-from rocketmq_reindex.storage_format.kernels.words import find_byte
+from rocketmq_reindex.storage_format.kernels.raw_bytes import find_byte
 from rocketmq_reindex.storage_format.layouts import INT32_MIN, INT64_MAX, UINT32_MAX
 from rocketmq_reindex.storage_format.record import frame as f, layout as r
 from rocketmq_reindex.storage_format.record.entry import EntryPlace, check_order, entry_at, follower_at
-from rocketmq_reindex.storage_format.text.java_text import index_hash, java_hash
 
 # ------------------------------------------------------------------------------------------------------------------------ state
 

@@ -1,10 +1,13 @@
-"""Which Python this is, and what it lacks. It imports nothing that a Python may lack.
+"""What a command has before it imports anything: when it began, which Python this is, and what that lacks.
 
-By itself: a Python that lacks packages gets as far as this file.
+By itself: each command imports it first, and a Python that lacks packages gets as far as this file.
 """
 
+import contextlib
 import platform
 import sys
+import time
+from collections.abc import Iterator
 from typing import Final
 
 PLACES: Final = (
@@ -27,3 +30,22 @@ def lacking(error: ImportError) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = f" ({lines[-1]})" if lines else ""
     return f"{this_python()} cannot load {package or 'a package'}{reason}: {PLACES}"
+
+
+_marks: list[float] = []
+"""at most one: set by the command line before it imports a command, taken by the command"""
+
+
+@contextlib.contextmanager
+def command() -> Iterator[None]:
+    """Mark the begin of a command; its imports come next."""
+    _marks[:] = [time.monotonic()]
+    try:
+        yield
+    finally:
+        _marks.clear()
+
+
+def command_begin() -> float:
+    """Return when the command began, in seconds of ``time.monotonic``. For one that is called as a function that is now."""
+    return _marks.pop() if _marks else time.monotonic()

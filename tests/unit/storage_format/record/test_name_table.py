@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from rocketmq_reindex.storage_format.text.java_text import signed32
+from rocketmq_reindex.storage_format.kernels.java_text import signed32
+from rocketmq_reindex.storage_format.record.name_table import NameTable, find_name
 from rocketmq_reindex.storage_format.topics import DISPATCHES, INCLUDED, LMQ, PLAIN, SCHEDULE, SLASH
-from rocketmq_reindex.storage_format.walk.name_table import NameTable, find_name
 from tests.reference import java
 from tests.reference.names import is_plain_component, lmq_applies
 from tests.reference.settings import Settings

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.storage_format.kernels.jit import jit
-from rocketmq_reindex.storage_format.kernels.words import int16_at, int32_at, int64_at
-from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int16_at, int32_at, int64_at
+from rocketmq_reindex.storage_format.record import layout as r, state as w
 from rocketmq_reindex.storage_format.record.frame import (
     QUEUE_ID,
     QUEUE_OFFSET,
@@ -23,8 +23,7 @@ from rocketmq_reindex.storage_format.record.frame import (
     check_record,
 )
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY, CRC_NONE
-from rocketmq_reindex.storage_format.walk import state as w
-from rocketmq_reindex.storage_format.walk.name_table import NameArrays, find_name
+from rocketmq_reindex.storage_format.record.name_table import NameArrays, find_name
 
 # ----------------------------------------------------------------------------------------------------------------------- window
 

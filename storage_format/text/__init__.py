@@ -1,1 +1,0 @@
-"""Text as Java sees it: decoded and hashed."""
