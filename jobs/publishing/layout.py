@@ -126,8 +126,8 @@ def _store_around(path: str) -> str:
         above, part = os.path.split(above)
         if not part:
             break
-    with contextlib.suppress(OSError):
-        if any(map(_BY_OFFSET.fullmatch, os.listdir(folder))):
+    with contextlib.suppress(OSError), os.scandir(folder) as beside:
+        if any(_BY_OFFSET.fullmatch(entry.name) and not entry.is_dir() for entry in beside):  # a folder may have any name
             return f"{escape(folder)}, where segments of a log lie"
     return ""
 

@@ -60,7 +60,9 @@ def test_among_files_of_a_build_or_a_log(store: Path, tmp_path: Path, out: str) 
         check(store, tmp_path / out)
     with pytest.raises(InputError, match=r"--to .* lies inside .*, where .* name a file apart from it"):
         layout.check_no_store_around(f"--to {out}", str(tmp_path / out), "file")
-    for place in ("built/x", "mine/index/x", "lost/x"):
+    # A folder of that name is no segment: it may have an export of its day.
+    (tmp_path / "exports" / "20261128000000000000").mkdir(parents=True)
+    for place in ("built/x", "mine/index/x", "lost/x", "exports/x", "exports/20261128000000000000/x"):
         check(store, tmp_path / place)
 
 
