@@ -1,6 +1,6 @@
 """Text as Java decodes and hashes it, compiled for the record loops: ``new String(bytes, UTF_8)``, ``String.hashCode``.
 
-Hashes, ids and bloom filter bits of texts are made of these. ``java_string`` does the same for Python's strings.
+Hashes, ids and bloom filter bits of texts are made of these. ``storage_format.layouts`` does the same for Python's strings.
 """
 
 from __future__ import annotations

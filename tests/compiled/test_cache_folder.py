@@ -25,7 +25,7 @@ Stores = Callable[[str], GoldenStore]
 COMMAND = Path(sys.executable).with_name("rmq-reindex")
 HASH = """
 import numpy
-from rocketmq_reindex.storage_format.text import java_text
+from rocketmq_reindex.storage_format.kernels import java_text
 java_text._murmur3(numpy.frombuffer(b"orders#key", "u1"), 0, 10, numpy.zeros(2, "u8"))
 print(sum(java_text._murmur3.stats.cache_hits.values()))
 """

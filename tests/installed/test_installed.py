@@ -147,7 +147,7 @@ def test_all_see_the_same_names(built: Path, installed: Installed, tmp_path: Pat
     """The wheel is what Databricks installs. Its bytes are those of the zip for ``--py-files``, which Airflow submits."""
     (wheel,), (sdist,) = built.glob("*.whl"), built.glob("*.tar.gz")
     here = names_of(sys.executable, "-P", cwd=ROOT) if sys.version_info >= (3, 11) else names_of(sys.executable, cwd=ROOT)
-    assert {f"{PACKAGE}.jobs.cli", f"{PACKAGE}.udfs.worker.daemon", f"{PACKAGE}.storage_format.walk.loop"} <= set(here)
+    assert {f"{PACKAGE}.jobs.cli", f"{PACKAGE}.udfs.worker.daemon", f"{PACKAGE}.storage_format.record.loop"} <= set(here)
     assert names_of(installed.python, cwd=tmp_path) == here
     (tmp_path / "rocketmq_reindex.zip").write_bytes(wheel.read_bytes())
     with tarfile.open(sdist) as archive:

@@ -15,7 +15,7 @@ import rocketmq_reindex
 
 CALL = """
 import numpy
-from rocketmq_reindex.storage_format.text import java_text
+from rocketmq_reindex.storage_format.kernels import java_text
 assert ".zip/" in java_text.__file__, java_text.__file__
 words = numpy.zeros(2, "u8")
 java_text._murmur3(numpy.frombuffer(b"orders#key", "u1"), 0, 10, words)

@@ -157,7 +157,7 @@ def _of_bodies(kind: str, rows: Rows, records: MeantRecords) -> _Said:
 
 
 def _numbers(texts: pa.Array, most: int) -> pa.Array:
-    """Return the numbers from 0 to ``most`` that texts are (int64), as ``system_bodies.as_number``; null for others."""
+    """Return the numbers from 0 to ``most`` that texts are (int64), as ``record.layout.as_number``; null for others."""
     digits = pc.if_else(pc.match_substring_regex(texts, _NUMBER), texts, pa.scalar(None, pa.string()))
     # 19 digits fit into 64 bits without a sign.
     numbers = digits.cast(pa.uint64())
