@@ -129,7 +129,7 @@ class Search:
     # -- one offset ---------------------------------------------------------------------------------------------------
 
     def by_phy_offset(self, phy_offset: int, topic: str | None = None) -> Iterator[Message]:
-        """Yield the message at an offset of the commitlog, if it is of ``topic``, or of any for None."""
+        """Yield the message at an offset of the commitlog, if it is of ``topic``, or waits for it; of any topic for None."""
         message = self.log.message(phy_offset)
         if isinstance(message, str):
             around = self.log.around(phy_offset)
@@ -139,7 +139,8 @@ class Search:
                     f"{around.queue_offset}: ask for --physical {around.phy_offset}"
                 )
             self._notes.add("no message", f"offset {phy_offset}: {message}", lost=message != EXPIRED)
-        elif topic is None or message.topic == topic:
+        elif topic is None or topic in (message.topic, message.properties.get("REAL_TOPIC")):
+            # A client that sends a delayed message, or one in a transaction, gets the id of the record that waits.
             yield message
         else:
             self.say_other_topic(message, topic)

@@ -124,6 +124,17 @@ def test_a_place_where_another_topic_has_its_message(tmp_path: Path, ask: Any) -
     assert ask(tmp_path, "--id u --topic paid")[0] == []
 
 
+def test_a_message_that_waits_is_of_its_topic(tmp_path: Path, ask: Any) -> None:
+    """A client that sends a delayed message is told the id of this record."""
+    waiting = Message(topic="SCHEDULE_TOPIC_XXXX", properties={"REAL_TOPIC": "Paid", "REAL_QID": "0", "DELAY": "3"})
+    (put,) = make(tmp_path, [waiting])
+    (row,) = ask(tmp_path, f"--physical {put.offset}")[0]
+    for asked in (f"--physical {put.offset}", f"--id {row['msgId']}"):
+        for topic in ("Paid", "SCHEDULE_TOPIC_XXXX"):
+            assert places(ask(tmp_path, f"{asked} --topic {topic}")[0]) == [put.offset]
+        assert ask(tmp_path, f"{asked} --topic Orders")[0] == []
+
+
 @pytest.mark.parametrize("size", [1 << 12, 1 << 18])
 def test_an_offset_inside_a_record_names_it(size: int, tmp_path: Path, ask: Any) -> None:
     puts = make(tmp_path, [*keyed(3), Message(topic="T", body=b"b" * (size - 1000))], size)
