@@ -142,10 +142,16 @@ class Database:
             value: bytes | None = self._families[family].get(key)
             return value
 
-    def pairs(self, family: str, low: bytes = b"", high: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the pairs of keys in [low, high), in order. Raises InputError where they cannot be read."""
+    def pairs(
+        self, family: str, low: bytes = b"", high: bytes | None = None, *, few: bool = False
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the pairs of keys in [low, high), in order. Raises InputError where they cannot be read.
+
+        Where there are ``few``, what lies behind them is not read ahead.
+        """
         options = self._read_options(b"", high)
-        options.set_readahead_size(_READ_AHEAD)
+        if not few:
+            options.set_readahead_size(_READ_AHEAD)
         options.fill_cache(False)
         last: bytes | None = None
         with self._failures():

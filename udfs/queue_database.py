@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from rocketmq_reindex.storage_format.queue.rocksdb import OFFSETS, ROCKSDB_UNIT,
 
 BATCH: int = 1 << 16
 """units that are read at once"""
+_FEW: Final = 1 << 12
+"""units of a queue without the rest of the file behind them, which is another queue's"""
 
 
 class QueueDatabase:
@@ -101,9 +104,11 @@ class QueueDatabase:
     def stop(self, queue: QueueName) -> int:
         """Return the queue offset behind the last unit that a broker serves: the last one that is there, up to the end."""
         end = self.last(queue)
-        if end is None:
-            return 0
-        prefix = rocksdb.unit_prefix(queue)
+        return 0 if end is None else self.stop_of(end)
+
+    def stop_of(self, end: QueueEnd) -> int:
+        """Return what ``stop`` does, for a queue whose ``last`` is known."""
+        prefix = rocksdb.unit_prefix(end.queue)
         pair = self._database.last(UNITS, prefix, rocksdb.unit_key(prefix, end.queue_offset + 1))
         return 0 if pair is None else int(rocksdb.queue_offsets([pair[0]])[0]) + 1
 
@@ -121,7 +126,8 @@ class QueueDatabase:
         """Yield the queue offsets (int64) and units (ROCKSDB_UNIT) that stand at [first, stop) of a queue, in batches."""
         prefix = rocksdb.unit_prefix(queue)
         keys, values = list[bytes](), list[bytes]()
-        for key, value in self._database.pairs(UNITS, rocksdb.unit_key(prefix, first), rocksdb.unit_key(prefix, stop)):
+        low, high = rocksdb.unit_key(prefix, first), rocksdb.unit_key(prefix, stop)
+        for key, value in self._database.pairs(UNITS, low, high, few=stop - first <= _FEW):
             if len(key) != len(prefix) + 8:
                 continue  # no broker asks for it
             keys.append(key)

@@ -7,13 +7,15 @@ import contextlib
 import shutil
 import sys
 import tracemalloc
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rocketmq_reindex as rr
-from rocketmq_reindex.files.rocksdb import make_database, write_table
+from rocketmq_reindex.files.rocksdb import Database, make_database, write_table
 from rocketmq_reindex.storage_format.queue.rocksdb import (
     OFFSETS,
     UNITS as UNIT_FAMILY,
@@ -30,7 +32,8 @@ from rocketmq_reindex.udfs.verify.queue_tasks import ListingResult
 from tests.bench import cases
 from tests.scale.test_local_memory import DRIVER, MIB, NOISE, WORKER, watched
 from tests.tools.faulty_processes import command
-from tests.tools.local_engine import local_build
+from tests.tools.local_engine import InlineEngine, local_build
+from tests.tools.local_verify import local_verify
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
@@ -139,6 +142,30 @@ def test_a_verify_of_light_queues_beside_files(tmp_path: Path) -> None:
     assert max(worker for _, worker in peaks) < WORKER
     assert peaks[1][0] < peaks[0][0] + NOISE
     assert peaks[1][1] < peaks[0][1] + NOISE
+
+
+def test_look_ups_of_a_light_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verify asks four things of each, once, and reads nothing ahead that is another queue's."""
+    store, asked, ahead = tmp_path / "store", Counter[str](), Counter[bool]()
+    store_of_light_queues(store, 300)
+
+    def counted(name: str) -> None:
+        ask = getattr(Database, name)
+
+        def counting(database: Database, family: str, *words: Any, **named: Any) -> Any:
+            asked[f"{name} {family}"] += 1
+            ahead[name == "pairs" and family == UNIT_FAMILY and not named.get("few")] += 1
+            return ask(database, family, *words, **named)
+
+        monkeypatch.setattr(Database, name, counting)
+
+    for name in ("get", "first", "last", "pairs"):
+        counted(name)
+    summary = local_verify(store, InlineEngine(2, 2), only=("consumequeue",))
+    assert (summary.exit, summary.idle_queues) == (0, 300)
+    assert all(count <= 300 + 10 for count in asked.values()), asked
+    assert asked.total() <= 4 * 300 + 30
+    assert ahead[True] == 0
 
 
 def test_info_of_light_queues(tmp_path: Path) -> None:

@@ -140,6 +140,8 @@ _CHUNK: Final = 1 << 16
 """slots that are compared at once"""
 _FAR: Final = 1 << 10
 """slots between two that are asked for, which are not read"""
+_KEPT: Final = 1 << 12
+"""slots that are kept, and not read again; a light queue rarely has more"""
 
 
 class RowOfDatabaseQueue:
@@ -153,10 +155,12 @@ class RowOfDatabaseQueue:
         self._database, self._queue = database, QueueName(*queue)
         self.shown = _shown(database, self._queue)
         self._last = database.last(self._queue)
-        self.end = database.stop(self._queue)
+        self.end = 0 if self._last is None else database.stop_of(self._last)
         """position behind the last slot that has a unit which a broker serves"""
         self._times: tuple[int, Int64s] = 0, np.zeros(0, np.int64)
         """position of the first slot that was read last, and the store times of all of these"""
+        self._kept = np.zeros((3, 0), np.int64)
+        """these slots, where they are few"""
         first = database.first(self._queue)
         self._first = self.end if first is None else min(first, self.end)
 
@@ -178,12 +182,15 @@ class RowOfDatabaseQueue:
 
     def read(self, position: int, count: int) -> Int64s:
         """Return ``count`` slots (int64, the fields of a unit in a file by slots): zeros where there is no unit."""
+        kept_from = self._times[0]
+        if kept_from <= position and position + count <= kept_from + self._kept.shape[1]:
+            return self._kept[:, position - kept_from :][:, :count]
         columns, times = np.zeros((3, count), np.int64), np.zeros(count, np.int64)
         for at, units in self._database.units(self._queue, position, min(position + count, max(self.end, position))):
             for row, name in enumerate(("phy_offset", "size", "tags_code")):
                 columns[row, at - position] = units[name]
             times[at - position] = units["store_time"]
-        self._times = position, times
+        self._times, self._kept = (position, times), columns[:, : count if count <= _KEPT else 0]
         return columns
 
     def has(self, positions: Int64s) -> Mask:
@@ -228,6 +235,8 @@ class RowOfDatabaseQueue:
         """Return the position of the first slot from there on that has a unit; that behind the last slot where none has."""
         if position >= self.end:
             return position
+        if position <= self._first:
+            return self._first
         found = self._database.first(self._queue, position)
         return self.end if found is None else min(found, self.end)
 
@@ -236,10 +245,13 @@ class RowOfDatabaseQueue:
 
     def holds_expired(self, log_start: int) -> bool:
         """Return whether any unit is of a record before ``log_start``, where the log begins."""
-        for _, units in self._database.units(self._queue, self._first, self.end):
-            whole = (units["phy_offset"] >= 0) & (units["size"] >= r.RECORD_MIN)
-            if (whole & (units["phy_offset"] + units["size"] <= log_start)).any():
+        position = self._first
+        while position < self.end:
+            count = min(_CHUNK, self.end - position)
+            phy_offset, size, _ = self.read(position, count)
+            if ((phy_offset >= 0) & (size >= r.RECORD_MIN) & (phy_offset + size <= log_start)).any():
                 return True
+            position = self.data_from(position + count)
         return False
 
 
