@@ -45,7 +45,7 @@ from rocketmq_reindex.storage_format.broker_start.other_queue_states import ExtS
 from rocketmq_reindex.storage_format.delay.evidence import STUCK
 from rocketmq_reindex.storage_format.delay.timer_layout import TimerCheckpoint
 from rocketmq_reindex.storage_format.delay.waiting import TimerCounts, TimerStart, count
-from rocketmq_reindex.storage_format.delay.wheel import Longs, Wheel, fates_in, slot_step
+from rocketmq_reindex.storage_format.delay.wheel import Longs, Wheel, fates_in, sizes_to_read, slot_step
 from rocketmq_reindex.storage_format.index.file import guess_sizes
 from rocketmq_reindex.storage_format.index.layout import file_size
 from rocketmq_reindex.storage_format.queue.units import BATCH_UNIT_SIZE, UNIT_SIZE
@@ -352,11 +352,13 @@ class Delivery:
 
     def _led_astray(self, outcome: TimerOutcome, wheel: Wheel, end: int) -> TimerOutcome:
         """Return what a broker does, too, with units that are still to be read, and lead to other records of a log up to
-        ``end`` than they mean."""
+        ``end`` than they mean. Nothing is said of those whose message has expired."""
         segments, left = [segment for segment in self.store.segments if segment.start < end], self.settings.count_limit
         places, fates, times = [(one.start, one.size) for one in segments], list[Longs](), list[Longs]()
-        for units in wheel.to_read():
-            left -= int(np.maximum(units["record_size"], 0).sum(dtype=np.int64))
+        start = places[0][0] if places else 0
+        for every in wheel.to_read():
+            units = every[every["phy_offset"] >= start]
+            left -= int(sizes_to_read(units, end).sum())
             if left >= 0:
                 fates.append(fates_in(units, places, lambda number, at, size: segments[number].data[at : at + size], end))
                 times.append(units["written"][fates[-1] == STUCK] + units["delayed"][fates[-1] == STUCK])

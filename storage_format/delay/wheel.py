@@ -268,6 +268,12 @@ _LARGEST: Final = 1 << 26
 """bytes of a record that is looked at; no broker has room for that many (``maxMessageSize``)"""
 
 
+def sizes_to_read(units: Rows, end: int) -> Longs:
+    """Return how many bytes of a log up to ``end`` are looked at for each of some ``units``, int64 (n,)."""
+    room = end - np.minimum(units["phy_offset"].astype(np.int64), end)
+    return np.clip(units["record_size"].astype(np.int64), 0, np.clip(room, 0, _LARGEST))
+
+
 def fates_in(
     units: Rows, segments: Sequence[tuple[int, int]], read: Callable[[int, int, int], Bytes], end: int
 ) -> Int64s:  # fmt: skip

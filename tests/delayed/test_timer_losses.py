@@ -15,7 +15,7 @@ import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.commands import fetch
 from rocketmq_reindex.storage_format.delay.settings import TimerSettings
 from rocketmq_reindex.storage_format.delay.timer_files import PENDING, TimerQueueEnd, timer_files
-from rocketmq_reindex.storage_format.delay.timer_layout import TimerCheckpoint
+from rocketmq_reindex.storage_format.delay.timer_layout import LOG_UNIT, TimerCheckpoint
 from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build
@@ -192,3 +192,33 @@ def test_units_whose_messages_are_not_looked_at(tmp_path: Path) -> None:
     assert {enough.timers[name] for name in ("stuck", "other", "passed_over")} == {0}
     assert (few.exit_status, enough.exit_status) == (0, 0)
     assert [note for note in enough.notes if note.startswith("timerlog: ")] == []
+
+
+def test_a_unit_of_any_size(tmp_path: Path) -> None:
+    """It does not use up what --count-limit gives: as much is read as the log has."""
+    messages = [timed(number, 1000 * (number + 1)) for number in range(12)]
+    scene = Scene(tmp_path, messages, messages)
+    spoil(scene.store, record_size=0x7FFFFFFF)
+    found = rr.preflight(scene.store, broker_version="5.5", broker_conf=scene.folder / "conf", **FILES)
+    assert found.timers is not None
+    assert (found.timers["passed_over"], found.timers["other"], found.timers["stuck"]) == (12, 0, 0)
+
+
+def test_units_whose_message_has_expired(tmp_path: Path) -> None:
+    """The log does not grow over their places, and no build brings these back."""
+    messages = [timed(number, 1000 * (number + 1)) for number in range(40)]
+    scene = Scene(tmp_path, messages, messages)
+    scene.remove(f"commitlog/{0:020d}")
+    found = rr.preflight(scene.store, broker_version="5.5", broker_conf=scene.folder / "conf", **FILES)
+    assert found.timers is not None
+    assert (found.timers["passed_over"], found.timers["other"], found.timers["stuck"]) == (0, 0, 0)
+
+
+def spoil(store: Path, **fields: int) -> None:
+    """All units of the timer log get these."""
+    for path in (store / "timerlog").iterdir():
+        data = bytearray(path.read_bytes())
+        units = np.frombuffer(data, LOG_UNIT, len(data) // LOG_UNIT.itemsize)
+        for name, value in fields.items():
+            units[name][units["size"] == LOG_UNIT.itemsize] = value
+        path.write_bytes(data)
