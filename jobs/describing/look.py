@@ -62,6 +62,7 @@ class InfoResult(Result):
     queues: int = 0
     queues_looked_into: int = 0
     light_unlisted: int = 0
+    """light queues that were not looked into: ``topics`` lacks theirs"""
     messages: int = 0
     """of the queues that were looked into, or of the sample"""
     sampled: int = 0
@@ -106,9 +107,7 @@ def lines_of(result: InfoResult) -> list[str]:
     """Return the lines that people read; none for a run that failed."""
     if result.error or not result.log:
         return []
-    log = result.log
-    lines = [f"store    {result.store}"]
-    lines.append(f"log      {_log(log)}")
+    log, lines = result.log, [f"store    {result.store}", f"log      {_log(result.log)}"]
     if log["first_time"] or log["last_time"]:
         lines.append(f"stored   {log['first_time'] or 'not known'} to {log['last_time'] or 'not known'}")
     lines += _queues(result)
@@ -148,7 +147,8 @@ def _queues(result: InfoResult) -> list[str]:
         first = f"queues   no files; in a sample of {showing.counted(result.sampled, 'record')}: {topics}, {queues}"
     else:
         looked, others = showing.counted(result.queues_looked_into, "queue"), result.queues_looked_into < result.queues
-        partial = f" in the first {looked}; others were not looked into" if others else ""
+        light = f", and {result.light_unlisted:,} light ones are not listed" if result.light_unlisted else ""
+        partial = f" in the first {looked}; others were not looked into{light}" if others else ""
         first = f"queues   {topics}, {queues}, {showing.counted(result.messages, 'message')}{partial}"
     shown = [f"         {_topic(topic, bool(result.sampled))}" for topic in result.topics[:TOPICS_SHOWN]]
     hidden = len(result.topics) - len(shown)
