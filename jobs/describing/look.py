@@ -321,9 +321,9 @@ class StoreLook:
             renaming = [showing.shell(["mv", "-n", path, meant])] if free else []
             return {"why": "a segment has another segment's name: give it its own, and look again", "commands": [
                 *renaming, showing.shell(advice.opening("info", settings, ""))]}  # fmt: skip
-        if _DLEDGER in self._wrong and (_DAMAGE in self._wrong or self._wrong == {_DLEDGER}):
+        if {_DLEDGER, _DAMAGE} <= self._wrong:
             copied = "the log is damaged: its node copies it from the leader, once dledger-.../ is moved away"
-            return {"why": copied if _DAMAGE in self._wrong else "preflight knows no broker with DLedger", "commands": []}
+            return {"why": copied, "commands": []}
         if _DAMAGE in self._wrong:
             options, note = self._not_shown(_EVERY_SIZE)
             return {"why": f"the log is damaged: a repair loses least{note}", "commands": [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import struct
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.building.summary import BuildResult
+from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.jobs.store.settings import roots_of
 from rocketmq_reindex.udfs.messages.batches import fields
 from rocketmq_reindex.udfs.messages.log_rows import Bounds, LogRowReader
@@ -273,6 +275,9 @@ def test_info(name: str, golden_store: Stores) -> None:
     path, at, size = entries_of(store)[-1]
     assert (found.log["first_offset"], found.log["end_offset"]) == (0, int(path.name) + at + size)
     assert [text for text in found.problems if "lock" not in text] == []
+    (command,) = found.next["commands"]
+    assert command.startswith(f"rmq-reindex preflight {store} --broker-version ")
+    assert main([*shlex.split(command)[1:], "--json"]) in (0, 4)
 
 
 def test_a_data_folder_by_itself(store: Path, tmp_path: Path) -> None:
