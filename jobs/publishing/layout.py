@@ -121,11 +121,10 @@ def _store_around(path: str) -> str:
     for _ in range(4):
         if (part in _PARTS or above == folder) and os.path.isdir(os.path.join(above, layouts.COMMITLOG)):
             return f"{escape(above)}, a broker's store"
-        if part in PUBLISHED[:-1] and any(os.path.lexists(os.path.join(above, name)) for name in (MANIFEST, layouts.QUEUES)):
+        signs = (MANIFEST,) if above == folder else (MANIFEST, layouts.QUEUES)  # a build itself may be named "index"
+        if part in PUBLISHED[:-1] and any(os.path.lexists(os.path.join(above, name)) for name in signs):
             return f"{escape(above)}, where files of a build or a store lie"
         above, part = os.path.split(above)
-        if not part:
-            break
     with contextlib.suppress(OSError), os.scandir(folder) as beside:
         if any(_BY_OFFSET.fullmatch(entry.name) and not entry.is_dir() for entry in beside):  # a folder may have any name
             return f"{escape(folder)}, where segments of a log lie"

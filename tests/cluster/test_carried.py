@@ -71,7 +71,7 @@ def altered(folder: Path, change: Callable[[str, bytes], bytes | None]) -> Path:
 
 
 def is_loop(name: str) -> bool:
-    return "/carried/" in name and "/crc32.moved_on-" in name
+    return "/carried/" in name and "/raw_bytes.moved_on-" in name
 
 
 def test_it_compiles_nothing(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_it_compiles_nothing(tmp_path: Path) -> None:
 def test_what_fits_none_is_compiled(lacking: str, environment: dict[str, str], tmp_path: Path) -> None:
     """A processor with fewer features; one that was named, which may be the one of other hosts."""
     assert called(ZIP, tmp_path, *lacking.split(), **environment) == f"none 0 1 {LINE}"
-    assert compiled(tmp_path) == ["crc32._times", "crc32.moved_on"]
+    assert compiled(tmp_path) == ["raw_bytes._times", "raw_bytes.moved_on"]
 
 
 def test_a_level_without_what_a_better_one_has(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_level_without_what_a_better_one_has(tmp_path: Path) -> None:
 def test_a_spoilt_loop_is_compiled(spoil: Callable[[bytes], bytes], tmp_path: Path) -> None:
     archive = altered(tmp_path, lambda name, content: spoil(content) if is_loop(name) else content)
     assert called(archive, tmp_path).split()[1:3] == ["0", "1"]
-    assert compiled(tmp_path) == ["crc32._times", "crc32.moved_on"]
+    assert compiled(tmp_path) == ["raw_bytes._times", "raw_bytes.moved_on"]
 
 
 def test_loops_of_other_sources_are_not_run(tmp_path: Path) -> None:
