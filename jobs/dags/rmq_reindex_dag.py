@@ -230,6 +230,9 @@ class RmqReindex(SparkSubmitOperator):
 
 def reindex_dag(name: str, site: Mapping[str, Any], schedule: str | None = None, **defaults: Any) -> DAG:
     """Return a DAG whose parameters have these defaults."""
+    for what, unknown in (("setting of \"site\"", site.keys() - SITE.keys()), ("parameter", defaults.keys() - PARAMS.keys())):
+        if unknown:
+            raise ValueError(f"{name}: no such {what}: {', '.join(sorted(unknown))}")
     dist = Path(site["dist"])
     python, application = dist / site["python"], dist / "rmq_reindex.py"
     py_files = dist / site["py_files"] if site["py_files"] else None
@@ -251,9 +254,6 @@ def reindex_dag(name: str, site: Mapping[str, Any], schedule: str | None = None,
         "name": name,
         "delta": dist / site["jars"] if site["jars"] else None,
     }
-    unknown = ", ".join(defaults.keys() - PARAMS.keys())
-    if unknown:
-        raise ValueError(f"{name}: no such parameter: {unknown}")
     params = {key: Param(defaults.get(key, param.value), param.description, **param.schema) for key, param in PARAMS.items()}
     dag = DAG(
         name,

@@ -268,3 +268,17 @@ def test_what_a_worker_lacks(airflow: AirflowHome, tmp_path: Path) -> None:
     assert told["needed"] == [str(path) for path in needed]
     for path, said in zip(lacking, told["said"], strict=True):
         assert said.startswith(f"{path}: is not there on {platform.node()}: copy dist/ there")
+
+
+def test_a_setting_or_parameter_that_there_is_not(tmp_path: Path) -> None:
+    """A setting of an earlier DAG, and one that is misspelt, are refused where Airflow shows the errors of DAG files."""
+    given = [({"archives": "environment.tar.gz#environment"}, {}), ({}, {"ouT": "/out"})]
+    said = []
+    for number, (more, store) in enumerate(given):
+        home = airflow_home(tmp_path / str(number), {"site": site() | more, "stores": {"orders": STORES["orders"] | store}})
+        (error,) = home.ask("load")["errors"].values()
+        said.append(error.strip().splitlines()[-1])
+    assert said == [
+        'ValueError: rocketmq_reindex: no such setting of "site": archives',
+        "ValueError: rocketmq_reindex_orders: no such parameter: ouT",
+    ]
