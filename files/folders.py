@@ -134,14 +134,17 @@ def copy_in_store(source: str, target: str) -> bool:
     return True
 
 
-def sync(folder: str) -> None:
-    """Make all that was written to the file system of ``folder`` durable; behind a URI it does nothing. Raises OSError."""
+def sync(folder: str, since: int = -1) -> None:
+    """Make all that was written to the file system of ``folder`` durable; behind a URI it does nothing. Raises OSError.
+
+    ``since``: a handle of a folder of it, opened before the writes that count, which stays open. A write that failed in the
+    background is told to each handle that was open then, but to a new one only if no process was told before.
+    """
     system, inner = systems.resolve(folder)
     if system is not None:
         return
-    handle = os.open(inner, os.O_RDONLY | os.O_CLOEXEC)
+    handle = os.open(inner, os.O_RDONLY | os.O_CLOEXEC) if since < 0 else since
     try:
-        # It reports each write of the run that failed in the background.
         syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
         if syncfs is None:
             os.sync()
@@ -152,7 +155,8 @@ def sync(folder: str) -> None:
                 return
             raise OSError(code, os.strerror(code), inner)
     finally:
-        os.close(handle)
+        if handle != since:
+            os.close(handle)
 
 
 def free_bytes(folder: str) -> int | None:

@@ -193,7 +193,7 @@ class Writer:
     def _begin(self, least: int) -> None:
         """Have what was written since the last call begin its way to the disk, unless it is less than ``least`` bytes."""
         if self._soon and self._at - self._begun >= least and (call := _sync_file_range()) is not None:
-            # What fails here fails in the sync, which says so.
+            # What fails from here on is told by the sync (``folders.sync``).
             call(self._handle, self._begun, self._at - self._begun, _SYNC_FILE_RANGE_WRITE)
             self._begun = self._at
 

@@ -230,7 +230,7 @@ class RmqReindex(SparkSubmitOperator):
 
 def reindex_dag(name: str, site: Mapping[str, Any], schedule: str | None = None, **defaults: Any) -> DAG:
     """Return a DAG whose parameters have these defaults."""
-    for what, unknown in (("setting of \"site\"", site.keys() - SITE.keys()), ("parameter", defaults.keys() - PARAMS.keys())):
+    for what, unknown in (('setting of "site"', site.keys() - SITE.keys()), ("parameter", defaults.keys() - PARAMS.keys())):
         if unknown:
             raise ValueError(f"{name}: no such {what}: {', '.join(sorted(unknown))}")
     dist = Path(site["dist"])

@@ -176,6 +176,8 @@ _RUN_DIGITS = 12
 """A staging folder is named after DIR and so many random hexadecimal digits."""
 _REPLACES_NOTHING = "replaces-nothing"
 """in a staging folder: its run takes the place of no earlier build, so that all in its trees is its own, whatever the names"""
+_SINCE: dict[str, int] = {}
+"""of the root of each staging folder of this process a handle, opened before anything was written there (``files.sync``)"""
 
 
 def _prefix(target: str) -> str:
@@ -295,6 +297,7 @@ def staging(target: str, overwrite: bool = True) -> Iterator[StagingFolder]:
     staging = StagingFolder(f"{_prefix(target)}-{_new_run()}")
     try:
         staging.make()
+        _SINCE[staging.root] = os.open(staging.root, os.O_RDONLY | os.O_CLOEXEC)
         if not overwrite:
             os.mkdir(os.path.join(staging.root, _REPLACES_NOTHING))
         yield staging
@@ -306,6 +309,8 @@ def staging(target: str, overwrite: bool = True) -> Iterator[StagingFolder]:
         finally:
             with contextlib.suppress(OSError):
                 _sweep(target)
+            with contextlib.suppress(KeyError, OSError):
+                os.close(_SINCE.pop(staging.root))
 
 
 def _exchange(first: str, second: str) -> bool:
@@ -320,7 +325,7 @@ def publish(staging: StagingFolder, target: str, overwrite: bool) -> None:
     """Make the tree durable and give it its final name, in one step. Raises InputError when DIR has been filled meanwhile."""
     # First of all: what a late attempt of a task renamed into the tree behind sync would not be durable.
     os.rename(staging.tree, staging.sealed)
-    files.sync(staging.sealed)
+    files.sync(staging.sealed, _SINCE.get(staging.root, -1))
     check_target(target, target, overwrite)
     if os.path.isdir(target) and os.listdir(target):
         if not _exchange(staging.sealed, target):

@@ -24,7 +24,7 @@ POINTS = {
     "IndexFile named": ("kill-after", "replace", "/tree/index/"),
     "manifest written": ("kill-after", "replace", "/tree/reindex.json$"),
     "tree sealed": ("kill-after", "rename", "/sealed$"),
-    "tree durable": ("kill-after", "syncfs", "/sealed$"),
+    "tree durable": ("kill-after", "syncfs", r"\.rmq-reindex-[0-9a-f]{12}$"),
     "published, rename not durable": ("kill-after", "rename|renameat2", "/out$"),
     "published, staging folder there": ("kill-after", "fsync", ""),
     "staging folder half removed": ("kill-after", "rmdir", "/parts$"),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
+
+import pytest
 
 from tests.fault.test_disk_full import wide_store
 from tests.tools.faulty_disk import namespace
@@ -21,7 +25,9 @@ def test_a_limit_on_file_sizes(tmp_path: Path) -> None:
     place.mkdir()
     words = command(store, place / "out", *SIZES, "--engine=local", "--master=local[2]")
     limited = ["sh", "-c", 'ulimit -f 10; exec "$@"', "sh", *words]
-    done = subprocess.run(limited, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE, check=False)
+    # Python would keep what is cut off of its own compiled code, for all later runs.
+    surroundings = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(limited, capture_output=True, text=True, cwd=ROOT, env=surroundings, timeout=PATIENCE, check=False)
     assert (done.returncode, list(place.iterdir())) == (1, [])
     assert json.loads(done.stdout)["error"].endswith(": File too large: nothing was published")
     assert "Traceback" not in done.stderr
@@ -41,3 +47,37 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert (found["summary"]["exit"], found["names"], found["processes"]) == (1, [], [])
         assert said in found["summary"]["error"]
     assert filled["summary"]["error"].startswith(f"{disk}/place/.out.rmq-reindex-")
+
+
+FAILING: Final = """
+import ctypes, os, sys
+from rocketmq_reindex import files
+from rocketmq_reindex.jobs.publishing import output
+target = sys.argv[1] + "/out"
+with output.locked(target), output.staging(target) as staging:
+    with files.writing(staging.temporary, files.join(staging.tree, "reindex.json"), soon=True) as writer:
+        writer.append(os.urandom(32 << 20))
+        writer.finish()
+    told = [ctypes.CDLL(None).syncfs(os.open(sys.argv[1], os.O_RDONLY))]
+    os.unlink(sys.argv[2])
+    told += [ctypes.CDLL(None).syncfs(os.open(sys.argv[1], os.O_RDONLY)) for _ in range(2)]
+    print(told, flush=True)
+    output.publish(staging, target, False)
+"""
+
+
+def test_a_failed_write_of_which_another_process_was_told(tmp_path: Path) -> None:
+    """Linux tells a handle that is opened later nothing more of it. The disk is a file that has no room for all at first."""
+    thin, disk = tmp_path / "thin", tmp_path / "disk"
+    mount = f"mount -t tmpfs -o size=32m none '{thin}' && truncate -s 200m '{thin}/image'"
+    mount += f" && mkfs.ext4 -q -O ^has_journal '{thin}/image'"
+    mount += f" && head -c 16m /dev/zero > '{thin}/filler' && mount -o loop '{thin}/image' '{disk}'"
+    for folder in (thin, disk):
+        folder.mkdir()
+    if not WORDS or subprocess.run([*WORDS, "sh", "-c", mount], capture_output=True, check=False).returncode:
+        pytest.skip("nothing may be mounted here")
+    words = [*WORDS, "sh", "-c", f'{mount} && "$@"', "sh", sys.executable, "-c", FAILING, str(disk), str(thin / "filler")]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout) == (1, "[-1, 0, 0]\n"), done.stderr
+    assert "in sync" in done.stderr
+    assert "OSError: " in done.stderr.splitlines()[-1]

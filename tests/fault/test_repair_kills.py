@@ -26,7 +26,7 @@ POINTS = {
     "scanned again": ("kill-after", "preadv", "/tree/commitlog/"),
     "manifest written": ("kill-after", "replace", "/tree/reindex.json$"),
     "tree sealed": ("kill-after", "rename", "/sealed$"),
-    "tree durable": ("kill-after", "syncfs", "/sealed$"),
+    "tree durable": ("kill-after", "syncfs", r"\.rmq-reindex-[0-9a-f]{12}$"),
     "published": ("kill-after", "rename", "/out$"),
     "published, staging folder there": ("kill-after", "fsync", ""),
     "published, lock removed": ("kill-after", "unlink", "lock$"),
