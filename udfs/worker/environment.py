@@ -12,6 +12,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -62,10 +63,12 @@ def find(here: str, digest: str) -> str:
 
     It is the one that --archives has made in ``here``, where the archive itself was not sent. Else it is kept in the folder
     that VARIABLE names, or in the user's own cache, and in ``here`` where nothing can be kept. Raises InputError where others
-    may write to the named folder, where the archive is missing or another one, and where no folder takes it.
+    may write to the named folder, or add to ``here``, where the archive is missing or another one, and where no folder takes
+    it.
     """
     archive, sent = os.path.join(here, ARCHIVE), os.path.join(here, _BY_ARCHIVES)
     if os.path.isdir(sent) and not os.path.exists(archive):
+        _check_own(here)
         return sent
     named, cache = os.environ.get(VARIABLE, ""), users_cache()
     around = os.path.realpath(named) if named else cache and os.path.join(cache, _CACHE)
@@ -82,6 +85,7 @@ def find(here: str, digest: str) -> str:
             if named:
                 raise InputError(f"{VARIABLE}: {reason}: what lies there is run: name a folder of your own, mode 700")
     folder = os.path.join(here, _PREFIX + digest)
+    _check_own(here)
     print(f"{PROGRAM}: {reason}: {escape(folder)} is used instead", file=sys.stderr, flush=True)
     try:
         # Who can write here can replace this program itself.
@@ -98,6 +102,15 @@ def digest_of(archive: str) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------------- one environment
+
+
+def _check_own(here: str) -> None:
+    """Raise InputError for a folder as /tmp: others cannot replace this program there, but add what it would run."""
+    mode = os.stat(here).st_mode
+    if mode & stat.S_ISVTX and mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise InputError(
+            f"{escape(here)}: others may add folders, and what lies there is run: put dist/ into a folder of its own"
+        )
 
 
 def _python_in(folder: str) -> str:
@@ -138,7 +151,8 @@ def _make(folder: str, archive: str, digest: str, troubled: Callable[[str], str]
     import shutil
     import tempfile
 
-    prefix = f"{folder}.{os.uname().nodename}-"
+    # No host's name has this mark: what another host unpacks, or one of this host that waited in vain for the lock, stays.
+    prefix = f"{folder}.{os.uname().nodename if locked else ''}~"
     if locked:
         for left in _left(prefix):
             shutil.rmtree(left, ignore_errors=True)
@@ -149,6 +163,7 @@ def _make(folder: str, archive: str, digest: str, troubled: Callable[[str], str]
         if os.statvfs(aside).f_flag & os.ST_NOEXEC:
             raise PermissionError(errno.EACCES, "is mounted noexec", os.path.dirname(folder))
         _unpack(archive, digest, aside)
+        _sync(aside)
         try:
             os.rename(aside, folder)
         except OSError:
@@ -159,10 +174,23 @@ def _make(folder: str, archive: str, digest: str, troubled: Callable[[str], str]
         shutil.rmtree(aside, ignore_errors=True)
     with contextlib.suppress(OSError):
         for unused in unused_beside(folder, _PREFIX):
-            # First out of the way: nobody finds half of it.
-            os.rename(unused, f"{unused}.unused")
-            shutil.rmtree(f"{unused}.unused", ignore_errors=True)
+            with contextlib.suppress(OSError):
+                # First out of the way: nobody finds half of it.
+                os.rename(unused, f"{unused}.unused")
+                shutil.rmtree(f"{unused}.unused", ignore_errors=True)
     return ""
+
+
+def _sync(folder: str) -> None:
+    """Put what was unpacked on the disk: a host that loses power must not keep a folder of empty files. Raises OSError."""
+    import ctypes
+
+    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(handle):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), folder)
+    finally:
+        os.close(handle)
 
 
 def _left(prefix: str) -> list[str]:

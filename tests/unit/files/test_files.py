@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
@@ -16,6 +15,7 @@ import pytest
 from rocketmq_reindex import files
 from rocketmq_reindex.files import reading
 from rocketmq_reindex.storage_format.errors import InputError
+from tests.tools.faulty_disk import unsent_pages
 
 
 @pytest.fixture
@@ -52,15 +52,6 @@ def test_holes_are_zeros_and_cost_no_disk(tmp_path: Path, aside: str) -> None:
         assert target.stat().st_blocks * 512 < 1 << 20
 
 
-def _unsent(path: Path) -> int | None:
-    """The pages of a file that wait to begin their way to the disk (cachestat of Linux 6.5 and later); None where unknown."""
-    ask = (ctypes.c_uint64 * 2)(0, 0)
-    told = (ctypes.c_uint64 * 5)()
-    with path.open("rb") as file:
-        failed = ctypes.CDLL(None).syscall(451, file.fileno(), ask, told, 0)
-    return None if failed else told[1]
-
-
 def test_a_file_that_will_be_synced_is_on_its_way_when_it_is_whole() -> None:
     """Whatever the sizes of its pieces; its bytes are the same. On a disk: what lies in memory goes nowhere."""
     data = np.random.default_rng(7).integers(0, 256, (20 << 20) + 123, np.uint8)
@@ -73,7 +64,7 @@ def test_a_file_that_will_be_synced_is_on_its_way_when_it_is_whole() -> None:
                     for low in range(0, len(data), piece):
                         writer.append(data[low : low + piece])
                     writer.finish(len(data) + 5)
-                unsent = _unsent(target)
+                unsent = unsent_pages(target)
                 assert target.read_bytes() == data.tobytes() + bytes(5)
                 if unsent is not None and soon:
                     assert unsent <= 256, (piece, unsent)

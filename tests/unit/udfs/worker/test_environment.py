@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.udfs.worker import environment
 from scripts import dist
 from tests import ROOT
-from tests.tools.faulty_disk import namespace
+from tests.tools.faulty_disk import namespace, unsent_pages
 from tests.tools.faulty_processes import wait_until
 
 PYTHON = '#!/bin/sh\n[ -z "$MARK" ] || echo ran >> "$MARK"\nexec python3 "$@"\n'
@@ -146,6 +147,25 @@ def test_old_ones_are_removed_when_another_is_made(host: Host, tmp_path: Path) -
     assert host.run()[0] == 0
     left = {path.name for path in host.cache.iterdir()}
     assert left == {host.name, "environment-used", "other", "environment-link", "rmq-reindex.lock"}
+
+
+def test_what_others_unpack_at_the_same_time_stays(host: Host) -> None:
+    """A host whose name begins as this one's, where the folder is on a shared disk, and one that has waited for the lock."""
+    name, node = host.name, os.uname().nodename
+    for ending in (f"{node}~left", f"{node}-1~its", f"{node}.net~its", "~waited"):
+        (host.cache / f"{name}.{ending}").mkdir(parents=True, mode=0o700)
+    host.cache.chmod(0o700)
+    assert host.run()[0] == 0
+    left = {f"{name}.{node}-1~its", f"{name}.{node}.net~its", f"{name}.~waited"}
+    assert {path.name for path in host.cache.iterdir()} == {name, "rmq-reindex.lock"} | left
+
+
+def test_it_is_on_the_disk_before_it_has_its_name(host: Host) -> None:
+    """Else a host that loses power would keep empty files, and run them for good. On a disk: memory has no pages to wait."""
+    host.pack({"bin/python": (PYTHON.encode(), 0o755), "lib/data": (os.urandom(9 << 20), 0o644)})
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        assert host.run(RMQ_REINDEX_CACHE_DIR=folder)[0] == 0
+        assert unsent_pages(Path(folder) / host.name / "lib" / "data") in (0, None)
 
 
 # ---------------------------------------------------------------------------------------------------------- what cannot be kept
@@ -294,3 +314,15 @@ def test_modules_and_variables_around_it_are_not_imported(host: Host, tmp_path: 
     host.pack({"bin/python": (b'#!/bin/sh\necho "$0 a b  given"\n', 0o755)})
     status, ran, lines = host.run(MARK=str(host.mark), PYTHONPATH=str(tmp_path / "path"))
     assert (status, bool(ran), lines, host.mark.exists()) == (0, True, [], False)
+
+
+@pytest.mark.parametrize("by_archives", [False, True])
+def test_a_program_in_a_folder_to_which_all_may_add(by_archives: bool, host: Host) -> None:
+    """As /tmp, where others cannot replace the program, but prepare what it would run."""
+    hostile(host.here / ("environment" if by_archives else host.name))
+    if by_archives:
+        host.archive.unlink()
+    host.here.chmod(0o1777)
+    told = f"error: {host.here}: others may add folders, and what lies there is run: put dist/ into a folder of its own"
+    assert host.run(MARK=str(host.mark), HOME="" if by_archives else "/proc/nowhere") == (1, "", [told])
+    assert not host.mark.exists()
