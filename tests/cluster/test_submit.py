@@ -79,6 +79,7 @@ def test_build_and_verify(
     trap = Trap(tmp_path / "trap")
     submitter = Place(submitter.folder, {"HOME": str(home)} | ({} if carried else {COMPILE: "1"}), trap.here)
     settings = one_core_a_worker(submitter)
+    earlier = set(standalone.folder.glob("work-*/app-*"))
     with guarded(store.path, out):
         words: list[str | Path] = [
             "build",
@@ -101,7 +102,8 @@ def test_build_and_verify(
         # Both workers fetched what was submitted: nothing of the tree is on their path. The user whom they and the driver share
         # here has unpacked it once.
         for host in HOSTS:
-            executors = list((standalone.folder / f"work-{host}").glob("app-*/*/"))
+            (application,) = set((standalone.folder / f"work-{host}").glob("app-*")) - earlier
+            executors = list(application.glob("*/"))
             assert executors
             for executor in executors:
                 assert {"rocketmq_reindex.zip", PROGRAM} < {path.name for path in executor.iterdir()}
@@ -114,7 +116,8 @@ def test_build_and_verify(
         verified = submitter.submit(standalone.url, settings | ONE_EXECUTOR, *words)
         assert verified.status == 0, verified.out[-3000:] + verified.err[-3000:]
         assert json.loads(verified.out.splitlines()[-1])["exit"] == 0
-    assert list(standalone.folder.glob("work-*/app-*/*/environment/bin/python"))
+    later = set(standalone.folder.glob("work-*/app-*")) - earlier
+    assert [path for application in later for path in application.glob("*/environment/bin/python")]
     # No process of the driver, of the executors or of their workers ran what lies where the user is.
     assert trap.marked() == []
     # Where the next application finds what this one compiled.
