@@ -343,7 +343,7 @@ class StoreLook:
         return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
 
     def _verify(self, no_problem: str) -> dict[str, Any]:
-        """Return the verify of a store with queues in RocksDB: preflight does not know a start on these."""
+        """Return the verify of a store with queues in RocksDB: a start would not compare these with the log."""
         why = f"{no_problem}this compares the queues, the index and the checkpoint with the log"
         return {"why": why, "commands": [showing.shell(advice.opening("verify", self._settings, ""))]}
 
