@@ -38,7 +38,8 @@ def write(path: Path, rows: list[handover.Row]) -> list[bytes]:
 
 
 def read(paths: list[Path], kind: int, left_out: list[int], key: int | None = None) -> Iterator[handover.Row]:
-    for batch in read_rows([str(path) for path in paths], kind, left_out, key):
+    # Of summaries alone no file is made, and no other task is sent there.
+    for batch in read_rows([str(path) for path in paths if path.exists()], kind, left_out, key):
         batch.validate(full=True)
         assert batch.num_rows <= tasks.BATCH_ROWS
         yield from handover.rows_of(batch)
