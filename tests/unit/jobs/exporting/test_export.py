@@ -462,8 +462,8 @@ def test_a_folder_that_somebody_fills_meanwhile(mixed: Path, tmp_path: Path, mon
     """Nothing of the export gets into it."""
     target, sync = tmp_path / "out", files.sync
 
-    def filled(folder: str) -> None:
-        sync(folder)
+    def filled(folder: str, since: int = -1) -> None:
+        sync(folder, since)
         target.mkdir()
         (target / "other").touch()
 
