@@ -110,7 +110,8 @@ class Submitter:
         if way == ARCHIVES:
             words += ["--files", sent, "--archives", f"{DIST / ARCHIVE}#environment"]
         elif not by_hand:
-            words += ["--files", f"{sent},{DIST / ARCHIVE}"]
+            # The hosts have kept what the first one sent.
+            words += ["--files", sent if way == AGAIN else f"{sent},{DIST / ARCHIVE}"]
         words += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         words += [str(DIST / "rmq_reindex.py"), "build", str(store), "--out", str(out), "--json", *SAME_BYTES]
         environment = {
