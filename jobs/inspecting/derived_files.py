@@ -183,10 +183,7 @@ def timer_log(path: str) -> Inspected:
     with files.Reader(path) as reader:
         data = reader.whole()
     units = data[: len(data) - len(data) % timer_layout.LOG_UNIT.itemsize].view(timer_layout.LOG_UNIT)
-    good = (units["size"] == timer_layout.LOG_UNIT.itemsize) & (
-        (units["magic"] | timer_layout.MAGIC_BITS) == timer_layout.MAGIC_BITS
-    )
-    count = len(units) if good.all() else int(np.argmin(good))
+    count = timer_layout.leading_units(units)
     end, used = count * timer_layout.LOG_UNIT.itemsize, units[:count]
     # The blank unit may be cut off: a file closes where no whole one fits.
     closed = (

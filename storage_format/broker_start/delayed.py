@@ -10,7 +10,7 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format.broker_start.loading import Prediction, QueueOutcome
 from rocketmq_reindex.storage_format.broker_start.other_queue_states import ExtState
 from rocketmq_reindex.storage_format.broker_start.store import StoreFile
-from rocketmq_reindex.storage_format.delay.timer_layout import LOG_UNIT, MAGIC_BITS, MAGIC_BLANK, TimerCheckpoint
+from rocketmq_reindex.storage_format.delay.timer_layout import LOG_UNIT, MAGIC_BLANK, TimerCheckpoint, leading_units
 from rocketmq_reindex.storage_format.delay.wheel import entry_at
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at, int64_at
@@ -318,8 +318,7 @@ def log_end(files: list[StoreFile], flushed: int) -> LogEnd:
     end, last = files[number].start, (-1, 0)
     for file in files[number:]:
         units = file.data[: file.size - file.size % LOG_UNIT.itemsize].view(LOG_UNIT)
-        good = (units["size"] == LOG_UNIT.itemsize) & ((units["magic"] | MAGIC_BITS) == MAGIC_BITS)
-        count = len(units) if good.all() else int(np.argmin(good))
+        count = leading_units(units)
         end = file.start + count * LOG_UNIT.itemsize
         last = (int(units["phy_offset"][count - 1]), int(units["record_size"][count - 1])) if count else last
         if count < len(units) and int(units["magic"][count]) != MAGIC_BLANK:

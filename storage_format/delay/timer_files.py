@@ -287,10 +287,7 @@ def to_read(data: bytes, read_time: int) -> tuple[int, Longs, npt.NDArray[np.voi
     The units end as for ``TimerMessageStore.recoverAndRevise``.
     """
     units = np.frombuffer(data, timer_layout.LOG_UNIT, len(data) // timer_layout.LOG_UNIT.itemsize)
-    good = (units["size"] == timer_layout.LOG_UNIT.itemsize) & (
-        (units["magic"] | timer_layout.MAGIC_BITS) == timer_layout.MAGIC_BITS
-    )
-    count = len(units) if good.all() else int(np.argmin(good))
+    count = timer_layout.leading_units(units)
     some = units[:count]
     numbers = np.flatnonzero(some["written"].astype(np.int64) + some["delayed"] >= read_time)
     return count, numbers, some[numbers]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from rocketmq_reindex.storage_format.delay.settings import SLOTS_TOTAL
 from rocketmq_reindex.storage_format.layouts import INT32, INT64, Field, Layout, as_int
 
@@ -54,6 +57,18 @@ WHEEL_SIZE: Final = WHEEL_SLOTS * SLOT_LAYOUT.size
 def units_per_file(log_file_size: int) -> int:
     """Return units that a file of ``timerlog`` takes (``TimerLog.append``): a blank one always fits behind them."""
     return (log_file_size - BLANK_SIZE) // LOG_LAYOUT.size
+
+
+def is_unit(units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
+    """Return which rows of LOG_UNIT are units of ``timerlog``, bool (n,): not zeros, and no blank one that closes a file."""
+    is_sound: npt.NDArray[np.bool_] = (units["size"] == LOG_LAYOUT.size) & ((units["magic"] | MAGIC_BITS) == MAGIC_BITS)
+    return is_sound
+
+
+def leading_units(rows: npt.NDArray[np.void]) -> int:
+    """Return how many of the first rows of LOG_UNIT are units: there ``TimerMessageStore.recoverAndRevise`` ends a file."""
+    is_sound = is_unit(rows)
+    return len(rows) if is_sound.all() else int(is_sound.argmin())
 
 
 # ------------------------------------------------------------------------------------------------------------------------ check

@@ -12,11 +12,11 @@ from rocketmq_reindex.storage_format.delay.evidence import EVIDENCE, PASSED_OVER
 from rocketmq_reindex.storage_format.delay.settings import PRECISIONS_MS, TimerSettings
 from rocketmq_reindex.storage_format.delay.timer_layout import (
     LOG_UNIT,
-    MAGIC_BITS,
     SLOT,
     WHEEL_SIZE,
     WHEEL_SLOTS,
     TimerCheckpoint,
+    is_unit,
 )
 from rocketmq_reindex.storage_format.kernels.jit import jit
 from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at
@@ -114,7 +114,7 @@ class Wheel:
         number = max((i for i, file in enumerate(self._log) if begin >= file.start), default=0)
         for file in self._log[number:]:
             units = self._units(file)
-            good = (units["size"] == _UNIT) & ((units["magic"] | MAGIC_BITS) == MAGIC_BITS)
+            good = is_unit(units)
             places = file.start + np.flatnonzero(good) * _UNIT
             slots = _slots(units[good], self._step)
             index = slots % WHEEL_SLOTS
@@ -288,7 +288,7 @@ def fates_in(
     fates = np.full(len(units), PASSED_OVER, np.int64)
     order = np.argsort(units["phy_offset"], kind="stable")
     begins = units["phy_offset"][order].astype(np.int64)
-    sizes = np.clip(units["record_size"][order].astype(np.int64), 0, _LARGEST)
+    sizes = sizes_to_read(units[order], end)
     for number, (start, size) in enumerate(segments):
         stop = min(start + size, end)
         first, last = (int(place) for place in np.searchsorted(begins, (start, stop)))
