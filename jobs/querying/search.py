@@ -139,8 +139,12 @@ class Search:
                     f"{around.queue_offset}: ask for --physical {around.phy_offset}"
                 )
             self._notes.add("no message", f"offset {phy_offset}: {message}", lost=message != EXPIRED)
-        elif topic is None or topic in (message.topic, message.properties.get("REAL_TOPIC")):
-            # A client that sends a delayed message, or one in a transaction, gets the id of the record that waits.
+        else:
+            yield from self._if_of(message, topic)
+
+    def _if_of(self, message: Message, topic: str | None) -> Iterator[Message]:
+        # A client that sends a delayed message, or one in a transaction, gets the id of the record that waits.
+        if topic is None or topic in (message.topic, message.properties.get("REAL_TOPIC")):
             yield message
         else:
             self.say_other_topic(message, topic)
@@ -154,7 +158,7 @@ class Search:
         """Yield the message of a broker's offset id or, of ``topic`` or any, those of a client's unique id."""
         at_offset = self._by_offset_id(message_id)
         if at_offset is not None and at_offset.message_id == message_id.upper():
-            yield from self.by_phy_offset(at_offset.phy_offset, topic)
+            yield from self._if_of(at_offset, topic)
             return
         messages = list(self.by_unique_key(message_id, None if topic is None else [topic]))
         yield from messages
