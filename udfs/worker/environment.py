@@ -151,6 +151,8 @@ def _make(folder: str, archive: str, digest: str, troubled: Callable[[str], str]
     import shutil
     import tempfile
 
+    from rocketmq_reindex import files
+
     # No host's name has this mark: what another host unpacks, or one of this host that waited in vain for the lock, stays.
     prefix = f"{folder}.{os.uname().nodename if locked else ''}~"
     if locked:
@@ -163,7 +165,8 @@ def _make(folder: str, archive: str, digest: str, troubled: Callable[[str], str]
         if os.statvfs(aside).f_flag & os.ST_NOEXEC:
             raise PermissionError(errno.EACCES, "is mounted noexec", os.path.dirname(folder))
         _unpack(archive, digest, aside)
-        _sync(aside)
+        # A host that loses power must not keep a folder of empty files.
+        files.sync(aside)
         try:
             os.rename(aside, folder)
         except OSError:
@@ -179,18 +182,6 @@ def _make(folder: str, archive: str, digest: str, troubled: Callable[[str], str]
                 os.rename(unused, f"{unused}.unused")
                 shutil.rmtree(f"{unused}.unused", ignore_errors=True)
     return ""
-
-
-def _sync(folder: str) -> None:
-    """Put what was unpacked on the disk: a host that loses power must not keep a folder of empty files. Raises OSError."""
-    import ctypes
-
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if ctypes.CDLL(None, use_errno=True).syncfs(handle):
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), folder)
-    finally:
-        os.close(handle)
 
 
 def _left(prefix: str) -> list[str]:
