@@ -40,6 +40,8 @@ WITH_BOTH = {
     "5.5.1": (BOTH, FROM_ROCKSDB, f"{BOTH},rocksdbCQSelectiveDoubleWriteEnable=true"),
 }
 """by version: ConsumeQueue files assign the offsets, and are read; RocksDB does, and is; 5.5.1 has light queues in RocksDB"""
+END = b"\x01max\x01".hex()
+"""in the keys of queues' ends"""
 SERVED = [(version, setting) for version in VERSIONS for setting in (ROCKSDB, *WITH_BOTH.get(version, ()))]
 
 
@@ -251,6 +253,19 @@ def mixed_log(store: Path) -> None:
     (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
 
 
+def with_ends_of(real: list[str], pairs: list[str]) -> list[str]:
+    """The pairs, with ends of queues at phy_offset 0 where the real ones are there.
+
+    CombineConsumeQueueStore.verifyAndInitOffsetForAllStore asks RocksDB for each queue's end while a thread of RocksDB's store
+    still writes the units of the start. A queue that it finds behind gets its end anew, by queue_offset alone, and by chance
+    after that thread has written the last record's place.
+    """
+    nowhere = "00" * 8
+    at_0 = {key for key, _, value in (pair.rpartition("\t") for pair in real) if END in key and value.startswith(nowhere)}
+    parts = [pair.rpartition("\t") for pair in pairs]
+    return [f"{key}\t{nowhere}{value[16:]}" if key in at_0 else f"{key}\t{value}" for key, _, value in parts]
+
+
 def test_the_selective_double_write_asks_the_record_for_its_topic(tmp_path: Path) -> None:
     """5.5.1: all units of a lite record are in RocksDB, whatever the queues are called; those of others are in files alone."""
     store, out, setting = tmp_path / "store", tmp_path / "out", f"{BOTH},rocksdbCQSelectiveDoubleWriteEnable=true"
@@ -267,7 +282,7 @@ def test_the_selective_double_write_asks_the_record_for_its_topic(tmp_path: Path
     assert built.exit == 0, built.error
     apart = re.compile(b"\x01min\x01".hex() + "|" + b"CHECKPOINT_TOPIC".hex())
     ours, theirs = ([pair for pair in pairs if not apart.search(pair)] for pairs in (pairs_in(out / "consumequeue"), real))
-    assert ours == theirs
+    assert with_ends_of(theirs, ours) == theirs
     assert len(ours) == 60 + 30 + 20 + 12 + 4
     assert queue_files_of(out) == queue_files_of(store)
 
