@@ -1,14 +1,20 @@
-"""The yardstick of the guard: a fixed piece of work of the kinds that a build is made of, in none of its code.
+"""The yardsticks of the guard: fixed pieces of work of the kinds that a build is made of, in none of its code.
 
-Table lookups over bytes (as CRC-32), a walk from length to length with hashes, a scatter to many places into fresh memory,
-numpy's conversions, and some plain Python. Any change here, or of what compiles it, wants a new baseline.
+- ``work``: table lookups over bytes (as CRC-32), a walk from length to length with hashes, a scatter to many places, numpy's
+  conversions, and some plain Python: what a processor's caches hold.
+- ``mapped``: one pass over a mapped file that no cache holds.
+- ``fresh``: memory that is taken, touched and given back: page faults.
+
+Machines differ in each of the three by factors of their own. Any change here, or of what compiles it, wants a new baseline.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
 import struct
 import time
+from pathlib import Path
 from typing import Final
 
 import numba
@@ -19,6 +25,9 @@ BYTES: Final = 8 << 20
 ROWS: Final = 1 << 18
 PLACES: Final = 160
 PYTHON_LOOPS: Final = 4_000
+MAPPED_BYTES: Final = 64 << 20
+FRESH_BYTES: Final = 32 << 20
+FRESH_TIMES: Final = 2
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -61,32 +70,54 @@ def _scatter(key: npt.NDArray[np.int64], starts: npt.NDArray[np.int64], rows: By
 
 
 class Kernel:
-    """Makes its data once; ``seconds()`` does the work once more."""
+    """Makes its data once, a file in ``folder`` among it; ``seconds()`` does each piece of work once more."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         random = np.random.default_rng(1)
         self._data = np.frombuffer(random.bytes(BYTES), np.uint8)
         self._tables = random.integers(0, 1 << 32, (4, 256), dtype=np.uint32)
         self._hashes = np.zeros(1 << 16, np.int64)
         self._key = random.integers(0, PLACES, ROWS)
         self._rows = np.frombuffer(random.bytes(32 * ROWS), np.uint8)
+        self._out = np.empty(2 * len(self._rows), np.uint8)
+        self._file = folder / "kernel"
+        self._file.write_bytes(random.bytes(MAPPED_BYTES))
         self.seconds()
 
-    def seconds(self) -> float:
-        """Processor time of this thread for one round of the work."""
-        begin = time.thread_time()
+    def seconds(self) -> dict[str, float]:
+        """Processor time of this thread for one round of each piece of work."""
+        seconds = {}
+        for piece in (self._work, self._mapped, self._fresh):
+            begin = time.thread_time()
+            piece()
+            seconds[piece.__name__[1:]] = time.thread_time() - begin
+        return seconds
+
+    def _work(self) -> None:
         _lookups(self._data, self._tables)
         _walk(self._data, self._hashes)
         starts = np.zeros(PLACES, np.int64)
         np.cumsum(np.bincount(self._key, minlength=PLACES)[:-1], out=starts[1:])
-        # As the arrays of a scan, never touched before: page faults are a good part of what it costs.
-        out = np.empty(2 * len(self._rows), np.uint8)
-        _scatter(self._key, starts, self._rows, out)
-        out[len(self._rows) :] = self._rows
-        columns = out[: len(self._rows)].view(np.int64).reshape(4, -1)
+        _scatter(self._key, starts, self._rows, self._out)
+        self._out[len(self._rows) :] = self._rows
+        columns = self._out[: len(self._rows)].view(np.int64).reshape(4, -1)
         for column in columns:
             column.astype(">i8")
         np.flatnonzero(columns[0, 1:] != columns[0, :-1])
         for k in range(PYTHON_LOOPS):
             json.loads(json.dumps({"name": str(k), "place": struct.pack(">q", k).hex()}))
-        return time.thread_time() - begin
+
+    def _mapped(self) -> None:
+        with open(self._file, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping:
+            words = np.frombuffer(mapping, np.int64)
+            int(words.sum())
+            # A mapping closes where nothing looks into it.
+            del words
+
+    def _fresh(self) -> None:
+        for _ in range(FRESH_TIMES):
+            # Of its own: numpy may be given memory that was touched before.
+            with mmap.mmap(-1, FRESH_BYTES) as memory:
+                words = np.frombuffer(memory, np.int64)
+                words[:: mmap.PAGESIZE // words.itemsize] = 1
+                del words

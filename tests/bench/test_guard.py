@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.guard import GROWTH, SETS, build_locally, guard, one_set, slower
+from tests.bench.guard import GROWTH, SETS, build_locally, growth, guard, least, one_set, slower
 from tests.bench.kernel import Kernel
 from tests.bench.synthetic import KINDS, synthetic_log
 from tests.tools.local_engine import InlineEngine, local_build
@@ -44,24 +44,38 @@ def test_a_scan_of_twice_the_work_is_seen(tmp_path: Path) -> None:
 
         return {"small": build}
 
-    kernel = Kernel()
+    kernel = Kernel(tmp_path)
     one_set(builds(InlineEngine), kernel, 1)
     # As often as the guard measures what looks slow: what others on the machine do can only add to each.
     sets = [one_set(builds(InlineEngine), kernel) for _ in range(SETS)]
-    baseline = {stage: min(costs[stage] for costs in sets) for stage in sets[0]}
+    baseline = {stage: least(*(found[stage] for found in sets)) for stage in sets[0]}
     lines: list[str] = []
     assert guard(builds(TwiceTheScan), kernel, baseline, lines.append) == ["small: ScanTask"]
     assert sum(line.startswith("measured again") for line in lines) == SETS - 1
 
 
+def beside(stage: float, work: float = 1.0, mapped: float = 1.0, fresh: float = 1.0) -> dict[str, float]:
+    return {"stage": stage, "work": work, "mapped": mapped, "fresh": fresh}
+
+
 def test_more_than_half() -> None:
-    assert slower({"a": 10 * GROWTH, "b": 10 * GROWTH + 0.1, "tiny": 0.01}, {"a": 10, "b": 10}) == ["b"]
+    found = {"a": beside(10 * GROWTH), "b": beside(10 * GROWTH + 0.1), "tiny": beside(0.01)}
+    assert slower(found, {"a": beside(10), "b": beside(10)}) == ["b"]
+
+
+@pytest.mark.parametrize("piece", ["work", "mapped", "fresh"])
+def test_what_is_slow_on_a_machine_is_no_growth(piece: str) -> None:
+    """A machine, or what others do on it, that slows one piece down may slow a stage down as much."""
+    assert growth(beside(30.0, **{piece: 3.0}), beside(10.0)) == 1.0
+    assert growth(beside(60.0, **{piece: 3.0}), beside(10.0)) == 2.0
+    # One that is three times as fast in all but this piece.
+    assert growth(beside(20.0, **{"work": 1.0, "mapped": 1.0, "fresh": 1.0, piece: 3.0}), beside(20.0, 3.0, 3.0, 3.0)) == 1.0
 
 
 @pytest.mark.parametrize("costs", [{"a": 1.0}, {"a": 1.0, "b": 1.0, "new": 1.0}])
 def test_stages_must_be_the_baseline_s(costs: dict[str, float]) -> None:
     with pytest.raises(AssertionError, match="not the stages of the baseline"):
-        slower(costs, {"a": 1.0, "b": 1.0})
+        slower({stage: beside(seconds) for stage, seconds in costs.items()}, {"a": beside(1.0), "b": beside(1.0)})
 
 
 @pytest.mark.parametrize("kind", KINDS)
