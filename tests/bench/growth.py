@@ -13,6 +13,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,7 +35,7 @@ from tests.bench.segment import memory_by_kind
 from tests.bench.template_log import message_of, write_log
 from tests.tools.encode import MIN_BLANK, encode
 from tests.tools.faulty_cluster import Cluster, cluster, event_log, events_of
-from tests.tools.faulty_processes import command
+from tests.tools.faulty_processes import command, die_with_parent
 
 FIGURES: Final = Path(__file__).with_name("growth.json")
 PAGE: Final = ROOT / "docs" / "explanation" / "growth.md"
@@ -103,7 +104,9 @@ def build(store: Path, place: Path, found: Cluster) -> dict[str, Any]:
     try:
         words = command(store, out, "--master", found.url)
         environment = os.environ | found.client(place / "driver", settings)
-        ended = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, preexec_fn=die_with_parent
+        )
     finally:
         done.set()
         sampler.join()
@@ -135,7 +138,7 @@ def used(root: int) -> float:
 def driven(segments: int, queues: int, folder: Path) -> dict[str, Any]:
     """What the driver takes for a plan, in a process of its own."""
     words = [sys.executable, "-m", "tests.bench.growth", "--drive", f"{segments},{queues}", "--folder", str(folder)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, preexec_fn=die_with_parent)
     if done.returncode:
         raise SystemExit(f"the driver failed: {done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -305,6 +308,8 @@ def main() -> int:
     }
     begin = time.monotonic()
     _adopt()
+    # One that is told to end removes its logs; whatever ends it, its cluster and its builds die with it.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
     def keep() -> None:
         figures["minutes"] = (time.monotonic() - begin) / 60

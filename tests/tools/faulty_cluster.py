@@ -133,7 +133,10 @@ def _executors(folder: Path, faults: list[dict[str, Any]]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
-    """Two cores and 2 GiB a worker, so that two stragglers leave room for copies; nothing of it is left in the end."""
+    """Two cores and 2 GiB a worker, so that two stragglers leave room for copies; nothing of it is left in the end.
+
+    It dies with the caller, too, however that ends.
+    """
     environment = _environment(folder)
     folder.mkdir(parents=True)
     spark = str(spark_home() / "bin" / "spark-class")
@@ -141,13 +144,13 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     master = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     with contextlib.ExitStack() as stack:
         words = [spark, "org.apache.spark.deploy.master.Master", *master]
-        found = stack.enter_context(running(words, folder / "master", None, environment))
+        found = stack.enter_context(running(words, folder / "master", None, environment, True))
         wait_until(lambda: _URL.search(found.err))
         url = _URL.findall(found.err)[0]
         for host in HOSTS:
             words = [spark, "org.apache.spark.deploy.worker.Worker", "--host", host, "--webui-port", "0", "--cores", "2"]
             words += ["--memory", "2g", "--work-dir", str(folder / f"work-{host}"), url]
-            stack.enter_context(running(words, folder / f"worker-{host}", None, environment))
+            stack.enter_context(running(words, folder / f"worker-{host}", None, environment, True))
         wait_until(lambda: found.err.count("Registering worker") == len(HOSTS))
         yield Cluster(url, folder)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -17,6 +18,8 @@ from typing import Any
 SITE = Path(__file__).parent / "faulty_site"
 ROOT = Path(__file__).parents[2]
 PATIENCE = 900.0
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -94,11 +97,20 @@ def hearing_hangups() -> Iterator[None]:
         signal.signal(signal.SIGHUP, before)
 
 
+def die_with_parent() -> None:
+    """Let this process be killed when the thread that started it ends, however that comes: for ``preexec_fn``."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 @contextlib.contextmanager
 def running(
-    words: list[str], folder: Path, faults: list[dict[str, Any]] | None = None, environment: dict[str, str] | None = None
-) -> Iterator[Running]:
-    """Start ``words``; in the end nothing is left of it. ``faults`` as in faulty_site."""
+    words: list[str], folder: Path, faults: list[dict[str, Any]] | None = None, environment: dict[str, str] | None = None,
+    is_tied: bool = False,
+) -> Iterator[Running]:  # fmt: skip
+    """Start ``words``; in the end nothing is left of it. ``faults`` as in faulty_site.
+
+    One that ``is_tied`` dies with the thread that calls, too, however that ends.
+    """
     folder.mkdir(parents=True)
     for number, fault in enumerate(faults or []):
         fault.setdefault("marker", str(folder / f"fault-{number}"))
@@ -106,8 +118,9 @@ def running(
     more["PYTHONPATH"] = os.pathsep.join([str(SITE), *filter(None, [os.environ.get("PYTHONPATH")])])
     with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err, hearing_hangups():
         process = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=more, cwd=ROOT, start_new_session=True
-        )
+            words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=more, cwd=ROOT, start_new_session=True,
+            preexec_fn=die_with_parent if is_tied else None,
+        )  # fmt: skip
     try:
         yield Running(process, folder)
     finally:
