@@ -48,7 +48,7 @@ def called(archive: Path, home: Path, *lacking: str, **environment: str) -> str:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA_", "XDG_"))}
     words = [sys.executable, "-I", "-c", CALL, str(archive), *lacking]
     done = subprocess.run(
-        words, env=kept | {"HOME": str(home)} | environment, capture_output=True, text=True, timeout=300, check=False
+        words, env=kept | {"HOME": str(home)} | environment, capture_output=True, text=True, timeout=900, check=False
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -21,7 +20,9 @@ from tests.tools.faulty_runs import SIZES
 SCAN: Point = ("open", "/commitlog/")
 KILLED = "a worker process has been ended by signal 9 (SIGKILL): memory may have run out: nothing was published"
 INTERRUPTED = "interrupted: nothing was published"
-SOON = 30.0
+SOON = 300.0
+"""Seconds, on the slowest machine; workers that are at work would take three times as long"""
+BUSY = f"sleep {3 * SOON}"
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_a_killed_worker(point: Point, scene: Scene, tmp_path: Path) -> None:
 
 
 def test_the_process_behind_the_workers_is_killed(scene: Scene, tmp_path: Path) -> None:
-    with run(scene, tmp_path / "turn", [fault("worker", SCAN, "sleep 60")]) as found:
+    with run(scene, tmp_path / "turn", [fault("worker", SCAN, BUSY)]) as found:
         wait_until(lambda: fired(found.folder))
         first = next(pid for pid, (parent, _) in in_session(found.process.pid).items() if parent == found.process.pid)
         os.kill(first, signal.SIGKILL)
@@ -84,13 +85,11 @@ def test_a_killed_driver_takes_its_workers_with_it(point: tuple[str, Point], sce
 
 
 def test_a_driver_that_is_killed_while_its_workers_are_busy(scene: Scene, tmp_path: Path) -> None:
-    with run(scene, tmp_path / "turn", [fault("worker", SCAN, "sleep 60", 2)]) as found:
+    with run(scene, tmp_path / "turn", [fault("worker", SCAN, BUSY, 2)]) as found:
         wait_until(lambda: fired(found.folder) == 2)
         found.process.kill()
         found.ended(SOON)
-        began = time.monotonic()
         wait_until(lambda: not in_session(found.process.pid), SOON)
-        assert time.monotonic() - began < SOON / 2
         check_killed(scene, "after a driver killed in its scan")
 
 
@@ -107,7 +106,7 @@ def test_a_driver_that_is_killed_while_its_workers_are_busy(scene: Scene, tmp_pa
 )
 def test_signals(group: bool, number: signal.Signals, status: int, scene: Scene, tmp_path: Path) -> None:
     """As a terminal sends them, to all processes of the command, and to the driver alone."""
-    with run(scene, tmp_path / "turn", [fault("worker", SCAN, "sleep 60", 2)]) as found:
+    with run(scene, tmp_path / "turn", [fault("worker", SCAN, BUSY, 2)]) as found:
         wait_until(lambda: fired(found.folder) == 2)
         (os.killpg if group else os.kill)(found.process.pid, number)
         check(scene, found, status, INTERRUPTED)
@@ -116,8 +115,8 @@ def test_signals(group: bool, number: signal.Signals, status: int, scene: Scene,
 def test_ctrl_c_while_files_are_written(scene: Scene, tmp_path: Path) -> None:
     """IndexFiles are written beside ConsumeQueues: neither is waited for."""
     faults = [
-        fault("worker", ("os.rename", "/tree/consumequeue/"), "sleep 60"),
-        fault("worker", ("os.rename", "/made/"), "sleep 60"),
+        fault("worker", ("os.rename", "/tree/consumequeue/"), BUSY),
+        fault("worker", ("os.rename", "/made/"), BUSY),
     ]
     with run(scene, tmp_path / "turn", faults) as found:
         wait_until(lambda: fired(found.folder) == 2)
@@ -127,7 +126,7 @@ def test_ctrl_c_while_files_are_written(scene: Scene, tmp_path: Path) -> None:
 
 def test_ctrl_c_while_the_processes_start(scene: Scene, tmp_path: Path) -> None:
     # On a busy machine the whole run may be over before its processes are seen.
-    with run(scene, tmp_path / "turn", [fault("worker", SCAN, "sleep 60", 2)]) as found:
+    with run(scene, tmp_path / "turn", [fault("worker", SCAN, BUSY, 2)]) as found:
         wait_until(lambda: any("worker.pool" in words for _, words in in_session(found.process.pid).values()))
         os.killpg(found.process.pid, signal.SIGINT)
         check(scene, found, 130, INTERRUPTED)
@@ -143,7 +142,7 @@ def verifying(scene: Scene, folder: Path, faults: list[dict[str, Any]]) -> Abstr
 
 @pytest.mark.parametrize(("number", "status", "error"), [(signal.SIGKILL, 1, KILLED), (signal.SIGINT, 130, INTERRUPTED)])
 def test_a_verify(number: signal.Signals, status: int, error: str, scene: Scene, tmp_path: Path) -> None:
-    with verifying(scene, tmp_path / "turn", [fault("worker", SCAN, "sleep 60", 2)]) as found:
+    with verifying(scene, tmp_path / "turn", [fault("worker", SCAN, BUSY, 2)]) as found:
         # Both are at work: the death of one that has nothing to do ends nothing.
         wait_until(lambda: fired(found.folder) == 2)
         if number == signal.SIGKILL:

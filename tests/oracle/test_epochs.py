@@ -21,7 +21,7 @@ def answers(version: str, questions: list[str], folder: Path) -> list[str]:
     asked = folder / "questions"
     asked.write_text("".join(f"{line}\n" for line in questions))
     command = [str(FOLDER / "run"), version, "Epochs", str(asked)]
-    ran = subprocess.run(command, env=java_home(), capture_output=True, text=True, timeout=300, check=False)
+    ran = subprocess.run(command, env=java_home(), capture_output=True, text=True, timeout=900, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.splitlines()
 

@@ -42,7 +42,7 @@ def tags_of(store: Path) -> dict[Tag, list[int]]:
 
 def run(version: str, *words: object) -> str:
     done = subprocess.run(
-        [FOLDER / "run", version, *map(str, words)], env=java_home(), capture_output=True, text=True, timeout=300, check=False
+        [FOLDER / "run", version, *map(str, words)], env=java_home(), capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout

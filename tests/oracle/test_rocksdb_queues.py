@@ -34,7 +34,7 @@ FIRST = {"queue-unit-missing": 1, "index-item-missing": 4, "index-tag-missing": 
 def pairs_of(version: str, folder: Path, out: Path) -> list[str]:
     """All pairs as that release's jar reads them."""
     command = [str(FOLDER / "run"), version, "Pairs", str(folder), str(out)]
-    ran = subprocess.run(command, env=java_home(), capture_output=True, text=True, timeout=300, check=False)
+    ran = subprocess.run(command, env=java_home(), capture_output=True, text=True, timeout=900, check=False)
     assert ran.returncode == 0, ran.stderr
     return out.read_text().splitlines()
 

@@ -29,7 +29,7 @@ UNITS = (0, 8)
 
 def run(version: str, *words: object) -> None:
     command = [str(FOLDER / "run"), version, *map(str, words)]
-    ran = subprocess.run(command, env=java_home(), capture_output=True, text=True, timeout=300, check=False)
+    ran = subprocess.run(command, env=java_home(), capture_output=True, text=True, timeout=900, check=False)
     assert ran.returncode == 0, ran.stderr
 
 

@@ -104,7 +104,7 @@ class RealStores:
             self._program = Program(self.release, "Start", self._scratch, HEAP)
         self._starts += 1
         try:
-            return _read(json.loads(self._program.step("start", path, path, *conf.words(), patience=120)))
+            return _read(json.loads(self._program.step("start", path, path, *conf.words())))
         except StepFailed as failed:
             # DLedgerMmapFileStore ends the JVM by System.exit(-1) where it does not start. A JVM that dies has another status.
             if "the program ended" not in str(failed) or DLEDGER not in conf.more or self._program.status() != ENDED_ITSELF:
@@ -127,7 +127,7 @@ class RealStores:
         """What the store in ``path`` says of itself now. Of queues in RocksDB it knows only those that somebody names."""
         assert self._program
         words = [f"{_hex(topic)}/{queue}" for topic, queue in queues]
-        return _read(json.loads(self._program.step("look", path, *words, patience=120)))
+        return _read(json.loads(self._program.step("look", path, *words)))
 
     def read(self, path: Path) -> dict[tuple[str, int], list[int]]:
         """Where the messages lie that a consumer from each queue's min offset on is given, in the order in which they come."""
@@ -145,12 +145,12 @@ class RealStores:
     def master(self, path: Path, epoch: int) -> RealRole:
         """Have the store in ``path``, of a controller group, become master (``AutoSwitchHAService.changeToMaster``)."""
         assert self._program
-        return _role(json.loads(self._program.step("master", path, epoch, patience=120)))
+        return _role(json.loads(self._program.step("master", path, epoch)))
 
     def slave(self, path: Path, master: Path, epoch: int) -> RealRole:
         """Have it become slave of the store in ``master``, and copy what that gives."""
         assert self._program
-        return _role(json.loads(self._program.step("slave", path, master, epoch, patience=120)))
+        return _role(json.loads(self._program.step("slave", path, master, epoch)))
 
     def leave(self, path: Path) -> None:
         """End a store whose folder is wanted no more."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.serving.broker import Broker, by_pulls
-from tests.serving.programs import Program
+from tests.serving.programs import PATIENCE, Program
 from tests.serving.stores import Queue, place, queues_of
 from tests.tools.log_writer import Put
 
@@ -75,7 +75,7 @@ def caught_up(slave: Member, end: int) -> None:
     _until(lambda: slave.ends == (end, end))
 
 
-def _until(done: Callable[[], bool], seconds: float = 60) -> None:
+def _until(done: Callable[[], bool], seconds: float = PATIENCE) -> None:
     patience = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < patience

@@ -22,7 +22,7 @@ VERSION = "5.5.1"
 SEGMENT = 1 << 12
 SIZES: dict[str, Any] = {"cq_file_size": 1000, "hash_slots": 50, "index_items": 150}
 DELAYED = 30
-PATIENCE = 90.0
+PATIENCE = 500.0
 
 
 LEVEL = ("SCHEDULE_TOPIC_XXXX", {"DELAY": "1", "REAL_TOPIC": "T", "REAL_QID": "0"})

@@ -22,6 +22,7 @@ from rocketmq_reindex.jobs.cli import main
 from tests.delayed.life import Life, queues
 from tests.delayed.log import Stored, of_segment
 from tests.golden.test_to_plain import all_files
+from tests.serving.programs import PATIENCE
 from tests.serving.test_half_messages import EACH, HALF, LATE, OP, SELDOM, TOPIC, checked, decisions, delivered, done, keys
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.ports import free_ports
@@ -90,7 +91,7 @@ def told(path: Path) -> Counter[str]:
 
 def until(path: Path, count: int) -> Counter[str]:
     """What a consumer has told, once there are so many lines."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + PATIENCE
     while sum(told(path).values()) < count:
         assert time.monotonic() < end, f"{path} has {sum(told(path).values())} lines of {count}"
         time.sleep(0.1)
@@ -102,7 +103,7 @@ def until_stored(life: Life, *queues: str) -> None:
 
     A client that is given no answer in time gives a message back once more: a topic may have more than was sent.
     """
-    path, end = life.store / "config" / "consumerOffset.json", time.monotonic() + 120
+    path, end = life.store / "config" / "consumerOffset.json", time.monotonic() + PATIENCE
     found, stored = dict[str, int](), Counter[str]()
     while any(found.get(name, 0) < max(COUNT, stored[name.split("@")[0]]) for name in queues):
         assert time.monotonic() < end, (found, stored)

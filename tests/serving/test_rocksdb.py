@@ -19,7 +19,7 @@ from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from tests.oracle.test_rocksdb_built import light_log, pairs_in
 from tests.serving import stores
 from tests.serving.broker import Broker, by_pulls, by_queue
-from tests.serving.programs import Program
+from tests.serving.programs import PATIENCE, Program
 from tests.serving.stores import build_into, keyed_log, options, queues_of
 from tests.tools.local_engine import local_build
 from tests.tools.local_verify import kinds, local_verify
@@ -122,7 +122,7 @@ def test_a_broker_on_what_was_built(setting: str, seed: int, tmp_path: Path) -> 
         assert broker.offset_at(queue, times[len(times) // 2]) == len(times) // 2
         for place in broker.send(queue, "new", 20):
             due[queue].append((due[queue][-1][0] + 1, place))
-        until = time.monotonic() + 60
+        until = time.monotonic() + PATIENCE
         while by_pulls(broker.pulls()) != due and time.monotonic() < until:
             time.sleep(0.1)
         assert by_pulls(broker.pulls()) == due

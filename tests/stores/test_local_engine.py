@@ -39,10 +39,10 @@ def test_a_killed_driver_leaves_no_rows_here(s3_place: str, tmp_path: Path) -> N
     tmp.mkdir()
     words = command(tiny_store(tmp_path / "store"), tmp_path / "out", *SIZES, "--engine=local")
     words[words.index("--out") + 1] = files.join(s3_place, "out")
-    slow = fault("worker", ("open", "/rmq-reindex-rows-"), "sleep 60")
+    slow = fault("worker", ("open", "/rmq-reindex-rows-"), "sleep 900")
     with running(words, tmp_path / "run", [slow], {"TMPDIR": str(tmp)}) as found:
         wait_until(lambda: fired(found.folder))
         assert len(os.listdir(tmp)) == 1
         found.process.send_signal(signal.SIGKILL)
-        wait_until(lambda: not in_session(found.process.pid), 30)
+        wait_until(lambda: not in_session(found.process.pid), 300)
     assert os.listdir(tmp) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +91,6 @@ def test_what_is_wrong_is_said(
     place = files.join(place, uuid.uuid4().hex)
     tiny_store(tmp_path / "store")
     (tmp_path / "target").mkdir()
-    begin = time.monotonic()
     status = {
         "store": lambda: build([place, "--out", str(tmp_path / "out"), "--engine", "local"]),
         "out": lambda: build([str(tmp_path / "store"), "--out", place, "--engine", "local"]),
@@ -102,4 +100,4 @@ def test_what_is_wrong_is_said(
     assert status == 1
     (error,) = [line for line in capfd.readouterr().err.splitlines() if line.startswith("error: ")]
     assert re.match(f"error: {words}", error), error
-    assert time.monotonic() - begin < 20
+    assert "(tried " not in error

@@ -68,7 +68,7 @@ def called(folder: Path, before: str = "", then: str = "", *options: str, **envi
     """What both loops give, and whether they were compiled before."""
     words = [sys.executable, "-I", "-B", *options, "-c", CALL.format(folder=str(folder), before=before, then=then)]
     done = subprocess.run(
-        words, env=os.environ | {"NUMBA_CACHE_DIR": ""} | environment, capture_output=True, text=True, timeout=100, check=False
+        words, env=os.environ | {"NUMBA_CACHE_DIR": ""} | environment, capture_output=True, text=True, timeout=900, check=False
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [int(word) for word in done.stdout.split()]

@@ -24,7 +24,7 @@ NAMES: Final = tuple(name for name, program in _PROGRAMS.items() if name == "sea
 """SeaweedFS is always there. MinIO is built by Go, which a machine may lack."""
 SERVERS: Final = tuple(pytest.param(name, marks=() if name == "seaweedfs" else pytest.mark.slow) for name in NAMES)
 """The servers as parameters of tests. To build MinIO takes four minutes, so `make slow` alone does it."""
-_PATIENCE: Final = 60.0
+_PATIENCE: Final = 300.0
 _KEYS: Final = environment(0)
 KEY, SECRET = _KEYS["AWS_ACCESS_KEY_ID"], _KEYS["AWS_SECRET_ACCESS_KEY"]
 

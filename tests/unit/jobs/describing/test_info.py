@@ -373,7 +373,7 @@ def test_a_log_of_a_tebibyte(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     found = info(tmp_path / "store", capsys)
     assert (found["log"]["segments"], found["log"]["bytes"]) == (1024, 1 << 40)
     assert found["log"]["first_time"] is not None
-    assert found["seconds"] < 5
+    assert found["seconds"] < 60
     assert put.offset == 0 or found["log"]["end_offset"] >= 0
 
 

@@ -155,7 +155,7 @@ def test_what_goes_on_ends_as_the_pool_is_closed() -> None:
 
     def ask() -> None:
         try:
-            pool.run([Say(1, 60)])
+            pool.run([Say(1, 900)])
         except WorkerLostError as error:
             raised.append(str(error))
 
@@ -163,7 +163,7 @@ def test_what_goes_on_ends_as_the_pool_is_closed() -> None:
     thread.start()
     time.sleep(0.2)
     pool.close()
-    thread.join(10)
+    thread.join(300)
     assert raised == ["the run has ended"]
 
 
