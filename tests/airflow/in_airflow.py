@@ -5,6 +5,7 @@
     python in_airflow.py needed DAG PATHS  the files that its build needs; what it says where each of PATHS is needed
     python in_airflow.py submit DAG PARAMS its build, up to the end of spark-submit
     python in_airflow.py run DAG RUNS      dag.test() for each of RUNS, a list of {"conf": ..., "done": pattern of task ids}
+    python in_airflow.py all QUESTIONS     the answers to some of these in turn, each a list: to import Airflow takes seconds
 
 AIRFLOW_HOME and the folder of DAGs are those of the environment.
 """
@@ -77,5 +78,9 @@ def run(name: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    told: Any = load() if sys.argv[1] == "load" else globals()[sys.argv[1]](sys.argv[2], json.loads(sys.argv[3]))
-    print(json.dumps(told))
+    if sys.argv[1] == "all":
+        questions = json.loads(sys.argv[2])
+    else:
+        questions = [[*sys.argv[1:3], *map(json.loads, sys.argv[3:])]]
+    told: list[Any] = [globals()[name](*given) for name, *given in questions]
+    print(json.dumps(told if sys.argv[1] == "all" else told[0]))

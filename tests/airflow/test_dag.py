@@ -61,9 +61,33 @@ def migrated(airflow: AirflowHome) -> AirflowHome:
     return airflow
 
 
-def test_the_dags_load_clean(airflow: AirflowHome) -> None:
+PLACES = {
+    "store": "s3://logs/a b?region=x", "out": "s3://logs/out/?region=x", "publish_to": "/data/$(id)", "tables": "",
+    "on_damage": "salvage", "build_options": "--delay-levels '1s 5s'", "verify_options": "", "fetch_options": "--partial",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lacking(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Files that are not there."""
+    folder = tmp_path_factory.mktemp("lacking")
+    return [folder / "rmq_reindex.py", folder / "rmq_python"]
+
+
+@pytest.fixture(scope="module")
+def told(airflow: AirflowHome, lacking: list[Path]) -> dict[str, Any]:
+    """What it says without a database, of one process."""
+    questions = [
+        ["load"],
+        ["words", "rocketmq_reindex", PLACES],
+        ["needed", "rocketmq_reindex", [str(path) for path in lacking]],
+    ]
+    return dict(zip(("load", "words", "needed"), airflow.ask("all", json.dumps(questions)), strict=True))
+
+
+def test_the_dags_load_clean(told: dict[str, Any]) -> None:
     """Without a word of pyspark or of this project."""
-    found = airflow.ask("load")
+    found = told["load"]
     assert (found["errors"], found["modules"]) == ({}, [])
     assert set(found["dags"]) == {"rocketmq_reindex", "rocketmq_reindex_orders", "rocketmq_reindex_databricks"}
     assert found["dags"]["rocketmq_reindex_databricks"]["max_active_runs"] == 1
@@ -78,21 +102,15 @@ def test_the_dags_load_clean(airflow: AirflowHome) -> None:
     }
 
 
-def test_places_may_be_uris_with_options(airflow: AirflowHome) -> None:
+def test_places_may_be_uris_with_options(told: dict[str, Any]) -> None:
     """And none of them is a word for a shell."""
-    given = {
-        "store": "s3://logs/a b?region=x", "out": "s3://logs/out/?region=x", "publish_to": "/data/$(id)", "tables": "",
-        "on_damage": "salvage", "build_options": "--delay-levels '1s 5s'", "verify_options": "",
-        "fetch_options": "--partial",
-    }  # fmt: skip
-    told = airflow.ask("words", "rocketmq_reindex", json.dumps(given))
-    assert told == {
-        "build": ["build", given["store"], "--out", given["out"], "--overwrite", "--on-damage", "salvage", "--json",
+    assert told["words"] == {
+        "build": ["build", PLACES["store"], "--out", PLACES["out"], "--overwrite", "--on-damage", "salvage", "--json",
                   "--delay-levels", "1s 5s"],
-        "verify": ["verify", given["out"], "--commitlog", "s3://logs/a b/commitlog?region=x", "--json",
+        "verify": ["verify", PLACES["out"], "--commitlog", "s3://logs/a b/commitlog?region=x", "--json",
                    "--work", "s3://logs/out/work?region=x", "--only", "consumequeue,index,checkpoint"],
-        "news": ["fetch", given["out"], "--to", "/data/$(id)", "--json", "--partial", "--dry-run"],
-        "publish": ["fetch", given["out"], "--to", "/data/$(id)", "--json", "--partial"],
+        "news": ["fetch", PLACES["out"], "--to", "/data/$(id)", "--json", "--partial", "--dry-run"],
+        "publish": ["fetch", PLACES["out"], "--to", "/data/$(id)", "--json", "--partial"],
     }  # fmt: skip
 
 
@@ -147,7 +165,7 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
     """
     store = golden_store(NAME)
     options = f"--broker-version {store.broker_version} --queue-order broker --checkpoint broker {' '.join(store.size_words())}"
-    out, spoilt, to, tables = (tmp_path / name for name in ("out", "spoilt", "to", "tables"))
+    out, spoilt, to = (tmp_path / name for name in ("out", "spoilt", "to"))
     damaged = spoil.copy_store(store.path, tmp_path / "damaged")
     spoil.flip_body(damaged, 700)
     assert local_build(store.path, spoilt, **store.broker_settings()).exit == 0
@@ -168,7 +186,7 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
         return common | {name: str(value) for name, value in more.items()}
 
     runs = {
-        "whole": {"conf": conf(tables=tables, build_options=options)},
+        "whole": {"conf": conf(build_options=options)},
         "spoilt": {"conf": conf(out=spoilt, publish_to=apart), "done": "^build$"},
         "salvaged": {"conf": conf(store=damaged, out=tmp_path / "salvaged", publish_to="", on_damage="salvage")},
         "unquoted": {"conf": conf(build_options="--include-topic 'a")},
@@ -202,6 +220,18 @@ def test_runs(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> No
     assert re.findall(r" INFO (?:SparkContext|SparkEnv|BlockManager|DAGScheduler)\b", log) == []
 
 
+@pytest.mark.slow
+def test_a_run_with_tables(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> None:
+    """As any other run, and its rows are there. `make test-rest` has the words of such a run, and all that is in tables."""
+    store, out, tables = golden_store(NAME), tmp_path / "out", tmp_path / "tables"
+    options = f"--broker-version {store.broker_version} --queue-order broker --checkpoint broker {' '.join(store.size_words())}"
+    conf = {"store": str(store.path), "out": str(out), "tables": str(tables), "build_options": options, "publish_to": ""}
+    (told,) = migrated.ask("run", "rocketmq_reindex", json.dumps([{"conf": conf | {"verify_options": "--engine local"}}]))
+    assert (told["state"], told["tasks"]["build"]) == ("success", ["success", 1])
+    assert_is_rebuilt(out, store)
+    assert {path.name for path in tables.iterdir()} >= {"builds", "segments", "files"}
+
+
 def test_publishes_what_is_not_published(migrated: AirflowHome, golden_store: Stores, tmp_path: Path) -> None:
     """Also what an earlier run did not come to publish. The run after it verifies and publishes nothing, and leaves no copy."""
     store, out, to = golden_store(NAME), tmp_path / "out", tmp_path / "to"
@@ -231,7 +261,7 @@ def test_the_jars_of_delta_are_sent_where_tables_are_asked_for(tmp_path: Path) -
     for name in sent_always:
         (dist / name).write_text("")
     said = '"$@" "$PYSPARK_PYTHON" "$PYSPARK_DRIVER_PYTHON"'
-    (dist / "spark-submit").write_text(f'#!/bin/sh\nprintf "%s\\n" {said} > {told}\n')
+    (dist / "spark-submit").write_text(f'#!/bin/sh\n(printf "%s\\n" {said}; echo) >> {told}\n')
     (dist / "spark-submit").chmod(0o755)
     bare = {
         "dist": str(dist),
@@ -244,10 +274,13 @@ def test_the_jars_of_delta_are_sent_where_tables_are_asked_for(tmp_path: Path) -
     }
     given = {"store": "/s", "out": "/o", "publish_to": "", "on_damage": "fail", "build_options": "", "verify_options": "",
              "fetch_options": ""}  # fmt: skip
+    asked = (("jars", "/t"), ("jars", ""), ("", "/t"))
+    for jars, home in homes.items():
+        submits = [["submit", "rocketmq_reindex", {**given, "tables": tables}] for name, tables in asked if name == jars]
+        home.ask("all", json.dumps(submits))
     sent = {}
-    for jars, tables in (("jars", "/t"), ("jars", ""), ("", "/t")):
-        homes[jars].ask("submit", "rocketmq_reindex", json.dumps({**given, "tables": tables}))
-        words = told.read_text().splitlines()
+    for (jars, tables), said in zip(asked, told.read_text().removesuffix("\n\n").split("\n\n"), strict=True):
+        words = said.splitlines()
         extended = "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension" in words
         sent[jars, tables] = (words[words.index("--jars") + 1] if "--jars" in words else "", extended)
         assert ("--build-id" in words) == bool(tables)
@@ -260,13 +293,11 @@ def test_the_jars_of_delta_are_sent_where_tables_are_asked_for(tmp_path: Path) -
     }
 
 
-def test_what_a_worker_lacks(airflow: AirflowHome, tmp_path: Path) -> None:
+def test_what_a_worker_lacks(told: dict[str, Any], lacking: list[Path]) -> None:
     """One line names the file, the host and what to do, where spark-submit would end in a trace of Java's."""
     needed = [DIST / "rmq_reindex.py", DIST / "spark-defaults.conf", DIST / "log4j2.properties", Path(sys.executable)]
-    lacking = [tmp_path / "rmq_reindex.py", tmp_path / "rmq_python"]
-    told = airflow.ask("needed", "rocketmq_reindex", json.dumps([str(path) for path in lacking]))
-    assert told["needed"] == [str(path) for path in needed]
-    for path, said in zip(lacking, told["said"], strict=True):
+    assert told["needed"]["needed"] == [str(path) for path in needed]
+    for path, said in zip(lacking, told["needed"]["said"], strict=True):
         assert said.startswith(f"{path}: is not there on {platform.node()}: copy dist/ there")
 
 
