@@ -8,12 +8,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("svg")
-
-from matplotlib import pyplot
-
 GIB = 1 << 30
 SETTINGS = {
     "svg.fonttype": "none",
@@ -28,6 +22,12 @@ STAGES = ("#2f6f9f", "#62a0c8", "#9cc7df", "#c9dfec", "#e3c08f", "#d59a57")
 
 @contextmanager
 def _axes(path: Path, height: float) -> Iterator[Any]:
+    # Each process of the tests imports this module; few of them draw.
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
     with matplotlib.rc_context(SETTINGS):
         figure, axes = pyplot.subplots(figsize=(7.2, height), layout="constrained")
         yield axes

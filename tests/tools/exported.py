@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import deltalake
 import pyarrow.dataset as ds
-from pyiceberg.table import StaticTable
 from pyspark.sql import DataFrame
 
 import rocketmq_reindex as rr
@@ -35,6 +34,9 @@ def rows_of(place: Path, kind: str) -> list[dict[str, Any]]:
     if kind == "delta":
         table = deltalake.DeltaTable(place).to_pyarrow_table()
     elif kind == "iceberg":
+        # Each process of the tests imports this module; few of them read Iceberg.
+        from pyiceberg.table import StaticTable
+
         table = StaticTable.from_metadata(str(place)).scan().to_arrow()
     else:
         table = ds.dataset(place, partitioning=ds.partitioning(flavor="hive")).to_table()

@@ -8,8 +8,6 @@ import os
 from collections.abc import Iterator
 from urllib.parse import urlencode
 
-from moto.server import ThreadedMotoServer
-
 BUCKET = "logs"
 
 
@@ -25,6 +23,9 @@ def environment(port: int) -> dict[str, str]:
 @contextlib.contextmanager
 def s3_server() -> Iterator[str]:
     """``s3://BUCKET`` on a server of its own; the environment of this process leads to it meanwhile."""
+    # Each process of the tests imports this module; few of them start a server.
+    from moto.server import ThreadedMotoServer
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
