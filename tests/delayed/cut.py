@@ -21,7 +21,7 @@ from rocketmq_reindex.jobs.preflighting.run import Preflight, PreflightResult
 from rocketmq_reindex.storage_format.delay.timer_layout import TimerCheckpoint
 from rocketmq_reindex.storage_format.errors import NoListener
 from tests.delayed.judge import TIMERS, delivered, due
-from tests.delayed.life import SIZES, Life, queues
+from tests.delayed.life import SIZES, UNREAD, Life, queues
 from tests.delayed.log import Stored, read_log
 from tests.delayed.run import Outcome
 from tests.tools.local_verify import kinds, local_verify
@@ -29,8 +29,6 @@ from tests.tools.local_verify import kinds, local_verify
 SETTINGS: dict[str, str | int] = {"mappedFileSizeTimerLog": 52 * 1000}
 HELD: dict[str, str | int] = SETTINGS | {"timerStopDequeue": "true"}
 """Of a life that is to deliver nothing; a broker of 5.3.3 delivered what fell due all the same"""
-AHEAD = 30_000
-"""Milliseconds until the first message is due: by then it is in the wheel"""
 QUIET = 5.0
 """Seconds: a slot is read within one after its time"""
 GROWTHS = ("plain", "timers", "ragged")
@@ -43,7 +41,7 @@ def run_cut(version: str, seed: int, scratch: Path, growth: str = "") -> Outcome
     growth = growth or rng.choice(GROWTHS)
     count, faults = rng.randrange(8, 40), list[str]()
     queues({"T0": 2}, store)
-    _live(version, store, scratch, lambda: [*_plain(rng.randrange(1, 9), 0, [6]), *_timers(rng, count, 1000)])
+    _live(version, store, scratch, lambda ahead: [*_plain(rng.randrange(1, 9), 0, [6]), *_timers(rng, count, 1000, ahead)])
     log = read_log(store / "commitlog")
     waiting = [record for record in log if record.topic == TIMERS]
     kept = rng.randrange(count - 2)
@@ -55,7 +53,7 @@ def run_cut(version: str, seed: int, scratch: Path, growth: str = "") -> Outcome
     number = max(1, round((count - kept) * rng.uniform(0.5, 1.5)))
     pads = [6 + missing // 2] if growth == "plain" else [rng.randrange(1, 200) for _ in range(number)]
     others = [] if growth == "timers" else _plain(number, 2000, pads, missing % 2)
-    _live(version, store, scratch, lambda: [*others, *_timers(rng, number if growth == "timers" else 3, 3000)])
+    _live(version, store, scratch, lambda ahead: [*others, *_timers(rng, number if growth == "timers" else 3, 3000, ahead)])
     before = read_log(store / "commitlog")
     said, found = _preflight(store, scratch, version), _verified(store)
     told = _told(said)
@@ -66,7 +64,7 @@ def run_cut(version: str, seed: int, scratch: Path, growth: str = "") -> Outcome
     is_stuck = said["timers"]["stuck"] > 0
     wanted_stuck = is_stuck if growth == "ragged" else growth == "plain"
     _compare(growth, faults, (is_stuck, said["exit"]), (wanted_stuck, 4 * wanted_stuck))
-    with Life(version, store, scratch, SETTINGS) as life:
+    with Life(version, store, scratch, SETTINGS if is_stuck else SETTINGS | UNREAD) as life:
         life.wait(lambda _: time.time() * 1000 > _last(before) + 1000, "the time of the last one")
         life.settle(QUIET)
         after = life.log()
@@ -76,7 +74,7 @@ def run_cut(version: str, seed: int, scratch: Path, growth: str = "") -> Outcome
         environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
         subprocess.run(["bash", "-c", line], check=True, env=environment, capture_output=True)
         _compare("advised", faults, (_told(_preflight(store, scratch, version)), _verified(store)), ({}, {}))
-        with Life(version, store, scratch, SETTINGS) as life:
+        with Life(version, store, scratch, SETTINGS | UNREAD) as life:
             life.wait(lambda log: not due(log) - delivered(log), "a copy of each message")
             life.settle(QUIET)
             last = delivered(life.log())
@@ -93,9 +91,9 @@ def _plain(count: int, first: int, pads: list[int], odd: int = 0) -> list[str]:
     ]
 
 
-def _timers(rng: random.Random, count: int, first: int) -> list[str]:
-    """At different times, some of them after others that are sent later."""
-    now = int(time.time() * 1000) + AHEAD
+def _timers(rng: random.Random, count: int, first: int, ahead: int) -> list[str]:
+    """At different times behind ``ahead`` milliseconds, some of them after others that are sent later."""
+    now = int(time.time() * 1000) + ahead
     waits = rng.sample(range(8), 8)
     return [
         f"0\tT0\t0\ttag\tUNIQ_KEY={first + number:032X}\tTIMER_DELIVER_MS={now + 1000 * waits[number % 8]}"
@@ -103,10 +101,10 @@ def _timers(rng: random.Random, count: int, first: int) -> list[str]:
     ]
 
 
-def _live(version: str, store: Path, scratch: Path, lines: Callable[[], list[str]]) -> None:
-    """Until all is in the wheel, and timercheck says so."""
+def _live(version: str, store: Path, scratch: Path, lines: Callable[[int], list[str]]) -> None:
+    """Until all is in the wheel, and timercheck says so, before any of it is due."""
     with Life(version, store, scratch, HELD) as life:
-        life.send(lines())
+        life.send(lines(life.ahead))
         life.step("sent")
         life.wait(lambda log: _taken(store) == sum(record.topic == TIMERS for record in log), "timercheck that tells of all")
 

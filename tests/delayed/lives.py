@@ -27,7 +27,7 @@ from tests.delayed.judge import GROUPS, PULLED, Told, compare, delivered, due, p
 from tests.delayed.life import SIZES, UNREAD, Life, pop_mode, queues
 from tests.delayed.log import Stored, read_log
 
-PATIENCE = 100.0
+PATIENCE = 300.0
 """Seconds until what has not come is lost"""
 QUIET = 5.0
 """Seconds without a new record, longer than a broker waits between two checks of half messages"""

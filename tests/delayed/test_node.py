@@ -15,7 +15,7 @@ import pytest
 
 from rocketmq_reindex.jobs.cli import main
 from tests.delayed.judge import LEVELS, TIMERS, Message, delivered, due
-from tests.delayed.life import SIZES, Life, queues
+from tests.delayed.life import SIZES, UNREAD, Life, Settings, queues
 from tests.delayed.log import Stored
 from tests.serving.test_leave_dledger import WRITTEN, entries_of
 from tests.tools.ports import free_ports
@@ -30,10 +30,10 @@ EARLY = 8
 class Node(Life):
     """A broker with ``enableDLegerCommitLog``, alone in its group."""
 
-    def __init__(self, version: str, store: Path, scratch: Path) -> None:
+    def __init__(self, version: str, store: Path, scratch: Path, settings: Settings = SETTINGS) -> None:
         (port,) = free_ports(1)
         own = {"enableDLegerCommitLog": "true", "dLegerGroup": "g", "dLegerSelfId": "n0", "dLegerPeers": f"n0-127.0.0.1:{port}"}
-        super().__init__(version, store, scratch, SETTINGS | own)
+        super().__init__(version, store, scratch, dict(settings) | own)
 
     def log(self) -> list[Stored]:
         return entries_of(self.store)
@@ -60,7 +60,7 @@ def lived(version: str, store: Path, scratch: Path) -> list[Stored]:
 
 def goes_on(version: str, store: Path, scratch: Path, until: float) -> Counter[Message]:
     """How often each message is delivered, when the time of all has come."""
-    with Node(version, store, scratch) as life:
+    with Node(version, store, scratch, SETTINGS | UNREAD) as life:
         life.step("leads")
         life.wait(lambda _: time.time() > until, "the time of the last one")
         life.settle(5)

@@ -150,9 +150,9 @@ def test_overdue_messages_come_in_the_order_in_which_they_are_due(version: str, 
     precision: dict[str, str | int] = {"timerPrecisionMs": 200}
     queues(TOPICS, store)
     with Life(version, store, tmp_path, SETTINGS | precision) as life:
-        now = int(time.time() * 1000)
+        first = int(time.time() * 1000) + life.ahead
         order = rng.sample(range(steps), steps)
-        life.send(f"0\tT0\t0\ttag\tUNIQ_KEY={number:032X}\tTIMER_DELIVER_MS={now + 20_000 + 200 * number}" for number in order)
+        life.send(f"0\tT0\t0\ttag\tUNIQ_KEY={number:032X}\tTIMER_DELIVER_MS={first + 200 * number}" for number in order)
         life.step("sent")
         life.wait(lambda log: due(log).total() == steps, "all of them")
         # The timer files of the control hold what was taken: TimerMessageStore.TimerFlushService writes timercheck last.
@@ -162,11 +162,11 @@ def test_overdue_messages_come_in_the_order_in_which_they_are_due(version: str, 
         )
         assert not delivered(life.log())
     saved = backup(store, tmp_path)
-    time.sleep(max(0.0, now / 1000 + 20 + 0.2 * steps - time.time()))
+    time.sleep(max(0.0, first / 1000 + 0.2 * steps - time.time()))
     built = commands(saved, tmp_path, "--write-delay", "--write-topics", settings=SETTINGS | precision)
     assert main(["fetch", str(built), "--to", str(saved)]) == 0
     for restored in (saved, store):
-        with Life(version, restored, tmp_path, SETTINGS | precision) as life:
+        with Life(version, restored, tmp_path, SETTINGS | precision | UNREAD) as life:
             log = life.wait(lambda log: delivered(log).total() >= steps, "all copies")
         assert [int(record.key, 16) for record in log if record.topic == "T0"] == list(range(steps))
 
@@ -182,7 +182,7 @@ def test_a_recalled_message_stays_recalled(version: str, tmp_path: Path) -> None
     # What has to be compiled is not to take its time later, when messages fall due.
     commands(tmp_path / "first", tmp_path, "--write-delay")
     with Life(version, store, tmp_path, SETTINGS | rolling) as life:
-        at = int(time.time() * 1000) + 40_000
+        at = int(time.time() * 1000) + life.ahead
         lines = [f"0\tT0\t0\ttag\tUNIQ_KEY={number:032X}\tTIMER_DELIVER_MS={at}" for number in range(20)]
         for number in range(0, 20, 2):
             # Up to 5.3 a mark names the topic, too.
@@ -197,7 +197,7 @@ def test_a_recalled_message_stays_recalled(version: str, tmp_path: Path) -> None
     shutil.copytree(store / "commitlog", saved / "commitlog")
     assert main(["fetch", str(built), "--to", str(saved)]) == 0
     time.sleep(max(0.0, at / 1000 + 1 - time.time()))
-    with Life(version, saved, tmp_path, SETTINGS | rolling) as life:
+    with Life(version, saved, tmp_path, SETTINGS | rolling | UNREAD) as life:
         life.wait(lambda log: delivered(log).total() >= 10, "copies of what was not recalled")
         life.settle(2.5)
         came = delivered(life.log())

@@ -22,7 +22,7 @@ from rocketmq_reindex.storage_format.delay.settings import TimerSettings
 from rocketmq_reindex.storage_format.delay.timer_files import PENDING, TimerQueueEnd, timer_files
 from rocketmq_reindex.storage_format.delay.timer_layout import LOG_UNIT
 from tests.delayed.cut import run_cut
-from tests.delayed.life import SIZES, Life, queues
+from tests.delayed.life import SIZES, UNREAD, Life, queues
 from tests.delayed.log import Stored
 from tests.delayed.test_timer_set import NEWER, OLDER, SETTINGS, TOPICS, commands, told
 from tests.reference.java import hash_code, java_text
@@ -97,7 +97,7 @@ def test_what_comes_instead(version: str, tmp_path: Path, capsys: pytest.Capture
     assert found_by_verify(store) == {"timer-other-record": 5, "timer-beyond-log": 1}
     said = {"timer-other": 2, "timer-passed-over": 4, "timer-again": 1}
     assert told(store, tmp_path, version, capsys) == (0, said)
-    with Life(version, store, tmp_path, SETTINGS) as life:
+    with Life(version, store, tmp_path, SETTINGS | UNREAD) as life:
         life.wait(lambda log: came(log).total() >= 6, "all that comes")
         life.settle(SETTLED)
         assert came(life.log()) == {"P0": 1, "P1": 2, "A": 1, "B": 1, "Z": 1}
@@ -128,7 +128,7 @@ def test_a_record_at_which_the_broker_stops(version: str, tmp_path: Path, capsys
     subprocess.run(["bash", "-c", line], check=True, env=environment)
     assert told(store, tmp_path, version, capsys) == (0, {})
     assert found_by_verify(store) == {}
-    with Life(version, store, tmp_path, SETTINGS) as life:
+    with Life(version, store, tmp_path, SETTINGS | UNREAD) as life:
         life.wait(lambda log: came(log).total() >= 3, "all of them")
         life.settle(SETTLED)
         assert came(life.log()) == {"P": 1, "B": 1, "Z": 1}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.delayed.life import Life, pop_mode, queues
+from tests.delayed.life import UNREAD, Life, pop_mode, queues
 from tests.delayed.log import Stored
 
 TRACED = "RMQ_SYS_TRACE_TOPIC"
@@ -16,7 +16,7 @@ LEVELS = "1s 2s 3h"
 SETTINGS: dict[str, str | int] = {
     "messageDelayLevel": LEVELS, "traceTopicEnable": "true", "enableMultiDispatch": "true", "enableLmq": "true",
     "transactionTimeOut": 600_000, "transactionOpBatchInterval": 100, "flushConsumerOffsetInterval": 500,
-    "mappedFileSizeCommitLog": 1 << 22,
+    "mappedFileSizeCommitLog": 1 << 22, **UNREAD,
 }  # fmt: skip
 AGAIN, DEAD, POPPING = "again", "dead", "popping"
 HOUR = 3_600_000

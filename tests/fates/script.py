@@ -7,6 +7,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tests.delayed.life import UNREAD
+
 HOUR = 3_600_000
 LEVELS = " ".join(["1s"] * 12 + ["3h"])
 """The client waits for level 3 + attempt where it sends a message back by itself: all but the last are short."""
@@ -129,6 +131,8 @@ def draw(
         "mappedFileSizeConsumeQueue": 6000, "maxHashSlotNum": rng.choice((100, 5000)), "maxIndexNum": rng.choice((300, 20_000)),
         "enableRetryTopicV2": rng.choice(("true", "false")),
     }  # fmt: skip
+    if not kills and not lone:
+        settings |= UNREAD
     if kept:
         settings |= {"popConsumerKVServiceEnable": "true", "popConsumerKVServiceInit": "true"}
         settings["enablePopBufferMerge"] = rng.choice(("true", "false"))

@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 import rocketmq_reindex as rr
-from tests.serving.programs import Program
+from tests.delayed.life import UNREAD
+from tests.serving.programs import PATIENCE, Program
 
 VERSION = "5.5.0"
 ORIGIN = "reindex_origin_"
@@ -39,6 +40,7 @@ class Cluster:
         try:
             settings = "mappedFileSizeCommitLog=16777216,mappedFileSizeConsumeQueue=600000,maxMessageSize=1000000"
             settings += ",flushConsumerOffsetInterval=1000,enableLmq=true,enableMultiDispatch=true"
+            settings += "".join(f",{name}={value}" for name, value in UNREAD.items())
             self.name_server = self._program.step("boot", "target", self.store, "--timer-wheel", "--set", settings)
             self.certificate, key = _certificate(scratch)
             self.address = f"127.0.0.1:{self._program.step('proxy', self.certificate, key)}"
@@ -113,5 +115,5 @@ def start(*words: str | Path, **more: str) -> subprocess.Popen[str]:
 def replay(*words: str | Path, **more: str) -> tuple[int, dict[str, Any], str]:
     """Replay; the exit status, the result, and what was said on stderr."""
     process = start(*words, "--json", **more)
-    out, said = process.communicate(timeout=300)
+    out, said = process.communicate(timeout=PATIENCE)
     return process.returncode, json.loads(out) if out else {}, said

@@ -15,6 +15,7 @@ from rocketmq_reindex.storage_format.delay.settings import TimerSettings
 from rocketmq_reindex.storage_format.delay.timer_files import PENDING, TimerQueueEnd, timer_files
 from rocketmq_reindex.storage_format.record.message import Message, read_message
 from rocketmq_reindex.storage_format.topics import TIMER_TOPIC
+from tests.delayed.life import UNREAD
 from tests.reference.java import hash_code, java_text
 from tests.serving.programs import PATIENCE, Program
 from tests.serving.stores import options
@@ -45,19 +46,21 @@ def new_store(store: Path) -> None:
     (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {TOPIC: config}}))
 
 
-def words(settings: TimerSettings) -> list[str]:
-    """The settings as words of the step ``boot``."""
-    named = {
+def words(settings: TimerSettings, *, is_read: bool = True) -> list[str]:
+    """The settings as words of the step ``boot``; ``is_read`` as in ``boot``."""
+    named: dict[str, str | int] = {
         "timerPrecisionMs": settings.precision_ms,
         "timerRollWindowSlot": settings.roll_window_slots,
         "mappedFileSizeTimerLog": settings.log_file_size,
     }
+    if not is_read:
+        named |= UNREAD
     return ["--timer-wheel", "--set", ",".join(f"{name}={value}" for name, value in named.items())]
 
 
-def boot(program: Program, store: Path, settings: TimerSettings) -> None:
-    """A broker that delivers timer messages."""
-    program.step("boot", "timers", store, *options(**SIZES), *words(settings))
+def boot(program: Program, store: Path, settings: TimerSettings, *, is_read: bool = True) -> None:
+    """A broker that delivers timer messages. Its timer files are written once a second where somebody reads them later."""
+    program.step("boot", "timers", store, *options(**SIZES), *words(settings, is_read=is_read))
 
 
 def send_timed(program: Program, messages: Sequence[Sent], scratch: Path) -> None:
