@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import io
 import ipaddress
 import json
 import os
@@ -18,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 import rocketmq_reindex as rr
+from rocketmq_reindex.jobs.cli import main
 from tests.delayed.life import UNREAD
 from tests.serving.programs import PATIENCE, Program
 
@@ -113,7 +116,15 @@ def start(*words: str | Path, **more: str) -> subprocess.Popen[str]:
 
 
 def replay(*words: str | Path, **more: str) -> tuple[int, dict[str, Any], str]:
-    """Replay; the exit status, the result, and what was said on stderr."""
-    process = start(*words, "--json", **more)
-    out, said = process.communicate(timeout=PATIENCE)
-    return process.returncode, json.loads(out) if out else {}, said
+    """Replay; the exit status, the result, and what was said on stderr.
+
+    In this process, which has imported all that it takes, unless the environment is to have more.
+    """
+    if more:
+        process = start(*words, "--json", **more)
+        told, said = process.communicate(timeout=PATIENCE)
+        return process.returncode, json.loads(told) if told else {}, said
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(["replay", *map(str, words), "--json"])
+    return status, json.loads(out.getvalue() or "{}"), err.getvalue()
