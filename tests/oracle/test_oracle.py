@@ -95,7 +95,9 @@ def test_by_processes(scenarios: Stores, tmp_path: Path) -> None:
     assert _by("local", scenarios, tmp_path) == []
 
 
+@pytest.mark.slow
 def test_through_spark(scenarios: Stores, tmp_path: Path) -> None:
+    """`make test` has the golden stores through Spark, tests/spark random logs: this is a third proof of the engine."""
     spark, own = session.get_session("local[2]")
     assert own, "a session was left by another test"
     assert spark.sparkContext.defaultParallelism == 2

@@ -16,14 +16,19 @@ MIB = 1 << 20
 DRIVER, WORKER = 256 * MIB, 384 * MIB
 NOISE = 64 * MIB
 """malloc's own doing"""
+LIST = 0.05
+"""Seconds from one look for new processes to the next"""
 
 
 def watched(words: list[str], folder: Path) -> tuple[int, int, dict[str, Any]]:
     """The most memory of the driver, and of the process that has most of the others; and what the command says at its end."""
-    driver = worker = 0
+    driver, worker, known, looked = 0, 0, list[int](), 0.0
     with running(words, folder) as run:
         while run.process.poll() is None:
-            for pid in in_session(run.process.pid):
+            if time.monotonic() - looked > LIST:
+                # It reads of each process of this machine.
+                known, looked = list(in_session(run.process.pid)), time.monotonic()
+            for pid in known:
                 # It may end while it is looked at.
                 with contextlib.suppress(OSError):
                     if pid == run.process.pid:

@@ -128,7 +128,7 @@ def store_of_light_queues(store: Path, count: int) -> None:
 def test_a_verify_of_light_queues_beside_files(tmp_path: Path) -> None:
     """Neither the driver nor a task holds a queue that it has compared with the log."""
     peaks = list[tuple[int, int]]()
-    for count in (LIGHT // 4, LIGHT):
+    for count in (LIGHT // 16, LIGHT):
         store = tmp_path / f"{count}"
         store_of_light_queues(store, count)
         words = ["verify", str(store), *LOCAL, "--only=consumequeue", "--progress=json", "--json"]

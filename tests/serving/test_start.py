@@ -21,6 +21,7 @@ from tests.tools.local_engine import local_build
 from tests.tools.local_verify import kinds, local_verify
 from tests.tools.log_writer import LogWriter, Put
 from tests.tools.make_log import Message
+from tests.tools.tiers import ends
 
 SEGMENT = 1 << 14
 CQ_FILE = 1000
@@ -28,6 +29,7 @@ UNITS = {"T": 120, "U": 100}
 """of T/0, whose third file is not full, and of U/0, which fills two"""
 SIZES: dict[str, Any] = {"cq_file_size": CQ_FILE, "hash_slots": 50, "index_items": 150}
 VERSIONS = ("5.3.3", "4.9.8", "5.5.1")
+BY_AGE = sorted(VERSIONS)
 NEW, OLD = ("5.3.3", "5.5.1"), ("4.9.8",)
 T, U = Path("consumequeue/T/0"), Path("consumequeue/U/0")
 Change = Callable[[Path], object]
@@ -187,7 +189,7 @@ def judge(told: dict[str, list[int]] | None, version: str, state: State, each: d
     return [f"{topic}/0 answers {found[topic]}" for topic in UNITS if found[topic] != wanted[topic]]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ends(BY_AGE))
 def test_sizes_of_another_broker(version: str, tmp_path: Path) -> None:
     """On ConsumeQueue files of other sizes it does not start; with an index of other sizes it does, and finds nothing."""
     puts = make(tmp_path / "store", version, False)
@@ -205,7 +207,7 @@ def test_sizes_of_another_broker(version: str, tmp_path: Path) -> None:
                 assert len(lost(keys, ask(program, name, keys, tmp_path))) > len(keys) // 2
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", ends(BY_AGE))
 def test_a_queue_whose_folder_is_gone_begins_at_0(version: str, tmp_path: Path) -> None:
     """Once its records have expired nothing else tells how far it was."""
     with LogWriter(tmp_path / "kept" / "commitlog", SEGMENT) as writer:
