@@ -6,12 +6,19 @@ import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.golden.stores import GoldenStore, unpack
 
 pytest_plugins = ["tests.tools.seeds"]
+_SHORT = ("batch_spark", "rocksdb_spark", "sources", "sql_page", "to_plain_engines", "verify_engines")
+TOGETHER = {
+    "tests/spark/test_tables_runs.py": "tests/spark/test_tables.py",
+    **{f"tests/spark/test_{name}.py": "tests/spark/test_api.py" for name in _SHORT},
+}
+"""Files that run in the process of another one: to start and warm up one more JVM of Spark's takes as long as their tests."""
 _JAVA_TMP = "REINDEX_JAVA_TMP"
 
 
@@ -25,6 +32,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if _JAVA_TMP not in os.environ:
         os.environ[_JAVA_TMP] = tempfile.mkdtemp(prefix="rmq-reindex-java-")
         config.add_cleanup(lambda: shutil.rmtree(os.environ.pop(_JAVA_TMP), ignore_errors=True))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out files as ``--dist loadfile`` does, those of TOGETHER as one."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
+
+    class ByFiles(LoadFileScheduling):  # type: ignore[misc]  # untyped
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return TOGETHER.get(file, file)
+
+    return ByFiles(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -26,10 +26,22 @@ def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     session.stop(found)
 
 
+class _Jvm:
+    """Whether the JVM is one of Delta's tests, and the next test is one, too: to warm it up takes as long as many a test."""
+
+    is_kept = is_wanted = False
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(nextitem: pytest.Item | None) -> None:
+    _Jvm.is_wanted = "delta" in getattr(nextitem, "fixturenames", ())
+
+
 @pytest.fixture(scope="module")
 def delta(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The same with Delta Lake, in a JVM of its own that runs in an empty folder."""
-    end_jvm()
+    """The same with Delta Lake, in a JVM that runs in an empty folder, and that such tests alone share."""
+    if not _Jvm.is_kept:
+        end_jvm()
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(tmp_path_factory.mktemp("jvm"))
         found, own = session.get_session("local[2]", delta=True)
@@ -37,4 +49,6 @@ def delta(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     few_rows(found)
     yield found
     session.stop(found)
-    end_jvm()
+    _Jvm.is_kept = _Jvm.is_wanted
+    if not _Jvm.is_kept:
+        end_jvm()

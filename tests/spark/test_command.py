@@ -18,7 +18,6 @@ from tests.golden.stores import GoldenStore
 from tests.golden.test_build import assert_is_rebuilt
 from tests.tools import spoil
 from tests.tools.faulty_processes import SITE, hearing_hangups, stat, wait_until
-from tests.tools.tiers import ends
 
 Stores = Callable[[str], GoldenStore]
 KEYS: dict[str, Any] = {
@@ -148,9 +147,14 @@ def _gone(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=PATIENCE)
 
 
-@pytest.mark.parametrize("kill", ends([signal.SIGKILL, signal.SIGHUP, signal.SIGINT]))
+@pytest.mark.parametrize(
+    "kill", [signal.SIGINT, *(pytest.param(kill, marks=pytest.mark.slow) for kill in (signal.SIGKILL, signal.SIGHUP))]
+)
 def test_a_killed_run_publishes_nothing(kill: signal.Signals, golden_store: Stores, tmp_path: Path) -> None:
-    """The next run sweeps what a killed one left and succeeds; one that is asked to end sweeps for itself."""
+    """The next run sweeps what a killed one left and succeeds; one that is asked to end sweeps for itself.
+
+    `make slow` kills it: so do tests/fault/test_process_kills.py, and one of Delta tables in its scan.
+    """
     store = golden_store("trimmed-head")
     place = tmp_path / "place"
     place.mkdir()
