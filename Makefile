@@ -69,8 +69,8 @@ PYTEST = $(ENV) scripts/test-folder $(PY) -m pytest -n $(JOBS) --dist loadfile -
 test: test-setup ## the tests that a change needs: minutes, and nothing to install but RocketMQ 5.5.0
 	$(PYTEST) $(FIRST) $(addprefix --ignore=,$(LATER))
 
-# Much of it waits: for brokers, clusters and disks.
-test-rest: JOBS = 4
+# A third of it waits: for brokers, clusters and disks. Four processes leave a third of two cores idle.
+test-rest: JOBS = 6
 # The longest files come first: begun at the end, one would leave the other processes without work for minutes.
 LONGEST = tests/spark tests/stores
 REST = $(filter-out $(FIRST) tests/__pycache__,$(patsubst %/,%,$(sort $(wildcard tests/*/))))
