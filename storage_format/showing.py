@@ -97,6 +97,13 @@ def near_names(word: str, names: Iterable[str], count: int = NEAR_MAX, similar: 
     return [folded[name] for name in difflib.get_close_matches(word.casefold(), folded, count, similar)]
 
 
+def near_in_words(word: str, names: Iterable[str]) -> str:
+    """Return the names that look most like a word, as the end of a clause; "" for none, or where the word is among them."""
+    names = set(names)
+    near = [] if word in names else near_names(word, names)
+    return f" (near it: {', '.join(map(escape, near))})" if near else ""
+
+
 def reason(error: BaseException) -> str:
     """Return in a few words, escaped, why something could not be done: an OSError's own text may hold a name of the input."""
     return escape((isinstance(error, OSError) and error.strerror) or str(error))

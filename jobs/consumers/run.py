@@ -36,7 +36,7 @@ from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.layouts import INT64_MAX, QUEUES
 from rocketmq_reindex.storage_format.record.layout import FLAG_TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from rocketmq_reindex.storage_format.record.meaning import MESSAGE, kind_of
-from rocketmq_reindex.storage_format.showing import escape, listed, near_names
+from rocketmq_reindex.storage_format.showing import escape, listed, near_in_words
 from rocketmq_reindex.storage_format.topics import NUMBERED
 
 
@@ -192,9 +192,9 @@ def _tell_near(asked: Mapping[str, str | None], known: Sequence[QueueOfGroup], n
     """Note names near the asked ones, where nobody tells of these: a name that is written wrong is the usual cause."""
     for kind, name in asked.items():
         names = {str(getattr(place, kind)) for place in known}
-        if name is not None and name not in names and (near := near_names(name, names)):
+        if name is not None and (near := near_in_words(name, names)):
             text = f"{kind} {escape(name)}: no group reads it" if kind == "topic" else f"group {escape(name)}: is not known"
-            notes.add(f"unknown {kind}", f"{text} (near it: {', '.join(map(escape, near))})", lost=False)
+            notes.add(f"unknown {kind}", text + near, lost=False)
 
 
 def _evidence(question: ConsumersQuestion, notes: Notes, progress: ProgressListener) -> dict[QueueOfGroup, GroupEvidence]:

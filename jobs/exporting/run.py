@@ -25,7 +25,7 @@ from rocketmq_reindex.jobs.store.folders import Notes
 from rocketmq_reindex.jobs.store.queue import StoreQueues
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
 from rocketmq_reindex.storage_format.scan.ranges import Hole, Segment
-from rocketmq_reindex.storage_format.showing import escape, near_names
+from rocketmq_reindex.storage_format.showing import escape, near_in_words
 from rocketmq_reindex.udfs.exporting import formats, segments, sinks
 from rocketmq_reindex.udfs.exporting.choosing import Chooser, Chosen, Unread
 from rocketmq_reindex.udfs.messages import log_rows
@@ -262,11 +262,8 @@ class Export:
         """Return a text for each named topic without a queue in the store that has names near it; it may be written wrong."""
         named = [topic for topic in self.settings.choice.topics if self.settings.store and not glob.has_magic(topic)]
         known = StoreQueues(self.settings.store, Notes.silent(), database=False).topics() if named else []
-        near = {topic: near_names(topic, known) for topic in named if topic not in known}
-        return [
-            f"topic {escape(topic)}: the store has no queue of it (near it: {', '.join(map(escape, names))})"
-            for topic, names in near.items() if names
-        ]  # fmt: skip
+        near = {topic: near_in_words(topic, known) for topic in named}
+        return [f"topic {escape(topic)}: the store has no queue of it{text}" for topic, text in near.items() if text]
 
     def _publish(self, staging: StagingFolder, file: str, target: str) -> None:
         """Give what was written its name: the tree of a staging folder, or a file."""

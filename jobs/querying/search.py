@@ -16,8 +16,9 @@ from rocketmq_reindex.jobs.store.contents import EXPIRED, NOTHING, IndexFiles, I
 from rocketmq_reindex.jobs.store.queue import OffsetSpan, ServedMessage, StoreQueue, StoreQueues
 from rocketmq_reindex.storage_format.errors import InputError, NoListener, ProgressListener
 from rocketmq_reindex.storage_format.layouts import QUEUES, key_hash, tag_hash
+from rocketmq_reindex.storage_format.record.meaning import OFFSET_ID, offset_of_id
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.showing import counted, escape, near_names, redacted, shell
+from rocketmq_reindex.storage_format.showing import counted, escape, near_in_words, redacted, shell
 
 # ------------------------------------------------------------------------------------------------------------------------- tags
 # Find a tag where the index has no tag items: read those parts of the log.
@@ -73,8 +74,6 @@ class UnindexedTag:
 
 # ----------------------------------------------------------------------------------------------------------------------- search
 
-_OFFSET_ID: Final = re.compile(r"[0-9A-Fa-f]{32}|[0-9A-Fa-f]{56}")
-
 
 def _any_time(_time: int) -> bool:
     return True
@@ -107,6 +106,7 @@ class Search:
         self._queues: StoreQueues | None = None
         self._scanned: dict[str, set[int]] = {}
         self._log_topics: set[str] | None = None
+        self._is_elsewhere = False
         settings.check_is_folder(store)
         settings.check_is_store(store)
         if tuple(roots) == settings.roots_of(store):
@@ -140,34 +140,43 @@ class Search:
                 )
             self._notes.add("no message", f"offset {phy_offset}: {message}", lost=message != EXPIRED)
         else:
-            yield from self._if_of(message, topic)
+            yield from self._if_of([message], topic)
 
-    def _if_of(self, message: Message, topic: str | None) -> Iterator[Message]:
-        # A client that sends a delayed message, or one in a transaction, gets the id of the record that waits.
-        if topic is None or topic in (message.topic, message.properties.get("REAL_TOPIC")):
-            yield message
-        else:
-            self.say_other_topic(message, topic)
+    def _if_of(self, found: list[Message], topic: str | None) -> Iterator[Message]:
+        messages = found if topic is None else [message for message in found if message.is_of(topic)]
+        yield from messages
+        if topic is not None and found and not messages:
+            self.say_other_topic(found[0], topic)
 
     def say_other_topic(self, message: Message, topic: str) -> None:
         """Say that a message which was found is not of the topic that was asked for."""
+        self._is_elsewhere = True
         text = f"offset {message.phy_offset}: the message there is of topic {escape(message.topic)}, not of {escape(topic)}"
         self._notes.add("another topic", text, lost=False)
 
     def by_id(self, message_id: str, topic: str | None) -> Iterator[Message]:
-        """Yield the message of a broker's offset id or, of ``topic`` or any, those of a client's unique id."""
+        """Yield the message of a broker's offset id, or those of a client's unique id, of ``topic`` or any.
+
+        Where the topic has none, those that wait for it; else a note says of which topic it is.
+        """
         at_offset = self._by_offset_id(message_id)
         if at_offset is not None and at_offset.message_id == message_id.upper():
-            yield from self._if_of(at_offset, topic)
-            return
-        messages = list(self.by_unique_key(message_id, None if topic is None else [topic]))
-        yield from messages
-        if not messages and at_offset is not None and topic in (None, at_offset.topic):
-            text = (
-                f"{escape(message_id)}: the message at that offset was stored by another host: its id is {at_offset.message_id}"
-            )
-            self._notes.add("another host", text, lost=False)
-            yield at_offset
+            found = [at_offset]
+        else:
+            found = self._by_client_id(message_id, topic)
+            if not found and at_offset is not None:
+                own = f"its id is {at_offset.message_id}"
+                text = f"{escape(message_id)}: the message at that offset was stored by another host: {own}"
+                self._notes.add("another host", text, lost=False)
+                found = [at_offset]
+        yield from self._if_of(found, topic)
+
+    def _by_client_id(self, unique_key: str, topic: str | None) -> list[Message]:
+        """Return the messages of a topic that have a unique id; where it has none, those of any."""
+        if self._scan:
+            self.scan_for([unique_key])
+        found = [] if topic is None else list(self.by_unique_key(unique_key, [topic]))
+        return found or list(self.by_unique_key(unique_key))
 
     def by_unique_key(self, unique_key: str, names: list[str] | None = None) -> Iterator[Message]:
         """Return the messages that have a client's unique id, of some topics or of any, in the order of the log."""
@@ -194,13 +203,8 @@ class Search:
     def _by_offset_id(self, message_id: str) -> Message | None:
         """Return the message where a broker's id says (``MessageDecoder.decodeMessageId``); a client's id has the same
         length."""
-        if len(message_id) not in (32, 56):
-            return None
-        try:
-            phy_offset = int.from_bytes(bytes.fromhex(message_id)[-8:], "big", signed=True)
-        except ValueError:
-            return None
-        message = self.log.message(phy_offset) if phy_offset >= 0 else EXPIRED
+        phy_offset = offset_of_id(message_id)
+        message = EXPIRED if phy_offset is None else self.log.message(phy_offset)
         return message if isinstance(message, Message) else None
 
     # -- keys ---------------------------------------------------------------------------------------------------------
@@ -326,7 +330,7 @@ class Search:
             size = sum(segment.size for segment in self.log.segments)
             if self.queues.unread:
                 raise InputError(f"{self.queues.unread}, or add --scan to read the whole log ({size:,} bytes)")
-            near = _near(topic, self.queues.topics())
+            near = near_in_words(topic, self.queues.topics())
             raise InputError(
                 f"{escape(folder)}: {fault}: the topic has no such queue, or its files are lost{near}: add --scan "
                 f"to read the whole log ({size:,} bytes) instead; "
@@ -345,9 +349,9 @@ class Search:
         ``FilterAPI.buildSubscriptionData`` takes ``a || b`` of a consumer for two tags.
         """
         if topic is not None and (known := self.queues.topics()) and topic not in known:
-            text = f"topic {escape(topic)}: the store has no queue of it{_near(topic, known)}"
+            text = f"topic {escape(topic)}: the store has no queue of it{near_in_words(topic, known)}"
             self._notes.add("unknown topic", text, lost=False)
-        if message_id is not None and not _OFFSET_ID.fullmatch(message_id):
+        if message_id is not None and not self._is_elsewhere and not re.match(OFFSET_ID, message_id):
             text = (
                 f"id {escape(message_id, 100)}: no message has it as its unique id, and a broker's id has 32 or 56 hex digits"
             )
@@ -386,12 +390,6 @@ class Search:
         if span is None or outside or (time is not None and not count):
             stored = "" if span is None or time is None else queue.last_stored()
             self._notes.add("nothing there", f"{queue.place}: has {_span_text(span)}{stored}", lost=False)
-
-
-def _near(topic: str, known: list[str]) -> str:
-    """Return the known topics that look most like one that is not among them, as the end of a clause."""
-    similar = [] if topic in known else near_names(topic, known)
-    return f" (near it: {', '.join(map(escape, similar))})" if similar else ""
 
 
 def _span_text(span: OffsetSpan | None) -> str:

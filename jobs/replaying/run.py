@@ -24,7 +24,7 @@ from rocketmq_reindex.jobs.replaying.options import FAILURES_MAX, ReplayFailure,
 from rocketmq_reindex.jobs.replaying.sending import Answer, Proxy
 from rocketmq_reindex.jobs.replaying.sources import NORMAL, ROW, Outgoing, flaw, now, outgoing, source_of, topic_of
 from rocketmq_reindex.storage_format.errors import ExitStatus, InputError, ProgressListener
-from rocketmq_reindex.storage_format.showing import counted, escape, near_names
+from rocketmq_reindex.storage_format.showing import counted, escape, near_in_words
 
 # ---------------------------------------------------------------------------------------------------------------------- waiting
 
@@ -111,9 +111,8 @@ class Sender:
         return [*map(self._unmet, sorted(self._names.keys() - self._met))]
 
     def _unmet(self, old: str) -> str:
-        near = ", ".join(map(escape, near_names(old, self._met)))
         name = f"--topic-map {escape(old, NAME_SHOWN)}={self._names[old]}"
-        return f"{name}: no chosen message is of topic {escape(old, NAME_SHOWN)}{near and f' (near it: {near})'}"
+        return f"{name}: no chosen message is of topic {escape(old, NAME_SHOWN)}{near_in_words(old, self._met)}"
 
     def abandon(self) -> None:
         """Send nothing more, and write down the answers that still come. Raises nothing but what the journal raises."""

@@ -99,6 +99,13 @@ class Message:
         number = self.properties.get("INNER_NUM", "")
         return int(number) if self.sys_flag & r.FLAG_INNER_BATCH and re.fullmatch("[0-9]{1,5}", number) else 1
 
+    def is_of(self, topic: str) -> bool:
+        """Return whether the record is of this topic, or waits for it.
+
+        A client that sends a delayed message, or one in a transaction, gets the id of the record that waits.
+        """
+        return topic in (self.topic, self.properties.get("REAL_TOPIC"))
+
     def has_key(self, topic: str, key: str) -> bool:
         """Return whether the broker indexes the record under this key of this topic."""
         return self.topic == topic and (key == self.unique_key or key in self.keys)

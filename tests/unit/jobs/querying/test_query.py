@@ -121,15 +121,45 @@ def test_a_place_where_another_topic_has_its_message(tmp_path: Path, ask: Any) -
         rows, told = ask(tmp_path, f"{asked} --topic paid")
         assert rows == []
         assert told.splitlines()[0] == f"warning: offset {put.offset}: the message there is of topic Paid, not of paid"
-    assert ask(tmp_path, "--id u --topic paid")[0] == []
+
+
+@pytest.mark.parametrize("how", ["", " --scan"])
+def test_a_unique_id_of_another_topic(how: str, tmp_path: Path, ask: Any) -> None:
+    """One line says whose it is, as for the broker's id, and none that nobody has it."""
+    messages = [Message(topic=topic, properties={"UNIQ_KEY": f"of{topic}"}) for topic in ("Paid", "Orders")]
+    paid, orders = make(tmp_path, messages)
+    for topic, put, other in (("Paid", paid, "Orders"), ("Orders", orders, "Paid")):
+        assert places(ask(tmp_path, f"--id of{topic} --topic {topic}{how}")[0]) == [put.offset]
+        rows, told = ask(tmp_path, f"--id of{topic} --topic {other}{how}")
+        said = f"warning: offset {put.offset}: the message there is of topic {topic}, not of {other}"
+        assert (rows, [line for line in told.splitlines() if line.startswith("warning")]) == ([], [said])
+    assert "of topic Paid, not of paid" in ask(tmp_path, f"--id ofPaid --topic paid{how}")[1]
+    told = ask(tmp_path, f"--id nobody --topic Paid{how}")[1]
+    assert "id nobody: no message has it as its unique id" in told
+    assert "of topic" not in told
+
+
+def test_the_id_of_another_host_and_another_topic(tmp_path: Path, ask: Any) -> None:
+    """Where only the offset of an id is one of the log, the same rule says whose message stands there."""
+    waits = {"REAL_TOPIC": "Paid", "REAL_QID": "0", "DELAY": "3"}
+    (put,) = make(tmp_path, [Message(topic="SCHEDULE_TOPIC_XXXX", properties=waits)])
+    (row,) = ask(tmp_path, f"--physical {put.offset}")[0]
+    elsewhere = f"0909090900000001{row['msgId'][16:]}"
+    for topic in ("", " --topic Paid", " --topic SCHEDULE_TOPIC_XXXX"):
+        rows, told = ask(tmp_path, f"--id {elsewhere}{topic}")
+        assert places(rows) == [put.offset]
+        assert f"was stored by another host: its id is {row['msgId']}" in told
+    rows, told = ask(tmp_path, f"--id {elsewhere} --topic Orders")
+    assert rows == []
+    assert f"offset {put.offset}: the message there is of topic SCHEDULE_TOPIC_XXXX, not of Orders" in told
 
 
 def test_a_message_that_waits_is_of_its_topic(tmp_path: Path, ask: Any) -> None:
     """A client that sends a delayed message is told the id of this record."""
-    waiting = Message(topic="SCHEDULE_TOPIC_XXXX", properties={"REAL_TOPIC": "Paid", "REAL_QID": "0", "DELAY": "3"})
-    (put,) = make(tmp_path, [waiting])
+    properties = {"REAL_TOPIC": "Paid", "REAL_QID": "0", "DELAY": "3", "UNIQ_KEY": "u"}
+    (put,) = make(tmp_path, [Message(topic="SCHEDULE_TOPIC_XXXX", properties=properties)])
     (row,) = ask(tmp_path, f"--physical {put.offset}")[0]
-    for asked in (f"--physical {put.offset}", f"--id {row['msgId']}"):
+    for asked in (f"--physical {put.offset}", f"--id {row['msgId']}", "--id u", "--id u --scan"):
         for topic in ("Paid", "SCHEDULE_TOPIC_XXXX"):
             assert places(ask(tmp_path, f"{asked} --topic {topic}")[0]) == [put.offset]
         assert ask(tmp_path, f"{asked} --topic Orders")[0] == []
