@@ -143,7 +143,8 @@ class QueueComparison:
             findings.tally.merge(result.tally)
             counts.update(compared=result.compared, files=result.files_alone)
         text = f"RocksDB: {counted(counts['compared'], 'queue')} compared with the files"
-        as_set = "in files alone, as rocksdbCQSelectiveDoubleWriteEnable has them"
+        begun = "in files alone: a broker with rocksdbCQDoubleWriteEnable begins them there where their files end"
+        as_set = begun if settings.beside.new else "in files alone, as rocksdbCQSelectiveDoubleWriteEnable has them"
         text += f"; {counted(counts['files'], 'queue')} {as_set}" if counts["files"] else ""
         text += f"; {counted(alone, 'queue')} in RocksDB alone, compared with the log" if alone else ""
         findings.notes.append(text)

@@ -115,7 +115,8 @@ def of_database(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
         return settings, []
     if found.beside:
         beside = _beside_files(settings.store, found.folder)
-        note = f"{found}: ConsumeQueue files are compared with the log, and RocksDB with them"
+        note = f"{found}: ConsumeQueue files are compared with the log"
+        note += ": RocksDB has no queue yet" if beside.new else ", and RocksDB with them"
         note += ", or with the log where a queue has no file" if beside.alone else ""
         return dataclasses.replace(settings, database_beside=found.folder, beside=beside), [note]
     with contextlib.closing(QueueDatabase(found.folder)) as database:
@@ -147,7 +148,7 @@ def _beside_files(store: str, folder: str) -> BesideFiles:
         light_alone = light_there and not any(topic.startswith(LMQ_PREFIX) for topic in in_files.topics)
         alone = light_alone or next(in_files.lacking(database.queues()), None) is not None
     names = frozenset(topic.decode("utf-8", "surrogateescape") for topic in lite)
-    return BesideFiles(alone, light_alone, names if selective else None)
+    return BesideFiles(alone, light_alone, names if selective else None, new=selective and not lite and not light_there)
 
 
 def take_sizes(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:

@@ -61,6 +61,9 @@ class BesideFiles:
     lite: frozenset[str] | None = None
     """the lite topics, where it has units of their records alone (``rocksdbCQSelectiveDoubleWriteEnable``, 5.5.1), in their own
     queues and in the light ones that they name"""
+    new: bool = False
+    """whether it has no queue and no unit: a broker begins each queue there where its files end, and puts no older units there
+    (``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``)"""
 
 
 @dataclass(frozen=True)
