@@ -257,13 +257,30 @@ class UnitChecker:
         """From the first file's first slot on: pre-blank, then units whose records have expired."""
         blank = True
         for low, high in self._view.spans:
-            for position in range(low, min(high, stop), _CHUNK):
-                units = self._view.read(position, min(_CHUNK, high - position, stop - position))
+            position, end = low, min(high, stop)
+            while position < end:
+                count = min(_CHUNK, end - position)
+                empty = min(self._view.data_from(position), end) - position
+                if empty > count:
+                    # A queue in RocksDB may have its units as far apart as numbers reach.
+                    blank = False
+                    self._add_empty(position, empty)
+                    position += empty
+                    continue
+                units = self._view.read(position, count)
                 pre = is_pre_blank(units) & blank
                 if not pre.all():
                     pre[int(np.argmin(pre)) :] = False
                     blank = False
                 self._check_rest(position, units, ~(pre | self._is_gone(units)), before=True)
+                position += count
+
+    def _add_empty(self, first: int, count: int) -> None:
+        """Add slots before the first expected unit that hold nothing, as ``_check_rest`` adds each."""
+        if self.first_bad < 0:
+            self.first_bad = first
+        text = f"{self.named(first)}: {slot_text(self._view.read(first, 1)[:, 0])}"
+        self.tally.add(KINDS[PRE_BLANK], count, self._view.path(first), first, text)
 
     def _behind(self, start: int) -> None:
         """Behind the last expected unit: zeros. A queue of which nothing is expected may be expired as a whole.

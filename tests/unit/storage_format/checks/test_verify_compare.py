@@ -98,6 +98,30 @@ def test_items_are_matched_as_multisets(seed: int) -> None:
 # -- units ----------------------------------------------------------------------------------------------------
 
 
+def test_a_queue_with_units_far_apart() -> None:
+    """RocksDB takes any queue offset: what lies between two units is counted, and not walked through."""
+    places, first, reads = [3, 1 << 40], 1 << 50, list[int]()
+
+    def read(position: int, count: int) -> Int64s:
+        reads.append(count)
+        columns = np.zeros((3, count), np.int64)
+        for k, place in enumerate((*places, first)):
+            if position <= place < position + count:
+                columns[:, place - position] = 1000 * (k + 1), 100, 0
+        return columns
+
+    def data_from(position: int) -> int:
+        return next((place for place in (*places, first) if place >= position), first + 1)
+
+    view = QueueView(read, ((3, first + 1),), data_from, lambda _: None, lambda _: "queue", (3000, 9000))
+    checker = UnitChecker(view)
+    checker.expect(np.array([[first], [3000], [100], [0]], np.int64))
+    checker.finish()
+    # The units at 3 and at 2**40 are of records that have expired.
+    assert dict(checker.tally.counts) == {"queue-pre-blank": first - 3 - 2}
+    assert (checker.first_bad, len(reads) < 20, checker.there) == (4, True, 1)
+
+
 def check(expected: list[Unit], slots: list[Unit], first: int = 0, log: tuple[int, int] = (0, 10_000), cut: int = 0) -> Tally:
     """A queue whose file begins at position 0 and holds ``slots``; ``expected`` from ``first`` on, in two stretches.
 
