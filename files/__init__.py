@@ -25,6 +25,7 @@ from rocketmq_reindex.files.folders import (
     clone,
     copy_in_store,
     free_bytes,
+    handle_for_sync,
     link,
     make_folder,
     refuses,
@@ -56,9 +57,9 @@ from rocketmq_reindex.files.writer import Writer, write_bytes, writing
 
 __all__ = [
     "ABSENT", "CONFIG_MAX", "FILE", "FOLDER", "MAPPED_MAX", "OTHER", "Entry", "FileState", "FolderStates", "Pages",
-    "Reader", "Uri", "Writer", "absolute", "allocated", "base", "below", "beside", "canonical", "check_volume",
-    "checked", "clone", "copy_in_store", "count_below", "entry_of", "free_bytes", "head", "is_flat", "is_known",
-    "is_remote", "join", "lines", "link", "listing", "make_folder", "modified", "names", "naming", "no_rename",
-    "option", "outgrows_cache", "overlap", "parent", "plain", "read_bytes", "refuses", "remove_tree", "rename",
-    "s3_options", "split", "states", "sync", "why", "within", "write_bytes", "writing",
+    "Reader", "Uri", "Writer", "absolute", "allocated", "base", "below", "beside", "canonical", "check_volume", "checked",
+    "clone", "copy_in_store", "count_below", "entry_of", "free_bytes", "handle_for_sync", "head", "is_flat", "is_known",
+    "is_remote", "join", "lines", "link", "listing", "make_folder", "modified", "names", "naming", "no_rename", "option",
+    "outgrows_cache", "overlap", "parent", "plain", "read_bytes", "refuses", "remove_tree", "rename", "s3_options", "split",
+    "states", "sync", "why", "within", "write_bytes", "writing",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import uuid
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -157,6 +158,16 @@ def sync(folder: str, since: int = -1) -> None:
     finally:
         if handle != since:
             os.close(handle)
+
+
+def handle_for_sync(folder: str, owner: object) -> int:
+    """Return the handle ``since`` of ``sync``, which is closed when ``owner`` is gone; -1 behind a URI. Raises OSError."""
+    system, inner = systems.resolve(folder)
+    if system is not None:
+        return -1
+    handle = os.open(inner, os.O_RDONLY | os.O_CLOEXEC)
+    weakref.finalize(owner, os.close, handle)
+    return handle
 
 
 def free_bytes(folder: str) -> int | None:

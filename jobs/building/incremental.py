@@ -44,12 +44,12 @@ REPEATED: Final = (
 
 def save(
     store: ScanStore, staging: StagingFolder, before: Before, draft: last_build.LastBuild, build_output: full.BuildOutput,
-    prints: list[str], kept: int, result: BuildResult,
+    prints: list[str], kept: int, result: BuildResult, since: int,
 ) -> tuple[last_build.LastBuild, bool]:  # fmt: skip
     """Store the build, and return it with whether DIR holds the same one already.
 
     ``draft`` has what it was made from; ``prints`` are the fingerprints of its IndexFiles; ``kept`` is how many files it took
-    from the build before.
+    from the build before. ``since`` is a handle of the store (``files.sync``).
     """
     manifest = files.join(staging.tree, MANIFEST)
     last, digest = before.last, file_digest(manifest)
@@ -79,7 +79,7 @@ def save(
     if not staging.build:
         copy_whole(store.temporary, manifest, files.join(store.builds, f"{digest}{last_build.MANIFEST_COPY}"))
     build.save(store)
-    files.sync(store.root)
+    files.sync(store.root, since)
     return build, stands
 
 
@@ -121,11 +121,14 @@ class Increment(full.FullBuild):
         self.kept = 0
         """files that are taken from the build before"""
         self._saved: last_build.LastBuild | None = None
+        self._since = -1
+        """a handle of the store, from before anything is written there"""
 
     # -- before the scan ------------------------------------------------------------------------------------------------
 
     def nothing_new(self) -> tuple[list[str], dict[str, Any] | None]:
         self.store.make()
+        self._since = files.handle_for_sync(self.store.root, self)
         if self.store.has_earlier_kind():
             self.reporter.line(
                 f"incremental: what --tables knows has digests of {storage_format_digest.EARLIER_KIND}: the log is read again"
@@ -256,7 +259,9 @@ class Increment(full.FullBuild):
             expired=self.history.expired,
             start=self.history.start,
         )
-        self._saved, stands = save(self.store, staging, self.before, draft, build_output, self.prints, self.kept, result)
+        self._saved, stands = save(
+            self.store, staging, self.before, draft, build_output, self.prints, self.kept, result, self._since
+        )
         if has_rows or not self.settings.keeps_rows:
             # A later run on Spark writes the rows of a build without them.
             last_build.mark_rows_missing(self.store, self._saved)

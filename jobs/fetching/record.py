@@ -58,6 +58,10 @@ class Pinned:
         """Return owner, mode and inode of the folder."""
         return os.fstat(self._handle)
 
+    def sync(self) -> None:
+        """Make durable what was written to the folder's file system, with its failures since this was made. Raises OSError."""
+        files.sync(self.path, self._handle)
+
     def is_mine(self) -> bool:
         """Return whether this user made it, and nobody else may write to it."""
         status = self.status()

@@ -80,7 +80,7 @@ def retire(store: Pinned, names: list[str], folder: str) -> None:
         inner, base = os.path.split(name)
         with store.inner(inner) as parent:
             os.rename(os.path.join(parent.path, base), os.path.join(folder, str(number)))
-    files.sync(store.path)
+    store.sync()
     files.remove_tree(folder)
 
 
@@ -196,7 +196,7 @@ class Swap:
         """Write the journal: all of ``new`` is there, and from here on the swap can only be finished. Return it."""
         give(self.new, self.store)
         # Else the journal could outlive, in a power cut, what it speaks of.
-        files.sync(self._at(""))
+        self._root.sync()
         ordered = [part for part in PARTS if part in parts]
         journal = {
             "build": build,
@@ -222,12 +222,12 @@ class Swap:
                 if os.path.lexists(place):
                     os.rename(place, os.path.join(parent.path, os.path.basename(self._moving(journal, part))))
                 os.rename(new, place)
-        files.sync(self._root.path)
+        self._root.sync()
         moved = self._record(journal)
-        files.sync(self._root.path)
+        self._root.sync()
         os.unlink(self._at(JOURNAL))
         # Without its journal the folder is only something to remove.
-        files.sync(self._root.path)
+        self._root.sync()
         self.remove()
         return moved
 
@@ -287,7 +287,7 @@ class Swap:
 
     def _write(self, journal: dict[str, Any]) -> None:
         files.write_bytes(self.temporary, self._at(JOURNAL), [json.dumps(journal).encode()])
-        files.sync(self._at(""))
+        self._root.sync()
 
     def held(self) -> int:
         """Return the bytes on the disk that an earlier fetch left, which ``clear`` gives back."""

@@ -17,6 +17,7 @@ few, so what lies below the last ``w`` need not be held in memory.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -104,6 +105,10 @@ class Journal:
         """bytes of the file that are whole lines"""
         if not write and not os.path.lexists(path):
             return
+        folder, since = os.path.dirname(os.path.abspath(path)), -1
+        with contextlib.suppress(OSError):
+            # Where there is no such folder, making the file says so.
+            since = files.handle_for_sync(folder, self) if write else -1
         is_new = write and self._make(path)
         self._file = os.open(path, os.O_RDWR if write else os.O_RDONLY)
         try:
@@ -116,7 +121,7 @@ class Journal:
             else:
                 self._read(bound, write)
             if is_new:
-                files.sync(os.path.dirname(os.path.abspath(path)))
+                files.sync(folder, since)
         except BaseException:
             self.close()
             raise

@@ -140,4 +140,10 @@ def test_what_the_next_run_starts_from_is_durable_before_it_is_published(world: 
     published = [k for k, (name, path) in enumerate(seen) if name in ("rename", "renameat2") and path == str(world.out)]
     assert written
     assert published
+    # A handle that is opened behind the writes is not told of a failure of which another process was told.
+    opened = [
+        k for k, (name, path) in enumerate(seen) if name == "open" and path == str(next((world.tables / "_scans").iterdir()))
+    ]
+    assert opened[0] < min(written)
+    assert len(opened) == 1
     assert any(max(k for k in written if k < published[0]) < k < published[0] for k in synced), seen[written[-1] :]

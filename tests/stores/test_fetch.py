@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.files import systems
 from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.commands import fetch
@@ -119,6 +120,22 @@ def test_lays_a_build_out(scene: Scene, capsys: pytest.CaptureFixture[str]) -> N
     assert told["swapped"] == ["consumequeue", "index", "checkpoint", "config/topics.json"]
     assert told["previous"] == PREVIOUS
     assert (told["exit"], told["error"], told["files"]) == (0, None, sum(bool(data) for data in scene.new.values()))
+
+
+def test_each_failed_write_is_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handle of the store is from before the first write: one that is opened later is not told what another process was."""
+    handles, made = list[int](), list[set[int]]()
+    mkdir, own = os.mkdir, scene.store.stat()
+
+    def noted(path: str, *words: Any) -> None:
+        made.append({int(handle) for handle in os.listdir("/proc/self/fd")})
+        mkdir(path, *words)
+
+    monkeypatch.setattr(os, "mkdir", noted)
+    monkeypatch.setattr(files, "sync", lambda _, since=-1: handles.append(os.path.samestat(os.fstat(since), own) and since))
+    assert scene.fetch() == 0
+    assert len(handles) >= 4
+    assert {*handles} <= made[0]
 
 
 TWO_BUILDS = ({"max_fill": 1}, {"max_fill": 2})

@@ -188,6 +188,16 @@ def test_durable_and_free(tmp_path: Path) -> None:
     assert free > 0
 
 
+def test_a_handle_for_sync_ends_with_its_owner(tmp_path: Path) -> None:
+    owner = threading.Event()
+    handle = files.handle_for_sync(str(tmp_path), owner)
+    files.sync(str(tmp_path), handle)
+    assert os.path.samestat(os.fstat(handle), tmp_path.stat())
+    del owner
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(handle)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1 << 16])
 def test_lines(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_LINES_BYTES", size)

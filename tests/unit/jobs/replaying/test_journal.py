@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
 from rocketmq_reindex.jobs.replaying.journal import ANSWER, BELOW, DOUBTFUL, REFUSED, Journal, Told
 from rocketmq_reindex.storage_format.errors import InputError
 
@@ -103,6 +105,25 @@ def test_another_replay_another_run_and_another_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is no journal of a replay"):
         opened(tmp_path / "text")
     assert (tmp_path / "text").read_text() == "not a journal\n"
+
+
+def test_a_new_journal_is_durable_with_what_failed_since_before_it_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """A handle that is opened behind the writes is not told of a failure of which another process was told."""
+    synced, open_file = list[tuple[str, int]](), os.open
+    opened = list[tuple[str, int]]()
+
+    def noted(path: str, *words: int, **more: int) -> int:
+        handle = open_file(path, *words, **more)
+        opened.append((path, handle))
+        return handle
+
+    monkeypatch.setattr(os, "open", noted)
+    monkeypatch.setattr(files, "sync", lambda folder, since=-1: synced.append((folder, since)))
+    Journal(str(tmp_path / "journal"), {}).close()
+    assert opened[0][0] == str(tmp_path)
+    assert synced == [opened[0]]
 
 
 def test_a_dry_run_makes_no_journal_and_changes_none(tmp_path: Path) -> None:
