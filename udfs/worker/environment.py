@@ -31,6 +31,8 @@ _CACHE: Final = "rmq-reindex"
 _PREFIX: Final = "environment-"
 _BY_ARCHIVES: Final = "environment"
 """the folder into which Spark unpacks what --archives sends"""
+_UNPACKED: Final = "unpacked.txt"
+"""in the folder of an environment: size and name of each file, a line for each"""
 _LOCK: Final = "rmq-reindex.lock"
 _POLLS, _POLL = 2400, 0.05
 """A process waits two minutes for another one to unpack; then it unpacks by itself."""
@@ -123,23 +125,39 @@ def _reason(error: OSError, place: str) -> str:
 
 
 def _keep(folder: str, archive: str, digest: str, troubled: Callable[[str], str]) -> str:
-    """Have the environment in a folder, or note that it is used. Return what ``troubled`` finds wrong with the folder; "" if
-    nothing is. Raises OSError where it cannot be kept or run there, InputError as ``find``.
+    """Have the environment in a folder, or note that it is used; one that has lost a file is unpacked anew.
+
+    Return what ``troubled`` finds wrong with the folder; "" if nothing is. Raises OSError where it cannot be kept or run there,
+    InputError as ``find``.
     """
-    if not os.path.lexists(folder):
+    if not os.path.lexists(folder) or (not troubled(folder) and _has_lost(folder)):
         with contextlib.suppress(FileExistsError):
             make_own(os.path.dirname(folder))
         with _lock(os.path.dirname(folder)) as locked:
-            if not os.path.lexists(folder) and (trouble := _make(folder, archive, digest, troubled, locked)):
+            is_whole = os.path.lexists(folder) and not _has_lost(folder)
+            if not is_whole and (trouble := _make(folder, archive, digest, troubled, locked)):
                 return trouble
     if trouble := troubled(folder):
         return trouble
     if not os.access(_python_in(folder), os.X_OK):
-        # Mounted noexec meanwhile, or emptied by hand.
+        # Mounted noexec meanwhile.
         raise PermissionError(errno.EACCES, "cannot be run", _python_in(folder))
     with contextlib.suppress(OSError):
         os.utime(folder)
     return ""
+
+
+def _has_lost(folder: str) -> bool:
+    """Return whether a file of an environment is not there, or has another size than it was unpacked with: no byte is read."""
+    try:
+        with open(os.path.join(folder, _UNPACKED), encoding="utf-8") as lines:
+            for line in lines:
+                size, _, name = line.rstrip("\n").partition(" ")
+                if os.stat(os.path.join(folder, name)).st_size != int(size):
+                    return True
+    except (OSError, ValueError):
+        return True
+    return False
 
 
 def _make(folder: str, archive: str, digest: str, troubled: Callable[[str], str], locked: bool) -> str:
@@ -164,10 +182,16 @@ def _make(folder: str, archive: str, digest: str, troubled: Callable[[str], str]
             return trouble
         if os.statvfs(aside).f_flag & os.ST_NOEXEC:
             raise PermissionError(errno.EACCES, "is mounted noexec", os.path.dirname(folder))
-        _unpack(archive, digest, aside)
-        # A host that loses power must not keep a folder of empty files.
-        files.sync(aside)
+        since = os.open(aside, os.O_RDONLY | os.O_CLOEXEC)
         try:
+            _unpack(archive, digest, aside)
+            # A host that loses power must not keep a folder of empty files.
+            files.sync(aside, since)
+        finally:
+            os.close(since)
+        try:
+            if os.path.lexists(folder) and _has_lost(folder):
+                os.rename(folder, f"{aside}.lost")
             os.rename(aside, folder)
         except OSError:
             # Another host that has the same folder was first.
@@ -175,6 +199,7 @@ def _make(folder: str, archive: str, digest: str, troubled: Callable[[str], str]
                 raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(f"{aside}.lost", ignore_errors=True)
     with contextlib.suppress(OSError):
         for unused in unused_beside(folder, _PREFIX):
             with contextlib.suppress(OSError):
@@ -212,7 +237,8 @@ def _unpack(archive: str, digest: str, folder: str) -> None:
             if _digest(file) != digest:
                 raise InputError(f"{escape(archive)} is not the one that {PROGRAM} was made with: send both from one dist/")
             file.seek(0)
-            with tarfile.open(fileobj=file, mode="r:gz") as tar:
+            listed = open(os.path.join(folder, _UNPACKED), "x", encoding="utf-8")  # noqa: SIM115  closed below
+            with listed, tarfile.open(fileobj=file, mode="r:gz") as tar:
                 for member in tar:
                     path, source = os.path.join(folder, member.name), tar.extractfile(member)
                     assert source is not None, member.name
@@ -220,6 +246,7 @@ def _unpack(archive: str, digest: str, folder: str) -> None:
                     with open(path, "xb") as target:
                         shutil.copyfileobj(source, target, _CHUNK)
                     os.chmod(path, member.mode & 0o700)
+                    listed.write(f"{member.size} {member.name}\n")
     finally:
         os.umask(mask)
 

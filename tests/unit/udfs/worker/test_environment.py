@@ -93,6 +93,23 @@ def test_it_is_unpacked_once_for_the_user_alone(host: Host) -> None:
     assert {path.name for path in host.cache.iterdir()} == {host.name, "rmq-reindex.lock"}
 
 
+@pytest.mark.parametrize("what", ["gone", "empty", "list gone", "python gone"])
+def test_one_that_lost_a_file_is_unpacked_anew(what: str, host: Host) -> None:
+    """As where somebody cleans up by age, or a disk was full: what is missing would end a task somewhere in its work."""
+    found = host.cache / host.name
+    assert host.run() == (0, str(found), [])
+    lost = {"list gone": found / "unpacked.txt", "python gone": found / "bin/python"}.get(what, found / "lib" / "deep" / "data")
+    lost.unlink()
+    if what == "empty":
+        lost.touch()
+    assert host.run() == (0, str(found), [])
+    assert (found / "lib" / "deep" / "data").read_bytes() == b"d" * 9999
+    assert sorted(path.name for path in host.cache.iterdir()) == [host.name, "rmq-reindex.lock"]
+    before = found.stat().st_ino
+    assert host.run() == (0, str(found), [])
+    assert found.stat().st_ino == before
+
+
 def test_its_exit_status_is_pythons(host: Host) -> None:
     words = [str(host.here / environment.PROGRAM), "-c", "import sys; sys.exit(7)"]
     assert subprocess.run(words, env=host.environment, check=False).returncode == 7
