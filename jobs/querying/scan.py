@@ -17,7 +17,7 @@ from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import InputError, ProgressListener
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_NONE
-from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings, stale_tail as scan_stale_tail
+from rocketmq_reindex.storage_format.scan import range_notes, range_scan, ranges, settings, stale_tail as scan_stale_tail
 from rocketmq_reindex.storage_format.showing import counted, escape, reason
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail, has_data
@@ -180,6 +180,9 @@ def _blocks(
         for offset, length, why in broken:
             size = counted(length, "byte")
             notes.add("damage", f"{escape(segment.path)}: offset {offset}, {size}: {why}: no record found in it")
+        if len(scanner.summary.holes) > range_notes.HOLES_MAX:
+            text = f"more than {range_notes.HOLES_MAX:,} damaged places: no more of them are told"
+            notes.add("very much damage", f"{escape(segment.path)}: {text}")
         for offset, length in scanner.summary.lost:
             size = counted(length, "byte")
             notes.add("lost bytes", f"{escape(segment.path)}: offset {offset}, {size}: a repair filled them: nothing is left")

@@ -19,6 +19,7 @@ from rocketmq_reindex.jobs.api.looking import query
 from rocketmq_reindex.jobs.api.messages import QueryResult
 from rocketmq_reindex.jobs.cli import main
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.scan import range_notes
 from tests.tools.batch_log import MADE, batch
 from tests.tools.encode import EPOCH, ROLLBACK, Message
 from tests.tools.local_engine import local_build
@@ -345,6 +346,20 @@ def test_scan_of_a_queue_tells_of_damage(tmp_path: Path, ask: Any) -> None:
         file.write(b"\0\0\0\0")
     rows, told = ask(tmp_path, "--topic T --queue 0 --offset 3 --scan", 1)
     assert (rows, f"offset {puts[3].offset}, {puts[3].size} bytes" in told) == ([], True)
+
+
+def test_scan_over_more_damage_than_is_listed(tmp_path: Path, ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is held of it is bounded, what is left out is said, and what lies behind it is found."""
+    monkeypatch.setattr(range_notes, "HOLES_MAX", 12)
+    puts = make(tmp_path, keyed(60), 1 << 16)
+    for said, last in ((False, 24), (True, 50)):
+        with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
+            for put in puts[0:last:2]:
+                file.seek(put.offset + 4)
+                file.write(b"\0\0\0\0")
+        rows, told = ask(tmp_path, "--id u59 --scan")
+        assert places(rows) == [puts[59].offset]
+        assert ("more than 12 damaged places: no more of them are told" in told) == said
 
 
 def test_scan_of_a_topic_made_anew_shows_both_lives(tmp_path: Path, ask: Any) -> None:
