@@ -11,6 +11,7 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format import layouts, showing, versions
 from rocketmq_reindex.storage_format.record import loop, name_table, state as w, window as walk_window
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
+from rocketmq_reindex.storage_format.record.message import glance
 from rocketmq_reindex.storage_format.topics import LMQ, SEEN, TOPIC
 
 # --------------------------------------------------------------------------------------------------------------------- settings
@@ -71,6 +72,11 @@ class Block:
     messages: w.MessageArrays
     data: npt.NDArray[np.uint8]
     base: int
+
+    def store_time(self, number: int) -> int:
+        """Return the store time of one of ``messages``, in milliseconds."""
+        at = int(self.messages.phy_offset[number]) - self.base
+        return glance(self.data[at : at + int(self.messages.size[number])].tobytes(), 0).store_time
 
 
 def row_buffers(settings: ScanSettings) -> loop.RowArrays:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -266,6 +266,29 @@ class Doubt:
     offset: int
     why: str
     all_older: bool = True
+
+
+def are_in_time(
+    holes: Sequence[Sequence[int]], before: tuple[int, int], phy_offset: Int64s, size: npt.NDArray[np.int32],
+    time: Callable[[int], int],
+) -> bool:  # fmt: skip
+    """Return whether right in front of each hole and right behind it records lie of which the later one is no older.
+
+    Then a stale tail begins at none of them. ``holes`` are as in ``damage_of``. ``before`` is the end of the record in front of
+    all, and its store time; ``phy_offset`` and ``size`` are those of the records behind that one, and ``time`` gives the store
+    time of one, by its number.
+    """
+    number = 0
+    while number < len(holes):
+        low = high = holes[number][0]
+        while number < len(holes) and holes[number][0] == high:
+            high += holes[number][1]
+            number += 1
+        at = int(np.searchsorted(phy_offset, low))
+        end, live = (int(phy_offset[at - 1] + size[at - 1]), time(at - 1)) if at else before
+        if end != low or at == len(phy_offset) or phy_offset[at] != high or time(at) < live:
+            return False
+    return True
 
 
 def old_entries(holes: Sequence[DamagedStretch], last_good: int) -> StaleTail | None:

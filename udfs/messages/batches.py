@@ -1,6 +1,6 @@
 """Arrow batches of messages: the columns of ``rocketmq-commitlog``, over the buffers of ``storage_format``."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Final
@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketmq_reindex.storage_format.layouts import INT64_MAX
+from rocketmq_reindex.storage_format.layouts import INT32_MAX, INT64_MAX
 from rocketmq_reindex.storage_format.queue.extended import NO_FILTERS, ConsumerFilters
 from rocketmq_reindex.storage_format.record import columns as m, layout as r
 from rocketmq_reindex.storage_format.record.message import FLAG_COMPRESSED, compression_of
@@ -23,6 +23,7 @@ from rocketmq_reindex.storage_format.record.text_columns import (
     read_maps,
     read_texts,
 )
+from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.udfs.messages.meaning_columns import MeaningArrays, MeantRecords, meaning_arrays
 from rocketmq_reindex.udfs.messages.unpack_body import unpack
@@ -78,6 +79,17 @@ def nulls(fields: pa.Schema, columns_given: dict[str, pa.Array], count: int) -> 
     """Return a batch of ``count`` rows with the columns in ``columns_given``, and all others null."""
     columns = [columns_given.get(field.name, pa.nulls(count, field.type)) for field in fields]
     return pa.RecordBatch.from_arrays(columns, schema=fields)
+
+
+def damage_rows(schema: pa.Schema, holes: Sequence[Hole]) -> pa.RecordBatch:
+    """Return a row for each damaged stretch: its offset, its length and why, all other columns null."""
+    known: dict[str, list[int] | list[str]] = {
+        "commitLogOffset": [hole.offset for hole in holes],
+        "msgSize": [min(hole.length, INT32_MAX) for hole in holes],
+        DAMAGE: [hole.reason for hole in holes],
+    }
+    columns = {field.name: pa.array(known[field.name], field.type) for field in schema if field.name in known}
+    return nulls(schema, columns, len(holes))
 
 
 def true_in(mask: pa.Array) -> npt.NDArray[np.bool_]:

@@ -14,11 +14,12 @@ from rocketmq_reindex.storage_format import layouts, showing, versions
 from rocketmq_reindex.storage_format.queue.extended import NO_FILTERS, ConsumerFilters
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY, CRC_NONE
+from rocketmq_reindex.storage_format.record.message import read_message
 from rocketmq_reindex.storage_format.record.state import MessageArrays
 from rocketmq_reindex.storage_format.scan import range_scan, ranges, settings as scan_settings, stale_tail
-from rocketmq_reindex.udfs.messages.batches import DAMAGE, MessageBatches, nulls
+from rocketmq_reindex.udfs.messages.batches import MessageBatches
 from rocketmq_reindex.udfs.scan.ranges import SegmentReader, find_stale_tail
-from rocketmq_reindex.udfs.scan.segments import committed_index, list_segments
+from rocketmq_reindex.udfs.scan.segments import committed_index, followed_by_data, list_segments
 from rocketmq_reindex.udfs.times import DELAY_LEVELS, delay_levels
 
 # ----------------------------------------------------------------------------------------------------------------------- wanted
@@ -89,6 +90,8 @@ class LogEndSearch:
         holes = stale_tail.damage_of(before.holes)
         self._seen, self._on_way = len(holes) if looked else 0, looked
         self._settled = any(not hole.framed for hole in holes[: self._seen])
+        self._last: tuple[int, int] | None = None
+        """end and store time of the last record, once they are known"""
         self._look_for_tail(holes)
 
     def _look_for_tail(self, holes: list[stale_tail.DamagedStretch]) -> None:
@@ -123,18 +126,32 @@ class LogEndSearch:
 
     def cut(self, block: scan_settings.Block, summary: ranges.RangeSummary) -> scan_settings.Block:
         """Return a block without old records. The summary has all damage before the block's last record by now."""
-        if len(block.messages.phy_offset):
-            self._last_good = int(block.messages.phy_offset[-1])
+        phy_offset, size, *_ = block.messages
+        if len(phy_offset):
+            self._last_good = int(phy_offset[-1])
         if not self._is_decided:
-            holes = stale_tail.damage_of(self._before.holes)
-            if self._before.tail >= 0 and summary.first > self._before.tail:
-                holes.append(stale_tail.DamagedStretch(self._before.tail, summary.first - self._before.tail, framed=False))
-            self._look_for_tail(holes + stale_tail.damage_of(summary.holes))
+            before, lead = self._before, self._range.spec.lead
+            first = [[before.tail, summary.first - before.tail, r.BAD_MAGIC]] if 0 <= before.tail < summary.first else []
+            seen = self._seen - len(before.holes)
+            new = [*first[seen:], *summary.holes[max(0, seen - len(first)) :]]
+            if lead or (new and not self._are_in_time(new, block)):
+                self._look_for_tail(stale_tail.damage_of([*before.holes, *first, *summary.holes]))
+            elif new:
+                self._seen += len(new)
+                self._settled = self._settled or any(code < r.FIRST_FRAMED for _, _, code in new)
+            if len(phy_offset):
+                self._last = self._last_good + int(size[-1]), block.store_time(-1)
         if self._stale is None:
             return block
         count = int(np.searchsorted(block.messages.phy_offset, self._stale.offset))
         kept = MessageArrays(*(column[:count] for column in block.messages))  # type: ignore[arg-type]  # of two dtypes
         return dataclasses.replace(block, messages=kept)
+
+    def _are_in_time(self, holes: list[list[int]], block: scan_settings.Block) -> bool:
+        """Return whether the records around each of some holes show that no stale tail begins there: nothing is read for it."""
+        if self._last is None:
+            self._last = _record_before(self._range.spec, self._before.last_good)
+        return stale_tail.are_in_time(holes, self._last, block.messages.phy_offset, block.messages.size, block.store_time)
 
     def holes(self, holes: list[ranges.Hole]) -> list[ranges.Hole]:
         """Return the damage of the range, with old records as one stretch, where they begin."""
@@ -144,6 +161,15 @@ class LogEndSearch:
         if len(kept) < len(holes):
             kept.append(ranges.Hole(self._range.segment, self._stale.offset, self._stale.length, self._stale.reason))
         return kept
+
+
+def _record_before(spec: ranges.RangeSpec, offset: int) -> tuple[int, int]:
+    """Return end and store time of the record at an offset of the log; -1 and 0 where none is."""
+    if offset < spec.segment_start:
+        return -1, 0
+    with files.Reader(spec.path) as reader:
+        found = read_message(lambda at, n: reader.read(offset - spec.segment_start + at, n), offset, spec.data_end - offset)
+    return (-1, 0) if isinstance(found, int) else (offset + found.size, found.store_time)
 
 
 def holes_of(
@@ -180,17 +206,6 @@ def lost(holes: Sequence[ranges.Hole]) -> list[ranges.Hole]:
 def hole_text(hole: ranges.Hole) -> str:
     """Return where a damaged stretch lies in its segment, and why it is damage."""
     return f"offset {hole.offset}, {showing.counted(hole.length, 'byte')}: {hole.reason}"
-
-
-def damage_rows(schema: pa.Schema, holes: Sequence[ranges.Hole]) -> pa.RecordBatch:
-    """Return a row for each damaged stretch: its offset, its length and why, all other columns null."""
-    known: dict[str, list[int] | list[str]] = {
-        "commitLogOffset": [hole.offset for hole in holes],
-        "msgSize": [min(hole.length, layouts.INT32_MAX) for hole in holes],
-        DAMAGE: [hole.reason for hole in holes],
-    }
-    columns = {field.name: pa.array(known[field.name], field.type) for field in schema if field.name in known}
-    return nulls(schema, columns, len(holes))
 
 
 # ------------------------------------------------------------------------------------------------------------------------- rows
@@ -283,7 +298,7 @@ class LogRowReader:
             return []
         segments = list_segments(self.roots, self.segment_size).segments
         low, high = self.bounds.start_offset, self.bounds.end_offset
-        followed = _followed(segments)
+        followed = followed_by_data(segments)
         log_ranges: list[LogRange] = []
         end = segments[0].start if segments else 0
         names = {segment.start: segment.name for segment in segments}
@@ -383,18 +398,3 @@ class LogRowReader:
         for _ in scanner.scan(way, segment.read, segment.view):
             pass
         return scanner.summary
-
-
-def _followed(segments: Sequence[ranges.Segment]) -> dict[int, bool]:
-    """Return for each segment, by its first offset, whether a later one holds data."""
-    followed, later = {}, False
-    for segment in reversed(segments):
-        followed[segment.start] = later
-        later = later or (segment.data_end > segment.start and _begins(segment.path))
-    return followed
-
-
-def _begins(path: str) -> bool:
-    """Return whether the first bytes of a segment are not all zero."""
-    with files.Reader(path) as reader:
-        return any(reader.read(0, min(r.FILLER_MIN, reader.size())))

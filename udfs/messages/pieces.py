@@ -21,7 +21,7 @@ from rocketmq_reindex.storage_format.record.state import MessageArrays
 from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.storage_format.scan.settings import Block
 from rocketmq_reindex.udfs.messages import log_rows
-from rocketmq_reindex.udfs.messages.batches import MessageBatches, fields
+from rocketmq_reindex.udfs.messages.batches import MessageBatches, damage_rows, fields
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -80,7 +80,7 @@ class LogPieces:
             where = f"segment {lost[0].segment}: damage: {log_rows.hole_text(lost[0])}"
             raise RefusedError(f'{where}: read with damage="skip" or damage="rows"')
         if self.damage == log_rows.ROWS and holes:
-            yield log_rows.damage_rows(self.rows.schema, holes)
+            yield damage_rows(self.rows.schema, holes)
 
 
 def itself(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

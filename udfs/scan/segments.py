@@ -300,3 +300,18 @@ class RecordBytes:
                     reader.read_into(low - segment.start, read)
                     making.copy(read, starts[run] - low, sizes[run], data, offsets[run])
         return making.Texts(offsets, data)
+
+
+def followed_by_data(segments: Sequence[Segment]) -> dict[int, bool]:
+    """Return for each segment, by its first offset, whether a later one holds data."""
+    followed, later = {}, False
+    for segment in reversed(segments):
+        followed[segment.start] = later
+        later = later or (segment.data_end > segment.start and _begins(segment.path))
+    return followed
+
+
+def _begins(path: str) -> bool:
+    """Return whether the first bytes of a segment are not all zero."""
+    with files.Reader(path) as reader:
+        return any(reader.read(0, min(r.FILLER_MIN, reader.size())))

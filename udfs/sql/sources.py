@@ -308,7 +308,7 @@ class CommitlogReader(SourceReader):
         if self.shown_damage == log_rows.FAIL and lost:
             self.refuse(f"segment {first.segment}", log_rows.hole_text(first))
         if self.shown_damage == log_rows.ROWS:
-            yield log_rows.damage_rows(self.schema, holes)
+            yield arrow.damage_rows(self.schema, holes)
         else:
             self.skipped(f"segment {first.segment}", len(holes), log_rows.hole_text(first))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import re
 import shlex
 import shutil
@@ -19,7 +20,7 @@ import pytest
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.jobs.browsing import facts, known_places, remembered, search_pages, searching
-from rocketmq_reindex.storage_format.scan import range_scan
+from rocketmq_reindex.storage_format.scan import range_scan, stale_tail
 from rocketmq_reindex.udfs.messages import log_rows
 from rocketmq_reindex.udfs.scan.ranges import find_stale_tail
 from tests.golden.stores import GoldenStore
@@ -707,6 +708,29 @@ def test_old_records_behind_the_end_of_a_log(spoilt: bool, tmp_path: Path, seed:
     assert told == ([(log.live[20].offset, False), (log.end, False)] if spoilt else [(log.end, True)])
 
 
+@pytest.mark.usefixtures("whole")
+def test_the_times_around_damage_change_no_end_of_a_log(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they spare a look at the rest of the segment, the look would have found nothing: damage of every kind, anywhere."""
+    rng = random.Random(seed)
+    for number in range(12):
+        store = tmp_path / f"store-{number}"
+        log = stale_log(store, seed + number)
+        # Several in a row are one stretch; the last record before the log's end and the first old one are among them.
+        hit = rng.sample([*log.live, *log.old], rng.randrange(1, 12))
+        run = rng.randrange(len(log.live))
+        for put in {put.offset: put for put in (*hit, *log.live[run : run + rng.randrange(4)])}.values():
+            write_at(store, put.offset + rng.choice((8, 8, 8, 4)), b"\xda\xda\xda\xda")
+        found = list[Any]()
+        for always in (False, True):
+            with monkeypatch.context() as patch:
+                if always:
+                    patch.setattr(stale_tail, "are_in_time", lambda *_: False)
+                rows = [row for batch in rr.messages(store=store, damage="rows") for row in batch.to_pylist()]
+                every = parts(Pages(f"a={store}"), topic="*")
+                found.append((rows, [(part["messages"], part["damage"]) for part in every]))
+        assert found[0] == found[1]
+
+
 @pytest.mark.usefixtures("small")
 def test_much_damage_of_a_last_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether it is what an older log left is decided by the first place: each look reads the rest of the segment."""
@@ -727,6 +751,27 @@ def test_much_damage_of_a_last_segment(tmp_path: Path, monkeypatch: pytest.Monke
     assert looks == [1]
     assert sum(len(part["damage"]["places"]) for part in found) == 30
     assert offsets(found) == exported(store, tmp_path / "out.jsonl")
+
+
+def test_a_look_for_an_older_log_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reads the rest of the segment, and the records around most damage say by their times that it is not needed."""
+    monkeypatch.setattr(searching, "PART_SECONDS", 0.0)
+    messages = [Message("T", body=b"%04d" % k * 20, store_timestamp=EPOCH + k) for k in range(200)]
+    store = write_log(tmp_path / "store", messages, 1 << 17)
+    offsets_of = [row["commitLogOffset"] for batch in rr.messages(store=store, body="none") for row in batch.to_pylist()]
+    for at in offsets_of[1:-1:2]:
+        write_at(store, at + 8, b"\xda\xda\xda")
+    looks = list[int]()
+
+    def counted(path: str, bounds: Any, holes: Any) -> Any:
+        looks.append(len(holes))
+        return find_stale_tail(path, bounds, holes)
+
+    monkeypatch.setattr(log_rows, "find_stale_tail", counted)
+    found = parts(Pages(f"a={store}"), topic="*")
+    assert sum(part["damage"]["count"] for part in found) == 99
+    assert len(looks) <= 1
+    assert offsets(found) == exported(store, tmp_path / "out.jsonl") == [*offsets_of[::2], offsets_of[-1]]
 
 
 def test_very_many_damaged_records_of_a_last_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
