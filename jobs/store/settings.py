@@ -126,6 +126,7 @@ def check_mends(roots: Sequence[str], *, to_plain: bool, named: bool = False) ->
         told = "which repair does not mend: its node copies it from the leader; --to-plain makes a plain log of it"
         check_plain(roots, f"{told}, for a broker without DLedger")
     elif not any(lead_of(root, entries_in(root)) for root in roots):
+        check_some_log(roots)  # a mistyped STORE has a reason of its own
         where = ", ".join(map(showing.escape, roots))
         folder = " or, behind a URI, name the folder: --commitlog .../dledger-<dLegerSelfId>/data"
         left = f"leave it out{folder if not named and any(map(files.is_remote, roots)) else ''}"

@@ -11,7 +11,7 @@ import pytest
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.commands import preflight, query
 from rocketmq_reindex.jobs.store.folders import failures_as_errors
-from rocketmq_reindex.jobs.store.settings import Commitlog, check_unchanged, list_segments
+from rocketmq_reindex.jobs.store.settings import Commitlog, check_mends, check_unchanged, list_segments, roots_of
 from rocketmq_reindex.storage_format.errors import InputError
 
 
@@ -234,3 +234,19 @@ def test_a_store_and_a_folder_of_segments_taken_for_each_other(tmp_path: Path) -
             assert command(words) == 1
     with pytest.raises(InputError, match="is not there: STORE is the folder around commitlog/"):
         list_segments((f"{tmp_path}/none/commitlog",), 0)
+
+
+def test_a_node_of_dledger_that_is_taken_for_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by a repair to a plain log, which does not say then that there is no log of DLedger."""
+    node = tmp_path / "store" / "dledger-n0"
+    node.mkdir(parents=True)
+    put(node / "data", 0)
+    monkeypatch.chdir(tmp_path / "store")
+    for wrong in (str(node), f"{node}/data", "dledger-n0", "dledger-n0/data"):
+        meant = ": is no store: it is the log of a node of DLedger: did you mean the store around it, "
+        with pytest.raises(InputError, match=re.escape(f"{wrong}{meant}{tmp_path / 'store'}?")):
+            list_segments(roots_of(wrong), 0)
+        with pytest.raises(InputError, match=re.escape(f"{wrong}{meant}")):
+            check_mends(roots_of(wrong), to_plain=True)
+    with pytest.raises(InputError, match="none: is not there: STORE is the folder around commitlog/"):
+        check_mends(roots_of(f"{tmp_path}/none"), to_plain=True)
