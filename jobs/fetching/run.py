@@ -178,7 +178,8 @@ class Fetch:
             self._check_log(build, segments)
             self._check_room(size, swap.held(), fetching_swap.copies(store, fetching_swap.PARTS, record))
             self._check_abort(build, parts)
-            result.warnings += store_signs.other_sizes(store, parts, build.sizes)
+            of_files = [part for part in parts if part != layouts.QUEUES or not build.database_alone]
+            result.warnings += store_signs.other_sizes(store, of_files, build.sizes)
             result.files, result.size = count, sum(file.size for file in wanted)
             if given.dry_run:
                 result.bytes = size
