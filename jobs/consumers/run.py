@@ -178,6 +178,9 @@ def run(question: ConsumersQuestion, result: ConsumersResult, notes: Notes, prog
         asked = _places(merged, evidence, queues, question)
         if not asked:
             _tell_near({"group": question.group, "topic": question.topic}, [*merged.offsets, *evidence], notes)
+        elif question.to_time is not None:
+            # A new group may be set to a time, and a mistyped one is written as a new one.
+            _tell_near({"group": question.group}, [*merged.offsets, *evidence], notes)
         for place in asked:
             _check_evidence(place, evidence, queues, notes)
         result.merge = question.merge

@@ -241,6 +241,8 @@ class StoreLook:
         for name, folder, unit in fitting.QUEUES:
             if size := fitting.sampled_sizes(files.join(self._store, folder), unit).usual:
                 result.sizes[name] = size
+        if found.broken and result.log["segments"]:
+            self._wrong.add(_QUEUES)
         if found.unread:
             self._problem(found.unread)
         elif result.log["segments"]:

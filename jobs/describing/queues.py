@@ -138,6 +138,8 @@ class QueueContents:
     """the topics that have a queue, but light ones that are not listed"""
     unread: str = ""
     """why there are queues in RocksDB that cannot be read"""
+    broken: bool = False
+    """whether RocksDB cannot read its queues: they are to be built"""
     sampled: int = 0
     """records of the log that were looked at, where no queue has a file; then ``messages`` of a topic are of these alone"""
 
@@ -150,7 +152,7 @@ def describe_queues(store: str, log: contents.StoreLog, notes: folders.Notes) ->
 
 def _describe(all_queues: StoreQueues, log: contents.StoreLog, notes: folders.Notes) -> QueueContents:
     queues, held, looked, messages, times = QueueContents(), Counter[str](), Counter[str](), Counter[str](), TopicTimes()
-    queues.unread = all_queues.unread
+    queues.unread, queues.broken = all_queues.unread, all_queues.broken
     for topic, number in all_queues.each():
         queues.queues += 1
         if queues.looked_into >= QUEUES_MAX and topic.startswith(storage_format_topics.LMQ_PREFIX):

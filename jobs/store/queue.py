@@ -309,6 +309,8 @@ class StoreQueues:
         self._database: QueueDatabase | None = None
         self.unread = ""
         """why there are queues in RocksDB, and not in files, that cannot be read"""
+        self.broken = False
+        """whether there are queues in RocksDB that it cannot read itself, with files beside it or without"""
         found = rocksdb_queues(store) if database else None
         if found is None:
             return
@@ -318,6 +320,8 @@ class StoreQueues:
         try:
             self._database = QueueDatabase(found.folder)
         except errors.InputError as error:
+            # Where the library is lacking, or behind a URI, RocksDB has said nothing.
+            self.broken = error.__cause__ is not None
             if found.beside:
                 notes.add("queues in RocksDB", f"{error}: the ConsumeQueue files beside it are read", lost=False)
             else:

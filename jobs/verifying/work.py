@@ -119,10 +119,19 @@ def of_database(settings: VerifySettings) -> tuple[VerifySettings, list[str]]:
         note += ": RocksDB has no queue yet" if beside.new else ", and RocksDB with them"
         note += ", or with the log where a queue has no file" if beside.alone else ""
         return dataclasses.replace(settings, database_beside=found.folder, beside=beside), [note]
-    with contextlib.closing(QueueDatabase(found.folder)) as database:
+    with contextlib.closing(_opened(found.folder)) as database:
         dispatched = database.dispatched()
     told = "does not say how far" if dispatched is None else f"says that the log is dispatched up to {dispatched}"
     return dataclasses.replace(settings, database=found.folder), [f"{found}: it is compared, and {told}"]
+
+
+def _opened(folder: str) -> QueueDatabase:
+    try:
+        return QueueDatabase(folder)
+    except InputError as error:
+        if error.__cause__ is None:  # RocksDB has said nothing of it
+            raise
+        raise InputError(f"{error}; rmq-reindex info STORE says how to build it again") from error
 
 
 def _beside_files(store: str, folder: str) -> BesideFiles:
@@ -134,7 +143,7 @@ def _beside_files(store: str, folder: str) -> BesideFiles:
     # CombineConsumeQueueStore.shouldDoubleWriteForTopic: a lite topic's own queues are there, too.
     lite = {topic.encode("utf-8", "surrogateescape") for topic in lite_topics(store)}
     plain, light_there = set[bytes](), False
-    with contextlib.closing(QueueDatabase(folder)) as database:
+    with contextlib.closing(_opened(folder)) as database:
         for topic in database.topics():
             if topic.startswith(light):
                 light_there = True

@@ -19,7 +19,7 @@ import rocksdict
 
 import rocketmq_reindex as rr
 from rocketmq_reindex.files.rocksdb import Database
-from rocketmq_reindex.jobs.commands import query
+from rocketmq_reindex.jobs.commands import fetch, query
 from rocketmq_reindex.jobs.verifying.options import VerifySettings
 from rocketmq_reindex.storage_format.errors import InputError, RefusedError, UsageError
 from rocketmq_reindex.storage_format.queue import rocksdb as pairs
@@ -27,6 +27,7 @@ from rocketmq_reindex.storage_format.queue.rocksdb import QueueEnd, QueueName
 from rocketmq_reindex.udfs.queue_database import QueueDatabase
 from rocketmq_reindex.udfs.sql.queue_source import ConsumeQueueSource
 from tests.golden.stores import unpack
+from tests.tools.local_engine import local_build
 from tests.tools.local_verify import kinds, local_verify, run_verify
 from tests.tools.read_rows import read_rows
 from tests.unit.jobs.store import test_config_databases as config_stores
@@ -160,6 +161,22 @@ def test_a_broken_database(spoil: tuple[str, bytes], alone: Path, capsys: pytest
     assert f"{alone}/consumequeue: RocksDB cannot read it: " in capsys.readouterr().err
     with pytest.raises(InputError, match="RocksDB cannot read it"):
         read_rows(ConsumeQueueSource, alone)
+
+
+@pytest.mark.parametrize("kind", ["both", "rocksdb"])
+def test_what_info_advises_of_a_broken_database(kind: str, both: Path) -> None:
+    """Its advice leads to a sound store, and so does verify's, which names info."""
+    if kind == "rocksdb":
+        without_files(both)
+    (both / "consumequeue" / "CURRENT").unlink()
+    assert "; rmq-reindex info STORE says how to build it again" in str(local_verify(both).error)
+    look = rr.info(str(both))
+    building, fetching = look.next["commands"]
+    assert f"--consumequeue-type {kind}" in building
+    assert local_build(both, Path(f"{both}.rebuilt"), consumequeue_type=kind).exit == 0
+    assert f"{both}.rebuilt --to {both}" in fetching
+    assert fetch([f"{both}.rebuilt", "--to", str(both)]) == 0
+    assert kinds(local_verify(both)) == {}
 
 
 @pytest.mark.parametrize("name", ["000010.sst", "000011.sst"])

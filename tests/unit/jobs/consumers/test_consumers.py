@@ -281,12 +281,16 @@ def test_a_store_without_queues(make: Make) -> None:
         rr.consumers(store)
 
 
-def test_names_that_are_written_wrong(make: Make) -> None:
+def test_names_that_are_written_wrong(make: Make, tmp_path: Path) -> None:
     store = make(*orders(3), offsets={"Orders@GID_orders": {0: 1}})
     by_group = rr.consumers(store, group="gid_order")
     assert (by_group.groups, by_group.warnings) == ([], ["group gid_order: is not known (near it: GID_orders)"])
     assert rr.consumers(store, topic="orders").warnings == ["topic orders: no group reads it (near it: Orders)"]
     assert not rr.consumers(store, group="payments").warnings
+    # It may be a new group: the file is written.
+    for number, (group, near) in enumerate({"gid_order": True, "payments": False, "GID_orders": False}.items()):
+        written = rr.consumers(store, group=group, topic="Orders", to_time=EPOCH, out=tmp_path / f"{number}.json")
+        assert written.warnings == (["group gid_order: is not known (near it: GID_orders)"] if near else [])
 
 
 def test_hostile_names(make: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
