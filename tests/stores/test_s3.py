@@ -239,6 +239,7 @@ def test_places(store: str, out: str, s3_place: str, tmp_path: Path, capsys: pyt
         ([store, "--out", gone], "make the bucket first"),
         ([str(tmp_path / "store"), "--out", f"s3://logs?{query_part}"], "a whole bucket"),
         ([files.join(secret, "none"), "--out", out], "is not there"),
+        ([files.join(store, "commitlog"), "--out", out], f"did you mean the store around it, {store}?"),
         ([store, "--out", "s3://logs/a/../b"], "name the place itself"),
         ([store, "--out", "ftp://logs/a"], "of an unknown kind"),
     ):

@@ -170,8 +170,8 @@ def entries_of(roots: Iterable[str]) -> list[files.Entry]:
             if meant := several(root):
                 raise errors.InputError(f"{showing.escape(root)}: {fault}{meant}")
             store = files.parent(root)
-            if files.base(root) == layouts.COMMITLOG and not files.is_flat(store):
-                if wrong := no_folder(store):
+            if files.base(root) == layouts.COMMITLOG:
+                if not files.is_flat(store) and (wrong := no_folder(store)):
                     raise errors.InputError(wrong)
                 if meant := meant_by(store):
                     raise errors.InputError(f"{showing.escape(store)}: is no store{meant}")
