@@ -263,7 +263,8 @@ class VerifyResult(Result):
         else:
             text = f"{known:,} of {count}, as an earlier verify scanned them: --recheck compares all of their bytes"
         read = self.incremental["bytes_read"]
-        return [f"read     {read:,} of {counted(self.bytes, 'byte')}, {records}", f"known    {text}"]
+        again = " (some pages twice)" if read > self.bytes else ""
+        return [f"read     {read:,} of {counted(self.bytes, 'byte')}{again}, {records}", f"known    {text}"]
 
     def _version(self) -> list[str]:
         """Return a line on the versions that fit the store, if they were looked for."""
