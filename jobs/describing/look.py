@@ -241,8 +241,7 @@ class StoreLook:
         for name, folder, unit in fitting.QUEUES:
             if size := fitting.sampled_sizes(files.join(self._store, folder), unit).usual:
                 result.sizes[name] = size
-        if found.broken and result.log["segments"]:
-            self._wrong.add(_QUEUES)
+        self._wrong.update({_QUEUES} if found.broken and result.log["segments"] else ())
         if found.unread:
             self._problem(found.unread)
         elif result.log["segments"]:
@@ -339,8 +338,7 @@ class StoreLook:
         no_problem = "" if result.problems else "no problem was seen; "
         if in_rocksdb:
             return self._verify(no_problem)
-        versions = result.fits["versions"]
-        version = ["--broker-version", versions[0]] if versions else []
+        version = ["--broker-version", versions[0]] if (versions := result.fits["versions"]) else []
         commands = [showing.shell([*advice.opening("preflight", settings, ""), *version])]
         return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
 

@@ -1,7 +1,4 @@
-"""The queues of a store, and the messages of one: through ConsumeQueue or batch ConsumeQueue files, or through RocksDB.
-
-The units of a queue stand in the files of a folder, or in a RocksDB database.
-"""
+"""The queues of a store, and the messages of one: through ConsumeQueue or batch ConsumeQueue files, or through RocksDB."""
 
 from __future__ import annotations
 
@@ -307,10 +304,9 @@ class StoreQueues:
         """Open the queues; without ``database`` those in files alone."""
         self._store, self._notes = store, notes
         self._database: QueueDatabase | None = None
-        self.unread = ""
-        """why there are queues in RocksDB, and not in files, that cannot be read"""
-        self.broken = False
-        """whether there are queues in RocksDB that it cannot read itself, with files beside it or without"""
+        self.unread, self.broken = "", False
+        """why there are queues in RocksDB, and not in files, that cannot be read; whether RocksDB cannot read what it has,
+        beside files or alone"""
         found = rocksdb_queues(store) if database else None
         if found is None:
             return
@@ -320,8 +316,7 @@ class StoreQueues:
         try:
             self._database = QueueDatabase(found.folder)
         except errors.InputError as error:
-            # Where the library is lacking, or behind a URI, RocksDB has said nothing.
-            self.broken = error.__cause__ is not None
+            self.broken = error.__cause__ is not None  # where the library is lacking, RocksDB has said nothing
             if found.beside:
                 notes.add("queues in RocksDB", f"{error}: the ConsumeQueue files beside it are read", lost=False)
             else:

@@ -120,8 +120,7 @@ def check_plain(roots: Sequence[str], told: str) -> None:
 
 
 def check_mends(roots: Sequence[str], *, to_plain: bool, named: bool = False) -> None:
-    """Raise InputError for a log that a repair does not take: one of DLedger is laid anew (``to_plain``), others are mended.
-    ``named``: by --commitlog."""
+    """Raise InputError for a log that a repair does not take: ``to_plain`` takes one of DLedger. ``named``: by --commitlog."""
     if not to_plain:
         told = "which repair does not mend: its node copies it from the leader; --to-plain makes a plain log of it"
         check_plain(roots, f"{told}, for a broker without DLedger")
