@@ -191,7 +191,8 @@ class Fetch:
             lock()
             swap.clear()
             try:
-                fetching_files.fetch_all(build, parts, swap.new, swap.temporary, given.threads, self._read)
+                with fetching_record.shown():  # before the handles are let go of
+                    fetching_files.fetch_all(build, parts, swap.new, swap.temporary, given.threads, self._read)
             except BaseException:
                 swap.remove()
                 raise
