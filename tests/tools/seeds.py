@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -22,8 +22,18 @@ STEP = 1000
 PATIENCE = 1200
 """seconds after which one round is taken for hung"""
 _PROPERTY = "seeds"
+T = TypeVar("T")
 
 _current = SEED if GIVEN is None else int(GIVEN)
+
+
+def cases(fixed: T, other: T) -> T:
+    """How many cases, or which, a random test has: ``fixed`` with the seed of ``make test``, ``other`` with any other seed.
+
+    That seed runs alone and has each kind of case. Of others there are many, which differ more than the cases of one seed do.
+    """
+    return fixed if _current == SEED else other
+
 
 # No deadline and no check of speed: the first call of a kernel compiles it, and others may have the machine. The same examples
 # each time; a failure is told at once. With --hypothesis-profile=shrink, or with a seed, it is made small first, for minutes.
@@ -32,6 +42,7 @@ settings.register_profile(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=GIVEN is None,
+    max_examples=cases(100, 25),
     database=None,
     print_blob=True,
 )

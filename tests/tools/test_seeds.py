@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
+from tests.tools import seeds
 from tests.tools.faulty_processes import ROOT
 from tests.tools.seeds import SEED
 
@@ -36,6 +37,12 @@ def test_hypothesis_draws_the_same_examples_and_shrinks_none() -> None:
     chosen = settings.get_profile("project")
     assert chosen.derandomize == ("REINDEX_SEED" not in os.environ)
     assert (chosen.database, Phase.shrink in chosen.phases) == (None, False)
+
+
+@pytest.mark.parametrize(("current", "drawn"), [(SEED, 25), (7, 4)])
+def test_other_seeds_have_fewer_cases(current: int, drawn: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seeds, "_current", current)
+    assert seeds.cases(25, 4) == drawn
 
 
 @pytest.mark.parametrize("given", ["", "7"])

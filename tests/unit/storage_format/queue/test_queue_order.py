@@ -13,6 +13,7 @@ from rocketmq_reindex.storage_format.queue.placement import PlacementTable, orde
 from tests.reference import queue_order as reference
 from tests.reference.consume_queue import BrokerQueue, pack
 from tests.reference.queue_order import Unit
+from tests.tools.seeds import cases
 from tests.unit.storage_format.queue.queue_model import LOGS, QueueLog, blocks_of, runs_of, stand
 
 CUTS = st.lists(st.integers(0, 1000), max_size=6)
@@ -31,7 +32,7 @@ def as_stand(units: dict[int, Unit]) -> dict[int, tuple[int, int, int]]:
 @example(log_of([0, 1, 7, 8], [(2900, 2950)]), [])
 @example(log_of([0, 1, 2, 0, 1, 2, 3, 1, 2, 3, 9]), [5])
 @example(log_of([5, 6, 7, 2, 3, 4, 20, 21, 22, 10, 11, 12]), [2, 7])
-@settings(max_examples=500)
+@settings(max_examples=cases(500, 60))
 def test_logical(log: QueueLog, cuts: list[int]) -> None:
     verdicts = reference.judge(log.units, log.lost)
     standing, fills = reference.settle(verdicts)
@@ -56,7 +57,7 @@ def test_logical(log: QueueLog, cuts: list[int]) -> None:
 @example(log_of([3, 4, 0, 1, 2, 3, 4, 5, 9, 10]), [])
 @example(log_of([0, 0, 0, 1, 2]), [])
 @example(log_of([1, 0, 1, 2, 3]), [])
-@settings(max_examples=500)
+@settings(max_examples=cases(500, 60))
 def test_broker(log: QueueLog, cuts: list[int]) -> None:
     queue = BrokerQueue(200)
     for unit in log.units:
@@ -248,7 +249,7 @@ def test_empty() -> None:
 
 @given(LOGS, CUTS)
 @example(log_of([0, 1, 2]), [1, 2])
-@settings(max_examples=300)
+@settings(max_examples=cases(300, 40))
 def test_fewer_runs_say_the_same(log: QueueLog, cuts: list[int]) -> None:
     """What follows on from block to block is one run; nothing else changes."""
     runs = runs_of(blocks_of(log, cuts))

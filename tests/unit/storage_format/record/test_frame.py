@@ -12,6 +12,7 @@ from rocketmq_reindex.storage_format.record import frame, layout as r
 from tests.reference import java, records
 from tests.reference.settings import Settings
 from tests.tools.encode import EPOCH, Message, blank, encode
+from tests.tools.seeds import cases
 from tests.tools.strategies import JAVA_BYTES
 
 BASE = 3 << 20
@@ -119,7 +120,7 @@ def test_more_is_asked_for_until_all_is_there(message: Message, data: st.DataObj
     assert len(asked) <= 3
 
 
-@settings(max_examples=250)
+@settings(max_examples=cases(250, 40))
 @given(st.lists(MESSAGES, min_size=1, max_size=3), st.sampled_from(["none", "body", "all"]), st.data())
 def test_mutated_records_get_the_references_verdict(messages: list[Message], crc: str, data: st.DataObject) -> None:
     # Numbers that do not parse are the walk's: with --crc all the reference sees them first.

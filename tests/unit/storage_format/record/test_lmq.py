@@ -18,6 +18,7 @@ from tests.reference.settings import Settings
 from tests.tools.encode import COMMIT, PREPARED, ROLLBACK, Message, encode
 from tests.tools.log_writer import LogWriter
 from tests.tools.scans import MemoryLog, Unit, expected_units, scan_range
+from tests.tools.seeds import cases
 from tests.tools.strategies import JAVA_BYTES, embedded
 
 QUEUES = st.lists(
@@ -69,7 +70,7 @@ def is_decided(pair: tuple[str, str]) -> bool:
 @example((",", ","), "TopicA", 0, "5.3")
 @example(("%LMQ%a,..", "0"), "TopicA", 0, "5.3")
 @example(("\u3000", "0"), "TopicA", 0, "5.3")
-@settings(max_examples=300)
+@settings(max_examples=cases(300, 40))
 def test_units_of_a_record(pair: tuple[str, str], topic: str, sysflag: int, version: str) -> None:
     properties = f"INNER_MULTI_DISPATCH\x01{pair[0]}\x02INNER_MULTI_QUEUE_OFFSET\x01{pair[1]}\x02".encode()
     raw = encode(Message(topic=topic, queue_id=5, queue_offset=9, sysflag=sysflag, properties=properties), 0)
