@@ -5,6 +5,8 @@ right size) stands. If the bad record's own length still agrees with its parts, 
 looked at: a body may hold the image of another record. Otherwise every byte after it is tried.
 """
 
+import re
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,6 +18,7 @@ from tests.reference.settings import Settings
 
 MISSING = "missing-segment"
 ORDER = "queue-order"
+_MAGICS = re.compile(b"|".join(re.escape(struct.pack(">I", magic)) for magic in (records.MAGIC_V1, records.MAGIC_V2)))
 
 
 class LogError(ValueError):
@@ -175,11 +178,11 @@ def _next_record(segment: Segment, start: int, size: int, rules: Settings) -> in
     """
     data = segment.data
     rules = replace(rules, crc="body") if rules.crc == "none" else rules
-    for at in range(start, len(data) - 7):
-        if int.from_bytes(data[at + 4 : at + 8], "big") in (records.MAGIC_V1, records.MAGIC_V2):
-            found = records.parse(data, at, segment.base, segment.base + size, rules)
-            if not isinstance(found, Bad) or found.stands:
-                return at
+    for match in _MAGICS.finditer(data, start + 4):
+        at = match.start() - 4
+        found = records.parse(data, at, segment.base, segment.base + size, rules)
+        if not isinstance(found, Bad) or found.stands:
+            return at
     return len(data)
 
 

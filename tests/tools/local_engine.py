@@ -56,7 +56,8 @@ class InlineEngine:
         return found
 
     def _of(self, kind: int, left_out: list[int]) -> list[handover.Row]:
-        return [row for row in self._rows if row.kind == kind and row.range_number not in set(left_out)]
+        out = set(left_out)
+        return [row for row in self._rows if row.kind == kind and row.range_number not in out]
 
     def collect(self, kind: int, left_out: list[int]) -> list[bytes]:
         return [row.data for row in self._of(kind, left_out)]

@@ -17,6 +17,7 @@ from tests.tools.compare import SMALL
 from tests.tools.encode import EPOCH, Message
 from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
+from tests.tools.seeds import cases
 
 HALF, OP, DISCARDS = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
 GROUP = f"{HALF}@CID_RMQ_SYS_TRANS"
@@ -173,7 +174,7 @@ class Checks:
 
 def test_random_lives_of_a_broker(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    for number in range(25):
+    for number in range(cases(25, 5)):
         broker = Checks(rng)
         broker.live()
         first = min(broker.pending(), default=len(broker.halves))

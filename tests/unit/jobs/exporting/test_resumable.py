@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from tests.tools.encode import EPOCH, Message
 from tests.tools.exported import damaged_store, rows_of
 from tests.tools.log_writer import LogWriter
+from tests.tools.seeds import cases
 
 pytestmark = pytest.mark.usefixtures("inline_local")
 FORMATS: Final[tuple[Any, ...]] = ("jsonl", "csv", "parquet", "delta", "iceberg")
@@ -91,18 +93,31 @@ def death() -> Death:
     return Death()
 
 
+@pytest.fixture(scope="module")
+def undisturbed(store: Path, death: Death, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], tuple[Any, Any, int]]:
+    """Returns what gives, for a format, the facts and the content of an export, and how many changes of files one makes."""
+
+    @cache
+    def get(kind: Any) -> tuple[Any, Any, int]:
+        place = tmp_path_factory.mktemp("undisturbed")
+        whole = rr.export(store, to=place / "whole", format=kind, kind="all")
+        assert whole.damaged == 3
+        with death.after(-1, place):
+            rr.export(store, to=place / "out", format=kind, kind="all", resumable=True)
+        assert death.count > 20
+        return facts(whole), content(place / "whole", kind), death.count
+
+    return get
+
+
 @pytest.mark.parametrize("kind", FORMATS)
-def test_killed_at_random_moments(store: Path, tmp_path: Path, death: Death, kind: Any, seed: int) -> None:
-    whole = rr.export(store, to=tmp_path / "whole", format=kind, kind="all")
-    assert whole.damaged == 3
-    wanted, place = content(tmp_path / "whole", kind), tmp_path / "runs"
-    place.mkdir()
-    with death.after(-1, place):
-        rr.export(store, to=place / "out", format=kind, kind="all", resumable=True)
-    changes, drawn = death.count, random.Random(seed)
-    assert changes > 20
-    for _ in range(4):
-        shutil.rmtree(place)
+def test_killed_at_random_moments(
+    store: Path, tmp_path: Path, death: Death, undisturbed: Callable[[Any], tuple[Any, Any, int]], kind: Any, seed: int
+) -> None:  # fmt: skip
+    whole, wanted, changes = undisturbed(kind)
+    place, drawn = tmp_path / "runs", random.Random(seed)
+    for _ in range(cases(4, 1)):
+        shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         for _ in range(4):
             with death.after(drawn.randrange(changes), place), contextlib.suppress(InputError):
@@ -111,7 +126,7 @@ def test_killed_at_random_moments(store: Path, tmp_path: Path, death: Death, kin
                 break
         if not (place / "out").exists():
             done = rr.export(store, to=place / "out", format=kind, kind="all", resumable=True)
-            assert facts(done) == facts(whole)
+            assert facts(done) == whole
         else:
             with pytest.raises(InputError):
                 rr.export(store, to=place / "out", format=kind, kind="all", resumable=True)
