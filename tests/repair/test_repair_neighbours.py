@@ -35,6 +35,7 @@ from tests.tools.encode import Message as NewMessage, encode
 from tests.tools.local_engine import local_build, local_repair
 from tests.tools.local_verify import kinds as differences, local_verify
 from tests.tools.log_writer import LogWriter
+from tests.tools.seeds import cases
 
 CONF = Conf(Sizes(SEGMENT, 400, 50, 150))
 
@@ -216,7 +217,7 @@ def test_a_log_that_goes_another_way(tmp_path: Path, pattern: str) -> None:
 def test_random_neighbours(whole: Log, seed: int, tmp_path: Path) -> None:
     """Whatever lies beside each other: what a replica has whole is taken, no sound record is lost, and the new log is clean."""
     rng = random.Random(seed)
-    for number in range(8):
+    for number in range(cases(8, 2)):
         place = tmp_path / f"{number}"
         log, one, other = (copy(whole, place / name) for name in ("log", "one", "other"))
         pattern = "".join(rng.choice("..xx~-rbc") for _ in range(rng.randrange(3, 13)))

@@ -17,6 +17,7 @@ from tests.tools.damaged_log import SEGMENT, SIZES, WAYS, Damaged, copy_of
 from tests.tools.local_engine import local_build, local_repair
 from tests.tools.log_writer import Put
 from tests.tools.make_log import random_log
+from tests.tools.seeds import cases
 
 FEATURES = ("blanks", "unicode", "collide", "tags", "transactions", "ipv6", "clock", "compressed")
 CONF = Conf(Sizes(SEGMENT, 400, 50, 150))
@@ -29,7 +30,7 @@ def whole(seed: int, tmp_path: Path) -> Damaged:
 
 
 def _damaged(whole: Damaged, tmp_path: Path, seed: int) -> Iterator[tuple[random.Random, Damaged]]:
-    for number in range(8):
+    for number in range(cases(8, 3)):
         rng = random.Random(f"{seed} {number}")
         damaged = copy_of(whole.whole, tmp_path / f"store-{number}", whole.puts)
         for way in rng.choices(WAYS, k=rng.choice((1, 1, 2, 3))):
