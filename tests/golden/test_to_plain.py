@@ -7,10 +7,12 @@ import random
 import shutil
 import struct
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -30,16 +32,30 @@ Stores = Callable[[str], GoldenStore]
 SEGMENT = 8192
 
 
+class Laid(NamedTuple):
+    """A store with a log of DLedger, its entries as `as_dledger` gives them, and its messages."""
+
+    store: Path
+    entries: list[tuple[int, int]]
+    messages: pa.Table
+
+
 def plain(source: Path, out: Path, size: int = 0, **settings: Any) -> RepairResult:
     settings = {"broker_version": "5.3", "range_size": size, **SIZES, **settings}
     return local_repair(source, out, InlineEngine(5, 3), to_plain=True, **settings)
 
 
-def rows_of(folder: Path) -> list[dict[str, Any]]:
+def messages_of(folder: Path) -> pa.Table:
     """All messages, but for where they lie in the log, and half messages that were made up."""
     rows = rr.messages(folder, body="stored").read_all()
     rows = rows.drop_columns(["commitLogOffset", "preparedTransactionOffset", "originOffset"])
-    return [row for row in rows.to_pylist() if row["topic"] != "rmq_sys_reindex_lost"]
+    return rows.filter(pc.not_equal(rows["topic"], "rmq_sys_reindex_lost"))
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """The same as a list."""
+    rows: list[dict[str, Any]] = messages_of(folder).to_pylist()
+    return rows
 
 
 def all_files(folder: Path) -> dict[str, bytes]:
@@ -342,15 +358,27 @@ def test_ids_that_name_old_offsets_are_told(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------------------------- damage
 
 
+@pytest.fixture(scope="module")
+def laid(golden_store: Stores, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, int], Laid]:
+    """laid(name, bytes of a file): a golden store's log as DLedger has it, made once. Read it, do not change it."""
+
+    @cache
+    def get(name: str, segment: int) -> Laid:
+        store = tmp_path_factory.mktemp("laid") / "store"
+        entries = as_dledger(golden_store(name).path / "commitlog", store, segment)
+        return Laid(store, entries, messages_of(store))
+
+    return get
+
+
 @pytest.mark.random
-def test_random_damage(seed: int, golden_store: Stores, tmp_path: Path) -> None:
+def test_random_damage(seed: int, golden_store: Stores, laid: Callable[[str, int], Laid], tmp_path: Path) -> None:
     """Whatever is spoilt: what is lost is told, all else is there as it was, and the new log is a sound one."""
     rng = random.Random(seed)
     source = golden_store(rng.choice(("basic-4.9", "transactions-delay", "wide-keys")))
-    log, store = source.path / "commitlog", tmp_path / "store"
     segment = rng.choice((100_000, 1 << 18, 1 << 20))
-    entries = as_dledger(log, store, segment)
-    sound = rows_of(store)
+    whole, entries, sound = laid(source.name, segment)
+    store = Path(shutil.copytree(whole, tmp_path / "store"))
     lost = set[int]()
     for _ in range(rng.randrange(1, 6)):
         first = rng.randrange(5, len(entries) - 50)
@@ -362,7 +390,7 @@ def test_random_damage(seed: int, golden_store: Stores, tmp_path: Path) -> None:
             lost.add(number)
     told = plain(store, tmp_path / "out", rng.choice((0, 5000, 100_000)), broker_version=source.broker_version)
     assert (told.exit, told.error) == (3, None)
-    assert rows_of(tmp_path / "out") == [row for number, row in enumerate(sound) if number not in lost]
+    assert messages_of(tmp_path / "out") == sound.take([number for number in range(len(sound)) if number not in lost])
     for number in lost:
         at, size = entries[number]
         assert any(one["offset"] <= at and at + size <= one["offset"] + one["length"] for one in told.damage), number

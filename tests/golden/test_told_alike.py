@@ -11,6 +11,7 @@ import pytest
 from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import FEATURES, Message, random_log
+from tests.tools.seeds import cases
 
 SIZES = (0, 100, 333, 1000, 5000)
 INNER_BATCH = 0x80
@@ -70,7 +71,7 @@ def test_warnings_damage_and_decisions(policy: str, order: str, tmp_path: Path) 
 def test_random_logs(seed: int, tmp_path: Path) -> None:
     """With damage anywhere."""
     rng = random.Random(seed)
-    for number in range(3):
+    for number in range(cases(3, 1)):
         store = tmp_path / f"{number}"
         random_log(store / "commitlog", rng.randrange(2**31), records=100, segment_size=1 << 14, features=FEATURES)
         for path in rng.sample(sorted((store / "commitlog").iterdir()), k=1):
