@@ -1,6 +1,6 @@
-"""Scan a small log and do what else is compiled; print all of it. Run with and without numba by test_python_twin.
+"""Scan small logs and do what else is compiled; print all of it. Run with and without numba by test_python_twin.
 
-python -m tests.tools.twin_scan FOLDER SEGMENT_SIZE
+python -m tests.tools.twin_scan SEGMENT_SIZE: reads folders, one a line, and prints a line for each.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ def everything(folder: Path, segment_size: int) -> str:
             "linked": [used, slots.tolist(), prev.tolist()],
             "packed": packed.tolist(),
         }
-    return json.dumps(out, indent=1, default=int)
+    return json.dumps(out, default=int)
 
 
 if __name__ == "__main__":
     print("plain" if numba.config.DISABLE_JIT else "compiled")
-    print(everything(Path(sys.argv[1]), int(sys.argv[2])))
+    for line in sys.stdin:
+        print(everything(Path(line.rstrip("\n")), int(sys.argv[1])), flush=True)

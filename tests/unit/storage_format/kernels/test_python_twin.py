@@ -7,7 +7,10 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests import ROOT
 from tests.tools.make_log import FEATURES, random_log
@@ -16,7 +19,26 @@ from tests.tools.twin_scan import everything
 SEGMENT = 1 << 14
 
 
-def test_the_twins_agree(tmp_path: Path, seed: int) -> None:
+@pytest.fixture(scope="module")
+def plain() -> Iterator[subprocess.Popen[str]]:
+    """A process whose loops are plain Python, as those of ``tests.tools.twin_scan``. It is started once for all seeds."""
+    with subprocess.Popen(
+        [sys.executable, "-W", "error::RuntimeWarning", "-m", "tests.tools.twin_scan", str(SEGMENT)],
+        cwd=ROOT,
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "plain\n"
+        yield process
+        process.kill()
+
+
+def test_the_twins_agree(tmp_path: Path, seed: int, plain: subprocess.Popen[str]) -> None:
     random_log(tmp_path, seed, records=70, segment_size=SEGMENT, features=FEATURES, biggest_body=300)
     rng = random.Random(seed)
     for path in sorted(tmp_path.iterdir()):
@@ -24,19 +46,12 @@ def test_the_twins_agree(tmp_path: Path, seed: int) -> None:
         data[rng.randrange(len(data) // 2)] ^= 0x10
         path.write_bytes(data)
     compiled = everything(tmp_path, SEGMENT)
-    done = subprocess.run(
-        [sys.executable, "-W", "error::RuntimeWarning", "-m", "tests.tools.twin_scan", str(tmp_path), str(SEGMENT)],
-        cwd=ROOT,
-        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    kind, _, plain = done.stdout.partition("\n")
-    assert kind == "plain"
-    ours, theirs = json.loads(compiled), json.loads(plain)
+    assert plain.stdin is not None
+    assert plain.stdout is not None
+    print(tmp_path, file=plain.stdin, flush=True)
+    told = plain.stdout.readline()
+    assert told.startswith("{"), told + plain.stdout.read()
+    ours, theirs = json.loads(compiled), json.loads(told)
     for version in ("5.5", "4.9"):
         assert ours[version]["units"], "an empty log says nothing"
         for part, value in theirs[version].items():
