@@ -26,6 +26,7 @@ from tests.tools.encode import Message
 from tests.tools.log_writer import LogWriter, Put
 from tests.tools.make_log import FEATURES, evil_body, random_log
 from tests.tools.read_rows import batches, make_reader, read_rows
+from tests.tools.seeds import cases
 
 SEGMENT = 1 << 14
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
@@ -101,7 +102,7 @@ def test_rows_of_random_logs(version: str, seed: int, tmp_path: Path) -> None:
     # Without registrations of consumer groups no message has a bit map.
     wanted = [row | {"bitMap": None} for row in expected_rows(puts, log, version)]
     assert len(wanted) == len(puts)
-    for size in (1 << 20, 5000, rng.randrange(150, 2000)):
+    for size in rng.sample((1 << 20, 5000, rng.randrange(150, 2000)), cases(3, 1)):
         rows = read_rows(CommitlogSource, tmp_path, body=True, brokerVersion=version, rangeSize=size)
         assert rows == wanted, f"range size {size}"
 
@@ -114,9 +115,10 @@ def test_a_body_full_of_images_of_records(seed: int, tmp_path: Path) -> None:
             message = Message(topic=f"T{number % 3}", properties={"KEYS": f"k{number}"})
             writer.append(evil_body(writer, message, rng) if number % 2 else replace(message, body=rng.randbytes(200)))
     places = [put.offset for put in writer.puts]
-    for size in (1 << 20, *range(100, 500, 41)):
+    sizes, starts = (1 << 20, *range(100, 500, 41)), range(0, writer.end, 97)
+    for size in rng.sample(sizes, cases(len(sizes), 3)):
         assert [r["commitLogOffset"] for r in read_rows(CommitlogSource, tmp_path, rangeSize=size)] == places
-    for start in range(0, writer.end, 97):
+    for start in rng.sample(starts, cases(len(starts), 12)):
         rows = read_rows(CommitlogSource, tmp_path, startOffset=start, endOffset=start + 900, columns="commitLogOffset")
         assert [r["commitLogOffset"] for r in rows] == [place for place in places if start <= place < start + 900]
 
@@ -231,7 +233,8 @@ def spoilt(tmp_path: Path, seed: int) -> Path:
 def test_damage_is_what_the_reference_finds(seed: int, tmp_path: Path) -> None:
     store = spoilt(tmp_path, seed)
     log = reference(store)
-    for size in (1 << 20, 4000, random.Random(seed).randrange(150, 900)):
+    rng = random.Random(seed)
+    for size in rng.sample((1 << 20, 4000, rng.randrange(150, 900)), cases(3, 1)):
         rows = read_rows(CommitlogSource, store, damage="rows", rangeSize=size, segmentSize=SEGMENT)
         assert [row["commitLogOffset"] for row in rows if not row["damage"]] == [r.offset for r in log.records], size
         assert damage_of(rows) == damage_expected(log), f"range size {size}"
