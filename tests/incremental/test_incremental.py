@@ -28,6 +28,7 @@ from tests.tools.encode import body_start
 from tests.tools.faulty_children import Children
 from tests.tools.faulty_runs import command
 from tests.tools.local_engine import InlineEngine, local_build, run_build
+from tests.tools.seeds import cases
 
 
 def kept(out: Path) -> dict[str, tuple[int, int]]:
@@ -41,7 +42,7 @@ def store_files(world: World, folder: str) -> list[Path]:
 
 @pytest.mark.random
 def test_lives() -> None:
-    live(7, 12)
+    live(cases(7, 2), 12)
 
 
 def test_nothing_new(world: World) -> None:
@@ -165,6 +166,7 @@ def test_each_byte_is_read_once(tmp_path: Path, seed: int, monkeypatch: pytest.M
     world, rng, counted = World(tmp_path), random.Random(seed), [0]
     world.writer.segment_size = 2 * chunk
     world.words = (*SALVAGE, "--range-size", str(chunk))
+    drawn = rng.randbytes(body - 8)
 
     def count(name: str, length: Callable[[Any], int]) -> None:
         whole = getattr(reading.Reader, name)
@@ -179,9 +181,10 @@ def test_each_byte_is_read_once(tmp_path: Path, seed: int, monkeypatch: pytest.M
     count("_read_some", int)
     count("view", lambda view: 0 if view is None else len(view))
     # Within a range, over the edge of a range, into a new segment, whose predecessor gets a filler, and nothing but a time.
-    for grown, changed in ((40, 1), (4, 1), (30, 1), (70, 2), (0, 1)):
+    steps, other = [(40, 1), (4, 1), (30, 1), (70, 2), (0, 1)], [(rng.randrange(1, 60), 1), (rng.randrange(1, 60), 1), (0, 1)]
+    for grown, changed in cases(steps, other):
         for _ in range(grown):
-            world.writer.append(world._message(rng, body=rng.randbytes(body)))
+            world.writer.append(world._message(rng, body=rng.randbytes(8) + drawn))
         world.writer.close()
         last = world.segments()[-1]
         os.truncate(last, 2 * chunk)
@@ -331,11 +334,16 @@ def test_killed_behind_the_rename(world: World, warm: Children) -> None:
 
 def test_what_is_not_used_is_swept(world: World) -> None:
     rng = random.Random(5)
-    for _ in range(6):
+    for later in reversed(range(6)):
         world.roll()
         world.append(rng, 10)
         world.expire()
-        world.build()
+        if later:
+            # To compare each with a full build takes twice as long as all of them.
+            world.incremental()
+            world._remember()
+        else:
+            world.build()
     live_ranges = len(world.segments())
     assert len(store_files(world, "builds")) == 4 * 2
     assert live_ranges <= len(store_files(world, "entries")) <= live_ranges + 1
@@ -390,7 +398,7 @@ def test_an_error_of_the_disk_forgets_nothing(tmp_path: Path, folder: str, numbe
 def test_a_bit_of_the_store_flips(world: World, seed: int, folder: str) -> None:
     """What the store says of ranges and builds is taken from it unchanged, or not at all."""
     rng = random.Random(seed)
-    for _ in range(4):
+    for _ in range(cases(4, 1)):
         world.build()
         for path in store_files(world, folder):
             data = bytearray(path.read_bytes())

@@ -48,10 +48,7 @@ class LocalWorld(World):
 
 @pytest.mark.usefixtures("inline_local")
 def test_a_log_that_lives(tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is written is that of a full build after each change, and what is known is not read again.
-
-    In one process: the next test has those of the engine.
-    """
+    """What is written is that of a full build after each change, and what is known is not read again."""
     world, rng = LocalWorld(tmp_path), random.Random(seed)
     world.append(rng, 120)
     first = world.build_again(capsys)
@@ -71,8 +68,17 @@ def test_a_log_that_lives(tmp_path: Path, seed: int, capsys: pytest.CaptureFixtu
     assert list(world.tables.rglob("*.owed")), "a run on Spark learns that the rows are missing"
 
 
+@pytest.mark.usefixtures("inline_local")
 def test_a_verify_reads_what_is_new(tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]) -> None:
-    world, rng = LocalWorld(tmp_path), random.Random(seed)
+    verify_what_is_new(LocalWorld(tmp_path), random.Random(seed), capsys)
+
+
+def test_the_engines_own_processes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The tests before this one run the tasks in this process: no seed changes what the engine does with them."""
+    verify_what_is_new(LocalWorld(tmp_path), random.Random(1), capsys)
+
+
+def verify_what_is_new(world: LocalWorld, rng: random.Random, capsys: pytest.CaptureFixture[str]) -> None:
     world.append(rng, 150)
     world.build_again(capsys)
     first = world.verify(capsys)
