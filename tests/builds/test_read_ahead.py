@@ -16,6 +16,7 @@ from rocketmq_reindex.storage_format.scan.range_scan import RangeScanner
 from rocketmq_reindex.storage_format.scan.settings import ScanSettings
 from tests.tools.local_engine import InlineEngine, local_build
 from tests.tools.make_log import random_log
+from tests.tools.seeds import cases
 
 KIB = 1 << 10
 
@@ -29,7 +30,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def test_the_same_bytes(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     store, plain, other = tmp_path / "store", tmp_path / "plain", tmp_path / "other"
-    random_log(store / "commitlog", seed, records=4000, segment_size=1 << 20)
+    random_log(store / "commitlog", seed, records=cases(4000, 1200), segment_size=1 << 20)
     assert local_build(store, plain).exit == 0
 
     begin, load = RangeScanner.__init__, Ahead._load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +170,7 @@ LOGS: dict[str, MakeLog] = {
 }  # fmt: skip
 
 
-def check(kind: str, seed: int, numbers: range, place: Path) -> None:
+def check(kind: str, seed: int, numbers: Iterable[int], place: Path) -> None:
     """Raises AssertionError with all logs of a kind on which the two do not agree."""
     found = []
     for number in numbers:
