@@ -53,11 +53,14 @@ def of_build(settings: VerifySettings) -> VerifySettings:
         return settings
     build = find_build(settings.store)
     sizes = {name: size for name, size in build.sizes.items() if name not in settings.named}
+    of_ext = {file.size for file in build.wanted if file.path.startswith(f"{layouts.EXT_QUEUES}/")}
+    if of_ext and not settings.is_named("cq_ext_file_size"):
+        sizes["cq_ext_file_size"] = max(of_ext)  # files end behind their units there
     names = {files.base(file.at): files.base(file.path) for file in build.wanted if file.path.startswith(f"{layouts.INDEX}/")}
     changes = {
         **sizes,
         "store": build.folder,
-        "named": settings.named | frozenset(SIZES),
+        "named": settings.named | frozenset(SIZES) | sizes.keys(),
         "trimmed": True,
         "index_names": names,
     }

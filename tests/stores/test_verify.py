@@ -14,11 +14,13 @@ from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.commands import query, report
 from rocketmq_reindex.jobs.publishing import layout
 from tests.fault.disk import tiny_store
+from tests.golden.stores import unpack
 from tests.stores.whole import published
 from tests.tools.local_engine import InlineEngine, local_build, run_build, single
 from tests.tools.local_verify import kinds, local_verify
 
 SMALL: dict[str, Any] = {"cq_file_size": 400, "hash_slots": 50, "index_items": 60}
+INDEX: dict[str, Any] = {"hash_slots": 50, "index_items": 100}
 
 
 @pytest.fixture
@@ -49,6 +51,15 @@ def test_of_a_bucket(keep: bool, store: Path, s3_place: str) -> None:
         assert (found.exit, found.error, kinds(found), found.store) == (0, None, {}, place)
         assert (found.files, found.units, found.items) == (local.files, local.units, local.items)
         assert [one["name"] for one in found.index_list] == [one["name"] for one in local.index_list]
+
+
+def test_of_units_with_bit_maps_in_a_bucket(tmp_path: Path, s3_place: str) -> None:
+    """Files of consumequeue_ext end behind their units there, too: their size is that of the manifest."""
+    store, out = unpack("extended-5.5", tmp_path).path, files.join(s3_place, "out")
+    settings = BuildSettings(str(store), out=out, cq_file_size=200, cq_ext="bitmap", cq_ext_file_size=300, **INDEX)
+    assert run_build(settings.check(), single(InlineEngine())).exit == 0
+    found = local_verify(out, commitlogs=(str(store / "commitlog"),), work=files.join(s3_place, "work"))
+    assert (found.exit, found.error, kinds(found)) == (0, None, {})
 
 
 def test_again_in_a_bucket(store: Path, s3_place: str) -> None:
