@@ -208,7 +208,13 @@ def part_of(path: str) -> str:
 def _fetch(build: FoundBuild, file: BuildFile, new: str, temporary: str) -> int:
     source = files.join(build.folder, file.at)
     hasher, gap_end = digest.new_digest(kind=build.kind), file.gap + ITEM_SIZE
-    with files.Reader(source) as reader, files.writing(temporary, os.path.join(new, file.path)) as writer:
+    try:
+        opened = files.Reader(source)
+    except FileNotFoundError as error:
+        # As after a part was moved out of the build by hand.
+        words = "is not there, and the manifest names it: bring the whole build here, or build again"
+        raise InputError(f"{escape(source)}: {words}") from error
+    with opened as reader, files.writing(temporary, os.path.join(new, file.path)) as writer:
         stored = reader.size()
         if stored not in (file.size, file.used):
             raise InputError(

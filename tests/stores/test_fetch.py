@@ -410,6 +410,10 @@ def test_a_file_that_is_not_as_the_manifest_says(scene: Scene, part: str, capsys
     assert "bytes instead of" in capsys.readouterr().err
     path.unlink()
     assert scene.fetch() == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith("error: ")] == [
+        f"error: {path}: is not there, and the manifest names it: bring the whole build here, or build again"
+    ]
     assert scene.tree() == before | {"lock": b""}
 
 
