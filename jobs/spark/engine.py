@@ -213,7 +213,9 @@ def _cell_folders(spark: SparkSession) -> worker_tasks.CellFolders | None:
         context: Any = spark.sparkContext
         conf = context._jsc.sc().conf()
         if str(context.master).startswith("local") and conf.get("spark.io.encryption.enabled", "false").lower() != "true":
-            roots = map(str, context._jsc.sc().env().blockManager().diskBlockManager().localDirsString())
+            # Not by SparkEnv: Spark 4.3 leaves classes out that its methods name, and each look at it prints the JVM's traces.
+            utils = getattr(getattr(context._jvm.org.apache.spark.util, "Utils$"), "MODULE$")
+            roots = map(str, utils.getOrCreateLocalRootDirs(conf))
             made = tuple(tempfile.mkdtemp(prefix=_CELLS, dir=root) for root in roots)
             return worker_tasks.CellFolders(made, os.urandom(16)) if made else None
     return None

@@ -33,7 +33,9 @@ def spark() -> Iterator[SparkSession]:
     session.stop(found)
 
 
-def test_what_was_built_is_whole_and_can_be_read(spark: SparkSession, golden_store: Stores, tmp_path: Path) -> None:
+def test_what_was_built_is_whole_and_can_be_read(
+    spark: SparkSession, golden_store: Stores, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     store, out = golden_store(NAME), tmp_path / "out"
     tables = str(tmp_path / "tables") if jars.delta_packages() else None
     log = str(store.path / "commitlog")
@@ -41,6 +43,8 @@ def test_what_was_built_is_whole_and_can_be_read(spark: SparkSession, golden_sto
     assert built.exit_status == 0
     assert_is_rebuilt(out, store)
     assert rr.verify(str(out), commitlog=log, work=str(tmp_path), spark=spark).findings == []
+    # Spark 4.3 printed a trace for each look at a class of its own that names classes which it leaves out.
+    assert "Exception" not in capfd.readouterr().err
     if tables:
         rows = spark.read.format("delta").load(table_path(tables, "builds")).collect()
         assert [(row.state, row.records) for row in rows] == [("published", built.records)]
