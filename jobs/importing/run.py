@@ -56,6 +56,8 @@ class ImportResult(WarnedResult):
     topics: dict[str, int] = field(default_factory=dict)
     """messages by topic"""
     segments: int = 0
+    segment_size: int = 0
+    """bytes of each segment: a broker starts on them with this ``mappedFileSizeCommitLog`` alone"""
     bytes: int = 0
     """bytes of the records in the log"""
     warnings: list[str] = field(default_factory=list)
@@ -70,7 +72,10 @@ class ImportResult(WarnedResult):
         """Return what was done, for people."""
         what = f"{counted(self.messages, 'message')} of {counted(len(self.topics), 'topic')}"
         where = f"{counted(self.segments, 'segment')}, {counted(self.bytes, 'byte')} of records"
-        return [f"imported {what} into {escape(self.to)}: {where}", "next     start a broker whose storePathRootDir this is"]
+        start = "next     start a broker whose storePathRootDir this is"
+        if self.segment_size != option_table.default_of("segment_size", "import"):
+            start += f", with mappedFileSizeCommitLog={self.segment_size}"
+        return [f"imported {what} into {escape(self.to)}: {where}", start]
 
 
 # -------------------------------------------------------------------------------------------------------------------------- run
@@ -118,6 +123,7 @@ def run(settings: ImportSettings, result: ImportResult, progress: ProgressListen
                 f"{counted(maker.without_unit, 'message')}: no consumer gets them: half messages, or rolled back, by sysFlag"
             )
         result.warnings += new_store.derive(staging, sink.like, progress, topics)
+        result.segment_size = settings.segment_size
         result.segments = len(os.listdir(files.join(staging.tree, layouts.COMMITLOG)))
         output.publish(staging, target, overwrite=False)
     output.settle(target)

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import rocketmq_reindex as rr
+from rocketmq_reindex.jobs import cli
 from rocketmq_reindex.jobs.importing import sources
 from rocketmq_reindex.storage_format.errors import InputError, UsageError
 from tests.tools.encode import EPOCH, Message
@@ -95,6 +96,16 @@ def test_a_mended_body(store: Path, tmp_path: Path) -> None:
     assert rows_of(tmp_path / "new") == wanted
     (segment,) = (tmp_path / "new" / "commitlog").iterdir()
     assert segment.stat().st_size == 1 << 30, "a broker maps whole segments"
+
+
+def test_the_next_step_names_the_size_that_a_broker_has_to_have(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rr.export(store, to=tmp_path / "a.jsonl")
+    start = "next     start a broker whose storePathRootDir this is"
+    for words, line in (([], start), (["--segment-size", "32768"], f"{start}, with mappedFileSizeCommitLog=32768")):
+        assert cli.main(["import", str(tmp_path / "a.jsonl"), "--to", str(tmp_path / f"new{len(words)}"), *words]) == 0
+        assert capsys.readouterr().out.splitlines()[-1] == line
 
 
 def test_few_columns_are_enough(tmp_path: Path) -> None:
