@@ -197,6 +197,8 @@ class BuildResult(Result):
         """Return what is pending of delayed and timer messages, in one line."""
         delay = self.delay or {}
         levels, timers = sum(level["pending"] for level in delay["levels"]), delay["timers"]["pending"]
+        if not levels and not timers and not delay["undecided_count"]:
+            return "delayed  no message waits to be delivered"
         return (
             f"delayed  {counted(levels, 'message')} of delay levels and {counted(timers, 'timer message')} wait to be delivered"
             f": their REAL_TOPIC has no copy of them; {counted(delay['undecided_count'], 'message')} undecided"

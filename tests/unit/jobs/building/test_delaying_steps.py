@@ -204,6 +204,12 @@ def test_less_than_the_whole_log_is_refused(more: list[str], tmp_path: Path, cap
     assert "--write-delay: needs all of the log" in capsys.readouterr().err
 
 
+def test_nothing_waits(tmp_path: Path) -> None:
+    waiting = scheduled(0, 1)
+    summary = build(tmp_path, [waiting, copy(waiting)])
+    assert "delayed  no message waits to be delivered" in summary.to_text().splitlines()
+
+
 def test_what_a_build_and_preflight_count(tmp_path: Path) -> None:
     """The build counts messages without a copy, preflight all units of a level from its offset on; both say so."""
     waiting = [scheduled(number, 1) for number in range(4)]
