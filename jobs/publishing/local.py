@@ -46,6 +46,9 @@ def check_target(target: str, out: str, overwrite: bool | None, *, may_lack_mani
         names = sorted(os.listdir(target))
         if is_repaired(target):
             raise errors.InputError(f"{escape(out)}: holds a repaired log, which nothing replaces: name another folder")
+        if names and overwrite is None:
+            # Of a command that replaces nothing, whatever wrote it.
+            raise errors.InputError(f"{escape(out)}: is not empty: name another folder")
         foreign_names = strangers(target, names)
         is_build = MANIFEST in names or (may_lack_manifest and bool(names))
         if overwrite and is_build:
