@@ -174,7 +174,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     write(tmp_path / "store", messages())
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "mine").write_text("mine")
-    with pytest.raises(InputError, match="new: is not empty: name another folder$"):
+    with pytest.raises(InputError, match=r"new: is not empty: name another folder$"):
         rr.export(tmp_path / "store", format="store", to=tmp_path / "new")
     with pytest.raises(InputError, match="no message of the log"):
         rr.export(tmp_path / "store", topic="None*", format="store", to=tmp_path / "other")
