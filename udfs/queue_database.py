@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -10,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rocketmq_reindex.files.rocksdb import Database
+from rocketmq_reindex.storage_format.errors import InputError
 from rocketmq_reindex.storage_format.queue import rocksdb
 from rocketmq_reindex.storage_format.queue.rocksdb import OFFSETS, ROCKSDB_UNIT, UNITS, QueueEnd, QueueName
 
@@ -17,6 +20,18 @@ BATCH: int = 1 << 16
 """units that are read at once"""
 _FEW: Final = 1 << 12
 """units of a queue without the rest of the file behind them, which is another queue's"""
+
+_OF_SYSTEM: Final = tuple(map(os.strerror, (errno.EACCES, errno.EMFILE, errno.ENFILE, errno.ENOMEM)))
+"""what RocksDB says where the system let it open no file: the files may be sound"""
+
+
+def is_broken(error: InputError) -> bool:
+    """Return whether a database could not be opened for what RocksDB says of its files: then they are to be built again.
+
+    Where the library is lacking, RocksDB has said nothing; of what the system refused, as to who may not read a file, neither.
+    """
+    cause = error.__cause__
+    return cause is not None and not isinstance(cause, OSError) and not any(text in str(cause) for text in _OF_SYSTEM)
 
 
 class QueueDatabase:

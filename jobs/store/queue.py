@@ -311,12 +311,12 @@ class StoreQueues:
         if found is None:
             return
         # It brings numpy.
-        from rocketmq_reindex.udfs.queue_database import QueueDatabase
+        from rocketmq_reindex.udfs.queue_database import QueueDatabase, is_broken
 
         try:
             self._database = QueueDatabase(found.folder)
         except errors.InputError as error:
-            self.broken = error.__cause__ is not None  # where the library is lacking, RocksDB has said nothing
+            self.broken = is_broken(error)
             if found.beside:
                 notes.add("queues in RocksDB", f"{error}: the ConsumeQueue files beside it are read", lost=False)
             else:

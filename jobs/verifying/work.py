@@ -31,7 +31,7 @@ from rocketmq_reindex.storage_format.queue.units import UNIT, Unit
 from rocketmq_reindex.storage_format.record.layout import ENTRY_LAYOUT
 from rocketmq_reindex.storage_format.showing import counted, escape
 from rocketmq_reindex.storage_format.topics import LMQ_PREFIX, lite_parent
-from rocketmq_reindex.udfs.queue_database import QueueDatabase
+from rocketmq_reindex.udfs.queue_database import QueueDatabase, is_broken
 from rocketmq_reindex.udfs.scan.extended import FILTERS
 from rocketmq_reindex.udfs.staging import StagingFolder
 from rocketmq_reindex.udfs.verify.database import QueuesInFiles
@@ -132,7 +132,7 @@ def _opened(folder: str) -> QueueDatabase:
     try:
         return QueueDatabase(folder)
     except InputError as error:
-        if error.__cause__ is None:  # RocksDB has said nothing of it
+        if not is_broken(error):
             raise
         raise InputError(f"{error}; rmq-reindex info STORE says how to build it again") from error
 

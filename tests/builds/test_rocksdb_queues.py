@@ -7,7 +7,9 @@ pairs.txt all pairs as the broker's own jar of RocksDB reads them.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -177,6 +179,19 @@ def test_what_info_advises_of_a_broken_database(kind: str, both: Path) -> None:
     assert f"{both}.rebuilt --to {both}" in fetching
     assert fetch([f"{both}.rebuilt", "--to", str(both)]) == 0
     assert kinds(local_verify(both)) == {}
+
+
+def test_a_database_that_may_not_be_read_is_not_built_again(both: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by another user than the broker's, or where no temporary folder has room: it may be sound."""
+
+    def refused(path: str, *_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(shutil, "copyfile", refused)
+    error = str(local_verify(both).error)
+    assert "RocksDB cannot read it: [Errno 13] Permission denied" in error
+    assert "build" not in error
+    assert not any("rmq-reindex build" in command for command in rr.info(str(both)).next["commands"])
 
 
 @pytest.mark.parametrize("name", ["000010.sst", "000011.sst"])
