@@ -148,12 +148,15 @@ def _keep(folder: str, archive: str, digest: str, troubled: Callable[[str], str]
 
 
 def _has_lost(folder: str) -> bool:
-    """Return whether a file of an environment is not there, or has another size than it was unpacked with: no byte is read."""
+    """Return whether a file of an environment is not there, or is shorter than it was unpacked: no byte is read.
+
+    A longer one is kept: a host may add its own certificates to those of certifi.
+    """
     try:
         with open(os.path.join(folder, _UNPACKED), encoding="utf-8") as lines:
             for line in lines:
                 size, _, name = line.rstrip("\n").partition(" ")
-                if os.stat(os.path.join(folder, name)).st_size != int(size):
+                if os.stat(os.path.join(folder, name)).st_size < int(size):
                     return True
     except (OSError, ValueError):
         return True

@@ -110,6 +110,18 @@ def test_one_that_lost_a_file_is_unpacked_anew(what: str, host: Host) -> None:
     assert found.stat().st_ino == before
 
 
+def test_one_whose_file_a_host_has_added_to_is_kept(host: Host) -> None:
+    """As where each start of Python adds the host's own certificates to those of certifi, and other executors run."""
+    found = host.cache / host.name
+    assert host.run() == (0, str(found), [])
+    before = found.stat().st_ino
+    with (found / "lib" / "deep" / "data").open("ab") as file:
+        file.write(b"more")
+    assert host.run() == (0, str(found), [])
+    assert found.stat().st_ino == before
+    assert (found / "lib" / "deep" / "data").read_bytes() == b"d" * 9999 + b"more"
+
+
 def test_its_exit_status_is_pythons(host: Host) -> None:
     words = [str(host.here / environment.PROGRAM), "-c", "import sys; sys.exit(7)"]
     assert subprocess.run(words, env=host.environment, check=False).returncode == 7
