@@ -277,9 +277,12 @@ class Preflight:
         result.notes += [*settings.broker.notes, *sizes.notes]
         result.notes += database.notes
         check_no_store(settings.commitlogs)
-        if not (listing.segments or listing.entries or listing.queues or listing.indexes or database.in_rocksdb):
-            meant = meant_by(settings.store) or ": name the broker's store"
-            raise InputError(f"{result.store}: has no commitlog, no queue and no IndexFile{meant}")
+        if not (listing.segments or listing.entries or listing.queues or database.in_rocksdb):
+            # A node of DLedger has a folder index/, too.
+            meant = meant_by(settings.store)
+            if meant or not listing.indexes:
+                text = meant or ": name the broker's store"
+                raise InputError(f"{result.store}: has no commitlog, no queue and no IndexFile{text}")
         loading = start_loading.load(listing, sizes.files, settings.release)
         start = start_settings(settings, result.abort, sizes, in_group=self._group.is_one)
         result.sizes = {

@@ -65,7 +65,8 @@ def meant_by(store: str) -> str:
     around = files.parent(store)
     if files.base(store) in layouts.FOLDERS and files.entry_of(files.join(around, layouts.COMMITLOG)).kind == files.FOLDER:
         return f": it is a part of a store: did you mean {showing.escape(around)}?"
-    node = files.absolute(around if is_of_dledger(store) else store)
+    whole = files.absolute(store)
+    node = files.parent(whole) if is_of_dledger(whole) else whole
     if is_of_dledger(files.join(node, _DATA)) and files.entry_of(files.join(node, _DATA)).kind == files.FOLDER:
         return f": it is the log of a node of DLedger: did you mean the store around it, {showing.escape(files.parent(node))}?"
     if not _has_segments(files.listing(store)):

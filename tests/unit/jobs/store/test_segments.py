@@ -236,7 +236,9 @@ def test_a_store_and_a_folder_of_segments_taken_for_each_other(tmp_path: Path) -
         list_segments((f"{tmp_path}/none/commitlog",), 0)
 
 
-def test_a_node_of_dledger_that_is_taken_for_its_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_of_dledger_that_is_taken_for_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Also by a repair to a plain log, which does not say then that there is no log of DLedger."""
     node = tmp_path / "store" / "dledger-n0"
     node.mkdir(parents=True)
@@ -250,3 +252,11 @@ def test_a_node_of_dledger_that_is_taken_for_its_store(tmp_path: Path, monkeypat
             check_mends(roots_of(wrong), to_plain=True)
     with pytest.raises(InputError, match="none: is not there: STORE is the folder around commitlog/"):
         check_mends(roots_of(f"{tmp_path}/none"), to_plain=True)
+    for inside in (node / "data", node):
+        monkeypatch.chdir(inside)
+        with pytest.raises(InputError, match=re.escape(f"did you mean the store around it, {tmp_path / 'store'}?")):
+            list_segments(roots_of("."), 0)
+    # It has an index of its own.
+    put(node / "index", 0)
+    assert preflight([str(node)]) == 1
+    assert f"did you mean the store around it, {tmp_path / 'store'}?" in capsys.readouterr().err
