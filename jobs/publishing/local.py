@@ -57,9 +57,7 @@ def check_target(target: str, out: str, overwrite: bool | None, *, may_lack_mani
             advice = "move it away, or name an empty folder" if is_build else "name an empty folder"
             raise errors.InputError(f"{escape(out)}: holds {escape(foreign_names[0])}, which no build writes: {advice}")
         if names and not overwrite:
-            raise errors.InputError(
-                f"{escape(out)}: is not empty: name another folder{OR_OVERWRITE if overwrite is False else ''}"
-            )
+            raise errors.InputError(f"{escape(out)}: is not empty: name another folder{OR_OVERWRITE}")
         if names and not is_build:
             raise errors.InputError(
                 f"{escape(out)}: was not written by a build (it has no {MANIFEST}): name another folder, or move this one away"

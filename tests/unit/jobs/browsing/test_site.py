@@ -378,7 +378,7 @@ def test_failures_leave_nothing(golden_store: Stores, tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
     rr.browse(store, export_site=tmp_path / "site")
     before = files_of(tmp_path / "site")
-    with pytest.raises(InputError, match="name an empty folder"):
+    with pytest.raises(InputError, match="is not empty: name another folder"):
         rr.browse(store, export_site=tmp_path / "site")
     assert files_of(tmp_path / "site") == before
     with pytest.raises(InputError, match="lies inside"):

@@ -192,7 +192,7 @@ def test_what_is_no_export(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps(GOOD))
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "mine").write_text("")
-    with pytest.raises(InputError, match="holds mine"):
+    with pytest.raises(InputError, match="new: is not empty"):
         rr.import_messages(tmp_path / "a.jsonl", to=tmp_path / "new")
 
 
