@@ -64,4 +64,5 @@ def test_chunks_change_nothing(tmp_path: Path, seed: int, monkeypatch: pytest.Mo
     for module, name, value in SMALL:
         monkeypatch.setattr(module, name, value)
     assert answers(store, tmp_path, starts) == whole
-    assert any(isinstance(said, dict) and said["loads"] for said in whole)
+    # A broker may refuse all of a few.
+    assert len(starts) < len(STARTS) or any(isinstance(said, dict) and said["loads"] for said in whole)
