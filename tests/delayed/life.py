@@ -46,11 +46,11 @@ class Life:
 
     @property
     def ahead(self) -> int:
-        """Milliseconds in which this machine, as busy as it is, starts five such brokers; 15 s at least.
+        """Milliseconds in which this machine, as busy as it is, starts five such brokers; 30 s at least: it may become busier.
 
         What is due so late is not yet due when all is sent, looked at and, after a kill, sent to one more broker.
         """
-        return int(1000 * max(15.0, 5 * self._took))
+        return int(1000 * max(30.0, 5 * self._took))
 
     def __enter__(self) -> Life:
         return self
