@@ -207,7 +207,8 @@ class SparkEngine:
 def _cell_folders(spark: SparkSession) -> worker_tasks.CellFolders | None:
     """Return new folders in Spark's local folders, where all tasks run on this machine; None elsewhere.
 
-    A session whose files on disk are to be encrypted keeps cells in its shuffle. The JVM removes the folders, too, as it ends.
+    A session whose files on disk are to be encrypted keeps cells in its shuffle. So does one whose JVM has had a session with
+    other local folders. The JVM removes the folders, too, as it ends.
     """
     with contextlib.suppress(Exception):
         context: Any = spark.sparkContext
@@ -215,7 +216,11 @@ def _cell_folders(spark: SparkSession) -> worker_tasks.CellFolders | None:
         if str(context.master).startswith("local") and conf.get("spark.io.encryption.enabled", "false").lower() != "true":
             # Not by SparkEnv: Spark 4.3 leaves classes out that its methods name, and each look at it prints the JVM's traces.
             utils = getattr(getattr(context._jvm.org.apache.spark.util, "Utils$"), "MODULE$")
-            roots = map(str, utils.getOrCreateLocalRootDirs(conf))
+            roots = [os.path.realpath(str(root)) for root in utils.getOrCreateLocalRootDirs(conf)]
+            places = {os.path.realpath(str(place)) for place in utils.getConfiguredLocalDirs(conf)}
+            if not {os.path.dirname(root) for root in roots} <= places:
+                # A JVM makes them once: those of a session before, whose disk may have been full, are not this one's.
+                return None
             made = tuple(tempfile.mkdtemp(prefix=_CELLS, dir=root) for root in roots)
             return worker_tasks.CellFolders(made, os.urandom(16)) if made else None
     return None

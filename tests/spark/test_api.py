@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -90,3 +93,29 @@ def test_a_setting_that_the_session_refuses_is_not_held(spark: SparkSession) -> 
     ):
         pass
     assert (spark.conf.get(name), session._held) == (before, [])
+
+
+SESSIONS = """
+import sys
+from pyspark.sql import SparkSession
+from rocketmq_reindex.jobs.spark import engine
+for place in sys.argv[1:]:
+    new = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.local.dir", place)
+    with new.getOrCreate() as session:
+        made = engine._cell_folders(session)
+        print(*(made.folders if made else ()), flush=True)
+"""
+
+
+def test_what_tasks_keep_lies_in_the_folders_of_the_session(tmp_path: Path) -> None:
+    """Of a later session in the same JVM, too, as in a notebook whose first one had a disk that was full."""
+    one, other, last = (tmp_path / name for name in ("one", "other", "last"))
+    (tmp_path / "link").symlink_to(other, target_is_directory=True)
+    other.mkdir()
+    words = [sys.executable, "-c", SESSIONS, f"{one},{tmp_path / 'link'}", str(last)]
+    environment = {name: value for name, value in os.environ.items() if name != "SPARK_LOCAL_DIRS"}
+    told = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    first, later = (line.split() for line in told.splitlines())
+    assert [Path(folder).parents[1] for folder in first] == [one, other]
+    assert [Path(folder).parents[1] for folder in later] == [], "Spark made its folders once: cells go through the shuffle"
+    assert list(one.iterdir()) == list(other.iterdir()) == []

@@ -36,7 +36,7 @@ def test_on_a_cluster_the_host_is_told() -> None:
 
 
 def test_cells_beside_the_shuffle_are_sparks_own() -> None:
-    said = "OSError: [Errno 28] No space left on device: '/disk/blockmgr-1/rmq-reindex-cells-abc/00ff'"
+    said = "OSError: [Errno 28] No space left on device: '/disk/spark-1/rmq-reindex-cells-abc/00ff'"
     with (
         pytest.raises(InputError, match=r"Spark's own folder: No space left on device: Spark keeps"),
         engine.named(None),
