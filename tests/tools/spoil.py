@@ -56,6 +56,11 @@ def record_offsets(store: Path) -> list[tuple[int, int]]:
     return [(place.offset, place.size) for place in _places(store)]
 
 
+def has_body(store: Path, record: int) -> bool:
+    """Whether a record of an unspoilt store can have a bit of its body spoilt."""
+    return _places(store)[record].body[1] > 0
+
+
 def _places(store: Path) -> list[Place]:
     places = []
     for path in segment_paths(store):
@@ -193,6 +198,6 @@ RECORD_KINDS: dict[str, Callable[[Path, int, int], Spoilt]] = {
 
 def spoil_any(store: Path, record: int, rng: random.Random) -> Spoilt:
     """One of RECORD_KINDS that the record can have."""
-    bodiless = _places(store)[record].body[1] == 0
-    kinds = [kind for kind in RECORD_KINDS if kind != "flip-body" or not bodiless]
+    can = has_body(store, record)
+    kinds = [kind for kind in RECORD_KINDS if kind != "flip-body" or can]
     return RECORD_KINDS[rng.choice(kinds)](store, record, rng.randrange(2**31))
