@@ -177,7 +177,7 @@ def test_a_site(
     told = f"wrote    {pages} pages of dledger-5.3 to {site}\nnext     open {site}/index.html; it says what is left out\n"
     assert capsys.readouterr() == (told, "")
     assert main(["browse", store, "--export-site", site]) == 1
-    assert capsys.readouterr().err.startswith(f"error: {site}: holds ")
+    assert capsys.readouterr().err == f"error: {site}: is not empty: name another folder\n"
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert main(["browse", store, "--export-site", f"{site}-2"]) == 1
     assert "jinja2 is not here: pip install 'rocketmq-reindex[browse]'" in capsys.readouterr().err
