@@ -125,11 +125,11 @@ def check_mends(roots: Sequence[str], *, to_plain: bool, named: bool = False) ->
         told = "which repair does not mend: its node copies it from the leader; --to-plain makes a plain log of it"
         check_plain(roots, f"{told}, for a broker without DLedger")
     elif not any(lead_of(root, entries_in(root)) for root in roots):
-        check_some_log(roots)  # a mistyped STORE has a reason of its own
+        if not (remote := any(map(files.is_remote, roots))):
+            check_some_log(roots)  # a mistyped STORE has a reason of its own; behind a URI no node's folder is looked for
+        way = " or, behind a URI, name the folder: --commitlog .../dledger-<dLegerSelfId>/data" if remote and not named else ""
         where = ", ".join(map(showing.escape, roots))
-        folder = " or, behind a URI, name the folder: --commitlog .../dledger-<dLegerSelfId>/data"
-        left = f"leave it out{folder if not named and any(map(files.is_remote, roots)) else ''}"
-        raise errors.InputError(f"{where}: holds no log of DLedger: --to-plain makes a plain log of one: {left}")
+        raise errors.InputError(f"{where}: holds no log of DLedger: --to-plain makes a plain log of one: leave it out{way}")
 
 
 def check_no_store(roots: Sequence[str]) -> None:
