@@ -17,10 +17,11 @@ from rocketmq_reindex.jobs.reporting.parts import ChartBar, bars, differences, l
 from rocketmq_reindex.storage_format import errors, layouts, showing
 from rocketmq_reindex.storage_format.checks.index import slot_lengths
 from rocketmq_reindex.storage_format.index.file import IndexView, open_index
-from rocketmq_reindex.storage_format.kernels.raw_bytes import int32_at, int64_at
+from rocketmq_reindex.storage_format.kernels.raw_bytes import int64_at
 from rocketmq_reindex.storage_format.queue.consume_queue import UNIT
 from rocketmq_reindex.storage_format.queue.units import PRE_BLANK_SIZE, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
+from rocketmq_reindex.storage_format.record.message import store_time_at
 
 # ------------------------------------------------------------------------------------------------------------------------ times
 # When messages were stored, by topic: read at evenly spread units, so that a log of any size takes a second or two.
@@ -61,8 +62,7 @@ class LogTimes:
         data = np.frombuffer(self._open[number].read(phy_offset - self._starts[number], _HEADER), np.uint8)
         if int64_at(data, r.AT_PHYSICAL_OFFSET) != phy_offset:
             return None
-        extra = r.IPV6_EXTRA if int32_at(data, r.AT_SYS_FLAG) & r.FLAG_BORN_HOST_V6 else 0
-        return int64_at(data, r.AT_STORE_TIMESTAMP + extra)
+        return store_time_at(data.data, 0)
 
     def close(self) -> None:
         for reader in self._open.values():

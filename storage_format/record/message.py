@@ -206,6 +206,13 @@ class Glance(NamedTuple):
     raw_topic: bytes
 
 
+def store_time_at(data: bytes | memoryview, at: int) -> int:
+    """Return the store time of the record at ``data[at]``, in milliseconds since 1970."""
+    v6 = _INT32.unpack_from(data, at + r.AT_SYS_FLAG)[0] & r.FLAG_BORN_HOST_V6
+    time: int = _INT64.unpack_from(data, at + r.AT_STORE_TIMESTAMP + (r.IPV6_EXTRA if v6 else 0))[0]
+    return time
+
+
 def glance(data: bytes, at: int) -> Glance:
     """Return a few fields of the good record at ``data[at]``, all of which is in ``data``."""
     total, magic, _, _, flag, _, _, sys_flag, _ = r.HEAD_LAYOUT.unpack_from(data, at)
@@ -217,8 +224,7 @@ def glance(data: bytes, at: int) -> Glance:
         version, size, topic_at = 1, data[topic_at], topic_at + 1
     else:
         version, size, topic_at = 2, data[topic_at] << 8 | data[topic_at + 1], topic_at + 2
-    stored = _INT64.unpack_from(data, at + r.AT_STORE_TIMESTAMP + born)[0]
-    return Glance(total, version, flag, sys_flag, stored, body_size, data[topic_at : topic_at + size])
+    return Glance(total, version, flag, sys_flag, store_time_at(data, at), body_size, data[topic_at : topic_at + size])
 
 
 def record_heads(data: bytes, low: int) -> list[int]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from rocketmq_reindex.storage_format import layouts, showing, versions
 from rocketmq_reindex.storage_format.record import loop, name_table, state as w, window as walk_window
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY
-from rocketmq_reindex.storage_format.record.message import glance
+from rocketmq_reindex.storage_format.record.message import store_time_at
 from rocketmq_reindex.storage_format.topics import LMQ, SEEN, TOPIC
 
 # --------------------------------------------------------------------------------------------------------------------- settings
@@ -75,8 +75,7 @@ class Block:
 
     def store_time(self, number: int) -> int:
         """Return the store time of one of ``messages``, in milliseconds."""
-        at = int(self.messages.phy_offset[number]) - self.base
-        return glance(self.data[at : at + int(self.messages.size[number])].tobytes(), 0).store_time
+        return store_time_at(self.data.data, int(self.messages.phy_offset[number]) - self.base)
 
 
 def row_buffers(settings: ScanSettings) -> loop.RowArrays:
