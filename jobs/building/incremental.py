@@ -44,12 +44,12 @@ REPEATED: Final = (
 
 def save(
     store: ScanStore, staging: StagingFolder, before: Before, draft: last_build.LastBuild, build_output: full.BuildOutput,
-    prints: list[str], kept: int, result: BuildResult, since: int,
+    prints: list[str], kept: int, result: BuildResult,
 ) -> tuple[last_build.LastBuild, bool]:  # fmt: skip
     """Store the build, and return it with whether DIR holds the same one already.
 
     ``draft`` has what it was made from; ``prints`` are the fingerprints of its IndexFiles; ``kept`` is how many files it took
-    from the build before. ``since`` is a handle of the store (``files.sync``).
+    from the build before. The caller makes the store durable.
     """
     manifest = files.join(staging.tree, MANIFEST)
     last, digest = before.last, file_digest(manifest)
@@ -79,7 +79,6 @@ def save(
     if not staging.build:
         copy_whole(store.temporary, manifest, files.join(store.builds, f"{digest}{last_build.MANIFEST_COPY}"))
     build.save(store)
-    files.sync(store.root, since)
     return build, stands
 
 
@@ -259,9 +258,8 @@ class Increment(full.FullBuild):
             expired=self.history.expired,
             start=self.history.start,
         )
-        self._saved, stands = save(
-            self.store, staging, self.before, draft, build_output, self.prints, self.kept, result, self._since
-        )
+        self._saved, stands = save(self.store, staging, self.before, draft, build_output, self.prints, self.kept, result)
+        files.sync(self.store.root, self._since)
         if has_rows or not self.settings.keeps_rows:
             # A later run on Spark writes the rows of a build without them.
             last_build.mark_rows_missing(self.store, self._saved)

@@ -134,8 +134,7 @@ def _keep(folder: str, archive: str, digest: str, troubled: Callable[[str], str]
         with contextlib.suppress(FileExistsError):
             make_own(os.path.dirname(folder))
         with _lock(os.path.dirname(folder)) as locked:
-            is_whole = os.path.lexists(folder) and not _has_lost(folder)
-            if not is_whole and (trouble := _make(folder, archive, digest, troubled, locked)):
+            if _has_lost(folder) and (trouble := _make(folder, archive, digest, troubled, locked)):
                 return trouble
     if trouble := troubled(folder):
         return trouble
