@@ -731,8 +731,21 @@ def test_the_times_around_damage_change_no_end_of_a_log(tmp_path: Path, seed: in
         assert found[0] == found[1]
 
 
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The damages of each look for what an older log left."""
+    seen = list[int]()
+
+    def counted(path: str, bounds: Any, holes: Any) -> Any:
+        seen.append(len(holes))
+        return find_stale_tail(path, bounds, holes)
+
+    monkeypatch.setattr(log_rows, "find_stale_tail", counted)
+    return seen
+
+
 @pytest.mark.usefixtures("small")
-def test_much_damage_of_a_last_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_much_damage_of_a_last_segment(tmp_path: Path, looks: list[int]) -> None:
     """Whether it is what an older log left is decided by the first place: each look reads the rest of the segment."""
     store = write_log(tmp_path / "store", [Message("T", body=b"%04d" % k * 20) for k in range(200)], 1 << 17)
     path = min((store / "commitlog").iterdir())
@@ -740,20 +753,13 @@ def test_much_damage_of_a_last_segment(tmp_path: Path, monkeypatch: pytest.Monke
         for at in range(700, 30_000, 1000):
             file.seek(at)
             file.write(b"\xda" * 300)
-    looks = list[int]()
-
-    def counted(path: str, bounds: Any, holes: Any) -> Any:
-        looks.append(len(holes))
-        return find_stale_tail(path, bounds, holes)
-
-    monkeypatch.setattr(log_rows, "find_stale_tail", counted)
     found = parts(Pages(f"a={store}"), topic="*")
     assert looks == [1]
     assert sum(len(part["damage"]["places"]) for part in found) == 30
     assert offsets(found) == exported(store, tmp_path / "out.jsonl")
 
 
-def test_a_look_for_an_older_log_is_not_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_for_an_older_log_is_not_repeated(tmp_path: Path, looks: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each reads the rest of the segment, and the records around most damage say by their times that it is not needed."""
     monkeypatch.setattr(searching, "PART_SECONDS", 0.0)
     messages = [Message("T", body=b"%04d" % k * 20, store_timestamp=EPOCH + k) for k in range(200)]
@@ -761,13 +767,6 @@ def test_a_look_for_an_older_log_is_not_repeated(tmp_path: Path, monkeypatch: py
     offsets_of = [row["commitLogOffset"] for batch in rr.messages(store=store, body="none") for row in batch.to_pylist()]
     for at in offsets_of[1:-1:2]:
         write_at(store, at + 8, b"\xda\xda\xda")
-    looks = list[int]()
-
-    def counted(path: str, bounds: Any, holes: Any) -> Any:
-        looks.append(len(holes))
-        return find_stale_tail(path, bounds, holes)
-
-    monkeypatch.setattr(log_rows, "find_stale_tail", counted)
     found = parts(Pages(f"a={store}"), topic="*")
     assert sum(part["damage"]["count"] for part in found) == 99
     assert len(looks) <= 1
