@@ -143,7 +143,7 @@ class QueueComparison:
             findings.tally.merge(result.tally)
             counts.update(compared=result.compared, files=result.files_alone)
         text = f"RocksDB: {counted(counts['compared'], 'queue')} compared with the files"
-        begun = "in files alone: a broker with rocksdbCQDoubleWriteEnable begins them there where their files end"
+        begun = "in files alone: a broker with rocksdbCQDoubleWriteEnable puts units of the newest segments there as it starts"
         as_set = begun if settings.beside.new else "in files alone, as rocksdbCQSelectiveDoubleWriteEnable has them"
         text += f"; {counted(counts['files'], 'queue')} {as_set}" if counts["files"] else ""
         text += f"; {counted(alone, 'queue')} in RocksDB alone, compared with the log" if alone else ""

@@ -436,15 +436,17 @@ def test_light_queues_alone(both: Path) -> None:
 
 
 def test_a_database_without_a_queue(both: Path) -> None:
-    """A broker that has just got its double write begins each queue there where its files end: none is missed, none is lite."""
+    """As before the first start with a double write (tests/oracle shows that one): none is missed, none is lite."""
     changed(both, dict.fromkeys((pairs.end_key(QueueName(topic, number), True) for topic, number in QUEUES), None), "offset")
     changed(both, {unit(QueueName(topic, number), offset): None for topic, number in QUEUES for offset in range(99)})
     summary = local_verify(both)
     assert (summary.exit, kinds(summary)) == (0, {})
     told = [note for note in summary.notes if "RocksDB" in note]
     assert told[0].endswith("ConsumeQueue files are compared with the log: RocksDB has no queue yet")
-    begins = "4 queues in files alone: a broker with rocksdbCQDoubleWriteEnable begins them there where their files end"
-    assert told[1:] == [f"RocksDB: 0 queues compared with the files; {begins}"]
+    puts = (
+        "4 queues in files alone: a broker with rocksdbCQDoubleWriteEnable puts units of the newest segments there as it starts"
+    )
+    assert told[1:] == [f"RocksDB: 0 queues compared with the files; {puts}"]
 
 
 def test_ends_that_are_lost(both: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rocksdict
 
 from rocketmq_reindex.files.rocksdb import Database
 from rocketmq_reindex.jobs.building.options import parse_settings
@@ -230,6 +231,44 @@ def test_a_build_of_a_part_of_the_log(version: str, seed: int, tmp_path: Path) -
     lost = puts[150]
     assert database.value(QueueName(str(lost.message.topic).encode(), lost.message.queue_id), lost.queue_offset) is None
     database.close()
+
+
+@pytest.mark.parametrize("version", ["5.5.1", pytest.param("5.5.0", marks=pytest.mark.slow)])
+def test_a_database_without_a_queue_gets_units_of_the_newest_segments(version: str, seed: int, tmp_path: Path) -> None:
+    """What verify says of it, and that all is served, from the files."""
+    store = tmp_path / "store"
+    puts = keyed_log(store, 1500, seed, topics=2, queues=2)
+    queues = sorted(queues_of(puts))
+    due = places(puts, queues)
+    put_into(store, tmp_path / "out")
+    folder = store / "consumequeue"
+    database = rocksdict.Rdict(str(folder), rocksdict.Options(raw_mode=True))
+    database.create_column_family("offset", rocksdict.Options(raw_mode=True))
+    database.close()
+    (folder / "rocksdict-config.json").unlink()
+    told = local_verify(store, **SIZES)
+    assert kinds(told) == {}
+    assert any("RocksDB has no queue yet" in note for note in told.notes)
+    with Program(version, "Crash", tmp_path) as program:
+        program.step("open", "real", store, *options(), "--set", BOTH)
+        for k, (topic, number) in enumerate(queues):
+            due[k] += f",{put_more(program, 'real', topic, 'new', 5)}" if number == 0 else ""
+        assert program.step("serve", "real", *words(queues)).split(" ") == due
+        program.step("close", "real")
+    with contextlib.closing(QueueDatabase(str(folder))) as in_rocksdb:
+        at = {
+            (queue, offset): int(place)
+            for queue, of_queue in zip(queues, due, strict=True)
+            for offset, place in enumerate(of_queue.split(","))
+        }
+        there = {
+            (queue, offset)
+            for queue, offset in at
+            if in_rocksdb.value(QueueName(queue[0].encode(), queue[1]), offset) is not None
+        }
+    begin = min(at[key] for key in there) // SEGMENT * SEGMENT
+    assert begin > 0
+    assert there == {key for key, place in at.items() if place >= begin}
 
 
 def mixed_log(store: Path) -> None:

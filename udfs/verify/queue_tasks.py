@@ -62,8 +62,8 @@ class BesideFiles:
     """the lite topics, where it has units of their records alone (``rocksdbCQSelectiveDoubleWriteEnable``, 5.5.1), in their own
     queues and in the light ones that they name"""
     new: bool = False
-    """whether it has no queue and no unit: a broker begins each queue there where its files end, and puts no older units there
-    (``CombineConsumeQueueStore.verifyAndInitOffsetForAllStore``)"""
+    """whether it has no queue and no unit: as it starts, a broker puts units of the newest segments there, none of older ones
+    (``CombineConsumeQueueStore.isMappedFileMatchedRecover``)"""
 
 
 @dataclass(frozen=True)
