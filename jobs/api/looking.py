@@ -106,8 +106,8 @@ def query(
 
     Raises:
         UsageError: The keywords do not make one question (exit status 2).
-        InputError: The store cannot be read, or nothing was found and some of it could not be read (exit status 1). In the
-            latter case ``result`` has the warnings.
+        InputError: The store cannot be read, or nothing was found and some of it could not be read or it does not know the
+            topic (exit status 1). In the latter cases ``result`` has the warnings.
 
     Example:
         >>> import rocketmq_reindex as rr
@@ -132,7 +132,8 @@ def query(
     result.exit = status
     result.end(rows_text(rows))
     if status:
-        error = InputError(f"nothing found, and some of the store could not be read: {notes.lost}")
+        why = f", and some of the store could not be read: {notes.lost}" if notes.lost else f": {notes.unknown}"
+        error = InputError(f"nothing found{why}")
         error.result = result
         raise error
     return result

@@ -142,7 +142,8 @@ def run_report(settings_of: Callable[[], ReportSettings]) -> Ended[ReportResult]
 def run_query(
     settings_of: Callable[[], Query], notes: Notes, take: TakeMessages, *, quiet: bool = False
 ) -> ExitStatus:  # fmt: skip
-    """Answer one question, and return the exit status: FAILED where nothing was found and something could not be read.
+    """Answer one question, and return the exit status: FAILED where nothing was found, and something could not be read or the
+    store does not know the topic.
 
     ``take`` shows or keeps the messages as they are found: there may be any number. Raises UsageError and InputError.
     """
@@ -158,7 +159,7 @@ def run_query(
         with stages, Search(asked.store, asked.roots, notes, sizes=asked.sizes, scan=asked.scan, progress=stages) as search:
             count = take(answer(asked, search), search.log, asked, notes)
         notes.close()
-    return ExitStatus.FAILED if notes.lost and not count else ExitStatus.DONE
+    return ExitStatus.FAILED if (notes.lost or notes.unknown) and not count else ExitStatus.DONE
 
 
 def run_trace(settings_of: Callable[[], Trace], *, quiet: bool = False) -> Ended[TraceResult]:

@@ -14,7 +14,7 @@ from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.describing import queues as describing_queues
 from rocketmq_reindex.jobs.fetching import build as fetching_build, record as fetching_record
 from rocketmq_reindex.jobs.publishing.layout import check_laid_out
-from rocketmq_reindex.jobs.store import contents, fitting, folders, owner, queue, settings
+from rocketmq_reindex.jobs.store import config_databases, contents, fitting, folders, owner, queue, settings
 from rocketmq_reindex.jobs.store.settings import rocksdb_queues
 from rocketmq_reindex.storage_format import errors, layouts, showing, versions as storage_format_versions
 from rocketmq_reindex.version import __version__
@@ -255,7 +255,7 @@ class StoreLook:
             self._wrong.add(_QUEUES)
             self._problem(f"{layouts.QUEUES}/: no queue has a file")
         elif queues.looked_into == queues.queues:
-            config = describing_queues.configured(self._store)
+            config = config_databases.topic_names(self._store)
             known = queues.names | (config or frozenset())
             behind = describing_queues.undispatched(log, queues.reach, known)
             if behind.lacking:

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rocketmq_reindex import files
-from rocketmq_reindex.jobs.store import config_databases, contents, folders
+from rocketmq_reindex.jobs.store import contents, folders
 from rocketmq_reindex.jobs.store.queue import StoreQueues
-from rocketmq_reindex.jobs.store.settings import topics_config
 from rocketmq_reindex.storage_format import errors, layouts, showing, topics as storage_format_topics
 from rocketmq_reindex.storage_format.queue.units import UNIT, QueueUnits
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.message import Message
-from rocketmq_reindex.storage_format.topics import TOPICS
 from rocketmq_reindex.udfs.times import show_time
 
 # --------------------------------------------------------------------------------------------------------------------- log span
@@ -294,15 +292,3 @@ def undispatched(log: contents.StoreLog, reach: int, known: Collection[str], rec
             behind.deleted += 1
             behind.topics.add(message.topic)
     return behind
-
-
-def configured(store: str) -> frozenset[str] | None:
-    """Return the topics of STORE/config/topics.json, or of its database; None where neither can be read."""
-    if (kept := config_databases.topics(store, folders.Notes.silent())) is not None:
-        return frozenset(kept.said[TOPICS.table])
-    try:
-        return storage_format_topics.topic_names(
-            files.read_bytes(topics_config(store), files.CONFIG_MAX).decode("utf-8", "surrogateescape")
-        )
-    except (OSError, errors.InputError, ValueError, RecursionError):
-        return None

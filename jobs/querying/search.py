@@ -11,7 +11,7 @@ from typing import Final
 
 from rocketmq_reindex import files
 from rocketmq_reindex.jobs.publishing.layout import check_laid_out
-from rocketmq_reindex.jobs.store import folders, settings, tag_items
+from rocketmq_reindex.jobs.store import config_databases, folders, settings, tag_items
 from rocketmq_reindex.jobs.store.contents import EXPIRED, NOTHING, IndexFiles, IndexSizes, RecordWalk, StoreLog
 from rocketmq_reindex.jobs.store.queue import OffsetSpan, ServedMessage, StoreQueue, StoreQueues
 from rocketmq_reindex.storage_format.errors import InputError, NoListener, ProgressListener
@@ -351,6 +351,7 @@ class Search:
         if topic is not None and (known := self.queues.topics()) and topic not in known:
             text = f"topic {escape(topic)}: the store has no queue of it{near_in_words(topic, known)}"
             self._notes.add("unknown topic", text, lost=False)
+            self._notes.unknown = "" if topic in (config_databases.topic_names(self._store) or ()) else text
         if message_id is not None and not self._is_elsewhere and not re.match(OFFSET_ID, message_id):
             text = (
                 f"id {escape(message_id, 100)}: no message has it as its unique id, and a broker's id has 32 or 56 hex digits"

@@ -221,6 +221,18 @@ def _topics_file(store: str) -> Kept | None:
     return None
 
 
+def topic_names(store: str) -> frozenset[str] | None:
+    """Return the topics of STORE/config/topics.json, or of its database; None where neither can be read."""
+    if (found := topics(store, Notes.silent())) is not None:
+        return frozenset(found.said[TOPICS.table])
+    try:
+        return config_tables.topic_names(
+            files.read_bytes(broker_config(store, TOPICS.file), files.CONFIG_MAX).decode("utf-8", "surrogateescape")
+        )
+    except (OSError, InputError, ValueError, RecursionError):
+        return None
+
+
 def lite_topics(store: str) -> list[str]:
     """Return the topics of a store whose messages are for light queues, sorted (``message.type`` LITE, 5.5); none where a
     store has no topics that can be read: ``unread_topics`` says why."""

@@ -51,6 +51,8 @@ class Notes:
         self._seen: set[str] = set()
         self.lost = ""
         """what could not be read first of all that might have held what was asked for"""
+        self.unknown = ""
+        """what was asked for that the store does not know: a topic without a queue, which its configuration does not have"""
 
     @classmethod
     def silent(cls) -> Notes:

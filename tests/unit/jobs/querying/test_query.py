@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -92,8 +93,9 @@ def test_every_way_to_ask(tmp_path: Path, ask: Any) -> None:
     assert places(ask(tmp_path, "--id u33")[0]) == places(ask(tmp_path, "--id u33 --topic T")[0]) == at[33:34]
     row = ask(tmp_path, f"--physical {at[9]}")[0][0]
     assert places(ask(tmp_path, f"--id {row['msgId'].lower()}")[0]) == at[9:10]
-    for words in ("--topic T --key nobody", "--topic U --key all", "--id nobody", "--topic T --queue 9 --offset 0 --scan"):
+    for words in ("--topic T --key nobody", "--id nobody", "--topic T --queue 9 --offset 0 --scan"):
         assert ask(tmp_path, words)[0] == []
+    assert ask(tmp_path, "--topic U --key all", 1)[0] == []
     assert "0 to 59" in ask(tmp_path, "--topic T --queue 0 --offset 60")[1]
     assert "0 to 59" in ask(tmp_path, f"--topic T --queue 0 --time {EPOCH + 10**9}")[1]
 
@@ -101,10 +103,15 @@ def test_every_way_to_ask(tmp_path: Path, ask: Any) -> None:
 def test_what_is_not_there_is_said_with_what_is_near(tmp_path: Path, ask: Any) -> None:
     make(tmp_path, [Message(topic="OrderPaid", body=b"b", properties={"UNIQ_KEY": "u"}, store_timestamp=EPOCH)])
     near = "topic orderpaid: the store has no queue of it (near it: OrderPaid)"
-    assert near in ask(tmp_path, "--topic orderpaid --key u")[1]
-    assert near in ask(tmp_path, "--topic orderpaid --tag u")[1]
+    for words in ("--key u", "--tag u", "--key u --scan"):
+        assert near in ask(tmp_path, f"--topic orderpaid {words}", 1)[1]
+    with pytest.raises(InputError, match=re.escape(f"nothing found: {near}")):
+        query(tmp_path, topic="orderpaid", key="u")
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/topics.json").write_text(json.dumps({"topicConfigTable": {"new": {"topicName": "new"}}}))
+    assert "topic new: the store has no queue of it" in ask(tmp_path, "--topic new --key u")[1]
     assert "are lost (near it: OrderPaid): add --scan" in ask(tmp_path, "--topic orderpaid --queue 0 --offset 0", 1)[1]
-    far = ask(tmp_path, "--topic zzz\\x1b --key u")[1]
+    far = ask(tmp_path, "--topic zzz\\x1b --key u", 1)[1]
     assert "topic zzz" in far
     assert "near it" not in far
     assert "no queue" not in ask(tmp_path, "--topic OrderPaid --key nobody")[1]
@@ -119,7 +126,7 @@ def test_a_place_where_another_topic_has_its_message(tmp_path: Path, ask: Any) -
     (row,) = ask(tmp_path, f"--physical {put.offset} --topic Paid")[0]
     for asked in (f"--physical {put.offset}", f"--id {row['msgId']}", f"--id {row['msgId'].lower()}"):
         assert places(ask(tmp_path, asked)[0]) == [put.offset]
-        rows, told = ask(tmp_path, f"{asked} --topic paid")
+        rows, told = ask(tmp_path, f"{asked} --topic paid", 1)
         assert rows == []
         assert told.splitlines()[0] == f"warning: offset {put.offset}: the message there is of topic Paid, not of paid"
 
@@ -134,7 +141,7 @@ def test_a_unique_id_of_another_topic(how: str, tmp_path: Path, ask: Any) -> Non
         rows, told = ask(tmp_path, f"--id of{topic} --topic {other}{how}")
         said = f"warning: offset {put.offset}: the message there is of topic {topic}, not of {other}"
         assert (rows, [line for line in told.splitlines() if line.startswith("warning")]) == ([], [said])
-    assert "of topic Paid, not of paid" in ask(tmp_path, f"--id ofPaid --topic paid{how}")[1]
+    assert "of topic Paid, not of paid" in ask(tmp_path, f"--id ofPaid --topic paid{how}", 1)[1]
     told = ask(tmp_path, f"--id nobody --topic Paid{how}")[1]
     assert "id nobody: no message has it as its unique id" in told
     assert "of topic" not in told
@@ -150,7 +157,7 @@ def test_the_id_of_another_host_and_another_topic(tmp_path: Path, ask: Any) -> N
         rows, told = ask(tmp_path, f"--id {elsewhere}{topic}")
         assert places(rows) == [put.offset]
         assert f"was stored by another host: its id is {row['msgId']}" in told
-    rows, told = ask(tmp_path, f"--id {elsewhere} --topic Orders")
+    rows, told = ask(tmp_path, f"--id {elsewhere} --topic Orders", 1)
     assert rows == []
     assert f"offset {put.offset}: the message there is of topic SCHEDULE_TOPIC_XXXX, not of Orders" in told
 
@@ -163,7 +170,7 @@ def test_a_message_that_waits_is_of_its_topic(tmp_path: Path, ask: Any) -> None:
     for asked in (f"--physical {put.offset}", f"--id {row['msgId']}", "--id u", "--id u --scan"):
         for topic in ("Paid", "SCHEDULE_TOPIC_XXXX"):
             assert places(ask(tmp_path, f"{asked} --topic {topic}")[0]) == [put.offset]
-        assert ask(tmp_path, f"{asked} --topic Orders")[0] == []
+        assert ask(tmp_path, f"{asked} --topic Orders", 1)[0] == []
 
 
 @pytest.mark.parametrize("size", [1 << 12, 1 << 18])
