@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import mmh3
+from py4j.protocol import Py4JJavaError
 from pyspark import StorageLevel
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession, functions as F
 
 from rocketmq_reindex import files
@@ -189,7 +191,7 @@ class SparkEngine:
             frame.count()
             yield from (str(row.data) for row in frame.toLocalIterator())
         finally:
-            frame.unpersist()
+            _let_go(frame)
 
     def forget(self) -> None:
         # First what needs no JVM: one that was killed removes nothing.
@@ -198,10 +200,17 @@ class SparkEngine:
         self._cells, self._runs = None, []
         frames, self._frames = self._frames, []
         for frame in frames:
-            frame.unpersist()
+            _let_go(frame)
 
     def give_up(self) -> None:
         """Nothing: a session may have jobs of others, and a signal that ends a run ends its JVM or Spark's own jobs."""
+
+
+def _let_go(frame: DataFrame) -> None:
+    """Wait until no executor keeps rows: an answer that comes when the session has stopped makes the JVM print a trace."""
+    # What an executor could not remove goes with it. A JVM that is gone is another error.
+    with contextlib.suppress(PySparkException, Py4JJavaError):
+        frame.unpersist(blocking=True)
 
 
 def _cell_folders(spark: SparkSession) -> worker_tasks.CellFolders | None:

@@ -48,7 +48,8 @@ def test_cells_go_also_where_the_jvm_was_killed(tmp_path: Path) -> None:
     """It removes nothing of its folders then, and all that is asked of it raises."""
 
     class Frame:
-        def unpersist(self) -> None:
+        def unpersist(self, blocking: bool) -> None:
+            assert blocking
             raise ConnectionRefusedError
 
     (tmp_path / "cells").mkdir()
