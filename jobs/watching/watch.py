@@ -298,7 +298,7 @@ class Stages:
 
         # A bar of its own: an open one takes what is printed on stdout to stderr.
         reporter = self._stage.enter_context(Reporter([usual()]))
-        self._stage.enter_context(reporter.stage(self._name, "MiB", -(-self._size // (1 << 20)), self._size, self._probe))
+        self._stage.enter_context(reporter.stage(self._name, "bytes", self._size, 0, self._probe))
 
     def end(self) -> None:
         """The stage is over: what is printed next stands below it."""
@@ -306,7 +306,7 @@ class Stages:
         self._size = 0
 
     def _probe(self) -> tuple[int, float]:
-        return self._done >> 20, self._done / self._size
+        return self._done, self._done / self._size
 
     def __enter__(self) -> Stages:
         return self

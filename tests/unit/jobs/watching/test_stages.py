@@ -37,8 +37,8 @@ def test_each_stage_says_its_size_and_its_end(monkeypatch: pytest.MonkeyPatch, c
         told.begin("done at once", 1 << 20)
         told.moved(1 << 20)
     begun, ended, *others = capsys.readouterr().err.splitlines()
-    assert (begun, ended[:19]) == ("recover: 3 MiB, 3,145,728 bytes", "recover: done after")
-    assert [line[:20] for line in others] == ["compare: 2 MiB, 2,09", "compare: done after "]
+    assert (begun, ended[:19]) == ("recover: 3,145,728 bytes", "recover: done after")
+    assert [line[:20] for line in others] == ["compare: 2,097,152 b", "compare: done after "]
 
 
 def test_a_stage_that_runs_no_loop_compiles_none(capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,7 +132,7 @@ def test_what_reads_a_log_says_how_far_it_is(
     monkeypatch.setattr(watch, "_SILENT", silent)
     command, words, names = asked_of(store)[case]
     assert command(words) == 0
-    lines = [line for line in capsys.readouterr().err.splitlines() if " MiB, " in line or " done after " in line]
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.endswith(" bytes") or " done after " in line]
     ended = [line.partition(":")[0] for line in lines if " done after " in line]
     assert ended == ([] if silent else names)
     assert bool(lines) == bool(ended)
