@@ -216,7 +216,7 @@ class Build:
         result.warnings += building_inputs.check_records(settings, log, result.records, result.bytes, work.target)
         plans = steps.plan_index(accepted)
         steps.check_room(staging, accepted, plans, order.extra_units)
-        with self.reporter.stage("write", "buckets and IndexFiles", *full.to_write(scan, settings, accepted, plans)) as shown:
+        with self.reporter.stage("write", "tasks", *full.to_write(scan, settings, accepted, plans)) as shown:
             written = steps.write(scan, accepted, order, plans)
             shown.count(units=written.units, items=sum(index_file.items for index_file in written.index))
         log_start = segments[0].start if segments else 0

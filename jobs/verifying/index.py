@@ -205,7 +205,7 @@ class IndexComparison:
         """Return the items of the log that are compared, and a probe of how many are; arguments as for ``compare``."""
         spans, tasks = self._shared(accepted, segments, unread)
         items = {f"items-{k}": sum(span.items for span in handover.share(spans, k, tasks)) for k in range(tasks)}
-        return StageWork.of_tasks(self.scan.staging, "items", items)
+        return StageWork.of_tasks(self.scan.staging, "items of keys and TAGS", items)
 
     def _shared(
         self, accepted: list[RangeSummary], segments: list[Segment], unread: tuple[tuple[int, int], ...]

@@ -114,7 +114,8 @@ class Lines(Shown):
     def stage_started(self, stage: Stage) -> None:
         if stage.probe is not None:
             size = f", {counted(stage.total_bytes, 'byte')}" if stage.total_bytes else ""
-            singular = stage.things if " " in stage.things else stage.things.removesuffix("s")
+            word, *more = stage.things.split(" ")
+            singular = " ".join([word.removesuffix("s"), *more])
             self.line(f"{stage.name}: {counted(stage.total, singular, stage.things)}{size}")
             self._last[stage] = 0.0, 0, 0
 

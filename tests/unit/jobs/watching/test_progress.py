@@ -87,6 +87,15 @@ def test_a_stage_that_stands_still_has_no_lines(capsys: pytest.CaptureFixture[st
     assert last.startswith("scan: done after")
 
 
+@pytest.mark.parametrize(("things", "one_thing"), [("tasks", "task"), ("items of keys and TAGS", "item of keys and TAGS")])
+def test_one_thing_has_no_plural(things: str, one_thing: str, capsys: pytest.CaptureFixture[str]) -> None:
+    stages = [Stage(Reporter([]), "compare", things, total, 0, lambda: (0, 0)) for total in (1, 2)]
+    for stage in stages:
+        progress_shown.Lines().stage_started(stage)
+    one, two = capsys.readouterr().err.splitlines()
+    assert (one, two) == (f"compare: 1 {one_thing}", f"compare: 2 {things}")
+
+
 def test_lines_become_ever_more_seldom(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A stage of a day that moves each half second."""
     lines, now = progress_shown.Lines(), [0.0]
