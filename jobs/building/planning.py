@@ -200,18 +200,20 @@ def dry_run_lines(settings: BuildSettings, scan: ScanSettings, log: Commitlog) -
     segment_bytes = max((s.segment_end - s.start for s in log.segments), default=1)
     size = range_size(settings, log.size, segment_bytes, cores)
     ranges = scan_ranges.cut_ranges(log.segments, size, settings.until_offset)
+    log = dataclasses.replace(log, segments=[s for s in log.segments if s.start < settings.until_offset])
+    log_bytes = sum(max(0, min(s.data_end, settings.until_offset) - s.start) for s in log.segments)
     first = log.segments[0].name if log.segments else "-"
     last = log.segments[-1].name if log.segments else "-"
     sampled = sample(scan, log)
-    share = sampled.share(log.size)
+    share = sampled.share(log_bytes)
     records, units, items = (int(share * v) for v in (sampled.records, sampled.units + sampled.batch_units, sampled.items))
     queue_files = max(sampled.queues, -(-units // (settings.cq_file_size // UNIT_SIZE))) if units else 0
     index_files = -(-items // (settings.index_items - 1)) if items else int(bool(records))
     seconds = (
         START_SECONDS[settings.engine]
-        + max(log.size / BYTES_PER_SECOND_AND_CORE, records / RECORDS_PER_SECOND_AND_CORE) / cores
+        + max(log_bytes / BYTES_PER_SECOND_AND_CORE, records / RECORDS_PER_SECOND_AND_CORE) / cores
     )
-    yield f"would read  {counted(len(log.segments), 'segment')} ({first} to {last}), {counted(log.size, 'byte')}"
+    yield f"would read  {counted(len(log.segments), 'segment')} ({first} to {last}), {counted(log_bytes, 'byte')}"
     yield f"            in {counted(len(ranges), 'range')} of at most {counted(size, 'byte')}"
     yield f"expected    about {counted(records, 'record')} (from a sample of {counted(sampled.bytes, 'byte')})"
     if settings.makes_files:

@@ -281,6 +281,7 @@ class Build:
         until = settings.until_offset
         result.bytes = sum(max(0, min(segment.data_end, until) - segment.start) for segment in log.segments)
         result.records = sum(s.records for s in accepted)
+        result.parts = settings.only
         if "index" in settings.only:
             result.items = sum(s.items for s in accepted)
             result.tag_items = sum(s.tag_items for s in accepted)

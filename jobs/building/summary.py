@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from rocketmq_reindex.jobs.command.option import PARTS
 from rocketmq_reindex.jobs.command.results import Result
 from rocketmq_reindex.jobs.publishing.layout import Leftovers, files_in
+from rocketmq_reindex.storage_format import layouts
 from rocketmq_reindex.storage_format.errors import ExitStatus
 from rocketmq_reindex.storage_format.scan.ranges import Hole
 from rocketmq_reindex.storage_format.showing import counted, escape
@@ -139,6 +141,8 @@ class BuildResult(Result):
     def __post_init__(self) -> None:
         self.about: dict[str, tuple[str, dict[str, Any]]] = {}
         """by warning: whether it is about damage or a decision, and the entry; not in the JSON object"""
+        self.parts: tuple[str, ...] = PARTS
+        """what was made; not in the JSON object"""
         self.leftovers = Leftovers()
 
     @property
@@ -214,12 +218,13 @@ class BuildResult(Result):
         took = f"took     {self.seconds['total']:.1f} s, start {self.seconds['session']:.1f} s"
         if self.records >= RATE_RECORDS_MIN:
             took += f", then {self.records / self.seconds['build']:,.0f} records/s"
+        wrote = {
+            layouts.QUEUES: f"{counted(self.units, 'unit')} in {self._places()}",
+            layouts.INDEX: f"{counted(self.items, 'item')} in {counted(self.files['index'], 'IndexFile')}",
+        }
         lines = [
             f"read     {counted(self.bytes, 'byte')}, {counted(self.records, 'record')}",
-            (
-                f"wrote    {counted(self.units, 'unit')} in {self._places()}, "
-                f"{counted(self.items, 'item')} in {counted(self.files['index'], 'IndexFile')}"
-            ),
+            f"wrote    {', '.join(text for part, text in wrote.items() if part in self.parts) or 'the checkpoint'}",
             took,
         ]
         if run is not None:

@@ -13,6 +13,8 @@ from rocketmq_reindex.jobs.building.options import BuildSettings
 from rocketmq_reindex.jobs.building.planning import check_free, dry_run_lines, sample, scan_settings
 from rocketmq_reindex.jobs.store.settings import list_segments
 from rocketmq_reindex.storage_format.errors import InputError
+from rocketmq_reindex.storage_format.showing import counted
+from tests.tools.local_engine import local_build
 from tests.tools.log_writer import LogWriter
 from tests.tools.make_log import Message
 
@@ -42,6 +44,33 @@ def make(store: Path, records: int, segment_size: int) -> None:
 def test_a_small_store_is_known(tmp_path: Path, records: int, segment_size: int) -> None:
     make(tmp_path, records, segment_size)
     assert 0.9 * records <= expected_records(tmp_path) <= 1.1 * records
+
+
+@pytest.mark.parametrize(("until", "segments"), [(5, 1), (2 << 14, 2), (1 << 40, 5)])
+def test_what_lies_behind_the_end_is_not_counted(tmp_path: Path, until: int, segments: int) -> None:
+    """A plan says what the run reads of the log, and what it finds there."""
+    make(tmp_path, 80, 1 << 14)
+    settings = BuildSettings(str(tmp_path), str(tmp_path / "out"), until_offset=until, engine="local")
+    log = list_segments(settings.roots, settings.segment_size)
+    lines = list(dry_run_lines(settings, scan_settings(settings), log))
+    built = local_build(tmp_path, tmp_path.with_name(f"{tmp_path.name}-built"), None, until_offset=until)
+    assert lines[0].startswith(f"would read  {counted(segments, 'segment')} (")
+    assert lines[0].endswith(f", {counted(built.bytes, 'byte')}")
+    assert abs(expected_records(tmp_path, until_offset=until) - built.records) <= 1
+
+
+def test_what_was_written_is_told(tmp_path: Path) -> None:
+    """Nothing is said of parts that were left out."""
+    make(tmp_path, 60, 1 << 14)
+    told = {
+        ("index", "checkpoint"): "wrote    60 items in 1 IndexFile",
+        ("consumequeue",): "wrote    60 units in 4 ConsumeQueue files",
+        ("checkpoint",): "wrote    the checkpoint",
+        ("consumequeue", "index", "checkpoint"): "wrote    60 units in 4 ConsumeQueue files, 60 items in 1 IndexFile",
+    }
+    for number, (only, line) in enumerate(told.items()):
+        summary = local_build(tmp_path, tmp_path.with_name(f"out-{number}"), None, only=only)
+        assert line in summary.to_text().splitlines(), summary.error
 
 
 def test_a_sample_leaves_the_rest_unread(tmp_path: Path) -> None:
