@@ -32,6 +32,8 @@ _ENDINGS: Final = {
     ".csv": ("csv",), **dict.fromkeys((".jsonl", ".ndjson", ".json"), ("jsonl",)), ".parquet": ("parquet", "delta", "iceberg"),
 }  # fmt: skip
 """the formats that a name with this ending may have: import, and other programs, go by it"""
+_COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".lz4", ".zip")
+"""endings by which a reader takes the lines of a file to be compressed"""
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,8 @@ def export_settings(given: Mapping[str, Any], command: str = "export") -> Export
         raise refuse(
             f"--to {escape(settings.to)}: is a name for --format {meant}, not {settings.format}: give that one, or another name"
         )
+    if command == "export" and not settings.count and not settings.is_folder and settings.to.lower().endswith(_COMPRESSED):
+        raise refuse(f"--to {escape(settings.to)}: is a name for a compressed file, and none is written: give another name")
     return settings
 
 
