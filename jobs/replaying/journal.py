@@ -37,6 +37,8 @@ _REASON_MAX: Final = 300
 """characters of a reason"""
 _LINE_MAX: Final = 1 << 20
 """bytes of a line: the first one has the choice in it"""
+_OPTIONS: Final = {"topics": "topic", "tags": "tag", "keys": "key", "delays": "delay-levels"}
+"""those that the first line has by another name"""
 
 
 def line(kind: str, offset: int, text: str = "") -> bytes:
@@ -177,8 +179,15 @@ class Journal:
             first = None
         if not isinstance(first, dict) or first.get("journal") != VERSION or not isinstance(first.get("id"), str):
             raise self._wrong("is no journal of a replay")
-        same = json.loads(json.dumps(bound))
-        if other := [name for name, value in same.items() if first.get(name) != value]:
+        other = list[str]()
+        for name, value in json.loads(json.dumps(bound)).items():
+            before = first.get(name)
+            if name in ("choice", "target") and isinstance(before, dict):
+                parts = [part for part, given in value.items() if before.get(part) != given]
+                other += [f"--{_OPTIONS.get(part, part).replace('_', '-')}" for part in parts]
+            elif before != value:
+                other.append(name)
+        if other:
             raise self._wrong(f"is of a replay with another {' and another '.join(other)}: name a new file")
         self.id = first["id"]
 

@@ -285,8 +285,8 @@ def test_a_journal_is_of_one_log_choice_and_target(tmp_path: Path, cluster: Clus
     assert replay(tmp_path / "store", *words, "--topic", "Stays")[0] == 0
     for changed, what in (
         ((tmp_path / "other", *words, "--topic", "Stays"), "log"),
-        ((tmp_path / "store", *words, "--topic", "Sta*"), "choice"),
-        ((tmp_path / "store", *words, "--topic", "Stays", "--topic-map", "Stays=Plain"), "target"),
+        ((tmp_path / "store", *words, "--topic", "Sta*"), "--topic"),
+        ((tmp_path / "store", *words, "--topic", "Stays", "--topic-map", "Stays=Plain"), "--topic-map"),
     ):
         status, _, said = replay(*changed)
         assert status == 1

@@ -99,8 +99,10 @@ def test_another_replay_another_run_and_another_file(tmp_path: Path) -> None:
     first.close()
     with pytest.raises(InputError, match="with another log: name a new file"):
         opened(tmp_path / "j", log={"end": 8})
-    with pytest.raises(InputError, match="with another log and another target: name a new file"):
+    with pytest.raises(InputError, match="with another log and another --to: name a new file"):
         opened(tmp_path / "j", log={"end": 8}, target={"to": "h:2"})
+    with pytest.raises(InputError, match="with another --topic and another --queue-groups: name a new file"):
+        opened(tmp_path / "j", choice={"topics": ["B"]}, target={"to": "h:1", "queue_groups": True})
     (tmp_path / "text").write_text("not a journal\n")
     with pytest.raises(InputError, match="is no journal of a replay"):
         opened(tmp_path / "text")
