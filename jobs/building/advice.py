@@ -83,8 +83,12 @@ def opening(name: str, settings: StoreSettings, out: str = DIR) -> list[str]:
 
 
 def fetching(settings: StoreSettings, out: str, *, partial: bool = False) -> list[str]:
-    """Return the words of the fetch that puts the build ``out`` in place; ``partial``: it leaves something out."""
-    words = ["rmq-reindex", "fetch", out, "--to", settings.store, *_commitlogs(settings)]
+    """Return the words of the fetch that puts the build ``out`` in place; ``partial``: it leaves something out.
+
+    No fetch writes into a bucket: there the store is one on the disk of a broker.
+    """
+    place = [STORE] if files.is_remote(settings.store) else [settings.store, *_commitlogs(settings)]
+    words = ["rmq-reindex", "fetch", out, "--to", *place]
     return [*words, "--partial"] if partial else words
 
 

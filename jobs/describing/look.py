@@ -336,14 +336,15 @@ class StoreLook:
         if _INDEX in self._wrong:
             return self._build("build the index, and put it in place", _INDEX_SIZES, ["--only", "index,checkpoint"])
         no_problem = "" if result.problems else "no problem was seen; "
-        if in_rocksdb:
+        if in_rocksdb or any(map(files.is_remote, settings.roots)):
             return self._verify(no_problem)
         version = ["--broker-version", versions[0]] if (versions := result.fits["versions"]) else []
         commands = [showing.shell([*advice.opening("preflight", settings, ""), *version])]
         return {"why": f"{no_problem}this says what the next start of the broker does", "commands": commands}
 
     def _verify(self, no_problem: str) -> dict[str, Any]:
-        """Return the verify of a store with queues in RocksDB: a start would not compare these with the log."""
+        """Return the verify, where no preflight helps: a start does not compare queues in RocksDB with the log, and takes no
+        bucket."""
         why = f"{no_problem}this compares the queues, the index and the checkpoint with the log"
         return {"why": why, "commands": [showing.shell(advice.opening("verify", self._settings, ""))]}
 

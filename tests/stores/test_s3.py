@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from tests.fault.disk import tiny_store, tree
 from tests.stores.whole import published
 from tests.tools.faulty_s3 import faulty_s3
 from tests.tools.local_engine import InlineEngine, local_build, run_build, single
+from tests.tools.local_verify import local_verify
 from tests.tools.s3_door import through
 from tests.tools.upload import upload
 
@@ -48,6 +50,18 @@ def out(s3_place: str) -> str:
 def built(store: str, out: str, **more: object) -> BuildResult:
     settings = BuildSettings(store=store, out=out, **SMALL, **more)  # type: ignore[arg-type]
     return run_build(settings.check(), single(InlineEngine()))
+
+
+def test_what_info_advises_takes_a_bucket(store: str, s3_place: str, tmp_path: Path) -> None:
+    """Neither preflight nor fetch takes a store there: a build is fetched into the broker's own, and a sound store verified."""
+    build_words, fetch_words = (shlex.split(command) for command in rr.info(store).next["commands"])
+    assert build_words[:3] == ["rmq-reindex", "build", store]
+    assert fetch_words == ["rmq-reindex", "fetch", build_words[build_words.index("--out") + 1], "--to", "STORE"]
+    assert local_build(tmp_path / "store", tmp_path / "built", None, broker_version="5.3", **SMALL).exit == 0
+    upload(tmp_path / "built", store, files.join(s3_place, "aside"))
+    (verify_words,) = (shlex.split(command) for command in rr.info(store).next["commands"])
+    assert verify_words == ["rmq-reindex", "verify", store]
+    assert local_verify(store).exit == 0
 
 
 def fetched(out: str, folder: Path) -> dict[str, bytes] | None:
