@@ -245,7 +245,8 @@ def _open(uri: Uri) -> System:
         raise
     except (OSError, ValueError, ImportError, TypeError) as error:
         # The text of pyarrow and fsspec may repeat the whole URI, with a password.
-        reason = escape(str(error).splitlines()[0] if str(error) else type(error).__name__, 200)
+        text = getattr(error, "strerror", None) or str(error)
+        reason = escape(text.splitlines()[0] if text else type(error).__name__, 200)
         if uri.scheme == "hdfs":
             reason = (
                 f"Hadoop's native library does not load ({reason}): set JAVA_HOME, HADOOP_HOME and CLASSPATH as "

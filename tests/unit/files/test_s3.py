@@ -1,13 +1,17 @@
-"""Which checksums the AWS SDK is asked for, by where a connection leads to and by what the user has set."""
+"""Which checksums the AWS SDK is asked for, by where a connection leads to and by what the user has set; how one fails."""
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
+from rocketmq_reindex import files
+from rocketmq_reindex.files import systems
 from rocketmq_reindex.files.systems import plain_checksums
+from rocketmq_reindex.storage_format.errors import InputError
 
 REQUEST, RESPONSE = "AWS_REQUEST_CHECKSUM_CALCULATION", "AWS_RESPONSE_CHECKSUM_VALIDATION"
 MINIO = {"endpoint_override": "minio.local:9000"}
@@ -58,3 +62,15 @@ def test_the_configuration_file_counts_as_well(config: Path, monkeypatch: pytest
     assert asked(MINIO) == (None, "when_required")
     config.write_bytes(b"\xff no configuration [")
     assert asked(MINIO) == ("when_required", "when_required")
+
+
+def test_a_bucket_whose_region_is_not_found_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of a request has the place beside its text: that comes in front, and no number of the system's."""
+
+    def no_answer(uri: object) -> None:
+        raise OSError(errno.EIO, "no address (NETWORK_CONNECTION, HeadBucket)", "s3://unheard")
+
+    monkeypatch.setattr(systems, "open_s3", no_answer)
+    with pytest.raises(InputError) as raised:
+        files.names("s3://unheard/store")
+    assert str(raised.value) == "s3://unheard: no address (NETWORK_CONNECTION, HeadBucket)"
