@@ -220,6 +220,10 @@ class _Parser:
         if self._kind == "name" and self._word.upper() in _WORDS:
             self._kind, self._word = "word", self._word.upper()
 
+    @staticmethod
+    def _place(word: str) -> str:
+        return f"before {word!r}" if word else "at the end"
+
     def _takes(self, *words: str) -> str:
         """Take the next token if it is one of some words or signs; return which, or nothing."""
         word = self._word if self._kind in ("word", "sign") and self._word in words else ""
@@ -229,11 +233,11 @@ class _Parser:
 
     def _need(self, word: str) -> None:
         if not self._takes(word):
-            raise SelectorError(f"{word} is missing before {self._word or 'the end'!r}")
+            raise SelectorError(f"{word} is missing {self._place(self._word)}")
 
     def _string(self) -> str:
         if self._kind != "text":
-            raise SelectorError(f"a text in quotes is missing before {self._word or 'the end'!r}")
+            raise SelectorError(f"a text in quotes is missing {self._place(self._word)}")
         text = self._word[1:-1].replace("''", "'")
         self._next()
         return text
@@ -293,7 +297,7 @@ class _Parser:
             word = self._takes("BETWEEN", "IN", *_TESTS)
             if not word:
                 if negative:
-                    raise SelectorError(f"BETWEEN, IN or the like is missing before {self._word or 'the end'!r}")
+                    raise SelectorError(f"BETWEEN, IN or the like is missing {self._place(self._word)}")
                 return left
             left = self._with_word(left, word, negative)
 
@@ -355,7 +359,7 @@ class _Parser:
             return _constant(self._string())
         kind, word = self._kind, self._word
         if kind not in ("float", "integer", "name"):
-            raise SelectorError(f"a value is missing before {word or 'the end'!r}")
+            raise SelectorError(f"a value is missing {self._place(word)}")
         self._next()
         if kind == "name":
             self.names.append(word)
