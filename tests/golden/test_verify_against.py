@@ -19,7 +19,7 @@ from tests.golden.guard import guarded
 from tests.golden.stores import GoldenStore
 from tests.tools import spoil
 from tests.tools.local_engine import InlineEngine, QuietReporter, single
-from tests.tools.local_verify import kinds
+from tests.tools.local_verify import kinds, local_verify
 
 Stores = Callable[[str], GoldenStore]
 
@@ -52,6 +52,7 @@ def test_a_copy_does_not_differ(pair: tuple[Path, Path], tmp_path: Path) -> None
         summary = against(*pair)
     assert (summary.exit, summary.findings, summary.notes[2:]) == (0, [], [])
     assert summary.bytes == 2 << 20
+    assert summary.units == local_verify(pair[0]).units, "and not the zeros behind them"
     assert summary.files == {"consumequeue": len(list((pair[0] / "consumequeue").glob("*/*/*"))), "index": 5}
     assert summary.to_text().endswith("no differences")
 

@@ -87,8 +87,9 @@ class CompareQueues:
             tally.add("against-queue-file", 1, shown, len(a), f"{entry_a.size} bytes in A, {entry_b.size} in B")
         shorter = min(len(a), len(b))
         a, b = a[:shorter], b[:shorter]
-        result.units += shorter
-        differ = np.flatnonzero((a != b) & ~(self._gone(a) & self._gone(b)))
+        there = ~(self._gone(a) & self._gone(b))
+        result.units += int(np.count_nonzero(there))
+        differ = np.flatnonzero((a != b) & there)
         if len(differ):
             k = int(differ[0])
             first = (first_byte(path.rpartition("/")[2]) or 0) // unit.itemsize + k
