@@ -227,7 +227,7 @@ class Export:
 
     def _note_damage(self, hole: Hole) -> None:
         lost = bool(log_rows.lost([hole]))
-        self._notes.add("damage" if lost else "the log's end", f"{log_rows.hole_text(hole)}: no message is found in it", lost)
+        self._notes.add("damage" if lost else "the log's end", f"{hole.text}: no message is found in it", lost)
         if lost:
             self._lost = True
             self._result.damaged += 1

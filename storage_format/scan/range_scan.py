@@ -142,7 +142,7 @@ class _RangeScan:
         """Yield the blocks of the range; at the end its summary is complete."""
         while not self._ended:
             if self._gap is not None:
-                self._search(self._gap)
+                yield from self._search(self._gap)
                 if self._settings.beats and not self._ended:
                     yield self._flush()
             else:
@@ -150,6 +150,9 @@ class _RangeScan:
                 if self._settings.beats and self._damaged >= _DAMAGED_MAX:
                     self._damaged = 0
                     yield self._flush()
+        if self._state[w.MESSAGES]:
+            # A block has records alone, or damage alone, behind its last record.
+            yield self._flush()
         yield self._flush()
         self._finish()
         if self._spec.low == self._spec.segment_start and ranges.may_lie_elsewhere([self.summary], self._spec.low):
@@ -170,8 +173,8 @@ class _RangeScan:
         """Whether the lengths of the record at ``_at`` add up, before a buffer grows for it."""
         return self._window.adds_up(self._at, int(self._record.rec[TOTAL]))
 
-    def _search(self, gap: _Gap) -> None:
-        """Look for the next good record, which ends the gap."""
+    def _search(self, gap: _Gap) -> Iterator[scan_settings.Block]:
+        """Look for the next good record, which ends the gap. Yield the block before it, where the window moves."""
         spec, window, before = self._spec, self._window, self._at
         limit = spec.high - window.base
         code, self._at = map(int, find_record(window.stretch, before, limit, self._search_crc, self._record))
@@ -180,6 +183,8 @@ class _RangeScan:
             self._notes.rest(spec.high)
             self._end_in(gap)
         elif code == r.MORE and self._adds_up:
+            if self._state[w.MESSAGES]:
+                yield self._flush()
             # A search sums its bytes up anew each time some are added: so half a chunk is added to what this record needs.
             # Where it wants a header alone, at the end of the range, no more is added than the range has left.
             half = self._settings.chunk // 2
@@ -241,7 +246,8 @@ class _RangeScan:
                 yield self._flush()
             self._end_at(code, window.base + self._at)
         else:
-            if self._state[w.MESSAGES]:
+            if self._state[w.MESSAGES] and (self._settings.beats or code == r.BAD_POSITION):
+                # The window may move with what is passed over. Else the block goes on: damage can be all over the log.
                 yield self._flush()
             self._meet_damage(code)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from rocketmq_reindex.storage_format import showing
 from rocketmq_reindex.storage_format.queue.units import UNIT_LAYOUT, UNIT_SIZE
 from rocketmq_reindex.storage_format.record import layout as r
 
@@ -118,6 +119,11 @@ class Hole:
     offset: int
     length: int
     reason: str
+
+    @property
+    def text(self) -> str:
+        """Where it lies in its segment, and why it is damage."""
+        return f"offset {self.offset}, {showing.counted(self.length, 'byte')}: {self.reason}"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketmq_reindex import files
-from rocketmq_reindex.storage_format import layouts, showing, versions
+from rocketmq_reindex.storage_format import layouts, versions
 from rocketmq_reindex.storage_format.queue.extended import NO_FILTERS, ConsumerFilters
 from rocketmq_reindex.storage_format.record import layout as r
 from rocketmq_reindex.storage_format.record.layout import CRC_BODY, CRC_NONE
@@ -134,8 +134,11 @@ class LogEndSearch:
             first = [[before.tail, summary.first - before.tail, r.BAD_MAGIC]] if 0 <= before.tail < summary.first else []
             seen = self._seen - len(before.holes)
             new = [*first[seen:], *summary.holes[max(0, seen - len(first)) :]]
+            # What stands behind the last record comes with the next block: records may follow on it.
+            new = [hole for hole in new if hole[0] < self._last_good or not len(phy_offset)]
             if lead or (new and not self._are_in_time(new, block)):
-                self._look_for_tail(stale_tail.damage_of([*before.holes, *first, *summary.holes]))
+                until = seen + len(new) - len(first)
+                self._look_for_tail(stale_tail.damage_of([*before.holes, *first, *summary.holes[:until]]))
             elif new:
                 self._seen += len(new)
                 self._settled = self._settled or any(code < r.FIRST_FRAMED for _, _, code in new)
@@ -201,11 +204,6 @@ def holes_of(
 def lost(holes: Sequence[ranges.Hole]) -> list[ranges.Hole]:
     """Return the damage that may have been messages: neither a torn tail nor old records behind the log's end."""
     return [hole for hole in holes if not hole.reason.startswith(("torn tail", stale_tail.STALE))]
-
-
-def hole_text(hole: ranges.Hole) -> str:
-    """Return where a damaged stretch lies in its segment, and why it is damage."""
-    return f"offset {hole.offset}, {showing.counted(hole.length, 'byte')}: {hole.reason}"
 
 
 # ------------------------------------------------------------------------------------------------------------------------- rows

@@ -77,7 +77,7 @@ class LogPieces:
     def _damage(self, holes: Sequence[Hole]) -> Batches:
         lost = log_rows.lost(holes)
         if self.damage == log_rows.FAIL and lost:
-            where = f"segment {lost[0].segment}: damage: {log_rows.hole_text(lost[0])}"
+            where = f"segment {lost[0].segment}: damage: {lost[0].text}"
             raise RefusedError(f'{where}: read with damage="skip" or damage="rows"')
         if self.damage == log_rows.ROWS and holes:
             yield damage_rows(self.rows.schema, holes)

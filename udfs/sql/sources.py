@@ -306,11 +306,11 @@ class CommitlogReader(SourceReader):
         lost = log_rows.lost(holes)
         first = (lost or holes)[0]
         if self.shown_damage == log_rows.FAIL and lost:
-            self.refuse(f"segment {first.segment}", log_rows.hole_text(first))
+            self.refuse(f"segment {first.segment}", first.text)
         if self.shown_damage == log_rows.ROWS:
             yield arrow.damage_rows(self.schema, holes)
         else:
-            self.skipped(f"segment {first.segment}", len(holes), log_rows.hole_text(first))
+            self.skipped(f"segment {first.segment}", len(holes), first.text)
 
 
 # --------------------------------------------------------------------------------------------------------------------- register

@@ -1,0 +1,87 @@
+"""Blocks of records that go on behind damage: the rows and the damage are those of blocks that end with it."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from rocketmq_reindex.storage_format.record.layout import AT_STORE_TIMESTAMP
+from rocketmq_reindex.storage_format.scan.ranges import Hole, RangeSummary
+from rocketmq_reindex.udfs.messages import batches, log_rows
+from tests.tools.dledger_log import HEAD, as_dledger
+from tests.tools.encode import EPOCH, Message
+from tests.tools.log_writer import LogWriter
+from tests.tools.make_log import random_log
+from tests.tools.stale_log import stale_log, write_at
+
+SCHEMA = batches.fields(body=True, damage=False)
+Read = tuple[list[dict[str, Any]], list[Hole], list[int]]
+
+
+def read(folder: Path, chunk: int, *, apart: bool = False) -> Read:
+    """The rows of a log, its damage, and where the records of each segment end. ``apart``: blocks end with damage."""
+    reader = log_rows.LogRowReader(SCHEMA, (str(folder),), range_size=1 << 28, chunk=chunk)
+    rows, holes, ends = list[dict[str, Any]](), list[Hole](), list[int]()
+    for log_range in reader.plan():
+        low = log_range.spec.low
+        way = log_rows.ScanWay(RangeSummary(-1, low, low, True, end=low)) if apart else None
+        for block in reader.blocks(log_range, holes, ends, way):
+            rows += [row for batch in reader.batches.of_block(block) for row in batch.to_pylist()]
+    return rows, holes, ends
+
+
+def spoil(path: Path, places: list[int], rng: random.Random) -> None:
+    """Damage of every kind around these bytes of a file: lengths, magics, offsets, bodies; bytes of the record before it."""
+    with path.open("r+b") as file:
+        for place in places:
+            file.seek(max(0, place + rng.choice((0, 4, 8, 20, 28, 91, 95, -3, rng.randrange(200)))))
+            file.write(rng.choice((b"\0", b"\xda\xa3\x20\xa7", rng.randbytes(rng.randrange(1, 60)))))
+
+
+def logs(folder: Path, rng: random.Random) -> list[Path]:
+    """A log with all that a record can have, one with old records behind its end, and one of DLedger with old entries."""
+    seed = rng.randrange(1 << 30)
+    any_log = folder / "any" / "commitlog"
+    random_log(any_log, seed, records=120)
+    stale_log(folder / "stale", seed)
+    with LogWriter(folder / "plain" / "commitlog", 1 << 15) as writer:
+        for k in range(60):
+            writer.append(Message("T", body=rng.randbytes(rng.randrange(300)), store_timestamp=EPOCH + k))
+    entries = as_dledger(folder / "plain" / "commitlog", folder / "node", 1 << 15)
+    data = folder / "node" / "dledger-n0" / "data"
+    path = data / f"{0:020d}"
+    whole = bytearray(path.read_bytes())
+    for index in rng.sample(range(10, 50), 6):
+        at, _ = entries[index]
+        # An entry of an older index, as those that a node leaves where it truncates its log; others follow on it here.
+        whole[at + 8 : at + 16] = (index - 9).to_bytes(8, "big")
+        time_at = at + HEAD + AT_STORE_TIMESTAMP
+        whole[time_at : time_at + 8] = (EPOCH - 1).to_bytes(8, "big")
+    path.write_bytes(whole)
+    return [any_log, folder / "stale" / "commitlog", data]
+
+
+def test_damage_within_blocks(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    for number in range(8):
+        for log in logs(tmp_path / str(number), rng):
+            for path in sorted(log.iterdir()):
+                size = path.stat().st_size
+                spoil(path, [rng.randrange(size // 2) for _ in range(rng.choice((0, 1, 3, 12)))], rng)
+            # An entry that is older says more with what follows on it.
+            found = read(log, 1 << 20, apart=log.name != "data")
+            assert read(log, 1 << 20) == read(log, 700) == found
+
+
+def test_a_block_goes_on_behind_damage(tmp_path: Path) -> None:
+    """Each block is made into rows by itself: one for each damage would take a millisecond."""
+    with LogWriter(tmp_path / "commitlog", 1 << 20) as writer:
+        for k in range(1000):
+            writer.append(Message("T", body=b"%04d" % k))
+    for put in writer.puts[1::2]:
+        write_at(tmp_path, put.offset + 4, b"\0\0\0\0")
+    reader, holes = log_rows.LogRowReader(SCHEMA, (str(tmp_path / "commitlog"),)), list[Hole]()
+    (log_range,) = reader.plan()
+    sizes = [len(block.messages.phy_offset) for block in reader.blocks(log_range, holes)]
+    assert (sum(sizes), len(holes), len(sizes) < 5) == (500, 500, True)
